@@ -1,0 +1,31 @@
+"""Fit thousands to billions of spots, in napari or without.
+
+>>> import napari_spotfit
+>>> movie, truth = napari_spotfit.simulate_movie(2, shape=(64, 64), seed=0)
+>>> fits = napari_spotfit.localize(movie)
+"""
+
+from .backends.choose import BackendUnavailableError
+from .localize import detect_spots, fit_at, fit_spots, localize
+from .results import SpotFits
+from .settings import Settings
+from .simulate import simulate_movie, simulate_spots
+from .stopping import StopCondition
+from .widgets.layers import to_points_layer
+
+__all__ = [
+    "BackendUnavailableError",
+    "Settings",
+    "SpotFits",
+    "StopCondition",
+    "__version__",
+    "detect_spots",
+    "fit_at",
+    "fit_spots",
+    "localize",
+    "simulate_movie",
+    "simulate_spots",
+    "to_points_layer",
+]
+
+__version__ = "0.1.0"

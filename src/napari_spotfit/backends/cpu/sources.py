@@ -1,0 +1,22 @@
+"""When compiled code is out of date.
+
+Numba keeps compiled functions on disk and compiles anew when the file of a cached
+function changes. Ours call functions of other files; so the text of all of these is
+made part of the cache's key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ... import stopping
+
+
+def fingerprint(*names: str) -> str:
+    """Return a short text that changes with the sources of this folder's named modules."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in (*(here / f"{name}.py" for name in names), Path(stopping.__file__)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,150 @@
+"""Any image, a few frames at a time: NumPy, Dask, Zarr and the like."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Which frames: all (None), or along each leading axis a slice, an index or indices.
+AxisSelection: TypeAlias = "slice | int | Sequence[int]"
+FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
+
+#: Memory that the frames of one block may take, and that a chunk of the file may take
+#: to be read as a whole rather than in parts.
+_BLOCK_BYTES = 8 << 20
+_CHUNK_BYTES = 256 << 20
+
+#: Pixel types that the backends read as they are, and what the others become.
+_NATIVE = {"u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4"}
+
+
+def check_real(dtype: Any, what: str) -> np.dtype[Any]:
+    """Return a dtype, or raise a TypeError if its numbers are not real."""
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "uif":
+        raise TypeError(f"{what} must hold integers or real numbers; got {dtype}")
+    return dtype
+
+
+def to_native(array: NDArray[Any]) -> NDArray[Any]:
+    """Return pixels in a type that the backends read, in native byte order, C-contiguous."""
+    kind = f"{array.dtype.kind}{array.dtype.itemsize}"
+    return np.ascontiguousarray(array, np.dtype(_NATIVE.get(kind, "f8")))
+
+
+class FrameReader:
+    """Frames of an image of shape (…, Y, X), by their number in C order.
+
+    Raises
+    ------
+    TypeError
+        If the image's numbers are complex, boolean or no numbers.
+    ValueError
+        If the image has fewer than two dimensions or no pixels.
+    """
+
+    def __init__(self, image: Any) -> None:
+        if not (hasattr(image, "shape") and hasattr(image, "dtype")):
+            image = np.asarray(image)
+        check_real(image.dtype, "the image")
+        if len(image.shape) < 2:
+            raise ValueError(f"the image must have axes (…, y, x); got shape {image.shape}")
+        if 0 in image.shape[-2:]:
+            raise ValueError(f"the image has no pixels; got shape {image.shape}")
+        self.shape = tuple(int(size) for size in image.shape)
+        self.leading = self.shape[:-2]
+        self.frame_shape = self.shape[-2:]
+        self.count = int(np.prod(self.leading, dtype=np.int64))
+        self._last = self.leading[-1] if self.leading else 1
+        if isinstance(image, np.ndarray) and image.flags.c_contiguous:
+            image = image.reshape(-1, *self.frame_shape)
+            self._last = self.count
+        self._image = image
+
+    def select(self, frames: FrameSelection) -> NDArray[np.int64]:
+        """Return the numbers of the chosen frames, in rising order.
+
+        Raises
+        ------
+        TypeError, ValueError, IndexError
+            If the selection does not fit the image's leading axes.
+        """
+        if frames is None:
+            return np.arange(self.count)
+        chosen = frames if isinstance(frames, tuple) else (frames,)
+        if len(chosen) != len(self.leading):
+            raise ValueError(
+                f"frames must choose along each of the {len(self.leading)} leading axes of an "
+                f"image of shape {self.shape}; got {frames!r}"
+            )
+        axes = [_indices(along, size) for along, size in zip(chosen, self.leading, strict=True)]
+        grid = np.meshgrid(*axes, indexing="ij") if axes else []
+        if not grid:
+            return np.arange(self.count)
+        return np.unique(np.ravel_multi_index([axis.ravel() for axis in grid], self.leading))
+
+    def blocks(self, numbers: NDArray[np.int64], at_least: int) -> Iterator[NDArray[np.int64]]:
+        """Cut frame numbers into blocks that are read at once.
+
+        A block is a few megabytes or ``at_least`` frames, whatever is more, and
+        respects the chunks of a chunked file, so that none is read twice.
+        """
+        frame_bytes = int(np.prod(self.frame_shape)) * np.dtype(self._image.dtype).itemsize
+        size = max(_BLOCK_BYTES // frame_bytes, at_least)
+        chunk = _chunk(self._image)
+        if size < chunk <= _CHUNK_BYTES // frame_bytes:
+            size = chunk
+        elif chunk:
+            size = max(size // chunk, 1) * chunk if chunk <= size else size
+        if size < self._last:
+            outer, within = np.divmod(numbers, self._last)
+            key = outer * self._last + within // size
+        else:
+            key = numbers // (self._last * (size // self._last))
+        starts = np.flatnonzero(np.diff(key)) + 1
+        return (block for block in np.split(numbers, starts) if len(block))
+
+    def read(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
+        if not self.leading:
+            return to_native(np.asarray(self._image)).reshape(1, *self.frame_shape)
+        breaks = np.diff(numbers) != 1
+        breaks |= numbers[1:] % self._last == 0
+        runs = np.split(numbers, np.flatnonzero(breaks) + 1)
+        parts = [to_native(self._read_run(int(run[0]), len(run))) for run in runs]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _read_run(self, first: int, count: int) -> NDArray[Any]:
+        if len(self._image.shape) == 3:
+            return np.asarray(self._image[first : first + count])
+        *outer, begin = np.unravel_index(first, self.leading)
+        index = (*(int(i) for i in outer), slice(int(begin), int(begin) + count))
+        return np.asarray(self._image[index])
+
+
+def _indices(along: AxisSelection, size: int) -> NDArray[np.int64]:
+    """Return the indices that are chosen along one axis."""
+    if isinstance(along, slice):
+        return np.arange(size)[along]
+    try:
+        indices = np.atleast_1d([operator.index(i) for i in np.atleast_1d(np.asarray(along))])
+    except TypeError:
+        raise TypeError(
+            f"frames must be a slice, an index or indices along each leading axis; got {along!r}"
+        ) from None
+    if len(indices) and not (-size <= indices.min() and indices.max() < size):
+        raise ValueError(f"frames must lie in 0…{size - 1} along an axis of {size}; got {along!r}")
+    return np.asarray(indices, np.int64) % size if size else np.empty(0, np.int64)
+
+
+def _chunk(image: Any) -> int:
+    """Return how many frames a chunk of the image holds along the last leading axis."""
+    chunks = getattr(image, "chunks", None)
+    if not chunks or len(image.shape) < 3:
+        return 0
+    along = chunks[-3]
+    return int(max(along) if isinstance(along, (tuple, list)) else along)

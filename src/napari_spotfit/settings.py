@@ -1,0 +1,406 @@
+"""Every setting of detection and fit: default, unit, range and explanation.
+
+The public functions, the widget's controls and tooltips and the values that the
+widget remembers are all made from :class:`Settings`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from typing import Any, Literal, TypedDict, TypeVar
+
+from . import stopping
+
+#: Side lengths of a ROI in pixels that the kernels accept.
+ROI_MIN, ROI_MAX = 4, 32
+
+Backend = Literal["auto", "cpu", "cuda"]
+ThresholdUnit = Literal["noise", "counts"]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What people and controls need to know about one setting."""
+
+    label: str
+    doc: str
+    group: Literal["detection", "fit", "stop", "bounds", "camera", "run"]
+    unit: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    above_minimum: bool = False
+    none_means: str = ""
+
+
+def _setting(default: Any, label: str, doc: str, group: str, **rest: Any) -> Any:
+    return field(
+        default=default, metadata={"parameter": Parameter(label, doc, group, **rest)}  # type: ignore[arg-type]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings of detection and fit, checked when they are made.
+
+    Raises
+    ------
+    TypeError
+        If a value has the wrong type.
+    ValueError
+        If a value is outside its range; the message says what is accepted.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> Settings(roi_size=7).roi_shape
+    (7, 7)
+    >>> Settings(roi_size=8)
+    Traceback (most recent call last):
+    ...
+    ValueError: roi_size must be odd, from 5 to 31 px, so that a pixel is its centre; got 8
+    """
+
+    sigma: float = _setting(
+        1.3,
+        "PSF σ",
+        "Standard deviation of a spot. It matches the band-pass filter of the detection "
+        "to the spots; the fit finds each spot's own σ whatever is set here.",
+        "detection",
+        unit="px",
+        minimum=0.5,
+        maximum=10,
+    )
+    threshold: float = _setting(
+        5.0,
+        "Threshold",
+        "How far a spot must stand out of the filtered image. Raise it when noise is "
+        "taken for spots, lower it when spots are missed.",
+        "detection",
+        minimum=0,
+    )
+    threshold_unit: ThresholdUnit = _setting(
+        "noise",
+        "Threshold in",
+        "noise: multiples of the filtered image's own robust noise, which suits any "
+        "brightness. counts: height in the filtered image, the same in every frame.",
+        "detection",
+    )
+    min_distance: float = _setting(
+        2.0,
+        "Min. distance",
+        "Of two spots closer than this, only the brighter is kept.",
+        "detection",
+        unit="px",
+        minimum=1,
+        maximum=64,
+    )
+    roi_size: int | tuple[int, int] = _setting(
+        9,
+        "ROI size",
+        "Side of the square region around a spot that is fitted, or (rows, columns). "
+        "About 6 σ is a good choice: smaller loses light, larger takes in neighbours.",
+        "fit",
+        unit="px",
+        minimum=5,
+        maximum=31,
+    )
+    model: Literal["gaussian"] = _setting(
+        "gaussian", "Model", "The spot's shape: a round 2-D Gaussian on a constant background.", "fit"
+    )
+    estimator: Literal["lse"] = _setting(
+        "lse", "Estimator", "lse: least squares, every pixel with the same weight.", "fit"
+    )
+    errors: bool = _setting(
+        True, "Standard errors", "Also compute the standard error of every fitted parameter.", "fit"
+    )
+    max_iterations: int = _setting(
+        stopping.MAX_ITERATIONS,
+        "Max. iterations",
+        "A fit that has not settled after so many iterations stops with MAX_ITERATIONS.",
+        "stop",
+        minimum=1,
+        maximum=1000,
+    )
+    max_error: float = _setting(
+        stopping.MAX_ERROR,
+        "Accepted χ²",
+        "A fit whose χ² falls below this stops with MAX_ERROR; 0 never stops a fit.",
+        "stop",
+        unit="counts²",
+        minimum=0,
+    )
+    min_delta: float = _setting(
+        stopping.MIN_DELTA,
+        "Min. change of χ²",
+        "A fit stops with MIN_DELTA when a step changes χ² by less than this fraction of it.",
+        "stop",
+        minimum=0,
+        maximum=1,
+    )
+    min_step: float = _setting(
+        stopping.MIN_STEP,
+        "Min. step",
+        "A fit stops with MIN_STEP when a step changes every parameter by less than this "
+        "fraction of it.",
+        "stop",
+        minimum=0,
+        maximum=1,
+    )
+    sigma_min: float | None = _setting(
+        None,
+        "σ at least",
+        f"Lower bound of the fitted σ; unset, it is {stopping.SIGMA_MIN} px.",
+        "bounds",
+        unit="px",
+        minimum=0,
+        above_minimum=True,
+        none_means=f"{stopping.SIGMA_MIN} px",
+    )
+    sigma_max: float | None = _setting(
+        None,
+        "σ at most",
+        "Upper bound of the fitted σ; unset, it is the ROI's longer side.",
+        "bounds",
+        unit="px",
+        minimum=0,
+        above_minimum=True,
+        none_means="the ROI's side",
+    )
+    amplitude_min: float | None = _setting(
+        None,
+        "Amplitude at least",
+        "Lower bound of the amplitude; unset, dark spots are fitted too.",
+        "bounds",
+        unit="counts",
+        none_means="no bound",
+    )
+    amplitude_max: float | None = _setting(
+        None, "Amplitude at most", "Upper bound of the amplitude.", "bounds",
+        unit="counts", none_means="no bound",
+    )  # fmt: skip
+    background_min: float | None = _setting(
+        None,
+        "Background at least",
+        "Lower bound of the background above the camera offset. 0 keeps the fit from "
+        "negative light and makes σ more precise on dark images.",
+        "bounds",
+        unit="counts/px",
+        none_means="no bound",
+    )
+    background_max: float | None = _setting(
+        None, "Background at most", "Upper bound of the background above the camera offset.",
+        "bounds", unit="counts/px", none_means="no bound",
+    )  # fmt: skip
+    offset: float = _setting(
+        0.0,
+        "Camera offset",
+        "Counts that the camera gives without light. It is taken off the background.",
+        "camera",
+        unit="counts",
+    )
+    gain: float | None = _setting(
+        None,
+        "Camera gain",
+        "Counts per photo-electron. Known, it turns counts into photons and the standard "
+        "errors follow the shot noise; unknown, a count is taken as a photon and the "
+        "standard errors follow the residuals' scatter.",
+        "camera",
+        unit="counts/e⁻",
+        minimum=0,
+        above_minimum=True,
+        none_means="unknown",
+    )
+    backend: Backend = _setting(
+        "auto",
+        "Run on",
+        "auto: the GPU where a usable one is there, else the CPU.",
+        "run",
+    )
+    threads: int | None = _setting(
+        None,
+        "Threads",
+        "CPU threads to use.",
+        "run",
+        minimum=1,
+        maximum=1024,
+        none_means="all cores",
+    )
+
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
+        for item in fields(self):
+            value = _checked(item, hints[item.name], getattr(self, item.name))
+            object.__setattr__(self, item.name, value)
+        for low, high in (
+            ("sigma_min", "sigma_max"),
+            ("amplitude_min", "amplitude_max"),
+            ("background_min", "background_max"),
+        ):
+            least, most = getattr(self, low), getattr(self, high)
+            if least is not None and most is not None and least >= most:
+                raise ValueError(f"{low} must be below {high}; got {least:g} and {most:g}")
+
+    @property
+    def roi_shape(self) -> tuple[int, int]:
+        """ROI size as (rows, columns) in pixels."""
+        size = self.roi_size
+        return size if isinstance(size, tuple) else (size, size)
+
+    def changed(self, **options: Any) -> Settings:
+        """Return a copy with some settings changed; unknown names raise a TypeError."""
+        unknown = sorted(set(options) - {item.name for item in fields(self)})
+        if unknown:
+            accepted = ", ".join(item.name for item in fields(self))
+            raise TypeError(f"unknown setting {', '.join(unknown)}; the settings are {accepted}")
+        return replace(self, **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as a dictionary of plain values."""
+        return asdict(self)
+
+
+class Options(TypedDict, total=False):
+    """The settings as keyword arguments; kept equal to :class:`Settings` by a test."""
+
+    sigma: float
+    threshold: float
+    threshold_unit: ThresholdUnit
+    min_distance: float
+    roi_size: int | tuple[int, int]
+    model: Literal["gaussian"]
+    estimator: Literal["lse"]
+    errors: bool
+    max_iterations: int
+    max_error: float
+    min_delta: float
+    min_step: float
+    sigma_min: float | None
+    sigma_max: float | None
+    amplitude_min: float | None
+    amplitude_max: float | None
+    background_min: float | None
+    background_max: float | None
+    offset: float
+    gain: float | None
+    backend: Backend
+    threads: int | None
+
+
+def parameters() -> dict[str, Parameter]:
+    """Return what there is to know about each setting, by its name."""
+    return {item.name: item.metadata["parameter"] for item in fields(Settings)}
+
+
+def choices(name: str) -> tuple[str, ...]:
+    """Return the accepted values of a setting that is one of several words."""
+    return typing.get_args(typing.get_type_hints(Settings)[name])
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes_settings(*groups: str) -> Callable[[Function], Function]:
+    """Show the settings of some groups as a function's own keyword arguments.
+
+    Its signature, as consoles complete it, and its docstring then name each with its
+    default, so that none is written twice.
+    """
+
+    def show(function: Function) -> Function:
+        shown = [item for item in fields(Settings) if item.metadata["parameter"].group in groups]
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        added = [
+            inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default)
+            for item in shown
+            if item.name not in signature.parameters
+        ]
+        function.__signature__ = signature.replace(parameters=own + added)  # type: ignore[attr-defined]
+        function.__doc__ = _with_parameters(function.__doc__ or "", added)
+        return function
+
+    return show
+
+
+def _with_parameters(doc: str, added: list[inspect.Parameter]) -> str:
+    """Insert the section "Other Parameters" before the section "Returns" of a docstring."""
+    lines = ["Other Parameters", "----------------"]
+    for parameter in added:
+        about = parameters()[parameter.name]
+        unit = f" in {about.unit}" if about.unit else ""
+        lines += [f"{parameter.name}{unit}, default {parameter.default!r}", f"    {about.doc}"]
+    doc = inspect.cleandoc(doc)
+    return doc.replace("Returns\n-------", "\n".join(lines) + "\n\nReturns\n-------", 1)
+
+
+def _checked(item: Field[Any], hint: Any, value: Any) -> Any:
+    name, parameter = item.name, item.metadata["parameter"]
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None:
+        if type(None) in kinds:
+            return None
+        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got None")
+    if typing.get_origin(hint) is Literal:
+        if value not in typing.get_args(hint):
+            raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+        return value
+    if name == "roi_size":
+        return checked_roi_size(value)
+    if bool in kinds:
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False; got {value!r}")
+        return value
+    return _checked_number(name, int in kinds, hint, parameter, value)
+
+
+def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, value: Any) -> Any:
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+    number = int(value) if whole else float(value)
+    low, high = parameter.minimum, parameter.maximum
+    if (
+        not math.isfinite(number)
+        or (low is not None and (number < low or (parameter.above_minimum and number == low)))
+        or (high is not None and number > high)
+    ):
+        raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+    return number
+
+
+def _accepted(hint: Any, parameter: Parameter) -> str:
+    """Say in words which values a setting takes."""
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(repr(word) for word in typing.get_args(hint))
+    kinds = typing.get_args(hint) or (hint,)
+    text = "a whole number" if int in kinds else "a finite number"
+    if parameter.minimum is not None:
+        text += f" {'above' if parameter.above_minimum else 'from'} {parameter.minimum:g}"
+    if parameter.maximum is not None:
+        text += f" to {parameter.maximum:g}"
+    if parameter.unit:
+        text += f" {parameter.unit}"
+    return text + (f", or None ({parameter.none_means})" if type(None) in kinds else "")
+
+
+def checked_roi_size(value: Any) -> int | tuple[int, int]:
+    """Check a ROI size around a centre pixel: odd, one number or (rows, columns)."""
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(sizes) != 2 or any(
+        isinstance(size, bool) or not isinstance(size, numbers.Integral) for size in sizes
+    ):
+        raise TypeError(f"roi_size must be a whole number or two, (rows, columns); got {value!r}")
+    low, high = ROI_MIN + 1, ROI_MAX - 1
+    if any(size % 2 == 0 or not low <= size <= high for size in sizes):
+        raise ValueError(
+            f"roi_size must be odd, from {low} to {high} px, so that a pixel is its centre; "
+            f"got {value!r}"
+        )
+    rows, columns = (int(size) for size in sizes)
+    return (rows, columns) if isinstance(value, (tuple, list)) else rows

@@ -1,0 +1,72 @@
+"""Where a fit stops: every constant and every stop condition, for both backends."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+#: Defaults of the settings of the same names (Fit2DGaussian's).
+MAX_ITERATIONS = 20
+MAX_ERROR = 0.0
+MIN_DELTA = 1e-6
+MIN_STEP = 1e-4
+
+#: The damping λ: its first value, its factors after an accepted and a rejected
+#: step, and the value above which no further step is tried.
+INITIAL_DAMPING = 1e-2
+DAMPING_DECREASE = 0.1
+DAMPING_INCREASE = 10.0
+MAX_DAMPING = 1e4
+
+#: Rounding floor of χ² in single precision, as a fraction of the ROI's variance
+#: sum Σ(g - mean)²: changes of χ² below it are noise of the arithmetic. It lets
+#: noise-free spots end as converged instead of chasing rounding errors.
+ROUNDING_FLOOR = 1e-12
+
+#: Bounds of σ in pixels where the settings leave them open. Below the lower one
+#: a spot is a single pixel and its centre is undefined. The upper one is a
+#: multiple of the ROI's longer side: wider spots are flat within the ROI.
+SIGMA_MIN = 0.25
+SIGMA_MAX_ROI = 1.0
+
+
+class StopCondition(IntEnum):
+    """Why a fit stopped.
+
+    Examples
+    --------
+    >>> from napari_spotfit import StopCondition
+    >>> StopCondition(2).name
+    'MIN_DELTA'
+    >>> StopCondition.MIN_DELTA.converged
+    True
+    """
+
+    MAX_ITERATIONS = 0
+    MAX_ERROR = 1
+    MIN_DELTA = 2
+    MIN_STEP = 3
+    NO_DECREASE = 4
+    INVALID = 5
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fit ended in its minimum."""
+        return self in CONVERGED
+
+    @property
+    def explanation(self) -> str:
+        """One sentence that says what the condition means."""
+        return _EXPLANATIONS[self]
+
+
+#: The conditions under which a fit sits in its minimum.
+CONVERGED = (StopCondition.MAX_ERROR, StopCondition.MIN_DELTA, StopCondition.MIN_STEP)
+
+_EXPLANATIONS = {
+    StopCondition.MAX_ITERATIONS: "The iterations were used up before the fit settled.",
+    StopCondition.MAX_ERROR: "χ² fell below the accepted error.",
+    StopCondition.MIN_DELTA: "The last step changed χ² by less than the smallest change asked for.",
+    StopCondition.MIN_STEP: "The last step moved every parameter by less than the smallest step.",
+    StopCondition.NO_DECREASE: "No step lowers χ² further, although χ² still changes.",
+    StopCondition.INVALID: "The ROI has NaN or infinite pixels, is constant, or is outside the image.",
+}
