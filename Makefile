@@ -1,0 +1,80 @@
+# Sets itself up on first use, in .venv; needs make and Python 3.11 or newer.
+
+VENV := .venv
+BENCH_VENV := .venv-bench
+PY := $(VENV)/bin/python
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
+# The Python to set up with: the first that is new enough, unless given.
+PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,\
+    $(shell $(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
+
+# Windows need a display; without one, a virtual one is put around the command.
+HAS_DISPLAY := $(DISPLAY)$(WAYLAND_DISPLAY)$(filter Darwin,$(shell uname -s))
+WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint lint-python bench screenshots test-napari clean system-packages
+
+help: ## list what can be made
+	@echo "usage: make TARGET [PYTHON=python3.13]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.with-napari ## fit a simulated movie in napari; with no display, save demo.png and demo.csv
+	$(WITH_DISPLAY) $(PY) docs/demo.py $(if $(HAS_DISPLAY),,--save)
+
+test: lint-python ## check style and types, and run all tests
+	$(WITH_DISPLAY) $(PY) -m pytest
+
+lint: lint-python $(VENV)/.with-actionlint ## check style, types and the CI workflows
+	$(VENV)/bin/actionlint
+
+lint-python: $(VENV)/.with-dev
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+test-napari: | system-packages ## run the widget's tests with every supported napari; write docs/napari-versions.md
+	$(WITH_DISPLAY) $(PYTHON) tools/test_napari.py
+
+bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso
+	$(BENCH_VENV)/bin/python benchmarks/accuracy.py
+	$(BENCH_VENV)/bin/python benchmarks/cpu.py
+	$(BENCH_VENV)/bin/python benchmarks/import_time.py
+
+screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
+	$(WITH_DISPLAY) $(PY) docs/screenshots.py
+
+clean: ## remove everything that make has made
+	rm -rf $(VENV) $(VENV)-* build dist demo.png demo.csv .hypothesis .*_cache
+	rm -rf src/napari_spotfit/napari.yaml src/napari_spotfit/kernels
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+system-packages:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and none was found." \
+	    "Install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@tools/system-packages.sh "$(PYTHON)"
+
+# Stamp files: an environment is installed anew only when its recipe has changed.
+
+$(VENV)/.created $(BENCH_VENV)/.created: | system-packages
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python $(PIP_INSTALL) --upgrade "pip>=25.1"
+	touch $@
+
+$(VENV)/.with-napari: $(VENV)/.created pyproject.toml hatch_build.py | system-packages
+	$(PY) $(PIP_INSTALL) --editable ".[all]"
+	touch $@
+
+$(VENV)/.with-dev: $(VENV)/.with-napari
+	$(PY) $(PIP_INSTALL) --group dev
+	touch $@
+
+$(VENV)/.with-actionlint: $(VENV)/.created pyproject.toml
+	$(PY) $(PIP_INSTALL) --group workflows
+	touch $@
+
+$(BENCH_VENV)/.installed: $(BENCH_VENV)/.created pyproject.toml hatch_build.py
+	$(BENCH_VENV)/bin/python $(PIP_INSTALL) --editable . --group bench
+	touch $@

@@ -1,0 +1,150 @@
+"""Every kind of install has the manifest and the kernels, and importing the package is light."""
+
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import build
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+
+INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
+
+BASE_DEPENDENCIES = {"magicgui", "numba", "numpy", "pandas", "qtpy", "scipy", "superqt"}
+
+#: What `import napari_spotfit` must leave to the functions that need it.
+HEAVY = {"cupy", "magicgui", "napari", "numba", "qtpy", "superqt"}
+HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
+
+
+def run(*command: object) -> str:
+    """Run a command and return what it prints."""
+    process = subprocess.run([str(part) for part in command], capture_output=True, encoding="utf-8")
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("packaging")
+
+
+@pytest.fixture(scope="module")
+def sdist(folder: Path) -> Path:
+    return Path(build.ProjectBuilder(ROOT).build("sdist", folder))
+
+
+@pytest.fixture(scope="module")
+def source_tree(sdist: Path, folder: Path) -> Path:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / sdist.name.removesuffix(".tar.gz")
+
+
+@pytest.fixture(scope="module")
+def wheels(source_tree: Path, folder: Path) -> dict[str, Path]:
+    """Return the wheel that pip installs, for every kind of install."""
+    # The editable one comes first, so that its links lie in wait for the next build.
+    builds = {
+        "editable": (source_tree, "editable"),
+        "wheel from the sdist": (source_tree, "wheel"),
+        "wheel from the checkout": (ROOT, "wheel"),
+    }
+    return {
+        kind: Path(build.ProjectBuilder(tree).build(target, folder / kind))
+        for kind, (tree, target) in builds.items()
+    }
+
+
+@pytest.fixture(scope="module", params=INSTALLS)
+def python(request: pytest.FixtureRequest, wheels: dict[str, Path], folder: Path) -> Path:
+    """Python of a fresh environment with the package, its dependencies borrowed from ours."""
+    place = folder / f"environment for {request.param}"
+    venv.create(place, with_pip=False)
+    paths = sysconfig.get_paths("venv", vars={"base": str(place), "platbase": str(place)})
+    python = Path(paths["scripts"]) / ("python.exe" if sys.platform == "win32" else "python")
+    pip = [sys.executable, "-m", "pip", f"--python={python}"]
+    run(*pip, "install", "--no-deps", "--no-index", wheels[request.param])
+    borrowed = Path(paths["purelib"]) / "borrowed.pth"
+    borrowed.write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    return python
+
+
+@pytest.fixture(scope="module")
+def metadata(wheels: dict[str, Path]) -> Message:
+    with zipfile.ZipFile(wheels["wheel from the checkout"]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(wheel.read(name).decode())
+
+
+def test_package_comes_from_the_fresh_environment(python: Path, folder: Path) -> None:
+    code = "import napari_spotfit; print(napari_spotfit.__file__)"
+    assert Path(run(python, "-c", code).strip()).is_relative_to(folder)
+
+
+def test_npe2_finds_the_manifest_and_its_commands_exist(python: Path) -> None:
+    code = (
+        "import npe2, pkgutil;"
+        "manifest = npe2.PluginManifest.from_distribution('napari-spotfit');"
+        "names = [command.python_name for command in manifest.contributions.commands];"
+        "print(*(name for name in names if callable(pkgutil.resolve_name(name))))"
+    )
+    commands = run(python, "-c", code).split()
+    assert commands[0] == "napari_spotfit.widgets.fit_spots:FitSpots"
+    assert len(commands) == 4
+
+
+def test_kernels_are_found(python: Path) -> None:
+    code = (
+        "from importlib.resources import files;"
+        "print(*(file.name for file in (files('napari_spotfit') / 'kernels').iterdir()))"
+    )
+    assert set(run(python, "-c", code).split()) == {
+        path.name for path in (ROOT / "kernels").iterdir()
+    }
+
+
+def test_import_is_light(python: Path) -> None:
+    code = (
+        "import sys, napari_spotfit;"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    assert not HEAVY & set(run(python, "-c", code).split())
+
+
+def test_wheels_have_the_same_files(wheels: dict[str, Path]) -> None:
+    contents = {}
+    for kind in ("wheel from the checkout", "wheel from the sdist"):
+        with zipfile.ZipFile(wheels[kind]) as wheel:
+            contents[kind] = sorted(wheel.namelist())
+        assert len(contents[kind]) == len(set(contents[kind]))
+    assert contents["wheel from the checkout"] == contents["wheel from the sdist"]
+
+
+def test_wheel_is_pure_python(wheels: dict[str, Path]) -> None:
+    assert wheels["wheel from the checkout"].name.endswith("-py3-none-any.whl")
+
+
+def test_base_install_brings_no_qt_binding(metadata: Message) -> None:
+    requirements = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    base = [requirement for requirement in requirements if requirement.marker is None]
+    assert {requirement.name for requirement in base} == BASE_DEPENDENCIES
+    for requirement in base:
+        assert [clause.operator for clause in requirement.specifier] == [">="]
+
+
+def test_extras(metadata: Message) -> None:
+    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "cuda12", "cuda13"}
+
+
+def test_sdist_has_what_development_needs(source_tree: Path) -> None:
+    for name in ("Makefile", "tests/test_packaging.py", "tools/system-packages.sh", "LICENSE"):
+        assert (source_tree / name).is_file()
