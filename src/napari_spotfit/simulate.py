@@ -20,7 +20,7 @@ def simulate_spots(
     *,
     photons: float = 400.0,
     background: float = 0.5,
-    sigma: float = 1.3,
+    sigma: float | tuple[float, float] = 1.3,
     jitter: float = 0.5,
     seed: int | None = None,
 ) -> tuple[NDArray[np.float32], pd.DataFrame]:
@@ -36,8 +36,9 @@ def simulate_spots(
         Expected photons of a spot.
     background : float
         Expected photons per pixel besides.
-    sigma : float
-        Standard deviation of the spots in pixels, sampled at the pixel centres.
+    sigma : float or (float, float)
+        Standard deviation of the spots in pixels, sampled at the pixel centres; of two
+        numbers, each spot has its own, evenly distributed between them.
     jitter : float
         Centres lie up to this far from the cut-out's centre, in pixels along each axis.
     seed : int, optional
@@ -62,13 +63,15 @@ def simulate_spots(
     rng = np.random.default_rng(seed)
     y = (rows - 1) / 2 + rng.uniform(-jitter, jitter, count)
     x = (columns - 1) / 2 + rng.uniform(-jitter, jitter, count)
+    widths = rng.uniform(*sigma, count) if isinstance(sigma, tuple) else np.full(count, sigma)
     spots = np.empty((count, rows, columns), np.float32)
     for first in range(0, count, _PIECE):
         part = slice(first, first + _PIECE)
-        v, u = profile(y[part], rows, sigma), profile(x[part], columns, sigma)
+        width = widths[part]
+        v, u = profile(y[part], rows, width), profile(x[part], columns, width)
         spots[part] = rng.poisson(photons * v[:, :, None] * u[:, None, :] + background)
     truth = pd.DataFrame({"y": y, "x": x})
-    return spots, truth.assign(sigma=sigma, photons=photons, background=background)
+    return spots, truth.assign(sigma=widths, photons=photons, background=background)
 
 
 def simulate_movie(
@@ -143,9 +146,9 @@ def simulate_movie(
 
 def profile(center: NDArray[Any], size: int, sigma: Any) -> NDArray[np.float64]:
     """Return a normalised Gaussian, sampled at the pixels 0…size-1, for each centre."""
-    sigma = np.broadcast_to(np.asarray(sigma, float), center.shape)[:, None]
-    distance = (np.arange(size) - center[:, None]) / sigma
-    return np.exp(-0.5 * distance**2) / (np.sqrt(2 * np.pi) * sigma)  # type: ignore[no-any-return]
+    width = np.broadcast_to(np.asarray(sigma, float), center.shape)[:, None]
+    distance = (np.arange(size) - center[:, None]) / width
+    return np.exp(-0.5 * distance**2) / (np.sqrt(2 * np.pi) * width)  # type: ignore[no-any-return]
 
 
 def add_spots(light: NDArray[np.float64], spots: pd.DataFrame) -> None:

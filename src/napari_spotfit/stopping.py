@@ -17,10 +17,11 @@ DAMPING_DECREASE = 0.1
 DAMPING_INCREASE = 10.0
 MAX_DAMPING = 1e4
 
-#: Rounding floor of χ² in single precision, as a fraction of the ROI's variance
-#: sum Σ(g - mean)²: changes of χ² below it are noise of the arithmetic. It lets
-#: noise-free spots end as converged instead of chasing rounding errors.
-ROUNDING_FLOOR = 1e-12
+#: Rounding error of a residual in single precision, as a fraction of the ROI's range
+#: and of the amplitude.
+#: It makes χ² uncertain by twice itself times √χ²: smaller changes are noise of the
+#: arithmetic, and bright or noise-free spots would chase it in vain.
+ROUNDING = 1e-7
 
 #: Bounds of σ in pixels where the settings leave them open. Below the lower one
 #: a spot is a single pixel and its centre is undefined. The upper one is a

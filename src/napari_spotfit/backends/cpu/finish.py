@@ -16,7 +16,7 @@ from numba import njit
 
 from ...stopping import StopCondition
 from . import profiles
-from .lanes import Vector, load, maximum, minimum, multiply_add, select, spread, square_root, store
+from .lanes import Vector, clamp, load, maximum, multiply_add, select, spread, square_root, store
 from .tile import (
     AMPLITUDE,
     BACKGROUND,
@@ -61,9 +61,10 @@ def in_counts(
     sigma = load(tile, pixels + SIGMA)
     amplitude = load(tile, pixels + AMPLITUDE) * unit
     background = load(tile, pixels + BACKGROUND) * unit + load(tile, pixels + LEVEL)
-    # Rounding in the change of units must not carry the background over its bounds.
-    background = maximum(background - spread(offset), spread(limits.background_min - offset))
-    background = minimum(background, spread(limits.background_max - offset))
+    # Rounding in the change of units must not carry an amplitude over its bounds.
+    amplitude = clamp(amplitude, spread(limits.amplitude_min), spread(limits.amplitude_max))
+    low, high = limits.background_min - offset, limits.background_max - offset
+    background = clamp(background - spread(offset), spread(low), spread(high))
     chi = load(tile, pixels + CHI_SQUARE) * unit * unit
     photons = sigma * sigma * amplitude * spread(2 * math.pi / gain)
     _put(tile, pixels, results, 0, sigma)

@@ -346,6 +346,12 @@ def maximum(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(forceinline=True)
+def clamp(value, low, high):  # type: ignore[no-untyped-def]
+    """Return a value within bounds; NaN stays NaN."""
+    return select(value < low, low, select(value > high, high, value))
+
+
+@njit(forceinline=True)
 def exp2_negative(x):  # type: ignore[no-untyped-def]
     """Return 2**x for x ≤ 0, with a relative error below 2e-7; x below -126 counts as -126."""
     scale, r = _power_of_two(maximum(x, spread(-126.0)))

@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from ...stopping import DAMPING_DECREASE, DAMPING_INCREASE, MAX_DAMPING, ROUNDING_FLOOR
+from ...stopping import DAMPING_DECREASE, DAMPING_INCREASE, MAX_DAMPING, ROUNDING
 from ...stopping import StopCondition as Stop
 from . import profiles, separable
-from .lanes import Mask, Vector, absolute, count, load, maximum, minimum, select, spread, store
+from .lanes import Mask, Vector, absolute, clamp, count, load, select, spread, square_root, store
 from .tile import (
     AMPLITUDE,
     BACKGROUND,
     CHI_SQUARE,
     DAMPING,
+    DECREASE,
     GRADIENT,
     ITERATIONS,
     LEVEL,
@@ -69,12 +70,12 @@ def minimize(
     b_min = (spread(limits.background_min) - level) * scale
     b_max = (spread(limits.background_max) - level) * scale
     max_error = spread(limits.max_error) * scale * scale
-    floor = spread(ROUNDING_FLOOR * n)
 
     x, y, sigma = load(tile, state + X), load(tile, state + Y), load(tile, state + SIGMA)
     amplitude, background = load(tile, state + AMPLITUDE), load(tile, state + BACKGROUND)
     chi = load(tile, state + CHI_SQUARE)
-    damping, iterations = load(tile, state + DAMPING), load(tile, state + ITERATIONS)
+    damping, decrease = load(tile, state + DAMPING), load(tile, state + DECREASE)
+    iterations = load(tile, state + ITERATIONS)
     stop = load(tile, state + STOP)
     a_xx, a_xy, a_xs = (
         load(tile, state + NORMAL),
@@ -95,9 +96,9 @@ def minimize(
     running = stop < zero
     while count(running) > leave:
         d_x, d_y, d_s = _damped_step(a_xx, a_xy, a_xs, a_yy, a_ys, a_ss, b_x, b_y, b_s, damping)
-        new_x = minimum(maximum(x + d_x * sigma, -half), x_max)
-        new_y = minimum(maximum(y + d_y * sigma, -half), y_max)
-        new_sigma = minimum(maximum(sigma + d_s * sigma, sigma_min), sigma_max)
+        new_x = clamp(x + d_x * sigma, -half, x_max)
+        new_y = clamp(y + d_y * sigma, -half, y_max)
+        new_sigma = clamp(sigma + d_s * sigma, sigma_min, sigma_max)
 
         profiles.gaussian(profile, 0, columns, new_x, new_sigma)
         profiles.gaussian(profile, 3 * columns, rows, new_y, new_sigma)
@@ -120,8 +121,9 @@ def minimize(
             & (absolute(new_sigma - sigma) < step * sigma)
         )
         stepped = iterations >= zero
-        tiny = absolute(new_chi - chi) <= _least_change(limits.min_delta, chi, floor)
+        change = absolute(new_chi - chi)
         better = new_chi < chi
+        tiny = _settled(change, better, decrease, chi, new_a, n, limits.min_delta)
         accepted = running & better
         worse = running & ~better
         iterations = select(running, iterations + one, iterations)
@@ -146,6 +148,7 @@ def minimize(
         amplitude = select(accepted, new_a, amplitude)
         background = select(accepted, new_b, background)
         chi = select(accepted, new_chi, chi)
+        decrease = select(accepted, change, decrease)
         reason = select(running & (chi < max_error), spread(_MAX_ERROR), reason)
 
         n_xx, n_xy, n_xs, n_yy, n_ys, n_ss, g_x, g_y, g_s = separable.normal_equations(
@@ -177,6 +180,7 @@ def minimize(
     store(tile, state + BACKGROUND, background)
     store(tile, state + CHI_SQUARE, chi)
     store(tile, state + DAMPING, damping)
+    store(tile, state + DECREASE, decrease)
     store(tile, state + ITERATIONS, iterations)
     store(tile, state + NORMAL, a_xx)
     store(tile, state + NORMAL + 1, a_xy)
@@ -190,8 +194,20 @@ def minimize(
 
 
 @njit(forceinline=True)  # type: ignore[untyped-decorator]
-def _least_change(min_delta: float, chi: Vector, floor: Vector) -> Vector:
-    return spread(min_delta) * chi + floor
+def _settled(
+    change: Vector, better: Mask, last: Vector, chi: Vector, amplitude: Vector,
+    n: int, min_delta: float,
+) -> Mask:  # fmt: skip
+    """Return where χ² has changed by less than ``min_delta`` of it, for good.
+
+    Steps that shrink slowly add up: from a decrease and the one before it follows what
+    is still to come (a geometric series), and that must be small as well.
+    """
+    enough = spread(min_delta) * chi
+    slow = better & (change * last > enough * (last - change))
+    rounding = spread(ROUNDING) * (spread(1) + absolute(amplitude))
+    rounding = spread(2) * rounding * (square_root(chi) + spread(8 * n) * rounding)
+    return ((change <= enough) & ~slow) | (change <= rounding)
 
 
 @njit(forceinline=True)  # type: ignore[untyped-decorator]

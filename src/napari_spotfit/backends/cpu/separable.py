@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .lanes import Mask, Vector, load, maximum, minimum, multiply_add, select, spread
+from .lanes import Mask, Vector, clamp, load, multiply_add, select, spread
 from .tile import Tile
 
 
@@ -153,10 +153,10 @@ def bounded_amplitudes(
     amplitude's, whichever is lower. What lies at its bound projects nothing.
     """
     amplitude, background, _, w_background = free_amplitudes(n, f, ff, fg)
-    b1 = _clamp(background, b_min, b_max)
-    a1 = _clamp((fg - b1 * f) / ff, a_min, a_max)
-    a2 = _clamp(amplitude, a_min, a_max)
-    b2 = _clamp(-a2 * f * w_background, b_min, b_max)
+    b1 = clamp(background, b_min, b_max)
+    a1 = clamp((fg - b1 * f) / ff, a_min, a_max)
+    a2 = clamp(amplitude, a_min, a_max)
+    b2 = clamp(-a2 * f * w_background, b_min, b_max)
     first = _misfit(n, f, ff, fg, a1, b1) < _misfit(n, f, ff, fg, a2, b2)
     inside = _within(amplitude, a_min, a_max) & _within(background, b_min, b_max)
     amplitude = select(inside, amplitude, select(first, a1, a2))
@@ -177,11 +177,6 @@ def _misfit(n: float, f: Vector, ff: Vector, fg: Vector, a: Vector, b: Vector) -
 @njit(forceinline=True)  # type: ignore[untyped-decorator]
 def _within(value: Vector, low: Vector, high: Vector) -> Mask:
     return (value >= low) & (value <= high)
-
-
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
-def _clamp(value: Vector, low: Vector, high: Vector) -> Vector:
-    return minimum(maximum(value, low), high)
 
 
 @njit(forceinline=True)  # type: ignore[untyped-decorator]

@@ -15,6 +15,7 @@ from numba import njit
 from ...stopping import INITIAL_DAMPING, DAMPING_DECREASE, StopCondition
 from .lanes import (
     Vector,
+    clamp,
     load,
     maximum,
     minimum,
@@ -27,6 +28,7 @@ from .lanes import (
 from .tile import (
     CHI_SQUARE,
     DAMPING,
+    DECREASE,
     GRADIENT,
     ITERATIONS,
     LEVEL,
@@ -62,9 +64,9 @@ def prepare(tile: Tile, rows: int, columns: int, sigma_min: float, sigma_max: fl
     y = select(own_y == own_y, own_y, y)
     sigma = select(own_sigma == own_sigma, own_sigma, sigma)
     half = spread(0.5)
-    store(tile, state + X, minimum(maximum(x, -half), spread(columns) - half))
-    store(tile, state + Y, minimum(maximum(y, -half), spread(rows) - half))
-    store(tile, state + SIGMA, minimum(maximum(sigma, spread(sigma_min)), spread(sigma_max)))
+    store(tile, state + X, clamp(x, -half, spread(columns) - half))
+    store(tile, state + Y, clamp(y, -half, spread(rows) - half))
+    store(tile, state + SIGMA, clamp(sigma, spread(sigma_min), spread(sigma_max)))
 
     # A unit normal matrix and no gradient: the first step stays at the start values.
     zero, one = spread(0), spread(1)
@@ -76,6 +78,7 @@ def prepare(tile: Tile, rows: int, columns: int, sigma_min: float, sigma_max: fl
         store(tile, state + GRADIENT + i, zero)
     store(tile, state + CHI_SQUARE, spread(np.inf))
     store(tile, state + DAMPING, spread(INITIAL_DAMPING / DAMPING_DECREASE))
+    store(tile, state + DECREASE, spread(np.inf))
     store(tile, state + ITERATIONS, -one)
     usable = (energy > zero) & (energy < spread(np.inf))
     store(tile, state + STOP, select(usable, spread(RUNNING), spread(_INVALID)))

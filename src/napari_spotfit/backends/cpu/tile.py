@@ -21,12 +21,12 @@ from .lanes import WIDTH, difference, load_difference, store_elements, transpose
 Tile: TypeAlias = NDArray[np.float32]
 
 #: Rows after the pixels: the parameters, the amplitudes and χ² in the tile's units,
-#: the course of the fit, the units themselves, ...
+#: the course of the fit (DECREASE: by how much χ² fell last), the units themselves, ...
 X, Y, SIGMA, AMPLITUDE, BACKGROUND, CHI_SQUARE = range(6)
-DAMPING, ITERATIONS, STOP, SCALE, LEVEL = range(6, 11)
+DAMPING, DECREASE, ITERATIONS, STOP, SCALE, LEVEL = range(6, 12)
 #: ... the normal matrix (its upper triangle, by rows) and the right-hand side.
-NORMAL, GRADIENT = 11, 17
-STATE_ROWS = 20
+NORMAL, GRADIENT = 12, 18
+STATE_ROWS = 21
 
 #: STOP of a fit that is under way.
 RUNNING = -1.0
