@@ -307,6 +307,7 @@ def _blocks(
     chosen = reader.select(frames)
     if not len(chosen):
         yield chosen, np.empty((0, *reader.frame_shape), np.float32), None
+        return
     for block in reader.blocks(chosen, backend.frames_at_once):
         yield block, reader.read(block), None if masks is None else masks.read(block)
 

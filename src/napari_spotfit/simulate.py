@@ -134,13 +134,11 @@ def simulate_movie(
         }
     )
     movie = np.empty((frames, *shape), np.uint16)
-    for frame, spots in truth.groupby("frame"):
-        light = np.full(shape, background)
-        add_spots(light, spots)
-        movie[int(str(frame))] = expose(light, rng, offset, gain)
-    if not count:
-        for image in movie:
-            image[:] = expose(np.full(shape, background), rng, offset, gain)
+    for frame in range(frames):
+        light = np.full(shape, float(background))
+        first = frame * spots_per_frame
+        add_spots(light, truth.iloc[first : first + spots_per_frame])
+        movie[frame] = expose(light, rng, offset, gain)
     return movie, truth
 
 

@@ -1,0 +1,98 @@
+"""Speed of the fit on the CPU, host to host, beside Picasso's in the same run.
+
+Start values made inside, NumPy arrays in and out, all cores. Picasso (0.11.3, from
+PyPI as picassosr) is given its start values and runs on all cores too; without it only
+our own figures are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from napari_spotfit import fit_spots, simulate_spots
+from napari_spotfit.backends.cpu import threads
+
+#: Side of the ROI: the least million fits per second asked for on two cores.
+WANTED = {7: 8.0, 9: 6.5, 11: None, 13: None, 16: 2.0, 24: None, 32: None}
+#: Sizes that are compared with Picasso, and how many times as fast we want to be.
+COMPARED, RATIO = (7, 9, 11), 30
+PHOTONS, BACKGROUND, SIGMA = 400, 40, (1.0, 2.0)
+REPEATS = 7
+
+
+def seconds(work: Callable[[], object], repeats: int = REPEATS) -> list[float]:
+    """Return the times of repeated calls, after one that is not counted."""
+    work()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def rates(count: int, work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
+    """Return the median and the best million fits per second."""
+    times = seconds(work, repeats)
+    return count / statistics.median(times) / 1e6, count / min(times) / 1e6
+
+
+def spots_of(size: int, count: int) -> np.ndarray:
+    spots, _ = simulate_spots(
+        count, size, photons=PHOTONS, background=BACKGROUND / size**2, sigma=SIGMA,
+        jitter=0.75, seed=size,
+    )  # fmt: skip
+    return spots
+
+
+def picasso_rate(spots: np.ndarray) -> float | None:
+    """Return Picasso's million least-squares fits per second on all cores."""
+    try:
+        from picasso.fitting import gaussfit, seeds
+    except ImportError:
+        return None
+    spots = spots[:50_000]
+    start = seeds.initial_parameters_gauss(spots, spots.shape[1], spherical=True)
+
+    def work() -> None:
+        fit = gaussfit.fit_spots_async(
+            gaussfit.SPHERICAL, spots, start, n_threads=threads.available()
+        )
+        while not fit.finished():
+            time.sleep(1e-3)
+        fit.raise_errors()
+
+    return rates(len(spots), work, 3)[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=1_000_000, help="7×7 spots per call")
+    arguments = parser.parse_args()
+    print(f"{threads.available()} cores of {platform.processor() or platform.machine()};", end=" ")
+    print(f"{PHOTONS}:{BACKGROUND} counts; median (best) of {REPEATS}, million fits per second")
+    head = ("float32", "uint16", "with errors", "wanted", "Picasso", "ratio")
+    print(f"{'ROI':>7} " + " ".join(f"{name:>16}" for name in head))
+    for size, wanted in WANTED.items():
+        count = arguments.count * 49 // size**2
+        spots = spots_of(size, count)
+        integers = spots.astype(np.uint16)
+        plain = rates(count, lambda spots=spots: fit_spots(spots, errors=False))
+        whole = rates(count, lambda spots=integers: fit_spots(spots, errors=False))
+        errors = rates(count, lambda spots=spots: fit_spots(spots))
+        peer = picasso_rate(spots) if size in COMPARED else None
+        cells = [f"{median:.2f} ({best:.2f})" for median, best in (plain, whole, errors)]
+        cells.append(f"≥ {wanted}" if wanted else "")
+        cells.append(f"{peer:.3f}" if peer else "")
+        cells.append(f"{plain[0] / peer:.0f} (≥ {RATIO})" if peer else "")
+        print(f"{f'{size}×{size}':>7} " + " ".join(f"{cell:>16}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
