@@ -8,6 +8,7 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from napari_spotfit import Settings, SpotFits, StopCondition, fit_spots, simulate_spots
 
 BACKENDS = [pytest.param("cpu", id="cpu")]
@@ -118,7 +119,9 @@ def test_standard_errors_follow_the_formulas(backend, gain):
     for i, spot in enumerate(spots):
         best = reference.fit(spot - offset).x
         expected, covariance = reference.standard_errors(best, spot - offset, gain)
-        ours = [fits.columns[f"{n}_stderr"][i] for n in ("y", "x", "sigma", "amplitude", "background")]
+        ours = [
+            fits.columns[f"{n}_stderr"][i] for n in ("y", "x", "sigma", "amplitude", "background")
+        ]
         np.testing.assert_allclose(ours, expected, rtol=5e-3)
         slope = 2 * np.pi * np.array([0, 0, 2 * best[2] * best[3], best[2] ** 2, 0]) / (gain or 1)
         photons = np.sqrt(slope @ covariance @ slope)
@@ -227,7 +230,9 @@ def test_the_scale_of_the_data_does_not_matter(backend, scale):
     assert np.mean(scaled.stop_condition == fits.stop_condition) > 0.9
 
 
-@pytest.mark.parametrize(("dtype", "offset"), [("u2", 60_000), ("f4", 60_000), ("f8", 1e9), ("i4", 10**9)])
+@pytest.mark.parametrize(
+    ("dtype", "offset"), [("u2", 60_000), ("f4", 60_000), ("f8", 1e9), ("i4", 10**9)]
+)
 def test_a_large_offset_costs_no_precision(backend, dtype, offset):
     spots, _ = simulate_spots(300, 9, photons=1000, seed=11)
     fits = fit_spots(spots, backend=backend)
@@ -236,7 +241,9 @@ def test_a_large_offset_costs_no_precision(backend, dtype, offset):
     np.testing.assert_allclose(raised.sigma, fits.sigma, atol=2e-3)
 
 
-@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", ">u2", "i2", "u4", "i4", "i8", "f2", "f4", ">f4", "f8"])
+@pytest.mark.parametrize(
+    "dtype", ["u1", "i1", "u2", ">u2", "i2", "u4", "i4", "i8", "f2", "f4", ">f4", "f8"]
+)
 def test_any_real_number_type(backend, dtype):
     spots, _ = simulate_spots(70, 6, photons=400, seed=12)
     spots = np.minimum(spots, 127)
@@ -247,7 +254,9 @@ def test_strided_spots(backend):
     spots, _ = simulate_spots(40, 8, seed=13)
     padded = np.zeros((80, 8, 16), np.float32)
     padded[::2, ::-1, 3:11] = spots
-    assert same(fit_spots(spots, backend=backend), fit_spots(padded[::2, ::-1, 3:11], backend=backend))
+    assert same(
+        fit_spots(spots, backend=backend), fit_spots(padded[::2, ::-1, 3:11], backend=backend)
+    )
 
 
 def test_own_start_values_are_used_and_nan_asks_for_ours(backend):
@@ -286,7 +295,12 @@ def test_centres_stay_inside_the_roi(backend):
 
 @pytest.mark.parametrize(
     ("name", "bound"),
-    [("background_min", 0.0), ("background_max", 0.3), ("amplitude_min", 30.0), ("amplitude_max", 28.0)],
+    [
+        ("background_min", 0.0),
+        ("background_max", 0.3),
+        ("amplitude_min", 30.0),
+        ("amplitude_max", 28.0),
+    ],
 )
 def test_bounds_of_the_amplitudes_hold_and_the_rest_is_optimal(backend, name, bound):
     spots, _ = simulate_spots(100, 9, photons=300, background=0.2, sigma=1.3, seed=16)

@@ -14,7 +14,9 @@ from napari_spotfit.settings import Options, choices, parameters
 
 
 def test_options_are_the_settings():
-    assert typing.get_type_hints(Options) == typing.get_type_hints(Settings)
+    hints = typing.get_type_hints(Settings)
+    del hints["roi_size"]
+    assert typing.get_type_hints(Options) == hints
 
 
 def test_every_setting_is_explained():

@@ -24,10 +24,10 @@ _NATIVE = {"u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2
 
 def check_real(dtype: Any, what: str) -> np.dtype[Any]:
     """Return a dtype, or raise a TypeError if its numbers are not real."""
-    dtype = np.dtype(dtype)
-    if dtype.kind not in "uif":
-        raise TypeError(f"{what} must hold integers or real numbers; got {dtype}")
-    return dtype
+    kind: np.dtype[Any] = np.dtype(dtype)
+    if kind.kind not in "uif":
+        raise TypeError(f"{what} must hold integers or real numbers; got {kind}")
+    return kind
 
 
 def to_native(array: NDArray[Any]) -> NDArray[Any]:

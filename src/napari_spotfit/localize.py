@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -79,7 +79,8 @@ def fit_spots(
     roi_shape = (array.shape[1], array.shape[2])
     if not all(ROI_MIN <= size <= ROI_MAX for size in roi_shape):
         raise ValueError(
-            f"spots must have {ROI_MIN} to {ROI_MAX} pixels a side; got {roi_shape[0]}×{roi_shape[1]}"
+            f"spots must have {ROI_MIN} to {ROI_MAX} pixels a side; "
+            f"got {roi_shape[0]}×{roi_shape[1]}"
         )
     own_start = _checked_start(start, len(array))
     backend = choose(settings)
@@ -155,12 +156,8 @@ def fit_at(
         low, high = np.searchsorted(numbers[order], [block[0], block[-1] + 1])
         rows = order[low:high]
         frame = np.searchsorted(block, numbers[rows])
-        parts.append(
-            _fit_block(backend, reader.read(block), frame, places[rows, -2:], settings)
-        )
-    columns = {
-        name: _in_order([part[name] for part in parts], order) for name in parts[0]
-    }
+        parts.append(_fit_block(backend, reader.read(block), frame, places[rows, -2:], settings))
+    columns = {name: _in_order([part[name] for part in parts], order) for name in parts[0]}
     index = places[:, :-2]
     index = np.where(np.isfinite(index), np.rint(index), -1).astype(np.int64)
     return _collected(columns, index)
@@ -335,7 +332,7 @@ class _MaskReader:
 
 
 def _with_roi(
-    settings: Settings | None, roi_size: int | tuple[int, int] | None, options: Options
+    settings: Settings | None, roi_size: int | tuple[int, int] | None, options: Mapping[str, Any]
 ) -> Settings:
     settings = (settings or Settings()).changed(**options)
     return settings if roi_size is None else settings.changed(roi_size=roi_size)
@@ -359,7 +356,8 @@ def _checked_start(start: ArrayLike | None, count: int) -> NDArray[np.float32] |
     values = np.asarray(start, np.float32)
     if values.shape != (count, 3):
         raise ValueError(
-            f"start must have the shape ({count}, 3): y, x and sigma of each spot; got {values.shape}"
+            f"start must have the shape ({count}, 3): y, x and sigma of each spot; "
+            f"got {values.shape}"
         )
     return np.ascontiguousarray(values)
 

@@ -89,12 +89,10 @@ class SpotFits:
         self._index_names = tuple(index_names)
 
     def __getattr__(self, name: str) -> NDArray[Any]:
-        columns = self.__dict__.get("_columns", {})
+        columns: dict[str, NDArray[Any]] = self.__dict__.get("_columns", {})
         if name in columns:
             return columns[name]
-        raise AttributeError(
-            f"these fits have no column {name!r}; they have {', '.join(columns)}"
-        )
+        raise AttributeError(f"these fits have no column {name!r}; they have {', '.join(columns)}")
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._columns]
@@ -135,7 +133,7 @@ class SpotFits:
     @property
     def valid(self) -> NDArray[np.bool_]:
         """Mask of the fits that have parameters."""
-        return self.stop_condition != StopCondition.INVALID
+        return np.not_equal(self.stop_condition, StopCondition.INVALID)
 
     def stop_counts(self) -> dict[StopCondition, int]:
         """Return how many fits ended under each condition."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+import operator
 import types
 import typing
 from collections.abc import Callable
@@ -40,7 +41,8 @@ class Parameter:
 
 def _setting(default: Any, label: str, doc: str, group: str, **rest: Any) -> Any:
     return field(
-        default=default, metadata={"parameter": Parameter(label, doc, group, **rest)}  # type: ignore[arg-type]
+        default=default,
+        metadata={"parameter": Parameter(label, doc, group, **rest)},  # type: ignore[arg-type]
     )
 
 
@@ -111,7 +113,10 @@ class Settings:
         maximum=31,
     )
     model: Literal["gaussian"] = _setting(
-        "gaussian", "Model", "The spot's shape: a round 2-D Gaussian on a constant background.", "fit"
+        "gaussian",
+        "Model",
+        "The spot's shape: a round 2-D Gaussian on a constant background.",
+        "fit",
     )
     estimator: Literal["lse"] = _setting(
         "lse", "Estimator", "lse: least squares, every pixel with the same weight.", "fit"
@@ -266,13 +271,15 @@ class Settings:
 
 
 class Options(TypedDict, total=False):
-    """The settings as keyword arguments; kept equal to :class:`Settings` by a test."""
+    """The settings as keyword arguments; kept equal to :class:`Settings` by a test.
+
+    The ROI's size is missing: functions that need it have an argument of its own.
+    """
 
     sigma: float
     threshold: float
     threshold_unit: ThresholdUnit
     min_distance: float
-    roi_size: int | tuple[int, int]
     model: Literal["gaussian"]
     estimator: Literal["lse"]
     errors: bool
@@ -363,7 +370,7 @@ def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, val
     kind = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-    number = int(value) if whole else float(value)
+    number = operator.index(value) if whole else float(value)
     low, high = parameter.minimum, parameter.maximum
     if (
         not math.isfinite(number)

@@ -160,5 +160,6 @@ def expose(
     light: NDArray[np.float64], rng: np.random.Generator, offset: float, gain: float
 ) -> NDArray[np.uint16]:
     """Return what a camera with shot noise makes of the expected photons."""
-    counts = offset + gain * rng.poisson(light)
-    return np.clip(np.rint(counts), 0, np.iinfo(np.uint16).max).astype(np.uint16)
+    counts = np.rint(offset + gain * rng.poisson(light))
+    exposed: NDArray[np.uint16] = np.clip(counts, 0, np.iinfo(np.uint16).max).astype(np.uint16)
+    return exposed

@@ -69,5 +69,5 @@ _EXPLANATIONS = {
     StopCondition.MIN_DELTA: "The last step changed χ² by less than the smallest change asked for.",
     StopCondition.MIN_STEP: "The last step moved every parameter by less than the smallest step.",
     StopCondition.NO_DECREASE: "No step lowers χ² further, although χ² still changes.",
-    StopCondition.INVALID: "The ROI has NaN or infinite pixels, is constant, or is outside the image.",
+    StopCondition.INVALID: "The ROI has bad pixels, is constant, or lies outside the image.",
 }

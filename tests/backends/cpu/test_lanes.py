@@ -51,10 +51,8 @@ def _arithmetic(a, b, out):
             clamp(x, spread(-1), spread(1)),
             select((x < y) & ~(x == y) | (x >= spread(2)), x, spread(7)),
         )
-        i = 0
-        for result in results:
+        for i, result in enumerate(results):
             store(out[i], row, result)
-            i += 1
 
 
 def test_arithmetic_is_numpys(numbers):
@@ -130,7 +128,9 @@ def _differences(values, reference, out):
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "f4", "f8"])
 def test_differences_are_taken_before_rounding(dtype):
     kind = np.dtype(dtype)
-    large = 200 if kind == "u1" else 30_000 if kind.kind in "ui" else 2.0**24 if kind == "f4" else 1e15
+    large = (
+        200 if kind == "u1" else 30_000 if kind.kind in "ui" else 2.0**24 if kind == "f4" else 1e15
+    )
     values = (large + np.arange(WIDTH + 1) % 7).astype(kind)
     out = np.empty(WIDTH + 1, np.float32)
     _differences(values, values[3], out)

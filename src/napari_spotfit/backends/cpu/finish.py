@@ -25,14 +25,16 @@ from .tile import (
     SCALE,
     SIGMA,
     STOP,
+    Tile,
     X,
     Y,
-    Tile,
 )
 
 #: Rows of the results: single-precision columns in the order of the output.
 VALUES = ("sigma", "amplitude", "background", "photons", "chi_square", "reduced_chi_square")
-ERRORS = tuple(f"{name}_stderr" for name in ("x", "y", "sigma", "amplitude", "background", "photons"))
+ERRORS = tuple(
+    f"{name}_stderr" for name in ("x", "y", "sigma", "amplitude", "background", "photons")
+)
 
 _INVALID = int(StopCondition.INVALID)
 
@@ -51,7 +53,7 @@ WORK_ROWS = 119
 _SINGULAR = 1e-6
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def in_counts(
     tile: Tile, pixels: int, results: Tile, limits: Any, offset: float, gain: float
 ) -> None:
@@ -79,13 +81,13 @@ def in_counts(
     store(tile, pixels + Y, select(valid, y, spread(np.nan)))
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _put(tile: Tile, pixels: int, results: Tile, row: int, value: Vector) -> None:
     valid = load(tile, pixels + STOP) < spread(_INVALID)
     store(results, row, select(valid, value, spread(np.nan)))
 
 
-@njit  # type: ignore[untyped-decorator]
+@njit
 def standard_errors(
     tile: Tile, profile: Tile, work: Tile, rows: int, columns: int,
     results: Tile, first: int, offset: float, gain: float, gain_known: bool,
@@ -130,7 +132,7 @@ def standard_errors(
     _put(tile, pixels, results, first + 5, error)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _tables(
     profile: Tile, first: int, size: int, work: Tile, plain: int, weighted: int, gain_known: bool
 ) -> None:
@@ -143,7 +145,7 @@ def _tables(
         _symmetric(work, weighted, (s[0], s[3], s[4], s[5], t[0], t[1], t[2], t[3], t[4], t[5]))
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _symmetric(work: Tile, table: int, pairs: tuple[Vector, ...]) -> None:
     """Write a symmetric 4×4 table from its upper triangle."""
     i = 0
@@ -154,7 +156,7 @@ def _symmetric(work: Tile, table: int, pairs: tuple[Vector, ...]) -> None:
             i += 1
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _weighted_sums(profile: Tile, first: int, size: int) -> tuple[Vector, ...]:
     """Return Σ u·(uu, uu', uu°, u'u', u'u°, u°u°) along an axis."""
     s00 = s01 = s02 = s11 = s12 = s22 = spread(0)
@@ -174,7 +176,7 @@ def _weighted_sums(profile: Tile, first: int, size: int) -> tuple[Vector, ...]:
     return s00, s01, s02, s11, s12, s22
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _products(work: Tile, along_x: int, along_y: int, matrix: int) -> None:
     """Write the 5×5 matrix of the parameters' derivatives from the tables of both axes."""
     for i in range(25):
@@ -185,7 +187,7 @@ def _products(work: Tile, along_x: int, along_y: int, matrix: int) -> None:
             store(work, matrix + 5 * p + q, load(work, matrix + 5 * p + q) + term)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _invert(work: Tile, matrix: int) -> None:
     """Invert a symmetric positive definite 5×5 matrix in place; NaN where it is singular.
 
@@ -213,7 +215,7 @@ def _invert(work: Tile, matrix: int) -> None:
     _scale(work, matrix)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _scale(work: Tile, matrix: int) -> None:
     for p in range(5):
         for q in range(5):
@@ -221,7 +223,7 @@ def _scale(work: Tile, matrix: int) -> None:
             store(work, matrix + 5 * p + q, load(work, matrix + 5 * p + q) * scale)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _covariance(work: Tile, p: int, q: int, residual: Vector, gain_known: bool) -> Vector:
     """Return one element of the covariance matrix."""
     if not gain_known:
@@ -230,6 +232,8 @@ def _covariance(work: Tile, p: int, q: int, residual: Vector, gain_known: bool) 
     for i in range(5):
         row = spread(0)
         for j in range(5):
-            row = multiply_add(load(work, _NOISE + 5 * i + j), load(work, _INVERSE + 5 * j + q), row)
+            row = multiply_add(
+                load(work, _NOISE + 5 * i + j), load(work, _INVERSE + 5 * j + q), row
+            )
         total = multiply_add(load(work, _INVERSE + 5 * p + i), row, total)
     return total

@@ -14,8 +14,8 @@ from ...stopping import SIGMA_MAX_ROI, SIGMA_MIN, StopCondition
 from . import finish, threads
 from .lanes import WIDTH, load, store_elements
 from .minimize import Limits, minimize
-from .start import prepare
 from .sources import fingerprint
+from .start import prepare
 from .tile import (
     ITERATIONS,
     SIGMA,
@@ -92,9 +92,9 @@ def fit_rois(
         The columns of SpotFits, with y and x from the ROI's first pixel.
     """
     n = len(corners)
-    names = finish.VALUES + (finish.ERRORS if settings.errors else ())
+    width = len(finish.VALUES) + (len(finish.ERRORS) if settings.errors else 0)
     output = _Output(
-        np.empty(2 * n), np.empty(len(names) * n, np.float32),
+        np.empty(2 * n), np.empty(width * n, np.float32),
         np.empty(n, np.uint16), np.empty(n, np.uint8),
     )  # fmt: skip
     limits = _limits(settings, roi_shape)
@@ -105,7 +105,7 @@ def fit_rois(
     def fit_piece(first: int, last: int) -> None:
         work = _Work(
             new_stage(pixels), new_tile(pixels), new_tile(pixels), new_tile(pixels),
-            aligned(3 * sum(roi_shape)), aligned(len(names)), aligned(finish.WORK_ROWS),
+            aligned(3 * sum(roi_shape)), aligned(width), aligned(finish.WORK_ROWS),
         )  # fmt: skip
         _fit_tiles(
             flat, shape, corners, start, first, last, roi_shape, limits, _STRAGGLERS,
@@ -115,12 +115,12 @@ def fit_rois(
 
     threads.in_pieces(fit_piece, n, _PIECE, settings.threads)
     y, x = output.positions.reshape(2, n)
-    values = dict(zip(names, output.values.reshape(len(names), n), strict=True))
-    return {"y": y, "x": x} | {
-        name: values[name] for name in finish.VALUES
-    } | {"iterations": output.iterations, "stop_condition": output.stop} | {
-        name: values[name] for name in names[len(finish.VALUES):]
-    }
+    values = output.values.reshape(width, n)
+    columns: dict[str, NDArray[Any]] = {"y": y, "x": x}
+    columns |= dict(zip(finish.VALUES, values, strict=False))
+    columns |= {"iterations": output.iterations, "stop_condition": output.stop}
+    columns |= dict(zip(finish.ERRORS, values[len(finish.VALUES) :], strict=False))
+    return columns
 
 
 def _limits(settings: Settings, roi_shape: tuple[int, int]) -> Limits:
@@ -133,7 +133,9 @@ def _limits(settings: Settings, roi_shape: tuple[int, int]) -> Limits:
         min_delta=settings.min_delta,
         min_step=settings.min_step,
         sigma_min=SIGMA_MIN if settings.sigma_min is None else settings.sigma_min,
-        sigma_max=SIGMA_MAX_ROI * max(roi_shape) if settings.sigma_max is None else settings.sigma_max,
+        sigma_max=SIGMA_MAX_ROI * max(roi_shape)
+        if settings.sigma_max is None
+        else settings.sigma_max,
         amplitude_min=_or(amplitude[0], -math.inf),
         amplitude_max=_or(amplitude[1], math.inf),
         background_min=_or(background[0], -math.inf) + settings.offset,
@@ -146,7 +148,7 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _load_start(tile: Tile, pixels: int, start: NDArray[np.float32], first: int, n: int) -> None:
     """Put the caller's start values into a tile, NaN where there are none."""
     for lane in range(WIDTH):
@@ -156,7 +158,7 @@ def _load_start(tile: Tile, pixels: int, start: NDArray[np.float32], first: int,
         tile[(pixels + SIGMA) * WIDTH + lane] = start[first + lane, 2] if given else np.nan
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _write_all(tile: Tile, pixels: int, results: Tile, first: int, output: _Output) -> None:
     """Write sixteen neighbouring fits; those under way are written again when they end."""
     n = output.stop.size
@@ -168,7 +170,7 @@ def _write_all(tile: Tile, pixels: int, results: Tile, first: int, output: _Outp
         store_elements(output.values, column * n + first, load(results, column))
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _write_each(
     tile: Tile, pixels: int, results: Tile, indices: NDArray[np.int64], lanes: int, output: _Output
 ) -> None:
@@ -193,7 +195,7 @@ def _cached(sources: str) -> Any:
     The sources' fingerprint becomes part of the cache's key by being used.
     """
 
-    @njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+    @njit(nogil=True, cache=True)
     def fit_tiles(
         frames: NDArray[Any], shape: tuple[int, int, int], corners: NDArray[np.int64],
         start: NDArray[np.float32], first: int, last: int, roi_shape: tuple[int, int],

@@ -16,14 +16,13 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.core.typing.templates import ConcreteTemplate, signature
+from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import (
     intrinsic,
     lower_builtin,
     models,
     register_model,
 )
-from numba.core.typing.templates import infer_global
 
 #: Spots that are fitted in lockstep.
 WIDTH = 16
@@ -74,11 +73,13 @@ class _LaneMaskModel(models.PrimitiveModel):  # type: ignore[misc]
 Emit = Callable[..., Any]
 
 
-def _operator(function: Any, result: types.Type, operands: tuple[types.Type, ...], emit: Emit) -> None:
+def _operator(
+    function: Any, result: types.Type, operands: tuple[types.Type, ...], emit: Emit
+) -> None:
     """Make an operator known to Numba for lanes, with the LLVM code that does it."""
 
     class Template(ConcreteTemplate):  # type: ignore[misc]
-        cases = [signature(result, *operands)]
+        cases = (signature(result, *operands),)
 
     infer_global(function)(Template)
 

@@ -24,9 +24,9 @@ from .tile import (
     SCALE,
     SIGMA,
     STOP,
+    Tile,
     X,
     Y,
-    Tile,
 )
 
 _MAX_ITERATIONS, _MAX_ERROR = int(Stop.MAX_ITERATIONS), int(Stop.MAX_ERROR)
@@ -50,10 +50,8 @@ class Limits(NamedTuple):
     bounded_amplitudes: bool
 
 
-@njit(nogil=True)  # type: ignore[untyped-decorator]
-def minimize(
-    tile: Tile, profile: Tile, rows: int, columns: int, limits: Any, leave: int
-) -> None:
+@njit(nogil=True)
+def minimize(tile: Tile, profile: Tile, rows: int, columns: int, limits: Any, leave: int) -> None:
     """Iterate the running fits of a tile until at most ``leave`` of them still run.
 
     An iteration is one step tried. Every trial point is evaluated in full, normal
@@ -193,7 +191,7 @@ def minimize(
     store(tile, state + GRADIENT + 2, b_s)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _settled(
     change: Vector, better: Mask, last: Vector, chi: Vector, amplitude: Vector,
     n: int, min_delta: float,
@@ -210,13 +208,13 @@ def _settled(
     return ((change <= enough) & ~slow) | (change <= rounding)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _held(value: Vector, push: Vector, low: Vector, high: Vector) -> Mask:
     zero = spread(0)
     return ((value <= low) & (push < zero)) | ((value >= high) & (push > zero))
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _damped_step(
     a_xx: Vector, a_xy: Vector, a_xs: Vector, a_yy: Vector, a_ys: Vector, a_ss: Vector,
     b_x: Vector, b_y: Vector, b_s: Vector, damping: Vector,

@@ -18,9 +18,9 @@ from .tile import Tile
 _HALF_LOG2_E = 0.5 / math.log(2)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def gaussian(profile: Tile, first: int, size: int, center: Vector, sigma: Vector) -> None:
-    """Write u, u', u° of exp(-(i - center)²/2σ²) to the rows first, first + 1, …"""
+    """Write u, u', u° of exp(-(i - center)²/2σ²) to the rows from ``first`` on."""
     inverse = spread(1) / sigma
     begin = -center * inverse
     for i in range(size):
@@ -32,7 +32,7 @@ def gaussian(profile: Tile, first: int, size: int, center: Vector, sigma: Vector
         store(profile, first + 3 * i + 2, q * qu)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def sums(profile: Tile, first: int, size: int) -> tuple[Vector, ...]:
     """Return Σ of u, u', u°, uu, uu', uu°, u'u', u'u°, u°u° along an axis."""
     s0 = s1 = s2 = s00 = s01 = s02 = s11 = s12 = s22 = spread(0)

@@ -15,7 +15,7 @@ from .lanes import Mask, Vector, clamp, load, multiply_add, select, spread
 from .tile import Tile
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def data_sums(tile: Tile, profile: Tile, rows: int, columns: int) -> tuple[Vector, ...]:
     """Return Σ of f·g, f_x·g, f_y·g, f_σ·g over the pixels.
 
@@ -36,7 +36,7 @@ def data_sums(tile: Tile, profile: Tile, rows: int, columns: int) -> tuple[Vecto
     return sums
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _add_four_rows(
     tile: Tile, profile: Tile, row: int, columns: int, v: int, sums: tuple[Vector, ...]
 ) -> tuple[Vector, ...]:
@@ -57,7 +57,7 @@ def _add_four_rows(
     return _weigh_row(profile, v + 9, a3, b3, c3, sums)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _add_two_rows(
     tile: Tile, profile: Tile, row: int, columns: int, v: int, sums: tuple[Vector, ...]
 ) -> tuple[Vector, ...]:
@@ -72,7 +72,7 @@ def _add_two_rows(
     return _weigh_row(profile, v + 3, a1, b1, c1, sums)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _add_one_row(
     tile: Tile, profile: Tile, row: int, columns: int, v: int, sums: tuple[Vector, ...]
 ) -> tuple[Vector, ...]:
@@ -84,7 +84,7 @@ def _add_one_row(
     return _weigh_row(profile, v, a, b, c, sums)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _weigh_row(
     profile: Tile, row: int, a: Vector, b: Vector, c: Vector, sums: tuple[Vector, ...]
 ) -> tuple[Vector, ...]:
@@ -99,7 +99,7 @@ def _weigh_row(
     )
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def chi_square(
     tile: Tile, profile: Tile, rows: int, columns: int, amplitude: Vector, background: Vector
 ) -> Vector:
@@ -131,7 +131,7 @@ def chi_square(
     return total
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def free_amplitudes(
     n: float, f: Vector, ff: Vector, fg: Vector
 ) -> tuple[Vector, Vector, Vector, Vector]:
@@ -142,7 +142,7 @@ def free_amplitudes(
     return amplitude, -amplitude * f * w_background, w_amplitude, w_background
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def bounded_amplitudes(
     n: float, f: Vector, ff: Vector, fg: Vector,
     a_min: Vector, a_max: Vector, b_min: Vector, b_max: Vector,
@@ -168,18 +168,18 @@ def bounded_amplitudes(
     return amplitude, background, w_amplitude, w_background
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _misfit(n: float, f: Vector, ff: Vector, fg: Vector, a: Vector, b: Vector) -> Vector:
     """Return χ² less the data's own sum of squares; good enough to compare two edges."""
     return a * a * ff + b * (a * f * spread(2) + b * spread(np.float32(n))) - a * fg * spread(2)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _within(value: Vector, low: Vector, high: Vector) -> Mask:
     return (value >= low) & (value <= high)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def normal_equations(
     along_x: tuple[Vector, ...], along_y: tuple[Vector, ...],
     fg_x: Vector, fg_y: Vector, fg_sigma: Vector,

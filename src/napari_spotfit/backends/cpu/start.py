@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numba import njit
 
-from ...stopping import INITIAL_DAMPING, DAMPING_DECREASE, StopCondition
+from ...stopping import DAMPING_DECREASE, INITIAL_DAMPING, StopCondition
 from .lanes import (
     Vector,
     clamp,
@@ -37,16 +37,16 @@ from .tile import (
     SCALE,
     SIGMA,
     STOP,
+    Tile,
     X,
     Y,
-    Tile,
 )
 
 _INVALID = int(StopCondition.INVALID)
 _WITHIN_SIGMA = math.exp(-0.5)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def prepare(tile: Tile, rows: int, columns: int, sigma_min: float, sigma_max: float) -> None:
     """Normalise the pixels of a loaded tile and put its fits before their first step.
 
@@ -84,7 +84,7 @@ def prepare(tile: Tile, rows: int, columns: int, sigma_min: float, sigma_max: fl
     store(tile, state + STOP, select(usable, spread(RUNNING), spread(_INVALID)))
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _normalise(tile: Tile, pixels: int) -> tuple[Vector, Vector]:
     """Shift and scale the pixels; return how many are bright, and their sum of squares."""
     total = spread(0)
@@ -109,7 +109,7 @@ def _normalise(tile: Tile, pixels: int) -> tuple[Vector, Vector]:
     return count, energy
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _brightest(tile: Tile, rows: int, columns: int) -> tuple[Vector, Vector]:
     """Return where the 3×3 moving average is highest."""
     best, best_x, best_y = spread(-np.inf), spread(0), spread(0)
@@ -132,6 +132,6 @@ def _brightest(tile: Tile, rows: int, columns: int) -> tuple[Vector, Vector]:
     return best_x, best_y
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _column_sum(tile: Tile, i: int, columns: int) -> Vector:
     return load(tile, i) + load(tile, i + columns) + load(tile, i + 2 * columns)

@@ -55,7 +55,7 @@ def aligned(rows: int) -> Tile:
     return buffer[start : start + size].view(np.float32)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def load_rois(
     tile: Tile, stage: Tile, frames: NDArray[Any], shape: tuple[int, int, int],
     corners: NDArray[np.int64], first: int, last: int, rows: int, columns: int,
@@ -79,7 +79,7 @@ def load_rois(
         if columns == shape[2]:
             _copy_run(stage, begin, frames, top, pixels, reference)
         else:
-            for y in range(rows):
+            for _ in range(rows):
                 _copy_run(stage, begin, frames, top, columns, reference)
                 begin += columns
                 top += shape[2]
@@ -95,7 +95,7 @@ def load_rois(
         tile[(pixels + LEVEL) * WIDTH + lane] = level
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def _copy_run(
     stage: Tile, begin: int, frames: NDArray[Any], top: int, length: int, reference: Any
 ) -> None:
@@ -113,7 +113,7 @@ def _copy_run(
         done += WIDTH
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
+@njit(forceinline=True)
 def move_lane(source: Tile, i: int, target: Tile, j: int, rows: int) -> None:
     """Copy lane i of a tile to lane j of another."""
     for row in range(rows):
