@@ -50,7 +50,9 @@ def main() -> None:
     parser.add_argument("--backend", default="auto")
     arguments = parser.parse_args()
     settings = Settings(backend=arguments.backend, errors=False)
-    print(f"{arguments.count} fits each, {ROI}×{ROI}, on {describe(settings)}, {platform.machine()}")
+    print(
+        f"{arguments.count} fits each, {ROI}×{ROI}, on {describe(settings)}, {platform.machine()}"
+    )
     for (photons, background), (center, free, bounded) in PAPER.items():
         spots, truth = simulate_spots(
             arguments.count, ROI, photons=photons, background=background / ROI**2,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
 from napari_spotfit import frames as frames_module
 from napari_spotfit.frames import FrameReader, to_native
+
+da = pytest.importorskip("dask.array")
+zarr = pytest.importorskip("zarr")
 
 
 def image(*leading):

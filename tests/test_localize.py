@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
-import dask.array as da
 import numpy as np
 import pytest
-import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -25,6 +23,10 @@ from napari_spotfit import (
     simulate_movie,
 )
 from napari_spotfit.localize import localize_parts
+
+
+da = pytest.importorskip("dask.array")
+zarr = pytest.importorskip("zarr")
 
 
 @pytest.fixture(scope="module")

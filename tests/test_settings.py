@@ -10,6 +10,7 @@ import typing
 import pytest
 
 from napari_spotfit import Settings, fit_spots, localize
+from napari_spotfit.models import MODELS
 from napari_spotfit.settings import Options, choices, parameters
 
 
@@ -50,6 +51,10 @@ def test_changed_changes_one_setting():
     assert Settings().changed(sigma=2).sigma == 2
     with pytest.raises(TypeError, match="unknown setting sgima"):
         Settings().changed(sgima=2)
+
+
+def test_models_are_the_settings_choices():
+    assert choices("model") == tuple(MODELS)
 
 
 def test_choices():

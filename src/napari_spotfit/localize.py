@@ -353,13 +353,13 @@ def _checked_reader(image: Any, settings: Settings) -> FrameReader:
 def _checked_start(start: ArrayLike | None, count: int) -> NDArray[np.float32] | None:
     if start is None:
         return None
-    values = np.asarray(start, np.float32)
+    values = np.array(start, np.float32, order="C")
     if values.shape != (count, 3):
         raise ValueError(
             f"start must have the shape ({count}, 3): y, x and sigma of each spot; "
             f"got {values.shape}"
         )
-    return np.ascontiguousarray(values)
+    return values
 
 
 def _fit_block(

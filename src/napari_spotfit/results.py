@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .models import MODELS
 from .stopping import CONVERGED, StopCondition
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: Unit of every column that has one.
-UNITS = {
-    "y": "px",
-    "x": "px",
-    "sigma": "px",
+UNITS = {shape.name: shape.unit for model in MODELS.values() for shape in model.shape} | {
     "amplitude": "counts",
     "background": "counts/px",
     "photons": "photons",

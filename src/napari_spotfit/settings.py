@@ -370,7 +370,7 @@ def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, val
     kind = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-    number = operator.index(value) if whole else float(value)
+    number: float = operator.index(typing.cast(int, value)) if whole else float(value)
     low, high = parameter.minimum, parameter.maximum
     if (
         not math.isfinite(number)

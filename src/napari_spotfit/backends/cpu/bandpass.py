@@ -7,7 +7,7 @@ every ``stride`` pixels, so that whole vectors may be read and written past a ro
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,6 +24,9 @@ from .lanes import (
     spread,
     store_elements,
 )
+from .sources import fingerprint
+
+Flat = NDArray[np.float32]
 
 #: Width of the wider Gaussian over that of the narrower. It makes nearly a Laplacian of
 #: Gaussian: as sensitive as with a wider one, and better at telling neighbours apart.
@@ -43,9 +46,18 @@ _ZERO = np.float32(0)
 _NAN = np.float32(np.nan)
 
 
-class Filter(NamedTuple):
-    """What the compiled code knows about the filter and the frames' shape."""
+class Layout(NamedTuple):
+    """How frames lie in their flat arrays."""
 
+    height: int
+    width: int
+    stride: int
+
+
+class Filter(NamedTuple):
+    """What the compiled code knows about the filter and the frames."""
+
+    layout: Layout
     #: The kernels' weights from the centre outwards; they are symmetric.
     narrow: NDArray[np.float32]
     wide: NDArray[np.float32]
@@ -53,12 +65,12 @@ class Filter(NamedTuple):
     #: columns stand at ``-radius … X - 1 + radius``, mirrored at the borders.
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
-    stride: int
     #: What white noise of 1 is in the filtered frame, as its root mean square.
     gain: float
     #: The same at each pixel, over that: up to twice as high on the border, where
     #: mirrored pixels count twice.
     border: NDArray[np.float32]
+    border_min: float
 
 
 @lru_cache(maxsize=16)
@@ -69,21 +81,25 @@ def make_filter(sigma: float, shape: tuple[int, int]) -> Filter:
     stride = -(-shape[1] // STEP) * STEP
     gain = _noise_gain(narrow, wide, shape)
     mean_gain = float(np.sqrt(np.mean(gain**2)))
+    border = (gain / mean_gain if mean_gain > 0 else np.ones(shape)).astype(np.float32)
     return Filter(
+        Layout(*shape, stride),
         narrow.astype(np.float32),
         wide.astype(np.float32),
         mirrored(shape[0], radius) * stride,
         mirrored(shape[1], radius),
-        stride,
         mean_gain,
-        (gain / mean_gain if mean_gain > 0 else np.ones(shape)).astype(np.float32),
+        border,
+        float(border.min()),
     )
 
 
 def half_kernel(sigma: float) -> NDArray[np.float64]:
     """Return a Gaussian kernel of sum 1 from its centre outwards."""
-    half = np.exp(-0.5 * (np.arange(int(TRUNCATE * sigma + 0.5) + 1) / sigma) ** 2)
-    return half / (2 * half.sum() - half[0])
+    distance = np.arange(int(TRUNCATE * sigma + 0.5) + 1) / sigma
+    half: NDArray[np.float64] = np.exp(-0.5 * distance**2)
+    half /= 2 * half.sum() - half[0]
+    return half
 
 
 def mirrored(size: int, radius: int) -> NDArray[np.int64]:
@@ -130,33 +146,30 @@ def _folded(half: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     return weights
 
 
-@njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def load(frames, shape, stride, images, bad):  # type: ignore[no-untyped-def]
-    """Copy frames, less their level, with bad pixels as NaN; count those.
-
-    It alone is compiled for every pixel type.
-    """
-    height, width = shape
+@njit(nogil=True, error_model="numpy")
+def _load(frames: NDArray[Any], layout: Layout, images: Flat, bad: NDArray[np.int64]) -> None:
+    """Copy frames, less their level, with bad pixels as NaN; count those."""
+    whole = layout.width - layout.width % WIDTH
     for i in range(images.shape[0]):
         pixels, image = frames[i], images[i]
         level = _level(pixels)
         bad[i] = 0
-        for y in range(height):
-            whole = width - width % WIDTH
+        for y in range(layout.height):
+            source, target = y * layout.width, y * layout.stride
             for x in range(0, whole, WIDTH):
-                values = load_difference(pixels, y * width + x, level)
+                values = load_difference(pixels, source + x, level)
                 good = absolute(values) < spread(_TOO_FAR)
                 bad[i] += WIDTH - count(good)
-                store_elements(image, y * stride + x, select(good, values, spread(_NAN)))
-            for x in range(whole, width):
-                value = difference(pixels[y * width + x], level)
-                good_one = abs(value) < _TOO_FAR
-                bad[i] += 1 - good_one
-                image[y * stride + x] = value if good_one else _NAN
+                store_elements(image, target + x, select(good, values, spread(_NAN)))
+            for x in range(whole, layout.width):
+                value = difference(pixels[source + x], level)
+                is_good = abs(value) < _TOO_FAR
+                bad[i] += 1 - is_good
+                image[target + x] = value if is_good else _NAN
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
-def _level(pixels):  # type: ignore[no-untyped-def]
+@njit(forceinline=True)
+def _level(pixels: NDArray[Any]) -> Any:
     """Return the median of some pixels, a pixel itself: constant frames become zero."""
     sample = np.zeros(_LEVEL_SAMPLES, pixels.dtype)
     found = 0
@@ -172,60 +185,61 @@ def _level(pixels):  # type: ignore[no-untyped-def]
     return sample[found // 2]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def band_pass(images, narrow, wide, rows, columns, stride, filtered):  # type: ignore[no-untyped-def]
+@njit(nogil=True, error_model="numpy")
+def _band_pass(images: Flat, band: Filter, filtered: Flat) -> None:
     """Filter images that have no bad pixels."""
-    margin = -(-wide.size // WIDTH) * WIDTH
-    row_n = np.zeros(stride + 2 * margin, np.float32)
-    row_w = np.zeros(stride + 2 * margin, np.float32)
+    margin = _margin(band)
+    row_n = np.zeros(band.layout.stride + 2 * margin, np.float32)
+    row_w = np.zeros(band.layout.stride + 2 * margin, np.float32)
     for i in range(images.shape[0]):
         image, result = images[i], filtered[i]
-        for y in range(rows.size - 2 * (wide.size - 1)):
-            _smooth_along_y(image, y, rows, columns, narrow, wide, margin, row_n, row_w)
-            for x in range(0, stride, STEP):
-                n1, n2 = _smooth_along_x(row_n, margin + x, narrow)
-                w1, w2 = _smooth_along_x(row_w, margin + x, wide)
-                store_elements(result, y * stride + x, n1 - w1)
-                store_elements(result, y * stride + x + WIDTH, n2 - w2)
+        for y in range(band.layout.height):
+            _smooth_along_y(image, y, band, row_n, row_w)
+            for x in range(0, band.layout.stride, STEP):
+                n1, n2 = _smooth_along_x(row_n, margin + x, band.narrow)
+                w1, w2 = _smooth_along_x(row_w, margin + x, band.wide)
+                store_elements(result, y * band.layout.stride + x, n1 - w1)
+                store_elements(result, y * band.layout.stride + x + WIDTH, n2 - w2)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def band_pass_good(image, narrow, wide, rows, columns, stride, result):  # type: ignore[no-untyped-def]
+@njit(nogil=True, error_model="numpy")
+def _band_pass_good(image: Flat, band: Filter, result: Flat) -> None:
     """Filter an image by weighted means of its good pixels; set the bad ones to 0.
 
     Where too few pixels are good, the result is 0.
     """
-    margin = -(-wide.size // WIDTH) * WIDTH
-    row_n, row_w, weight_n, weight_w = np.zeros((4, stride + 2 * margin), np.float32)
+    margin = _margin(band)
+    row_n, row_w, weight_n, weight_w = np.zeros((4, band.layout.stride + 2 * margin), np.float32)
     weights = np.zeros(image.size, np.float32)
     for i in range(image.size):
         good = image[i] == image[i]
         weights[i] = 1 if good else 0
         image[i] = image[i] if good else 0
-    for y in range(rows.size - 2 * (wide.size - 1)):
-        _smooth_along_y(image, y, rows, columns, narrow, wide, margin, row_n, row_w)
-        _smooth_along_y(weights, y, rows, columns, narrow, wide, margin, weight_n, weight_w)
-        for x in range(0, stride, STEP):
-            n = _smooth_along_x(row_n, margin + x, narrow)
-            w = _smooth_along_x(row_w, margin + x, wide)
-            good_n = _smooth_along_x(weight_n, margin + x, narrow)
-            good_w = _smooth_along_x(weight_w, margin + x, wide)
+    for y in range(band.layout.height):
+        _smooth_along_y(image, y, band, row_n, row_w)
+        _smooth_along_y(weights, y, band, weight_n, weight_w)
+        for x in range(0, band.layout.stride, STEP):
+            n = _smooth_along_x(row_n, margin + x, band.narrow)
+            w = _smooth_along_x(row_w, margin + x, band.wide)
+            good_n = _smooth_along_x(weight_n, margin + x, band.narrow)
+            good_w = _smooth_along_x(weight_w, margin + x, band.wide)
             for k in range(2):
                 enough = good_n[k] > spread(_LEAST_WEIGHT)
                 contrast = select(enough, n[k] / good_n[k] - w[k] / good_w[k], spread(_ZERO))
-                store_elements(result, y * stride + x + k * WIDTH, contrast)
+                store_elements(result, y * band.layout.stride + x + k * WIDTH, contrast)
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
-def _read(flat, place):  # type: ignore[no-untyped-def]
-    return load_difference(flat, place, _ZERO)
+@njit(forceinline=True)
+def _margin(band: Filter) -> int:
+    """Return how many pixels a smoothed row begins after its array."""
+    return -(-band.wide.size // WIDTH) * WIDTH
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
-def _smooth_along_y(image, y, rows, columns, narrow, wide, margin, row_n, row_w):  # type: ignore[no-untyped-def]
+@njit(forceinline=True)
+def _smooth_along_y(image: Flat, y: int, band: Filter, row_n: Flat, row_w: Flat) -> None:
     """Smooth a row with the rows around it, by both kernels, and mirror its ends."""
-    radius = wide.size - 1
-    width = columns.size - 2 * radius
+    narrow, wide, rows, columns = band.narrow, band.wide, band.rows, band.columns
+    radius, margin, width = wide.size - 1, _margin(band), band.layout.width
     row = y + radius
     # Two vectors at a time: they share what is read for both.
     for x in range(0, width, STEP):
@@ -253,8 +267,8 @@ def _smooth_along_y(image, y, rows, columns, narrow, wide, margin, row_n, row_w)
         row_w[right] = row_w[margin + columns[radius + width + i]]
 
 
-@njit(forceinline=True)  # type: ignore[untyped-decorator]
-def _smooth_along_x(row, x, half):  # type: ignore[no-untyped-def]
+@njit(forceinline=True)
+def _smooth_along_x(row: Flat, x: int, half: Flat) -> Any:
     """Smooth two vectors' worth of a row."""
     k = spread(half[0])
     first, second = _read(row, x) * k, _read(row, x + WIDTH) * k
@@ -264,3 +278,35 @@ def _smooth_along_x(row, x, half):  # type: ignore[no-untyped-def]
         neighbours = _read(row, x + WIDTH - t) + _read(row, x + WIDTH + t)
         second = multiply_add(neighbours, k, second)
     return first, second
+
+
+@njit(forceinline=True)
+def _read(flat: Flat, place: int) -> Any:
+    return load_difference(flat, place, _ZERO)
+
+
+def _cached(sources: int) -> tuple[Any, Any, Any]:
+    """Return the functions for use elsewhere, which Numba keeps on disk.
+
+    The sources' fingerprint becomes part of the cache's key by being used.
+    """
+
+    @njit(nogil=True, cache=True)
+    def load(*arguments: Any) -> None:
+        if sources:
+            _load(*arguments)
+
+    @njit(nogil=True, cache=True)
+    def band_pass(*arguments: Any) -> None:
+        if sources:
+            _band_pass(*arguments)
+
+    @njit(nogil=True, cache=True)
+    def band_pass_good(*arguments: Any) -> None:
+        if sources:
+            _band_pass_good(*arguments)
+
+    return load, band_pass, band_pass_good
+
+
+load, band_pass, band_pass_good = _cached(int(fingerprint("bandpass", "lanes"), 16))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from ...models import GAUSSIAN
 from ...stopping import StopCondition
 from . import profiles
 from .lanes import Vector, clamp, load, maximum, multiply_add, select, spread, square_root, store
@@ -37,6 +38,7 @@ ERRORS = tuple(
 )
 
 _INVALID = int(StopCondition.INVALID)
+_PARAMETERS = GAUSSIAN.parameter_count
 
 #: The parameters' derivatives as products of 1, u, u', u° (0 to 3) along x and y:
 #: (parameter, factor along x, factor along y); σ's has two terms.
@@ -74,7 +76,7 @@ def in_counts(
     _put(tile, pixels, results, 2, background)
     _put(tile, pixels, results, 3, photons)
     _put(tile, pixels, results, 4, chi)
-    _put(tile, pixels, results, 5, chi * spread(1 / (pixels - 5)))
+    _put(tile, pixels, results, 5, chi * spread(1 / (pixels - _PARAMETERS)))
     x, y = load(tile, pixels + X), load(tile, pixels + Y)
     valid = load(tile, pixels + STOP) < spread(_INVALID)
     store(tile, pixels + X, select(valid, x, spread(np.nan)))
@@ -115,7 +117,7 @@ def standard_errors(
             noise = peak * load(work, _NOISE + i) + flat * load(work, _INVERSE + i)
             store(work, _NOISE + i, noise * shot)
     _invert(work, _INVERSE)
-    residual = load(tile, pixels + CHI_SQUARE) * spread(1 / (pixels - 5))
+    residual = load(tile, pixels + CHI_SQUARE) * spread(1 / (pixels - _PARAMETERS))
     # Derivatives are times σ and without α: variances of the shape are in α²/σ².
     to_pixels = sigma / amplitude
     to_pixels = maximum(to_pixels, -to_pixels)

@@ -98,7 +98,8 @@ def fit_rois(
         np.empty(n, np.uint16), np.empty(n, np.uint8),
     )  # fmt: skip
     limits = _limits(settings, roi_shape)
-    flat, shape = frames.reshape(-1), frames.shape
+    flat, shape = frames.reshape(-1).view(), frames.shape
+    flat.flags.writeable = False  # Numba would compile for either kind
     start = np.empty((0, 3), np.float32) if start is None else start
     pixels = roi_shape[0] * roi_shape[1]
 

@@ -335,6 +335,49 @@ def _power_of_two(typing: Any, x: Any) -> Any:
 
 
 @njit(forceinline=True)
+def load_three(array, row):  # type: ignore[no-untyped-def]
+    """Read three rows that follow each other."""
+    return load(array, row), load(array, row + 1), load(array, row + 2)
+
+
+@njit(forceinline=True)
+def load_six(array, row):  # type: ignore[no-untyped-def]
+    """Read six rows that follow each other."""
+    return load_three(array, row) + load_three(array, row + 3)
+
+
+@njit(forceinline=True)
+def store_three(array, row, values):  # type: ignore[no-untyped-def]
+    """Write three rows that follow each other."""
+    store(array, row, values[0])
+    store(array, row + 1, values[1])
+    store(array, row + 2, values[2])
+
+
+@njit(forceinline=True)
+def store_six(array, row, values):  # type: ignore[no-untyped-def]
+    """Write six rows that follow each other."""
+    store_three(array, row, values[:3])
+    store_three(array, row + 3, values[3:])
+
+
+@njit(forceinline=True)
+def select_three(mask, yes, no):  # type: ignore[no-untyped-def]
+    """Return what :func:`select` does, of three each."""
+    return (
+        select(mask, yes[0], no[0]),
+        select(mask, yes[1], no[1]),
+        select(mask, yes[2], no[2]),
+    )
+
+
+@njit(forceinline=True)
+def select_six(mask, yes, no):  # type: ignore[no-untyped-def]
+    """Return what :func:`select` does, of six each."""
+    return select_three(mask, yes[:3], no[:3]) + select_three(mask, yes[3:], no[3:])
+
+
+@njit(forceinline=True)
 def minimum(a, b):  # type: ignore[no-untyped-def]
     """Return the lower of each pair; b where a is NaN."""
     return select(a < b, a, b)

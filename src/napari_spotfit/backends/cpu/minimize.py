@@ -9,25 +9,26 @@ from numba import njit
 
 from ...stopping import DAMPING_DECREASE, DAMPING_INCREASE, MAX_DAMPING, ROUNDING
 from ...stopping import StopCondition as Stop
-from . import profiles, separable
-from .lanes import Mask, Vector, absolute, clamp, count, load, select, spread, square_root, store
-from .tile import (
-    AMPLITUDE,
-    BACKGROUND,
-    CHI_SQUARE,
-    DAMPING,
-    DECREASE,
-    GRADIENT,
-    ITERATIONS,
-    LEVEL,
-    NORMAL,
-    SCALE,
-    SIGMA,
-    STOP,
-    Tile,
-    X,
-    Y,
+from .lanes import (
+    Mask,
+    Vector,
+    absolute,
+    clamp,
+    count,
+    load,
+    load_six,
+    load_three,
+    select,
+    select_six,
+    select_three,
+    spread,
+    square_root,
+    store,
+    store_six,
+    store_three,
 )
+from .separable import evaluate
+from .tile import COURSE, GRADIENT, LEVEL, NORMAL, POINT, SCALE, STOP, Tile
 
 _MAX_ITERATIONS, _MAX_ERROR = int(Stop.MAX_ITERATIONS), int(Stop.MAX_ERROR)
 _MIN_DELTA, _MIN_STEP = int(Stop.MIN_DELTA), int(Stop.MIN_STEP)
@@ -58,137 +59,100 @@ def minimize(tile: Tile, profile: Tile, rows: int, columns: int, limits: Any, le
     equations included: most trials are accepted, so this saves the second pass.
     """
     state = rows * columns
-    n = rows * columns
-    half, zero, one = spread(0.5), spread(0), spread(1)
-    x_max, y_max = spread(columns) - half, spread(rows) - half
-    sigma_min, sigma_max = spread(limits.sigma_min), spread(limits.sigma_max)
-    scale = load(tile, state + SCALE)
-    level = load(tile, state + LEVEL)
-    a_min, a_max = spread(limits.amplitude_min) * scale, spread(limits.amplitude_max) * scale
-    b_min = (spread(limits.background_min) - level) * scale
-    b_max = (spread(limits.background_max) - level) * scale
+    scale, level = load(tile, state + SCALE), load(tile, state + LEVEL)
+    bounds = _amplitude_bounds(limits, scale, level)
     max_error = spread(limits.max_error) * scale * scale
+    half = spread(0.5)
+    low = -half, -half, spread(limits.sigma_min)
+    high = spread(columns) - half, spread(rows) - half, spread(limits.sigma_max)
 
-    x, y, sigma = load(tile, state + X), load(tile, state + Y), load(tile, state + SIGMA)
-    amplitude, background = load(tile, state + AMPLITUDE), load(tile, state + BACKGROUND)
-    chi = load(tile, state + CHI_SQUARE)
-    damping, decrease = load(tile, state + DAMPING), load(tile, state + DECREASE)
-    iterations = load(tile, state + ITERATIONS)
+    point, course = load_six(tile, state + POINT), load_three(tile, state + COURSE)
+    normal, gradient = load_six(tile, state + NORMAL), load_three(tile, state + GRADIENT)
     stop = load(tile, state + STOP)
-    a_xx, a_xy, a_xs = (
-        load(tile, state + NORMAL),
-        load(tile, state + NORMAL + 1),
-        load(tile, state + NORMAL + 2),
-    )
-    a_yy, a_ys, a_ss = (
-        load(tile, state + NORMAL + 3),
-        load(tile, state + NORMAL + 4),
-        load(tile, state + NORMAL + 5),
-    )
-    b_x, b_y, b_s = (
-        load(tile, state + GRADIENT),
-        load(tile, state + GRADIENT + 1),
-        load(tile, state + GRADIENT + 2),
-    )
-
-    running = stop < zero
-    while count(running) > leave:
-        d_x, d_y, d_s = _damped_step(a_xx, a_xy, a_xs, a_yy, a_ys, a_ss, b_x, b_y, b_s, damping)
-        new_x = clamp(x + d_x * sigma, -half, x_max)
-        new_y = clamp(y + d_y * sigma, -half, y_max)
-        new_sigma = clamp(sigma + d_s * sigma, sigma_min, sigma_max)
-
-        profiles.gaussian(profile, 0, columns, new_x, new_sigma)
-        profiles.gaussian(profile, 3 * columns, rows, new_y, new_sigma)
-        along_x = profiles.sums(profile, 0, columns)
-        along_y = profiles.sums(profile, 3 * columns, rows)
-        fg, fg_x, fg_y, fg_s = separable.data_sums(tile, profile, rows, columns)
-        f, ff = along_x[0] * along_y[0], along_x[3] * along_y[3]
-        if limits.bounded_amplitudes:
-            new_a, new_b, w_a, w_b = separable.bounded_amplitudes(
-                n, f, ff, fg, a_min, a_max, b_min, b_max
-            )
-        else:
-            new_a, new_b, w_a, w_b = separable.free_amplitudes(n, f, ff, fg)
-        new_chi = separable.chi_square(tile, profile, rows, columns, new_a, new_b)
-
-        step = spread(limits.min_step)
-        small = (
-            (absolute(new_x - x) < step * absolute(x))
-            & (absolute(new_y - y) < step * absolute(y))
-            & (absolute(new_sigma - sigma) < step * sigma)
+    while count(stop < spread(0)) > leave:
+        step = _damped_step(normal, gradient, course[0])
+        shape = (
+            clamp(point[0] + step[0] * point[2], low[0], high[0]),
+            clamp(point[1] + step[1] * point[2], low[1], high[1]),
+            clamp(point[2] + step[2] * point[2], low[2], high[2]),
         )
-        stepped = iterations >= zero
-        change = absolute(new_chi - chi)
-        better = new_chi < chi
-        tiny = _settled(change, better, decrease, chi, new_a, n, limits.min_delta)
-        accepted = running & better
-        worse = running & ~better
-        iterations = select(running, iterations + one, iterations)
-        damping = select(
-            accepted,
-            damping * spread(DAMPING_DECREASE),
-            select(worse, damping * spread(DAMPING_INCREASE), damping),
+        trial, new_normal, new_gradient = evaluate(
+            tile, profile, rows, columns, shape, limits.bounded_amplitudes, bounds
         )
-        # In rising order of precedence, so that the most telling condition is kept.
-        reason = select(
-            running & (iterations >= spread(limits.max_iterations)),
-            spread(_MAX_ITERATIONS),
-            stop,
-        )
-        stuck = worse & stepped & (small | (damping > spread(MAX_DAMPING)))
-        reason = select(stuck, spread(_NO_DECREASE), reason)
-        reason = select(accepted & stepped & small, spread(_MIN_STEP), reason)
-        reason = select(running & stepped & tiny, spread(_MIN_DELTA), reason)
-
-        x, y = select(accepted, new_x, x), select(accepted, new_y, y)
-        sigma = select(accepted, new_sigma, sigma)
-        amplitude = select(accepted, new_a, amplitude)
-        background = select(accepted, new_b, background)
-        chi = select(accepted, new_chi, chi)
-        decrease = select(accepted, change, decrease)
-        reason = select(running & (chi < max_error), spread(_MAX_ERROR), reason)
-
-        n_xx, n_xy, n_xs, n_yy, n_ys, n_ss, g_x, g_y, g_s = separable.normal_equations(
-            along_x, along_y, fg_x, fg_y, fg_s, new_a, new_b, w_a, w_b
-        )
-        # A parameter at its bound that is pushed outwards is held for this step.
-        held_x = _held(new_x, g_x, -half, x_max)
-        held_y = _held(new_y, g_y, -half, y_max)
-        held_s = _held(new_sigma, g_s, sigma_min, sigma_max)
-        n_xy = select(held_x | held_y, zero, n_xy)
-        n_xs = select(held_x | held_s, zero, n_xs)
-        n_ys = select(held_y | held_s, zero, n_ys)
-        a_xx, a_xy = select(accepted, n_xx, a_xx), select(accepted, n_xy, a_xy)
-        a_xs, a_yy = select(accepted, n_xs, a_xs), select(accepted, n_yy, a_yy)
-        a_ys, a_ss = select(accepted, n_ys, a_ys), select(accepted, n_ss, a_ss)
-        b_x = select(accepted, select(held_x, zero, g_x), b_x)
-        b_y = select(accepted, select(held_y, zero, g_y), b_y)
-        b_s = select(accepted, select(held_s, zero, g_s), b_s)
-        stop = reason
-        running = stop < zero
+        new_normal, new_gradient = _hold(shape, low, high, new_normal, new_gradient)
+        accepted, course, stop = _judge(point, trial, course, stop, state, limits, max_error)
+        point = select_six(accepted, trial, point)
+        normal = select_six(accepted, new_normal, normal)
+        gradient = select_three(accepted, new_gradient, gradient)
 
     # A fit whose every trial was NaN or infinite has no parameters.
-    lost = (stop >= zero) & ~(chi < spread(np.inf))
+    lost = (stop >= spread(0)) & ~(point[5] < spread(np.inf))
     store(tile, state + STOP, select(lost, spread(_INVALID), stop))
-    store(tile, state + X, x)
-    store(tile, state + Y, y)
-    store(tile, state + SIGMA, sigma)
-    store(tile, state + AMPLITUDE, amplitude)
-    store(tile, state + BACKGROUND, background)
-    store(tile, state + CHI_SQUARE, chi)
-    store(tile, state + DAMPING, damping)
-    store(tile, state + DECREASE, decrease)
-    store(tile, state + ITERATIONS, iterations)
-    store(tile, state + NORMAL, a_xx)
-    store(tile, state + NORMAL + 1, a_xy)
-    store(tile, state + NORMAL + 2, a_xs)
-    store(tile, state + NORMAL + 3, a_yy)
-    store(tile, state + NORMAL + 4, a_ys)
-    store(tile, state + NORMAL + 5, a_ss)
-    store(tile, state + GRADIENT, b_x)
-    store(tile, state + GRADIENT + 1, b_y)
-    store(tile, state + GRADIENT + 2, b_s)
+    store_six(tile, state + POINT, point)
+    store_three(tile, state + COURSE, course)
+    store_six(tile, state + NORMAL, normal)
+    store_three(tile, state + GRADIENT, gradient)
+
+
+@njit(forceinline=True)
+def _amplitude_bounds(limits: Any, scale: Vector, level: Vector) -> tuple[Vector, ...]:
+    """Return the bounds of amplitude and background in each lane's own units."""
+    return (
+        spread(limits.amplitude_min) * scale,
+        spread(limits.amplitude_max) * scale,
+        (spread(limits.background_min) - level) * scale,
+        (spread(limits.background_max) - level) * scale,
+    )
+
+
+@njit(forceinline=True)
+def _judge(
+    point: tuple[Vector, ...],
+    trial: tuple[Vector, ...],
+    course: tuple[Vector, ...],
+    stop: Vector,
+    n: int,
+    limits: Any,
+    max_error: Vector,
+) -> tuple[Mask, tuple[Vector, ...], Vector]:
+    """Decide which trials are accepted, which fits stop, and how the others go on."""
+    damping, decrease, iterations = course
+    running = stop < spread(0)
+    better = trial[5] < point[5]
+    accepted, worse = running & better, running & ~better
+    # The first trial is the start itself, which is no step.
+    stepped = running & (iterations >= spread(0))
+    small = stepped & _is_small(point, trial, limits.min_step)
+    change = absolute(trial[5] - point[5])
+    tiny = stepped & _settled(change, better, decrease, point[5], trial[3], n, limits.min_delta)
+
+    raised = damping * spread(DAMPING_INCREASE)
+    lowered = damping * spread(DAMPING_DECREASE)
+    damping = select(accepted, lowered, select(worse, raised, damping))
+    decrease = select(accepted, change, decrease)
+    iterations = select(running, iterations + spread(1), iterations)
+
+    # In rising order of precedence, so that the most telling condition is kept.
+    used_up = running & (iterations >= spread(limits.max_iterations))
+    stop = select(used_up, spread(_MAX_ITERATIONS), stop)
+    stuck = worse & (small | (damping > spread(MAX_DAMPING)))
+    stop = select(stuck, spread(_NO_DECREASE), stop)
+    stop = select(better & small, spread(_MIN_STEP), stop)
+    stop = select(tiny, spread(_MIN_DELTA), stop)
+    chi = select(better, trial[5], point[5])
+    stop = select(running & (chi < max_error), spread(_MAX_ERROR), stop)
+    return accepted, (damping, decrease, iterations), stop
+
+
+@njit(forceinline=True)
+def _is_small(point: tuple[Vector, ...], trial: tuple[Vector, ...], min_step: float) -> Mask:
+    """Return where every parameter of the shape has moved by less than its share."""
+    share = spread(min_step)
+    return (
+        (absolute(trial[0] - point[0]) < share * absolute(point[0]))
+        & (absolute(trial[1] - point[1]) < share * absolute(point[1]))
+        & (absolute(trial[2] - point[2]) < share * point[2])
+    )
 
 
 @njit(forceinline=True)
@@ -209,17 +173,37 @@ def _settled(
 
 
 @njit(forceinline=True)
-def _held(value: Vector, push: Vector, low: Vector, high: Vector) -> Mask:
+def _hold(
+    shape: tuple[Vector, ...],
+    low: tuple[Vector, ...],
+    high: tuple[Vector, ...],
+    normal: tuple[Vector, ...],
+    gradient: tuple[Vector, ...],
+) -> tuple[tuple[Vector, ...], tuple[Vector, ...]]:
+    """Take parameters that are at a bound and pushed outwards out of the next step."""
+    xx, xy, xs, yy, ys, ss = normal
+    x = _is_held(shape[0], gradient[0], low[0], high[0])
+    y = _is_held(shape[1], gradient[1], low[1], high[1])
+    s = _is_held(shape[2], gradient[2], low[2], high[2])
+    zero = spread(0)
+    xy, xs, ys = select(x | y, zero, xy), select(x | s, zero, xs), select(y | s, zero, ys)
+    push = select(x, zero, gradient[0]), select(y, zero, gradient[1]), select(s, zero, gradient[2])
+    return (xx, xy, xs, yy, ys, ss), push
+
+
+@njit(forceinline=True)
+def _is_held(value: Vector, push: Vector, low: Vector, high: Vector) -> Mask:
     zero = spread(0)
     return ((value <= low) & (push < zero)) | ((value >= high) & (push > zero))
 
 
 @njit(forceinline=True)
 def _damped_step(
-    a_xx: Vector, a_xy: Vector, a_xs: Vector, a_yy: Vector, a_ys: Vector, a_ss: Vector,
-    b_x: Vector, b_y: Vector, b_s: Vector, damping: Vector,
-) -> tuple[Vector, Vector, Vector]:  # fmt: skip
+    normal: tuple[Vector, ...], gradient: tuple[Vector, ...], damping: Vector
+) -> tuple[Vector, Vector, Vector]:
     """Solve (A + λ diag A) δ = b by its LDLᵀ factors."""
+    a_xx, a_xy, a_xs, a_yy, a_ys, a_ss = normal
+    b_x, b_y, b_s = gradient
     raised = spread(1) + damping
     one = spread(1)
     i_x = one / (a_xx * raised)

@@ -11,8 +11,44 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from . import profiles
 from .lanes import Mask, Vector, clamp, load, multiply_add, select, spread
 from .tile import Tile
+
+
+@njit(forceinline=True)
+def evaluate(
+    tile: Tile,
+    profile: Tile,
+    rows: int,
+    columns: int,
+    shape: tuple[Vector, ...],
+    bounded: bool,
+    bounds: tuple[Vector, ...],
+) -> tuple[tuple[Vector, ...], tuple[Vector, ...], tuple[Vector, ...]]:
+    """Return all there is to know about a trial point (x, y, σ).
+
+    Returns
+    -------
+    point : x, y, σ, amplitude, background, χ²
+    normal : JᵀJ/α², its upper triangle by rows
+    gradient : Jᵀr/α²
+    """
+    x, y, sigma = shape
+    profiles.gaussian(profile, 0, columns, x, sigma)
+    profiles.gaussian(profile, 3 * columns, rows, y, sigma)
+    along_x = profiles.sums(profile, 0, columns)
+    along_y = profiles.sums(profile, 3 * columns, rows)
+    fg, fg_x, fg_y, fg_sigma = data_sums(tile, profile, rows, columns)
+    f, ff = along_x[0] * along_y[0], along_x[3] * along_y[3]
+    if bounded:
+        amplitudes = bounded_amplitudes(rows * columns, f, ff, fg, bounds)
+    else:
+        amplitudes = free_amplitudes(rows * columns, f, ff, fg)
+    amplitude, background = amplitudes[:2]
+    chi = chi_square(tile, profile, rows, columns, amplitude, background)
+    normal, gradient = normal_equations(along_x, along_y, fg_x, fg_y, fg_sigma, amplitudes)
+    return (x, y, sigma, amplitude, background, chi), normal, gradient
 
 
 @njit(forceinline=True)
@@ -144,14 +180,14 @@ def free_amplitudes(
 
 @njit(forceinline=True)
 def bounded_amplitudes(
-    n: float, f: Vector, ff: Vector, fg: Vector,
-    a_min: Vector, a_max: Vector, b_min: Vector, b_max: Vector,
-) -> tuple[Vector, Vector, Vector, Vector]:  # fmt: skip
+    n: float, f: Vector, ff: Vector, fg: Vector, bounds: tuple[Vector, ...]
+) -> tuple[Vector, Vector, Vector, Vector]:
     """Return the same within bounds: the exact minimum of the 2-D quadratic in a box.
 
     A free minimum outside the box moves to an edge: the background's or the
     amplitude's, whichever is lower. What lies at its bound projects nothing.
     """
+    a_min, a_max, b_min, b_max = bounds
     amplitude, background, _, w_background = free_amplitudes(n, f, ff, fg)
     b1 = clamp(background, b_min, b_max)
     a1 = clamp((fg - b1 * f) / ff, a_min, a_max)
@@ -181,11 +217,15 @@ def _within(value: Vector, low: Vector, high: Vector) -> Mask:
 
 @njit(forceinline=True)
 def normal_equations(
-    along_x: tuple[Vector, ...], along_y: tuple[Vector, ...],
-    fg_x: Vector, fg_y: Vector, fg_sigma: Vector,
-    amplitude: Vector, background: Vector, w_amplitude: Vector, w_background: Vector,
-) -> tuple[Vector, ...]:  # fmt: skip
+    along_x: tuple[Vector, ...],
+    along_y: tuple[Vector, ...],
+    fg_x: Vector,
+    fg_y: Vector,
+    fg_sigma: Vector,
+    amplitudes: tuple[Vector, Vector, Vector, Vector],
+) -> tuple[tuple[Vector, ...], tuple[Vector, ...]]:
     """Return JᵀJ/α² (xx, xy, xσ, yy, yσ, σσ) and Jᵀr/α² (x, y, σ), steps in units of σ."""
+    amplitude, background, w_amplitude, w_background = amplitudes
     u, u1, u2, uu, uu1, uu2, u11, u12, u22 = along_x
     v, v1, v2, vv, vv1, vv2, v11, v12, v22 = along_y
     f = u * v
@@ -210,4 +250,4 @@ def normal_equations(
     b_x = (fg_x - background * f_x) * inverse - h_x
     b_y = (fg_y - background * f_y) * inverse - h_y
     b_s = (fg_sigma - background * f_s) * inverse - h_s
-    return a_xx, a_xy, a_xs, a_yy, a_ys, a_ss, b_x, b_y, b_s
+    return (a_xx, a_xy, a_xs, a_yy, a_ys, a_ss), (b_x, b_y, b_s)

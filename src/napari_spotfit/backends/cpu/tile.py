@@ -20,10 +20,12 @@ from .lanes import WIDTH, difference, load_difference, store_elements, transpose
 
 Tile: TypeAlias = NDArray[np.float32]
 
-#: Rows after the pixels: the parameters, the amplitudes and χ² in the tile's units,
-#: the course of the fit (DECREASE: by how much χ² fell last), the units themselves, ...
+#: Rows after the pixels: the point reached (POINT: shape, amplitudes and χ² in the
+#: tile's units), the course of the fit (COURSE: the damping, by how much χ² fell last,
+#: the iterations), why it stopped, the units themselves, ...
 X, Y, SIGMA, AMPLITUDE, BACKGROUND, CHI_SQUARE = range(6)
 DAMPING, DECREASE, ITERATIONS, STOP, SCALE, LEVEL = range(6, 12)
+POINT, COURSE = X, DAMPING
 #: ... the normal matrix (its upper triangle, by rows) and the right-hand side.
 NORMAL, GRADIENT = 12, 18
 STATE_ROWS = 21

@@ -1,0 +1,273 @@
+"""Detection on the CPU: bright local maxima of the band-passed frames."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ...settings import Settings
+from . import threads
+from .bandpass import Filter, Flat, Layout, band_pass, band_pass_good, load, make_filter
+from .lanes import WIDTH, count, load_difference, spread
+from .noise import estimate_noise
+from .sources import fingerprint
+from .thinning import Places, drop_neighbours, has_plateau, merge_plateaus
+
+#: Pixels that a thread works on at a time, so that they stay in its core's cache.
+_BLOCK_PIXELS = 1 << 17
+#: How many of these blocks a thread gets at once.
+_BLOCKS = 32
+#: With fewer pixels than this, starting threads takes longer than they save.
+_THREADS_PIXELS = 1 << 18
+#: A maximum lower than this fraction of the pixel itself is a rounding error.
+_ROUNDING = np.float32(1e-5)
+_ZERO, _HIGHEST = np.float32(0), np.finfo(np.float32).max
+
+
+class Candidates(NamedTuple):
+    """Pixels on which a spot was detected, ordered by frame, y and x."""
+
+    frame: NDArray[np.int64]
+    y: NDArray[np.int64]
+    x: NDArray[np.int64]
+    #: Height in the filtered frame over the noise, at most the largest float32.
+    score: NDArray[np.float32]
+
+
+class _Limits(NamedTuple):
+    """What a maximum must have."""
+
+    score: float
+    height: float
+    distance: float
+
+
+def detect(
+    frames: NDArray[Any], settings: Settings, mask: NDArray[np.bool_] | None = None
+) -> Candidates:
+    """Detect spots in frames.
+
+    A spot is a local maximum of the band-passed frame that is higher than the threshold.
+    NaN and infinite pixels are left out of the band-pass. On the border, where mirrored
+    pixels count twice, the noise is higher accordingly.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        C-contiguous, in native byte order; uint8, uint16, int16, float32 or float64.
+    settings : Settings
+        ``sigma``, ``threshold``, ``threshold_unit``, ``min_distance`` and ``threads``.
+    mask : ndarray of bool, shape (Y, X) or (n, Y, X), optional
+        Where to look for spots. The noise is that of the whole frame all the same.
+
+    Returns
+    -------
+    Candidates
+        They depend on neither the number of threads nor the other frames.
+    """
+    n, height, width = frames.shape
+    if mask is not None and mask.shape not in ((height, width), (n, height, width)):
+        raise ValueError(
+            f"mask must have the shape {(height, width)} or {(n, height, width)}; got {mask.shape}"
+        )
+    parts = {0: _nothing()}
+    if frames.size > 0:
+        flat = frames.reshape(n, height * width).view()
+        flat.flags.writeable = False  # Numba would compile for either kind
+        masks = None if mask is None else mask.reshape(-1, height, width)
+        band = make_filter(settings.sigma, (height, width))
+
+        def work(first: int, last: int) -> None:
+            parts[first] = _detect(flat, first, last, band, settings, masks)
+
+        cores = settings.threads or threads.available()
+        piece = min(-(-n // cores), _BLOCKS * _block(band.layout))
+        threads.in_pieces(work, n, piece, cores if frames.size > _THREADS_PIXELS else 1)
+    return _joined([parts[first] for first in sorted(parts)])
+
+
+def _nothing() -> Candidates:
+    none = np.empty(0, np.int64)
+    return Candidates(none, none, none, np.empty(0, np.float32))
+
+
+def _joined(parts: list[Candidates]) -> Candidates:
+    frame, y, x, score = zip(*parts, strict=True)
+    return Candidates(
+        np.concatenate(frame), np.concatenate(y), np.concatenate(x), np.concatenate(score)
+    )
+
+
+def _block(layout: Layout) -> int:
+    """Return how many frames are worked on at a time."""
+    return max(1, _BLOCK_PIXELS // (layout.height * layout.stride))
+
+
+def _detect(
+    frames: NDArray[Any],
+    first: int,
+    last: int,
+    band: Filter,
+    settings: Settings,
+    masks: NDArray[np.bool_] | None,
+) -> Candidates:
+    """Detect in the frames first … last - 1, block by block in the same memory."""
+    layout = band.layout
+    block = min(last - first, _block(layout))
+    # A vector may reach past the end of the last row.
+    images = np.zeros((block, layout.height * layout.stride + WIDTH), np.float32)
+    filtered = np.zeros_like(images)
+    bad, noise = np.zeros(block, np.int64), np.zeros(block, np.float64)
+    # Of neighbours, one at most is a maximum.
+    places = np.empty((block * -(-layout.height // 2) * -(-layout.width // 2), 3), np.int64)
+    heights, scores = np.empty((2, len(places)), np.float32)
+    limits = _limits(settings)
+    parts = [_nothing()]
+    for start in range(first, last, block):
+        n = min(block, last - start)
+        load(frames[start : start + n], layout, images[:n], bad)
+        _band_pass(images[:n], bad[:n], band, filtered[:n])
+        estimate_noise(images[:n], filtered[:n], layout, band.gain, noise)
+        found = find_maxima(
+            images[:n], filtered[:n], layout, start, noise, band.border, band.border_min, limits,
+            places, heights, scores,
+        )  # fmt: skip
+        maxima = places[:found], heights[:found], scores[:found]
+        parts.append(_thinned(images[:n], layout, start, limits, masks, *maxima))
+    return _joined(parts)
+
+
+def _limits(settings: Settings) -> _Limits:
+    in_noise = settings.threshold_unit == "noise"
+    return _Limits(
+        settings.threshold if in_noise else 0.0,
+        0.0 if in_noise else settings.threshold,
+        settings.min_distance,
+    )
+
+
+def _band_pass(images: Flat, bad: NDArray[np.int64], band: Filter, filtered: Flat) -> None:
+    if not bad.any():
+        band_pass(images, band, filtered)
+        return
+    for i, bad_pixels in enumerate(bad):
+        if bad_pixels:
+            band_pass_good(images[i], band, filtered[i])
+        else:
+            band_pass(images[i : i + 1], band, filtered[i : i + 1])
+
+
+def _thinned(
+    images: Flat,
+    layout: Layout,
+    first: int,
+    limits: _Limits,
+    masks: NDArray[np.bool_] | None,
+    places: Places,
+    heights: Flat,
+    scores: Flat,
+) -> Candidates:
+    """Return one maximum per spot, of those in the mask, in new arrays."""
+    keep: Any = slice(None)
+    if has_plateau(images, layout, first, places):
+        left = merge_plateaus(images, layout, first, places, heights, scores)
+        keep = np.lexsort(places[:left].T[::-1])
+    places, heights, scores = places[keep], heights[keep], scores[keep]
+    if masks is not None:
+        frame, y, x = places.T
+        keep = masks[np.minimum(frame, len(masks) - 1), y, x]
+        places, heights, scores = places[keep], heights[keep], scores[keep]
+    left = len(places)
+    if limits.distance > 2:  # maxima are never closer than that
+        left = drop_neighbours(places, heights, scores, limits.distance)
+    frame, y, x = places[:left].T.copy()
+    return Candidates(frame, y, x, scores[:left].copy())
+
+
+@njit(nogil=True, error_model="numpy")
+def _find_maxima(
+    images: Flat,
+    filtered: Flat,
+    layout: Layout,
+    first: int,
+    noise: NDArray[np.float64],
+    border: Flat,
+    border_min: float,
+    limits: _Limits,
+    places: Places,
+    heights: Flat,
+    scores: Flat,
+) -> int:
+    """Find the maxima that are high enough; return how many they are.
+
+    The first image is frame ``first``.
+    """
+    found = 0
+    for i in range(filtered.shape[0]):
+        image, flat = images[i], filtered[i]
+        limit = np.float32(max(limits.height, limits.score * noise[i] * border_min))
+        for y in range(layout.height):
+            inside = 0 < y < layout.height - 1
+            for block in range(0, layout.width, WIDTH):
+                place = y * layout.stride + block
+                if not _may_have_peak(flat, place, layout.stride, inside, limit):
+                    continue
+                for x in range(block, min(block + WIDTH, layout.width)):
+                    place = y * layout.stride + x
+                    value = flat[place]
+                    if not (value > limit and _is_peak(flat, layout, y, x)):
+                        continue
+                    score = value / (noise[i] * border[y, x])
+                    if score > limits.score and value > _ROUNDING * abs(image[place]):
+                        places[found, 0], places[found, 1], places[found, 2] = first + i, y, x
+                        heights[found] = value
+                        scores[found] = min(score, _HIGHEST)
+                        found += 1
+    return found
+
+
+@njit(forceinline=True)
+def _may_have_peak(flat: Flat, place: int, stride: int, inside: bool, limit: np.float32) -> bool:
+    """Whether one of sixteen pixels is above the limit and the peak of its column."""
+    values = load_difference(flat, place, _ZERO)
+    high = values > spread(limit)
+    if count(high) == 0:
+        return False
+    if not inside:
+        return True
+    up = load_difference(flat, place - stride, _ZERO)
+    down = load_difference(flat, place + stride, _ZERO)
+    return bool(count(high & (values > up) & (values >= down)) > 0)
+
+
+@njit(nogil=True, error_model="numpy")
+def _is_peak(flat: Flat, layout: Layout, y: int, x: int) -> bool:
+    """Whether no neighbour is higher; of equal neighbours, the first is the peak."""
+    place = y * layout.stride + x
+    for v in range(max(y - 1, 0), min(y + 2, layout.height)):
+        for u in range(max(x - 1, 0), min(x + 2, layout.width)):
+            other = v * layout.stride + u
+            if flat[other] > flat[place] or (flat[other] == flat[place] and other < place):
+                return False
+    return True
+
+
+def _cached(sources: int) -> Any:
+    """Return the function that Numba keeps on disk.
+
+    The sources' fingerprint becomes part of the cache's key by being used.
+    """
+
+    @njit(nogil=True, cache=True)
+    def find_maxima(*arguments: Any) -> int:
+        if sources:
+            return int(_find_maxima(*arguments))
+        return 0
+
+    return find_maxima
+
+
+find_maxima = _cached(int(fingerprint("detect", "lanes"), 16))

@@ -1,0 +1,39 @@
+"""The README's Python runs as written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_script_runs():
+    (block,) = (block for block in BLOCKS if "viewer" not in block)
+    names: dict = {}
+    exec(compile(block, "README.md", "exec"), names)
+    assert len(names["fits"]) == 100_000
+    assert len(names["table"]) > 3000
+
+
+def test_the_consoles_lines_run():
+    components = pytest.importorskip("napari.components")
+    from napari_spotfit.widgets.samples import molecules
+
+    (block,) = (block for block in BLOCKS if "viewer" in block)
+    viewer = components.ViewerModel()
+    for data, arguments, kind in molecules():
+        getattr(viewer, f"add_{kind}")(data, **arguments)
+    exec(compile(block, "README.md", "exec"), {"viewer": viewer})
+    assert len(viewer.layers) == 2
+    assert len(viewer.layers[-1].data) > 100
+
+
+def test_every_stop_condition_and_setting_is_named_rightly():
+    from napari_spotfit import StopCondition
+
+    named = set(re.findall(r"^\| `([A-Z_]+)` \|", README, re.MULTILINE))
+    assert named == {condition.name for condition in StopCondition}
