@@ -24,7 +24,6 @@ from napari_spotfit import (
 )
 from napari_spotfit.localize import localize_parts
 
-
 da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")
 

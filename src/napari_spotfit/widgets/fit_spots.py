@@ -1,0 +1,261 @@
+"""The widget "Fit spots": choose an image, press Fit, see its spots."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QEvent, QTimer, Signal
+from qtpy.QtWidgets import (
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from . import layers, remember
+from .fit_run import FitRun, Fitted, Job
+from .masks import search_mask
+from .result_layers import ResultLayers
+from .result_panel import ResultPanel, is_result
+from .settings_panel import SettingsPanel
+from .status import StatusLine, number, summary
+
+if TYPE_CHECKING:
+    import napari
+    from napari.layers import Image
+
+_FIT_TIP = (
+    "<p>Find and fit the spots of the image. The result is a Points layer named after the "
+    "image. Fitting again updates that layer, unless you have renamed it or changed its "
+    "points: then it is yours, and the new spots come in a new layer.</p>"
+)
+_STARTING = "Fitting…"
+_COMPILING = "Fitting… The first fit on a computer takes longer: the engine is compiled for it."
+#: After so many milliseconds without a first frame the status line explains the wait.
+_PATIENCE = 1500
+
+
+class FitSpots(QWidget):
+    """Find and fit the spots of an image layer.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the images; napari passes it in.
+    """
+
+    #: A fit has ended, whichever way, and the layers and the status line say so.
+    finished = Signal()
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._results = ResultLayers(viewer)
+        self._run: FitRun | None = None
+        self._showing: Iterator[None] | None = None
+        self._bound = False
+        self.settings = SettingsPanel(viewer)
+        self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
+        self.defaults_button = QPushButton("Defaults")
+        self.progress = QProgressBar()
+        self.buttons = QStackedWidget()
+        self.status = StatusLine(viewer)
+        self.result = ResultPanel()
+        self._patience = QTimer(self)
+        self._patience.setSingleShot(True)
+        self._patience.setInterval(_PATIENCE)
+        values = remember.load("fit_spots")
+        self.settings.put(values)
+        self._face = str(values.get("face", "sigma"))
+        self._lay_out()
+        self._connect()
+        self.bind()
+
+    def bind(self) -> None:
+        """Follow the viewer; done when the widget is made or docked again."""
+        if not self._bound:
+            self._bound = True
+            self.settings.bind()
+            self.status.bind()
+            events = self._viewer.layers.events
+            events.removed.connect(self._on_removed)
+            events.renamed.connect(self._on_active)
+            self._viewer.layers.selection.events.active.connect(self._on_active)
+            self._on_active()
+
+    def unbind(self) -> None:
+        """Cancel a running fit and leave no callback behind; done when the widget closes."""
+        if self._bound:
+            self._bound = False
+            self.cancel()
+            for _ in self._showing or ():
+                pass
+            self.settings.unbind()
+            self.status.unbind()
+            events = self._viewer.layers.events
+            events.removed.disconnect(self._on_removed)
+            events.renamed.disconnect(self._on_active)
+            self._viewer.layers.selection.events.active.disconnect(self._on_active)
+
+    def fit(self) -> None:
+        """Start to fit the chosen image."""
+        if self._run is not None:
+            return
+        try:
+            image, job = self._job()
+        except (TypeError, ValueError) as error:
+            self.status.fail(str(error))
+            return
+        self._image, self._started = image, time.perf_counter()
+        self._settings = job.settings
+        self._run = FitRun(job, self)
+        self._run.progressed.connect(self._on_progress)
+        self._run.fitted.connect(self._on_fitted)
+        self._run.failed.connect(self._on_failed)
+        self._run.cancelled.connect(self._on_cancelled)
+        self._show_running(True)
+        self.status.say(_STARTING)
+        self._run.start()
+
+    def cancel(self) -> None:
+        """Stop the fit that is running; the layers stay as they are."""
+        if self._run is not None:
+            self._run.cancel()
+            self.cancel_button.setEnabled(False)
+            self.status.say("Cancelling…")
+
+    def changeEvent(self, event: QEvent | None) -> None:
+        """Notice when napari docks the widget or closes its dock."""
+        super().changeEvent(event)
+        if event is not None and event.type() == QEvent.Type.ParentChange:
+            self.unbind() if self.parent() is None else self.bind()
+
+    def closeEvent(self, event: Any) -> None:
+        """Stop everything."""
+        self.unbind()
+        super().closeEvent(event)
+
+    def _job(self) -> tuple[Image, Job]:
+        image = self.settings.image.layer
+        if image is None:
+            raise ValueError(
+                "there is no image to fit; open one, or a sample in File ▸ Open Sample"
+            )
+        limit = self.settings.limit.layer
+        return image, Job(
+            image=layers.full_resolution(image),
+            settings=self.settings.settings(),
+            frames=self.settings.frames.frames(self._viewer, image),
+            make_mask=None if limit is None else search_mask(limit, image),
+            face=self._face,
+        )
+
+    def _on_progress(self, done: int, total: int) -> None:
+        self._patience.stop()
+        self.progress.setRange(0, total)
+        self.progress.setValue(done)
+        self.progress.setFormat(f"{number(done)} of {number(total)} frames")
+
+    def _on_fitted(self, result: Fitted) -> None:
+        self.cancel_button.setEnabled(False)
+        self._showing = self._show(result)
+        self._show_next()
+
+    def _show_next(self) -> None:
+        """Do one step of showing the result, then let the viewer draw and answer."""
+        if self._showing is not None and next(self._showing, self) is None:
+            QTimer.singleShot(0, self._show_next)
+
+    def _show(self, result: Fitted) -> Iterator[None]:
+        """Show the result in steps, each short enough not to be felt."""
+        image, layer = self._image, None
+        if len(result.points["data"]) or self._results.unchanged(image) is not None:
+            layer = self._results.prepare(image, result.points)
+            yield
+            self._results.add(image, layer)
+            yield
+            layer.visible = True
+            yield
+        text = summary(result.fits, time.perf_counter() - self._started, result.device)
+        if layer is not None:
+            settings = self._settings.to_dict()
+            layer.metadata = {**layer.metadata, "settings": settings, "summary": text}
+            self.result.show_layer(layer)
+        self._end(text)
+
+    def _on_failed(self, error: Exception) -> None:
+        if isinstance(error, (TypeError, ValueError, RuntimeError)):
+            self._end(str(error), failed=True)
+            return
+        from napari.utils.notifications import notification_manager
+
+        first, *_ = str(error).splitlines() or [""]
+        self._end(f"{type(error).__name__}: {first}", failed=True)
+        notification_manager.receive_error(type(error), error, error.__traceback__)
+
+    def _on_cancelled(self) -> None:
+        self._end("Cancelled; the layers are as they were.")
+
+    def _end(self, text: str, *, failed: bool = False) -> None:
+        self._run = self._showing = None
+        self._show_running(False)
+        (self.status.fail if failed else self.status.say)(text)
+        self.finished.emit()
+
+    def _on_removed(self, event: Any) -> None:
+        if self._run is not None and event.value is self._image:
+            self.cancel()
+        if event.value is self.result.layer:
+            self.result.show_layer(None)
+
+    def _on_active(self, event: Any = None) -> None:
+        active = self._viewer.layers.selection.active
+        if is_result(active):
+            self.result.show_layer(active)
+
+    def _on_face(self, feature: str) -> None:
+        self._face = feature
+        self._remember()
+
+    def _remember(self) -> None:
+        remember.save("fit_spots", {**self.settings.values(), "face": self._face})
+
+    def _show_running(self, running: bool) -> None:
+        self._patience.start() if running else self._patience.stop()
+        self.progress.setRange(0, 0)
+        self.progress.setFormat("")
+        self.cancel_button.setEnabled(True)
+        self.buttons.setCurrentIndex(int(running))
+
+    def _connect(self) -> None:
+        self.fit_button.clicked.connect(self.fit)
+        self.cancel_button.clicked.connect(self.cancel)
+        self.defaults_button.clicked.connect(self.settings.reset)
+        self.settings.changed.connect(self._remember)
+        self.result.face_chosen.connect(self._on_face)
+        self._patience.timeout.connect(lambda: self.status.say(_COMPILING))
+
+    def _lay_out(self) -> None:
+        self.fit_button.setToolTip(_FIT_TIP)
+        self.cancel_button.setToolTip("<p>Stop fitting; the layers stay as they are.</p>")
+        self.defaults_button.setToolTip("<p>Set every control to its default.</p>")
+        for widgets in (
+            (self.fit_button, self.defaults_button),
+            (self.progress, self.cancel_button),
+        ):
+            page = QWidget()
+            row = QHBoxLayout(page)
+            row.setContentsMargins(0, 0, 0, 0)
+            row.addWidget(widgets[0], 1)
+            row.addWidget(widgets[1])
+            self.buttons.addWidget(page)
+        self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        column = QVBoxLayout(self)
+        for widget in (self.settings, self.buttons, self.status, self.result):
+            column.addWidget(widget)
+        column.addStretch()

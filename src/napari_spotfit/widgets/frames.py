@@ -1,0 +1,151 @@
+"""Controls that choose frames: for each leading axis all, the current one, or a range."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import (
+    QComboBox,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ..frames import FrameSelection
+from . import layers
+from .wheel import guard_wheel
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Image
+
+_ALL, _CURRENT, _RANGE = "all", "current", "range"
+#: The theme leaves room for buttons, which two boxes in a row do not have.
+_NARROW = "min-width: 36px; padding: 1px 8px"
+_TIP = (
+    "<p>Which frames to fit: all of them, the one that the viewer shows, or from a first "
+    "to a last one, both included; the first frame is 0.</p>"
+)
+
+
+class AxisChoice(QWidget):
+    """All, current or a range of the indices along one axis."""
+
+    changed = Signal()
+
+    def __init__(self, name: str, length: int, parent: QWidget | None = None):
+        super().__init__(parent)
+        self.mode = QComboBox()
+        for mode in (_ALL, _CURRENT, _RANGE):
+            self.mode.addItem(mode, mode)
+        self.first, self.last = QSpinBox(), QSpinBox()
+        self.ends = QWidget()
+        row = QHBoxLayout(self.ends)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.first, 1)
+        row.addWidget(QLabel("–"))
+        row.addWidget(self.last, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(self.mode)
+        column.addWidget(self.ends)
+        for box, what in ((self.first, "First"), (self.last, "Last")):
+            box.setRange(0, length - 1)
+            box.setButtonSymbols(QSpinBox.ButtonSymbols.NoButtons)
+            box.setStyleSheet(_NARROW)
+            box.setAccessibleName(f"{what} index, {name}")
+        self.last.setValue(length - 1)
+        for control in (self.mode, self.first, self.last):
+            guard_wheel(control)
+            control.setToolTip(_TIP)
+        self.mode.setAccessibleName(name)
+        self.mode.currentIndexChanged.connect(self._on_mode)
+        self.first.valueChanged.connect(self.last.setMinimum)
+        self.last.valueChanged.connect(self.first.setMaximum)
+        self._on_mode()
+
+    def indices(self, current: int | None) -> int | slice:
+        """Return the chosen indices."""
+        if self.mode.currentData() == _CURRENT:
+            assert current is not None
+            return current
+        if self.mode.currentData() == _RANGE:
+            return slice(self.first.value(), self.last.value() + 1)
+        return slice(None)
+
+    def _on_mode(self) -> None:
+        self.ends.setVisible(self.mode.currentData() == _RANGE)
+        self.changed.emit()
+
+
+class FrameChoice(QWidget):
+    """One :class:`AxisChoice` for every axis of an image before y and x.
+
+    Parameters
+    ----------
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QWidget | None = None):
+        super().__init__(parent)
+        self.axes: list[AxisChoice] = []
+        self._mode = _ALL
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setColumnStretch(1, 1)
+
+    @property
+    def mode(self) -> str:
+        """How frames are chosen along the first axis; kept where an image has no frames."""
+        return self.axes[0].mode.currentData() if self.axes else self._mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        self._mode = mode if mode in (_ALL, _CURRENT, _RANGE) else _ALL
+        if self.axes:
+            self.axes[0].mode.setCurrentIndex(self.axes[0].mode.findData(self._mode))
+
+    def show_layer(self, layer: Image | None) -> None:
+        """Make the controls for a layer's axes."""
+        self._mode = self.mode
+        while (item := self._grid.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.deleteLater()
+        lengths = layers.leading_shape(layer) if layer is not None else ()
+        names = layers.leading_names(layer) if layer is not None else ()
+        self.axes = []
+        for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
+            axis = AxisChoice(name, length)
+            axis.changed.connect(self.changed)
+            self.axes.append(axis)
+            if len(lengths) > 1:
+                self._grid.addWidget(QLabel(name), row, 0)
+            self._grid.addWidget(axis, row, 1)
+        self.mode = self._mode
+
+    def frames(self, viewer: Viewer, layer: Image) -> FrameSelection:
+        """Return the chosen frames as ``localize`` takes them.
+
+        Raises
+        ------
+        ValueError
+            If the current frame is asked for and the viewer shows none of the layer.
+        """
+        current: tuple[int, ...] | None = None
+        if any(axis.mode.currentData() == _CURRENT for axis in self.axes):
+            current = layers.current_frame(viewer, layer)
+        chosen = tuple(
+            axis.indices(None if current is None else current[number])
+            for number, axis in enumerate(self.axes)
+        )
+        if not chosen or all(indices == slice(None) for indices in chosen):
+            return None
+        return chosen[0] if len(chosen) == 1 else chosen

@@ -1,0 +1,84 @@
+"""The Points layers with an image's spots: made once, updated by the next fit."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+
+from .layers import layer_name, make_points_layer, update_points_layer
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from napari import Viewer
+    from napari.layers import Image, Points
+
+
+class ResultLayers:
+    """Remembers which layer shows the spots of which image.
+
+    A new fit of an image updates the layer that an earlier fit of it made, so that
+    the layer list stays short and the user's settings of that layer stay. A layer that
+    was renamed, or whose points or features were changed since, is the user's: it is
+    left alone and the new fit gets a layer of its own.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    """
+
+    def __init__(self, viewer: Viewer):
+        self._viewer = viewer
+        self._made: WeakKeyDictionary[Image, tuple[ref[Points], Hashable]] = WeakKeyDictionary()
+
+    def prepare(self, image: Image, arguments: dict[str, Any]) -> Points:
+        """Return the layer with an image's spots, updated if there is one, else new and hidden.
+
+        Hidden, because adding a layer and drawing it first are the slowest things that
+        napari does here: done apart, the viewer can answer in between.
+
+        Parameters
+        ----------
+        image : napari.layers.Image
+            The image that was fitted.
+        arguments : dict
+            From :func:`~napari_spotfit.widgets.layers.points_arguments`.
+        """
+        layer = self.unchanged(image)
+        if layer is None:
+            layer = make_points_layer(arguments, image, layer_name(image))
+            layer.visible = False
+            return layer
+        update_points_layer(layer, arguments, image)
+        return layer
+
+    def add(self, image: Image, layer: Points) -> None:
+        """Add a prepared layer and remember it as the one with the image's spots."""
+        if layer not in self._viewer.layers:
+            self._viewer.add_layer(layer)
+        self._made[image] = ref(layer), _fingerprint(layer)
+
+    def unchanged(self, image: Image) -> Points | None:
+        """Return the layer with an image's spots if it is still as a fit left it."""
+        made, fingerprint = self._made.get(image, (lambda: None, None))
+        layer = made()
+        if layer is None or layer not in self._viewer.layers:
+            return None
+        return layer if _fingerprint(layer) == fingerprint else None
+
+
+def _fingerprint(layer: Points) -> Hashable:
+    """Return what changes when the user renames the layer or edits its points."""
+    checksum = zlib.crc32(layer.data.tobytes())
+    for name in layer.features:
+        column = layer.features[name]
+        values = column.cat.codes if column.dtype == "category" else column
+        values = values.to_numpy()
+        if values.dtype == object:
+            values = np.array([repr(value) for value in values])
+        checksum = zlib.crc32(values.tobytes(), checksum)
+    return layer.name, layer.data.shape, tuple(layer.features), checksum

@@ -1,0 +1,139 @@
+"""Sample images for File ▸ Open Sample, each with its ground truth in the metadata.
+
+They are simulated, the same every time, with pixels of 0.1 µm.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from ..simulate import add_spots, expose, simulate_movie
+
+LayerData = tuple[Any, dict[str, Any], str]
+
+_PIXEL = 0.1
+_SIGMA = 1.3
+#: The camera's counts without light, and counts per photo-electron.
+_OFFSET, _GAIN = 100.0, 1.0
+
+
+def molecules() -> list[LayerData]:
+    """Return a movie of blinking single molecules.
+
+    Returns
+    -------
+    list of layer data tuples
+        100 frames of 256×256 pixels with about 45 molecules each, camera offset 100
+        and gain 1; ``metadata["truth"]`` is the table of all molecules in all frames.
+    """
+    movie, truth = simulate_movie(
+        100,
+        shape=(256, 256),
+        spots_per_frame=45,
+        photons=1200.0,
+        background=20.0,
+        sigma=_SIGMA,
+        offset=_OFFSET,
+        gain=_GAIN,
+        seed=1,
+    )
+    return [_image_layer(movie, truth, "molecules")]
+
+
+def beads() -> list[LayerData]:
+    """Return a movie of fiducial beads that drift together.
+
+    Returns
+    -------
+    list of layer data tuples
+        100 frames of 128×128 pixels with 12 beads; ``metadata["truth"]`` is the table of
+        all beads in all frames, ``metadata["drift"]`` the common drift (y, x) in pixels,
+        one row per frame.
+    """
+    rng = np.random.default_rng(2)
+    shape, frames = (128, 128), 100
+    # Four by three places, each bead somewhere in the middle of its own.
+    rows, columns = np.divmod(np.arange(12), 3)
+    y = (rows + rng.uniform(0.35, 0.65, 12)) * shape[0] / 4
+    x = (columns + rng.uniform(0.35, 0.65, 12)) * shape[1] / 3
+    photons = rng.uniform(8_000, 20_000, 12)
+    drift = np.cumsum(rng.normal((0.03, -0.02), 0.04, (frames, 2)), axis=0)
+    drift -= drift[0]
+    truth = pd.DataFrame(
+        {
+            "frame": np.repeat(np.arange(frames), 12),
+            "y": (y + drift[:, :1]).ravel(),
+            "x": (x + drift[:, 1:]).ravel(),
+            "sigma": _SIGMA,
+            "photons": np.tile(photons, frames),
+        }
+    )
+    light = np.full((frames, *shape), 10.0)
+    for frame, spots in truth.groupby("frame"):
+        add_spots(light[frame], spots)
+    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "beads", drift=drift)]
+
+
+def smfish() -> list[LayerData]:
+    """Return an image of cells with many transcripts, as single-molecule FISH shows them.
+
+    Returns
+    -------
+    list of layer data tuples
+        One image of 512×512 pixels: 700 dots of varying brightness, some overlapping, on
+        the uneven background of cells; ``metadata["truth"]`` is the table of all dots.
+    """
+    rng = np.random.default_rng(3)
+    shape, dots, per_side = (512, 512), 700, 4
+    count = per_side**2
+    rows, columns = np.divmod(np.arange(count), per_side)
+    center_y = (rows + rng.uniform(0.3, 0.7, count)) * shape[0] / per_side
+    center_x = (columns + rng.uniform(0.3, 0.7, count)) * shape[1] / per_side
+    radius_y, radius_x = rng.uniform(50, 75, (2, count))
+    glow = rng.uniform(15, 60, count)
+    # A dot lies in its cell and seldom in the nucleus; some cells have more than others.
+    # A few more are drawn than needed, for those that fall outside the image.
+    cell = rng.choice(count, 2 * dots, p=rng.dirichlet(np.full(count, 6.0)))
+    angle, distance = rng.uniform(0, 2 * np.pi, 2 * dots), np.sqrt(rng.uniform(0.1, 1, 2 * dots))
+    y = center_y[cell] + radius_y[cell] * distance * np.sin(angle)
+    x = center_x[cell] + radius_x[cell] * distance * np.cos(angle)
+    inside = (y > 3) & (y < shape[0] - 4) & (x > 3) & (x < shape[1] - 4)
+    y, x = y[inside][:dots], x[inside][:dots]
+    photons = rng.lognormal(np.log(1200), 0.45, dots)
+    truth = pd.DataFrame({"y": y, "x": x, "sigma": _SIGMA, "photons": photons})
+    light = np.full(shape, 15.0)
+    add_spots(light, truth)
+    pixel_y, pixel_x = np.ogrid[: shape[0], : shape[1]]
+    for number in range(count):
+        far = np.hypot(
+            (pixel_y - center_y[number]) / radius_y[number],
+            (pixel_x - center_x[number]) / radius_x[number],
+        )
+        # A soft edge, and a nucleus that is half as bright.
+        light += glow[number] * (ndtr(6 * (1.1 - far)) - 0.5 * ndtr(8 * (0.4 - far)))
+    return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "smFISH")]
+
+
+def _image_layer(
+    image: NDArray[np.uint16], truth: pd.DataFrame, name: str, **metadata: Any
+) -> LayerData:
+    """Return an image as napari takes it, with µm for y and x and frames for time."""
+    movie = image.ndim == 3
+    low, high = np.percentile(image[::10] if movie else image, (1, 99.9))
+    return (
+        image,
+        {
+            "name": name,
+            "scale": (1, _PIXEL, _PIXEL) if movie else (_PIXEL, _PIXEL),
+            "units": ("pixel", "um", "um") if movie else ("um", "um"),
+            "axis_labels": ("t", "y", "x") if movie else ("y", "x"),
+            "contrast_limits": (float(low), float(high)),
+            "metadata": {"truth": truth, **metadata},
+        },
+        "image",
+    )

@@ -1,0 +1,236 @@
+"""The controls of the widget "Fit spots": what to fit, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from napari.qt.threading import create_worker
+from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal
+from qtpy.QtWidgets import (
+    QFormLayout,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ..backends.choose import describe
+from ..settings import Settings
+from .controls import SettingsControls, make_label
+from .fold import Fold
+from .frames import FrameChoice
+from .layer_choice import LayerChoice
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Layer
+
+_BASIC = ("sigma", "threshold", "threshold_unit", "min_distance", "roi_size")
+#: The folded part: heading and settings.
+_ADVANCED = {
+    "Camera": ("offset", "gain"),
+    "Stop a fit": ("max_iterations", "min_delta", "min_step", "max_error"),
+    "Bounds": (
+        "sigma_min",
+        "sigma_max",
+        "amplitude_min",
+        "amplitude_max",
+        "background_min",
+        "background_max",
+    ),
+    "Run": ("errors", "backend", "threads"),
+}
+_NAMES = _BASIC + tuple(name for names in _ADVANCED.values() for name in names)
+_IMAGE_TIP = "<p>The image whose spots are fitted.</p>"
+_LIMIT_TIP = (
+    "<p>Search for spots only where this Labels layer is above zero, or inside the rectangles, "
+    "ellipses and polygons of this Shapes layer. Shapes, and labels without frames, "
+    "count for every frame.</p>"
+)
+
+
+class SettingsPanel(QScrollArea):
+    """All controls, as high as they need to be and scrolling where there is less room.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose layers can be chosen.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
+        super().__init__(parent)
+        self.image = LayerChoice(viewer.layers, _is_image, nothing="no image")
+        self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
+        self.frames = FrameChoice()
+        self.controls = SettingsControls(_NAMES)
+        self.device = QLabel()
+        self.advanced = Fold("Advanced", self._advanced_form())
+        self._content = QWidget()
+        self._lay_out()
+        for control in self.controls.controls.values():
+            control.changed.connect(self.changed)
+        self.frames.changed.connect(self.changed)
+        self.advanced.toggled.connect(self._on_fold)
+        self.controls["backend"].changed.connect(self.show_device)
+        self.controls["threads"].changed.connect(self.show_device)
+        self.image.changed.connect(self._on_image)
+        self._on_image()
+
+    def settings(self) -> Settings:
+        """Return the settings as shown.
+
+        Raises
+        ------
+        ValueError
+            If they do not go together.
+        """
+        return Settings(**self.controls.get())
+
+    def values(self) -> dict[str, Any]:
+        """Return what is remembered between sessions."""
+        return {
+            **self.controls.get(),
+            "frames": self.frames.mode,
+            "advanced": self.advanced.open,
+        }
+
+    def put(self, values: dict[str, Any]) -> None:
+        """Show remembered values; what is no longer valid is left out."""
+        self.controls.put(values)
+        self.frames.mode = values.get("frames", "all")
+        self.advanced.open = values.get("advanced") is True
+
+    def reset(self) -> None:
+        """Show the defaults."""
+        self.controls.reset()
+        self.frames.mode = "all"
+
+    def unbind(self) -> None:
+        """Stop following the viewer."""
+        self.image.unbind()
+        self.limit.unbind()
+
+    def bind(self) -> None:
+        """Follow the viewer."""
+        self.image.bind()
+        self.limit.bind()
+
+    def sizeHint(self) -> QSize:
+        """Ask for the height of the contents."""
+        return QSize(self.minimumSizeHint().width(), self._content.sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Leave room for the scroll bar beside the contents."""
+        bar = self.verticalScrollBar()
+        assert bar is not None
+        width = self._content.minimumSizeHint().width() + bar.sizeHint().width()
+        return QSize(width, super().minimumSizeHint().height())
+
+    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
+        """Ask again when the contents have become higher or lower."""
+        if event is not None and event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return super().eventFilter(watched, event)
+
+    def show_device(self) -> None:
+        """Say what the fit runs on, or why it cannot; a worker finds out, as it may take long."""
+        worker = create_worker(_device, self.controls.get())
+        worker.returned.connect(self._on_device)
+        worker.start()
+
+    def _on_device(self, found: tuple[dict[str, Any], str]) -> None:
+        values, text = found
+        if values == self.controls.get():
+            self.device.setText(text)
+
+    def _lay_out(self) -> None:
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWidgetResizable(True)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+        column = QVBoxLayout(self._content)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addLayout(self._basic_form())
+        column.addWidget(self.advanced)
+        self.setWidget(self._content)
+
+    def _basic_form(self) -> QFormLayout:
+        form = _form()
+        self._add_row(form, "Image", self.image, _IMAGE_TIP)
+        self._frames_label = QLabel("Frames")
+        form.addRow(self._frames_label, self.frames)
+        for name in _BASIC:
+            if name == "threshold":
+                row = QHBoxLayout()
+                row.setSpacing(4)
+                row.addWidget(self.controls[name], 1)
+                row.addWidget(self.controls["threshold_unit"])
+                form.addRow(make_label(name, self.controls[name]), row)
+            elif name != "threshold_unit":
+                form.addRow(make_label(name, self.controls[name]), self.controls[name])
+        self._add_row(form, "Search in", self.limit, _LIMIT_TIP)
+        return form
+
+    def _advanced_form(self) -> QWidget:
+        content = QWidget()
+        form = _form(content)
+        for heading, names in _ADVANCED.items():
+            title = QLabel(heading)
+            title.setStyleSheet("font-weight: bold; padding-top: 6px")
+            form.addRow(title)
+            for name in names:
+                form.addRow(make_label(name, self.controls[name]), self.controls[name])
+                if name == "backend":
+                    self.device.setWordWrap(True)
+                    form.addRow("", self.device)
+        return content
+
+    def _add_row(self, form: QFormLayout, text: str, widget: QWidget, tip: str) -> None:
+        label = QLabel(text)
+        label.setBuddy(widget)
+        label.setToolTip(tip)
+        widget.setToolTip(tip)
+        widget.setAccessibleName(text)
+        form.addRow(label, widget)
+
+    def _on_image(self) -> None:
+        self.frames.show_layer(self.image.layer)
+        for widget in (self._frames_label, self.frames):
+            widget.setVisible(bool(self.frames.axes))
+
+    def _on_fold(self, expanded: bool) -> None:
+        if expanded:
+            self.show_device()
+        self.changed.emit()
+
+
+def _device(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the values and what a fit with them runs on."""
+    try:
+        return values, describe(Settings(**values))
+    except (ValueError, RuntimeError) as error:
+        return values, str(error)
+
+
+def _form(parent: QWidget | None = None) -> QFormLayout:
+    form = QFormLayout(parent)
+    form.setContentsMargins(0, 0, 0, 0)
+    form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
+    form.setVerticalSpacing(4)
+    return form
+
+
+def _is_image(layer: Layer) -> bool:
+    return type(layer).__name__ == "Image"
+
+
+def _is_limit(layer: Layer) -> bool:
+    return type(layer).__name__ in ("Labels", "Shapes")

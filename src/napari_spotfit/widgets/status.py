@@ -1,0 +1,95 @@
+"""The line that says what happened, or what went wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
+
+from ..results import SpotFits
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+#: Narrow space that does not break, between thousands and before units.
+_SPACE = "\u202f"
+_ERROR_ON_DARK, _ERROR_ON_LIGHT = "#ff8a80", "#b00020"
+
+
+def number(value: int) -> str:
+    """Return a whole number with its thousands apart."""
+    return f"{value:,}".replace(",", _SPACE)
+
+
+def summary(fits: SpotFits, seconds: float, device: str) -> str:
+    """Say in one line what a fit has found.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        All fits, the invalid ones too.
+    seconds : float
+        How long it took.
+    device : str
+        What it ran on.
+    """
+    total = len(fits)
+    found = f"{number(total)} spot{'' if total == 1 else 's'}" if total else "No spots"
+    text = f"{found} in {seconds:.1f}{_SPACE}s on {device}"
+    if not total:
+        return f"{text}: try a lower threshold or another PSF σ"
+    converged, invalid = int(fits.converged.sum()), int((~fits.valid).sum())
+    # Not 100.0 % unless it is all of them.
+    share = min(converged / total, 0.999) if converged < total else 1.0
+    text += f": {100 * share:.1f}{_SPACE}% converged"
+    return f"{text}, {number(invalid)} invalid" if invalid else text
+
+
+class StatusLine(QLabel):
+    """Shows a message; errors stand out in any theme.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose theme counts.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._viewer = viewer
+        self._failed = False
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setWordWrap(True)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+
+    def say(self, text: str) -> None:
+        """Show what happened."""
+        self._show(text, failed=False)
+
+    def fail(self, text: str) -> None:
+        """Show what went wrong."""
+        self._show(f"⚠ {text}", failed=True)
+
+    def bind(self) -> None:
+        """Follow the viewer's theme."""
+        self._viewer.events.theme.connect(self._paint)
+
+    def unbind(self) -> None:
+        """Stop following it."""
+        self._viewer.events.theme.disconnect(self._paint)
+
+    def _show(self, text: str, *, failed: bool) -> None:
+        self._failed = failed
+        self._paint()
+        self.setText(text)
+
+    def _paint(self, event: object = None) -> None:
+        from napari.utils.theme import get_theme
+
+        light = get_theme(self._viewer.theme).type == "light"
+        color = _ERROR_ON_LIGHT if light else _ERROR_ON_DARK
+        self.setStyleSheet(f"color: {color};" if self._failed else "")

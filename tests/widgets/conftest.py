@@ -1,0 +1,114 @@
+"""Images with known spots, and a settings folder that no test shares."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from qtpy.QtCore import QSettings, Qt
+
+#: Places of the spots in every frame of the images made here, in pixels.
+SPOTS = np.array([(10.3, 12.1), (14.8, 33.6), (35.2, 9.7), (31.4, 36.5)])
+SIGMA = 1.4
+SHAPE = (48, 50)
+
+
+@pytest.fixture(autouse=True)
+def settings_folder(tmp_path: Path) -> Path:
+    """Keep the remembered values of each test in a folder of its own."""
+    QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, str(tmp_path))
+    return tmp_path
+
+
+def frame(seed: int = 0) -> np.ndarray:
+    """Return one frame with noise and a spot at each place."""
+    y, x = np.indices(SHAPE)
+    image = np.random.default_rng(seed).normal(100, 2, SHAPE)
+    for number, (center_y, center_x) in enumerate(SPOTS):
+        distance = (y - center_y) ** 2 + (x - center_x) ** 2
+        image += (300 + 50 * number) * np.exp(-distance / (2 * SIGMA**2))
+    return np.rint(image).astype(np.uint16)
+
+
+def movie(*lengths: int) -> np.ndarray:
+    """Return frames along any number of leading axes; every frame has other noise."""
+    count = int(np.prod(lengths, dtype=int))
+    return np.stack([frame(seed) for seed in range(count)]).reshape(*lengths, *SHAPE)
+
+
+@pytest.fixture
+def spots() -> np.ndarray:
+    """Return the places (y, x) of the spots in every frame."""
+    return SPOTS
+
+
+@pytest.fixture
+def make_movie() -> Callable[..., np.ndarray]:
+    """Return the function that makes an image with some leading axes."""
+    return movie
+
+
+class Gate:
+    """A Dask movie whose last frames are not there before the gate opens.
+
+    Its frames are so large that each is a part of its own on one thread.
+    """
+
+    def __init__(self) -> None:
+        import dask.array
+
+        self._open = threading.Event()
+        image = np.zeros((1, 2048, 2048), np.uint16)
+        image[0, : SHAPE[0], : SHAPE[1]] = frame()
+
+        def load(block_info: Any = None) -> np.ndarray:
+            if block_info[None]["chunk-location"][0] >= 2:
+                assert self._open.wait(60), "the test never opened the gate"
+            return image
+
+        self.movie = dask.array.map_blocks(load, chunks=((1,) * 4, 2048, 2048), dtype=image.dtype)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """Hold a movie in the middle; let it go at the end whatever happens."""
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def press(qtbot: Any) -> Callable[[Any], None]:
+    """Click a button with the mouse."""
+    return lambda button: qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+@pytest.fixture
+def start(qtbot: Any, press: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Click Fit and wait for the first frames."""
+
+    def run(widget: Any) -> None:
+        widget.settings.controls["threads"].put(1)
+        press(widget.fit_button)
+        qtbot.waitUntil(lambda: widget.progress.value() > 0, timeout=120_000)
+
+    return run
+
+
+@pytest.fixture
+def fit(qtbot: Any, press: Callable[[Any], None]) -> Callable[[Any], str]:
+    """Click Fit, wait for the end, return the status line."""
+
+    def run(widget: Any) -> str:
+        with qtbot.waitSignal(widget.finished, timeout=120_000):
+            press(widget.fit_button)
+        return str(widget.status.text())
+
+    return run

@@ -1,0 +1,128 @@
+"""Controls made from the settings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from qtpy.QtCore import QPoint, QPointF, Qt
+from qtpy.QtGui import QWheelEvent
+from qtpy.QtWidgets import QApplication
+
+from napari_spotfit import Settings
+from napari_spotfit.settings import parameters
+from napari_spotfit.widgets.controls import NumberBox, SettingsControls, make_control
+
+NAMES = tuple(parameters())
+
+
+@pytest.fixture
+def typed(qtbot):
+    """Type into a control, as a user does, and leave it."""
+
+    def type_into(control, text):
+        qtbot.addWidget(control)
+        control.lineEdit().selectAll()
+        qtbot.keyClicks(control, text)
+        qtbot.keyClick(control, Qt.Key.Key_Return)
+        return control.get()
+
+    return type_into
+
+
+def test_every_setting_shows_its_default(qtbot):
+    controls = SettingsControls(NAMES)
+    assert Settings(**controls.get()) == Settings()
+    for name, parameter in parameters().items():
+        assert parameter.doc.split()[0] in controls[name].toolTip()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("sigma", "1.75", 1.75),
+        ("sigma", "1,75", 1.75),
+        ("sigma", "99", 10),
+        ("min_delta", "1e-4", 1e-4),
+        ("roi_size", "8", 9),
+        ("roi_size", "13", 13),
+        ("roi_size", "99", 31),
+        ("max_iterations", "50", 50),
+        ("gain", "2.2", 2.2),
+        ("background_min", "-5", -5),
+        ("threads", "3", 3),
+    ],
+)
+def test_typing(typed, name, text, value):
+    assert typed(make_control(name), text) == pytest.approx(value)
+
+
+def test_nothing_means_none(typed):
+    control = make_control("sigma_min")
+    assert control.text() == parameters()["sigma_min"].none_means
+    control.put(1.5)
+    assert control.get() == 1.5
+    assert typed(control, "") == 1.5
+    control.lineEdit().clear()
+    assert control.get() is None
+
+
+def test_numbers_are_short(qtbot):
+    assert make_control("min_delta").text() == "1e-6"
+    assert make_control("sigma").text() == "1.3 px"
+    assert make_control("roi_size").text() == "9 px"
+    assert make_control("offset").text() == "0 counts"
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "value"),
+    [
+        ("sigma", 2, 1.5),
+        ("roi_size", 1, 11),
+        ("roi_size", -9, 5),
+        ("min_delta", 1, 1e-5),
+        ("min_delta", -1, 1e-7),
+        ("gain", 1, 0.1),
+        ("amplitude_min", 1, 0),
+    ],
+)
+def test_steps(qtbot, name, steps, value):
+    control = make_control(name)
+    control.stepBy(steps)
+    assert control.get() == pytest.approx(value)
+    Settings(**{name: control.get()})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_ends_are_valid_settings(qtbot, name):
+    control = make_control(name)
+    if isinstance(control, NumberBox):
+        for steps in (100_000, -200_000):
+            control.stepBy(steps)
+            Settings(**{name: control.get()})
+
+
+def test_values_that_are_no_settings_are_left_out(qtbot):
+    controls = SettingsControls(NAMES)
+    controls.put({"sigma": -1, "roi_size": [7, 9], "gain": "much", "nonsense": 3, "offset": 90})
+    assert Settings(**controls.get()) == Settings(offset=90)
+
+
+def test_reset(qtbot):
+    controls = SettingsControls(NAMES)
+    controls.put(dataclasses.asdict(Settings(sigma=2, gain=3, errors=False, threads=1)))
+    controls.reset()
+    assert Settings(**controls.get()) == Settings()
+
+
+@pytest.mark.parametrize("name", ["sigma", "backend"])
+def test_the_wheel_does_not_change_a_control_in_passing(qtbot, name):
+    control = make_control(name)
+    qtbot.addWidget(control)
+    before = control.get()
+    place = QPointF(5, 5)
+    down = QPoint(0, -120)
+    none = Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False
+    wheel = QWheelEvent(place, place, down, down, Qt.MouseButton.NoButton, *none)
+    QApplication.sendEvent(control, wheel)
+    assert control.get() == before

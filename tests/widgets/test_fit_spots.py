@@ -1,0 +1,363 @@
+"""The widget in a real viewer, used with the mouse."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from napari_spotfit import StopCondition
+from napari_spotfit.widgets.colors import STOP_COLORS
+from napari_spotfit.widgets.fit_spots import FitSpots
+
+THIN = "\u202f"
+
+
+@pytest.fixture
+def viewer(make_napari_viewer):
+    return make_napari_viewer()
+
+
+@pytest.fixture
+def widget(viewer):
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    return widget
+
+
+def choose(box, data):
+    """Choose an item of a combo box as the keyboard would."""
+    box.setCurrentIndex(next(i for i in range(box.count()) if box.itemData(i) is data))
+
+
+def near(points, spots, distance=0.3):
+    """Whether every point lies at a spot and every spot has a point."""
+    gaps = np.hypot(*(points[:, None, -2:] - spots[None]).transpose(2, 0, 1))
+    return bool(np.all(gaps.min(axis=0) < distance) and np.all(gaps.min(axis=1) < distance))
+
+
+def test_choose_fit_and_look(viewer, widget, fit, make_movie, spots):
+    viewer.add_image(make_movie(5), name="other")
+    image = viewer.add_image(make_movie(3), name="movie")
+    choose(widget.settings.image, image)
+    text = fit(widget)
+    assert text.startswith("12 spots in ")
+    assert text.endswith(f": 100.0{THIN}% converged")
+    layer = viewer.layers["movie spots"]
+    assert near(layer.data, spots)
+    assert set(layer.data[:, 0]) == {0, 1, 2}
+    features = layer.features
+    assert {"y", "x", "sigma", "photons", "frame", "sigma_stderr", "score"} <= set(features)
+    np.testing.assert_array_equal(features["frame"], layer.data[:, 0])
+    assert all(features[name].dtype.kind == "f" for name in features if name != "stop_condition")
+    assert set(features["stop_condition"]) <= set(STOP_COLORS)
+    assert features["sigma"].between(1.3, 1.5).all()
+    assert layer.metadata["units"]["sigma"] == "px"
+    assert layer.metadata["settings"]["roi_size"] == 9
+    assert layer.metadata["summary"] == text
+
+
+def test_colors_follow_sigma_and_stop_condition(viewer, widget, fit, make_movie):
+    from napari.utils.colormaps import ensure_colormap
+    from napari.utils.colormaps.standardize_color import transform_color
+
+    viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    sigma = layer.features["sigma"].to_numpy()
+    low, high = layer.face_contrast_limits
+    assert sigma.min() <= low < high <= sigma.max()
+    expected = ensure_colormap("viridis").map(np.clip((sigma - low) / (high - low), 0, 1))
+    np.testing.assert_allclose(layer.face_color, expected, atol=0.01)
+    borders = [STOP_COLORS[name] for name in layer.features["stop_condition"]]
+    np.testing.assert_allclose(layer.border_color, transform_color(borders), atol=1e-6)
+
+
+def test_legend_and_face_choice(viewer, widget, fit, make_movie):
+    viewer.add_image(make_movie(2), name="movie")
+    assert widget.result.isHidden()
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    assert not widget.result.isHidden()
+    counts = layer.features["stop_condition"].value_counts()
+    for name, label in widget.result.legend.counts.items():
+        assert int(label.text()) == counts.get(name, 0)
+        assert StopCondition[name].explanation.split()[0] in label.toolTip()
+    face = widget.result.face
+    face.setCurrentIndex(face.findData("photons"))
+    face.activated.emit(face.currentIndex())
+    low, high = layer.face_contrast_limits
+    assert low < layer.features["photons"].median() < high
+    assert f"{high:.3g}" in widget.result.bar.high.text()
+    assert "photons" in widget.result.bar.high.text()
+
+
+def test_a_message_without_an_image(widget, press):
+    press(widget.fit_button)
+    assert "no image" in widget.status.text()
+
+
+def test_no_spots(viewer, widget, fit):
+    viewer.add_image(np.random.default_rng(0).normal(100, 2, (40, 40)), name="noise")
+    widget.settings.controls["threshold"].put(50)
+    assert "No spots" in fit(widget)
+    assert [layer.name for layer in viewer.layers] == ["noise"]
+
+
+def test_cancel_leaves_the_layers_as_they_were(viewer, widget, qtbot, start, press, gate):
+    viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
+    before = list(viewer.layers)
+    start(widget)
+    assert widget.progress.maximum() == len(gate.movie)
+    press(widget.cancel_button)
+    with qtbot.waitSignal(widget.finished, timeout=30_000):
+        gate.open()
+    assert list(viewer.layers) == before
+    assert "Cancelled" in widget.status.text()
+    assert widget.buttons.currentWidget().isAncestorOf(widget.fit_button)
+
+
+def test_closing_the_widget_stops_the_fit(viewer, widget, qtbot, start, gate):
+    viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
+    start(widget)
+    viewer.window.remove_dock_widget(widget)
+    with qtbot.waitSignal(widget.finished, timeout=30_000):
+        gate.open()
+    assert len(viewer.layers) == 1
+    viewer.add_labels(np.zeros((5, 5), int))
+    viewer.layers[0].name = "renamed"
+    assert widget.settings.limit.count() == 1
+    assert widget.settings.image.currentText() == "movie"
+
+
+def test_a_closed_widget_is_freed(viewer, qtbot):
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    viewer.window.remove_dock_widget(widget)
+    gone = weakref.ref(widget)
+    del widget
+
+    def freed():
+        gc.collect()
+        return gone() is None
+
+    qtbot.waitUntil(freed)
+
+
+def test_removing_the_image_stops_the_fit(viewer, widget, qtbot, start, gate):
+    viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
+    start(widget)
+    viewer.layers.clear()
+    with qtbot.waitSignal(widget.finished, timeout=30_000):
+        gate.open()
+    assert len(viewer.layers) == 0
+    assert widget.settings.image.layer is None
+
+
+def test_points_lie_on_a_transformed_image(viewer, widget, fit, make_movie, spots):
+    image = viewer.add_image(
+        make_movie(2),
+        name="movie",
+        scale=(2, 0.1, 0.2),
+        translate=(1, 5, -3),
+        rotate=30,
+        units=("s", "um", "um"),
+        axis_labels=("t", "y", "x"),
+    )
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    assert near(layer.data, spots)
+    assert layer.units == image.units
+    assert layer.axis_labels == image.axis_labels
+    for point in layer.data:
+        np.testing.assert_allclose(layer.data_to_world(point), image.data_to_world(point))
+
+
+@pytest.mark.parametrize("lengths", [(), (2,), (2, 3), (2, 1, 2)])
+def test_any_number_of_leading_axes(viewer, widget, fit, make_movie, lengths, spots):
+    viewer.add_image(make_movie(*lengths), name="image")
+    assert len(widget.settings.frames.axes) == len(lengths)
+    fit(widget)
+    layer = viewer.layers["image spots"]
+    assert layer.ndim == 2 + len(lengths)
+    assert near(layer.data, spots)
+    assert len(layer.data) == 4 * np.prod(lengths, dtype=int)
+
+
+def test_current_frame(viewer, widget, fit, make_movie):
+    viewer.add_image(make_movie(3, 2), name="image", scale=(5, 2, 1, 1))
+    for axis in widget.settings.frames.axes:
+        axis.mode.setCurrentIndex(axis.mode.findData("current"))
+    viewer.dims.set_current_step(0, 2)
+    viewer.dims.set_current_step(1, 1)
+    fit(widget)
+    assert np.unique(viewer.layers["image spots"].data[:, :2], axis=0).tolist() == [[2, 1]]
+
+
+def test_range_of_frames(viewer, widget, fit, make_movie):
+    viewer.add_image(make_movie(5), name="movie")
+    (axis,) = widget.settings.frames.axes
+    assert axis.ends.isHidden()
+    axis.mode.setCurrentIndex(axis.mode.findData("range"))
+    assert not axis.ends.isHidden()
+    assert (axis.first.value(), axis.last.value(), axis.last.maximum()) == (0, 4, 4)
+    axis.first.setValue(1)
+    axis.last.setValue(2)
+    fit(widget)
+    assert set(viewer.layers["movie spots"].data[:, 0]) == {1, 2}
+
+
+@pytest.mark.parametrize("kind", ["dask", "zarr", "multiscale"])
+def test_other_arrays(viewer, widget, fit, make_movie, spots, kind):
+    movie = make_movie(4)
+    if kind == "dask":
+        data = pytest.importorskip("dask.array").from_array(movie, chunks=(1, 48, 50))
+    elif kind == "zarr":
+        data = pytest.importorskip("zarr").array(movie, chunks=(2, 48, 50))
+    else:
+        data = [movie, movie[:, ::2, ::2]]
+    viewer.add_image(data, name="movie", contrast_limits=(90, 600), multiscale=kind == "multiscale")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    assert near(layer.data, spots)
+    assert len(layer.data) == 16
+
+
+def test_rgb_gets_a_message(viewer, widget, press):
+    viewer.add_image(np.zeros((20, 20, 3), np.uint8), name="photo", rgb=True)
+    press(widget.fit_button)
+    assert "RGB" in widget.status.text()
+    assert "photo" in widget.status.text()
+
+
+def test_an_image_smaller_than_the_roi_gets_a_message(viewer, widget, fit):
+    viewer.add_image(np.ones((6, 20)), name="strip")
+    assert "ROI" in fit(widget)
+    assert len(viewer.layers) == 1
+
+
+def test_settings_that_do_not_go_together_get_a_message(viewer, widget, press, make_movie):
+    viewer.add_image(make_movie(), name="image")
+    widget.settings.controls["sigma_min"].put(3)
+    widget.settings.controls["sigma_max"].put(2)
+    press(widget.fit_button)
+    assert "sigma_min must be below sigma_max" in widget.status.text()
+
+
+def test_labels_limit_the_search(viewer, widget, fit, make_movie, spots):
+    viewer.add_image(make_movie(2), name="movie")
+    labels = np.zeros((48, 50), int)
+    labels[:, 25:] = 3
+    choose(widget.settings.limit, viewer.add_labels(labels, name="cells"))
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    assert near(layer.data, spots[spots[:, 1] > 25])
+    assert len(layer.data) == 4
+
+
+def test_shapes_limit_the_search(viewer, widget, fit, make_movie, spots):
+    viewer.add_image(make_movie(2), name="movie", scale=(1, 0.5, 0.5))
+    box = np.array([(0, 0), (0, 25), (25, 25), (25, 0)]) * 0.5
+    choose(widget.settings.limit, viewer.add_shapes([box], shape_type="polygon", name="box"))
+    fit(widget)
+    assert near(viewer.layers["movie spots"].data, spots[:1])
+
+
+def test_a_second_fit_updates_the_layer(viewer, widget, fit, make_movie):
+    viewer.add_image(make_movie(3), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    layer.opacity = 0.5
+    widget.settings.frames.axes[0].mode.setCurrentIndex(1)
+    fit(widget)
+    assert viewer.layers["movie spots"] is layer
+    assert len(viewer.layers) == 2
+    assert len(layer.data) == len(layer.features) == 4
+    assert layer.opacity == 0.5
+    assert layer.face_color_mode == "colormap"
+
+
+@pytest.mark.parametrize("change", ["name", "points", "features"])
+def test_a_layer_that_the_user_changed_is_kept(viewer, widget, fit, make_movie, change):
+    viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    mine = viewer.layers["movie spots"]
+    if change == "name":
+        mine.name = "mine"
+    elif change == "points":
+        mine.selected_data = {0}
+        mine.remove_selected()
+    else:
+        mine.features = mine.features.assign(good=True)
+    data, columns = mine.data.copy(), list(mine.features)
+    fit(widget)
+    assert len(viewer.layers) == 3
+    np.testing.assert_array_equal(mine.data, data)
+    assert list(mine.features) == columns
+    assert len(viewer.layers[-1].data) == 8
+
+
+def test_values_are_remembered(viewer, widget, qtbot):
+    controls = widget.settings.controls
+    controls["sigma"].put(1.7)
+    controls["roi_size"].put(11)
+    controls["gain"].put(2.5)
+    controls["threshold_unit"].put("counts")
+    controls["errors"].put(False)
+    widget.settings.advanced.open = True
+    again = FitSpots(viewer)
+    qtbot.addWidget(again)
+    assert again.settings.settings() == widget.settings.settings()
+    assert again.settings.settings().gain == 2.5
+    assert again.settings.advanced.open
+
+
+def test_defaults_button(viewer, widget, press):
+    before = widget.settings.settings()
+    widget.settings.controls["sigma"].put(3)
+    widget.settings.controls["background_min"].put(0)
+    press(widget.defaults_button)
+    assert widget.settings.settings() == before
+
+
+def test_every_control_explains_itself(widget):
+    for control in widget.settings.controls.controls.values():
+        assert len(control.toolTip()) > 30
+        assert control.accessibleName()
+    for other in (widget.settings.image, widget.settings.limit, widget.fit_button):
+        assert other.toolTip()
+
+
+def test_the_device_is_named(widget, qtbot):
+    widget.settings.advanced.open = True
+    qtbot.waitUntil(lambda: widget.settings.device.text().startswith("CPU ("), timeout=30_000)
+    widget.settings.controls["threads"].put(1)
+    qtbot.waitUntil(lambda: widget.settings.device.text() == "CPU (1 thread)")
+
+
+def test_a_missing_device_says_why(viewer, widget, qtbot, fit, make_movie):
+    viewer.add_image(make_movie(), name="image")
+    widget.settings.advanced.open = True
+    widget.settings.controls["backend"].put("cuda")
+    message = fit(widget)
+    assert "CPU only" in message
+    qtbot.waitUntil(lambda: message.endswith(widget.settings.device.text()))
+    assert widget.settings.device.text()
+
+
+def test_errors_are_readable_in_every_theme(viewer, widget, press):
+    colors = set()
+    for theme in ("dark", "light"):
+        viewer.theme = theme
+        press(widget.fit_button)
+        colors.add(widget.status.styleSheet())
+    assert len(colors) == 2
+    assert all("color" in color for color in colors)
+
+
+def test_napari_finds_the_viewer_argument():
+    from napari._qt._qplugins._qnpe2 import _get_widget_viewer_param
+
+    assert _get_widget_viewer_param(FitSpots, "Fit spots") == "viewer"

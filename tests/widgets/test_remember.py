@@ -1,0 +1,40 @@
+"""Values that outlive a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from napari_spotfit import Settings
+from napari_spotfit.widgets import remember
+from napari_spotfit.widgets.fit_spots import FitSpots
+
+
+def test_what_is_saved_is_loaded():
+    assert remember.load("widget") == {}
+    remember.save("widget", {"sigma": 1.5, "gain": None, "σ": "χ²"})
+    assert remember.load("widget") == {"sigma": 1.5, "gain": None, "σ": "χ²"}
+    assert remember.load("other") == {}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", "\x00"])
+def test_what_cannot_be_read_is_nothing(text):
+    remember._store().setValue("widget", text)
+    assert remember.load("widget") == {}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"sigma": "wide", "roi_size": 8, "frames": 3, "face": None, "advanced": "yes"},
+        {"sigma_min": 3, "sigma_max": 2, "errors": "no", "backend": "tpu", "model": 1},
+        {"from_a_later_version": {"a": [1]}, "threads": 0, "gain": -1},
+    ],
+)
+def test_old_or_broken_values_do_not_keep_the_widget_from_starting(make_napari_viewer, values):
+    remember.save("fit_spots", values)
+    viewer = make_napari_viewer()
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget)
+    assert widget.settings.controls["sigma"].get() == Settings().sigma
+    assert widget.settings.controls["backend"].get() == "auto"
+    assert widget.settings.frames.mode == "all"

@@ -1,0 +1,72 @@
+"""The sample data: honest truth, right scale, fitted by the defaults."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from napari.layers import Layer
+from scipy.spatial import cKDTree
+
+from napari_spotfit import localize
+from napari_spotfit.widgets import samples
+
+ALL = ["molecules", "beads", "smfish"]
+
+
+@pytest.fixture(scope="module", params=ALL)
+def sample(request):
+    ((data, options, kind),) = getattr(samples, request.param)()
+    return data, options, kind
+
+
+def matched(fits, truth, distance=0.5):
+    """Return the share of true spots found, and of found spots that are true."""
+    names = ["y", "x"] if "frame" not in truth else ["frame", "y", "x"]
+    far = np.array([1, 1]) if len(names) == 2 else np.array([100, 1, 1])
+    true, found = cKDTree(truth[names] * far), cKDTree(fits.points() * far)
+    hit = true.query(found.data, distance_upper_bound=distance)[0] < distance
+    met = found.query(true.data, distance_upper_bound=distance)[0] < distance
+    return met.mean(), hit.mean()
+
+
+def test_napari_takes_it(sample):
+    layer = Layer.create(*sample)
+    assert layer.scale[-1] == 0.1
+    assert str(layer.units[-1]) == "micrometer"
+    assert layer.axis_labels[-2:] == ("y", "x")
+    low, high = layer.contrast_limits
+    assert sample[0].min() <= low < high <= sample[0].max()
+
+
+def test_truth_lies_inside(sample):
+    data, options, _ = sample
+    truth = options["metadata"]["truth"]
+    assert {"y", "x", "sigma", "photons"} <= set(truth)
+    for axis, name in zip((-2, -1), ("y", "x"), strict=True):
+        assert truth[name].between(0, data.shape[axis] - 1).all()
+
+
+def test_the_defaults_find_the_spots(sample):
+    data, options, _ = sample
+    frames = slice(0, 10) if data.ndim == 3 else None
+    truth = options["metadata"]["truth"]
+    truth = truth[truth["frame"] < 10] if data.ndim == 3 else truth
+    fits = localize(data, frames=frames)
+    found, true = matched(fits[fits.valid], truth)
+    assert found > (0.75 if options["name"] == "smFISH" else 0.9)
+    assert true > (0.85 if options["name"] == "smFISH" else 0.95)
+
+
+def test_every_time_the_same(sample):
+    again = {"molecules": samples.molecules, "beads": samples.beads, "smFISH": samples.smfish}
+    data, options, _ = sample
+    np.testing.assert_array_equal(data, again[options["name"]]()[0][0])
+
+
+def test_the_drift_is_that_of_the_beads():
+    ((_, options, _),) = samples.beads()
+    truth, drift = options["metadata"]["truth"], options["metadata"]["drift"]
+    assert (drift[0] == 0).all()
+    assert np.abs(drift).max() < 8
+    moved = truth["y"].to_numpy().reshape(len(drift), -1)
+    np.testing.assert_allclose(moved - moved[0], np.broadcast_to(drift[:, :1], moved.shape))
