@@ -96,7 +96,8 @@ class Settings:
     min_distance: float = _setting(
         2.0,
         "Min. distance",
-        "Of two spots closer than this, only the brighter is kept.",
+        "Of two spots closer than this, only the brighter is kept. Up to 2 px, all are kept: "
+        "the filter shows none closer.",
         "detection",
         unit="px",
         minimum=1,

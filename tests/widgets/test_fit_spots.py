@@ -7,6 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
+from qtpy.QtCore import QThreadPool
 
 from napari_spotfit import StopCondition
 from napari_spotfit.widgets.colors import STOP_COLORS
@@ -36,6 +37,10 @@ def near(points, spots, distance=0.3):
     """Whether every point lies at a spot and every spot has a point."""
     gaps = np.hypot(*(points[:, None, -2:] - spots[None]).transpose(2, 0, 1))
     return bool(np.all(gaps.min(axis=0) < distance) and np.all(gaps.min(axis=1) < distance))
+
+
+def no_worker():
+    return QThreadPool.globalInstance().activeThreadCount() == 0
 
 
 def test_choose_fit_and_look(viewer, widget, fit, make_movie, spots):
@@ -111,25 +116,44 @@ def test_cancel_leaves_the_layers_as_they_were(viewer, widget, qtbot, start, pre
     before = list(viewer.layers)
     start(widget)
     assert widget.progress.maximum() == len(gate.movie)
-    press(widget.cancel_button)
-    with qtbot.waitSignal(widget.finished, timeout=30_000):
-        gate.open()
-    assert list(viewer.layers) == before
+    with qtbot.waitSignal(widget.finished):
+        press(widget.cancel_button)
     assert "Cancelled" in widget.status.text()
     assert widget.buttons.currentWidget().isAncestorOf(widget.fit_button)
+    gate.open()
+    qtbot.waitUntil(no_worker)
+    assert list(viewer.layers) == before
+
+
+def test_a_fit_after_a_cancelled_one(viewer, widget, start, press, fit, gate, make_movie):
+    viewer.add_image(gate.movie, name="slow", contrast_limits=(90, 600))
+    start(widget)
+    press(widget.cancel_button)
+    choose(widget.settings.image, viewer.add_image(make_movie(2), name="movie"))
+    assert fit(widget).startswith("8 spots")
+    gate.open()
+    assert "slow spots" not in viewer.layers
 
 
 def test_closing_the_widget_stops_the_fit(viewer, widget, qtbot, start, gate):
     viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
     start(widget)
-    viewer.window.remove_dock_widget(widget)
-    with qtbot.waitSignal(widget.finished, timeout=30_000):
-        gate.open()
+    with qtbot.waitSignal(widget.finished):
+        viewer.window.remove_dock_widget(widget)
+    gate.open()
+    qtbot.waitUntil(no_worker)
     assert len(viewer.layers) == 1
     viewer.add_labels(np.zeros((5, 5), int))
     viewer.layers[0].name = "renamed"
     assert widget.settings.limit.count() == 1
     assert widget.settings.image.currentText() == "movie"
+
+
+def test_a_widget_that_is_docked_again_works(viewer, widget, fit, make_movie):
+    viewer.window.remove_dock_widget(widget)
+    viewer.add_image(make_movie(2), name="movie")
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    assert fit(widget).startswith("8 spots")
 
 
 def test_a_closed_widget_is_freed(viewer, qtbot):
@@ -149,9 +173,10 @@ def test_a_closed_widget_is_freed(viewer, qtbot):
 def test_removing_the_image_stops_the_fit(viewer, widget, qtbot, start, gate):
     viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
     start(widget)
-    viewer.layers.clear()
-    with qtbot.waitSignal(widget.finished, timeout=30_000):
-        gate.open()
+    with qtbot.waitSignal(widget.finished):
+        viewer.layers.clear()
+    gate.open()
+    qtbot.waitUntil(no_worker)
     assert len(viewer.layers) == 0
     assert widget.settings.image.layer is None
 

@@ -21,6 +21,7 @@ STOP_COLORS = {
     StopCondition.NO_DECREASE.name: "#cc79a7",
     StopCondition.MAX_ITERATIONS.name: "#d55e00",
 }
+_CONVERGED = [condition.name for condition in StopCondition if condition.converged]
 FACE_COLORMAP = "viridis"
 #: Percentiles of the converged fits between which the face colours run.
 _PERCENTILES = (5.0, 95.0)
@@ -47,12 +48,6 @@ def face_limits(values: NDArray[Any], converged: NDArray[np.bool_]) -> tuple[flo
     return 0.0, 1.0
 
 
-def is_converged(stop_conditions: Any) -> NDArray[np.bool_]:
-    """Return which of the stop conditions, given by name, mean that a fit converged."""
-    names = [condition.name for condition in StopCondition if condition.converged]
-    return np.isin(np.asarray(stop_conditions, dtype=object).astype(str), names)
-
-
 def color_faces(layer: Points, feature: str) -> None:
     """Colour the faces of fitted spots by another feature.
 
@@ -69,8 +64,8 @@ def color_faces(layer: Points, feature: str) -> None:
     layer.face_color = "white"
     if np.issubdtype(np.asarray(column).dtype, np.number):
         # Limits first: with a NaN and no limits napari draws no point at all.
-        converged = is_converged(layer.features["stop_condition"])
-        layer.face_contrast_limits = face_limits(np.asarray(column), converged)
+        converged = layer.features["stop_condition"].isin(_CONVERGED)
+        layer.face_contrast_limits = face_limits(np.asarray(column), converged.to_numpy())
     else:
         layer.face_color_cycle = STOP_COLORS
     if len(layer.data):

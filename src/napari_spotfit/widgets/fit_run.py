@@ -42,8 +42,8 @@ class Fitted:
 class FitRun(QObject):
     """A fit that is running.
 
-    Exactly one of ``fitted``, ``failed`` and ``cancelled`` is emitted at the end,
-    on the GUI thread.
+    Either ``fitted`` or ``failed`` is emitted at the end, on the GUI thread; nothing
+    is after ``cancel``.
 
     Parameters
     ----------
@@ -56,7 +56,6 @@ class FitRun(QObject):
     progressed = Signal(int, int)
     fitted = Signal(object)
     failed = Signal(object)
-    cancelled = Signal()
 
     def __init__(self, job: Job, parent: QObject):
         super().__init__(parent)
@@ -72,8 +71,9 @@ class FitRun(QObject):
         worker.start()
 
     def cancel(self) -> None:
-        """Ask the worker to stop; it does before the next frames."""
+        """Say nothing any more; the worker stops before the next frames."""
         self._stop.set()
+        self.blockSignals(True)
 
     def _on_progress(self, progress: tuple[int, int]) -> None:
         self.progressed.emit(*progress)
@@ -81,9 +81,7 @@ class FitRun(QObject):
     def _on_end(self, end: Fitted | _Failed | None) -> None:
         if isinstance(end, _Failed):
             self.failed.emit(end.error)
-        elif end is None or self._stop.is_set():
-            self.cancelled.emit()
-        else:
+        elif end is not None:
             self.fitted.emit(end)
         self.deleteLater()
 

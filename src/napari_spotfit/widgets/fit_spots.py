@@ -34,8 +34,8 @@ _FIT_TIP = (
     "image. Fitting again updates that layer, unless you have renamed it or changed its "
     "points: then it is yours, and the new spots come in a new layer.</p>"
 )
-_STARTING = "Fitting…"
-_COMPILING = "Fitting… The first fit on a computer takes longer: the engine is compiled for it."
+_FITTING = "Fitting…"
+_COMPILING = "Fitting… The first fit on a computer takes a minute longer: the engine is compiled."
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 
@@ -117,17 +117,15 @@ class FitSpots(QWidget):
         self._run.progressed.connect(self._on_progress)
         self._run.fitted.connect(self._on_fitted)
         self._run.failed.connect(self._on_failed)
-        self._run.cancelled.connect(self._on_cancelled)
         self._show_running(True)
-        self.status.say(_STARTING)
+        self.status.say(_FITTING)
         self._run.start()
 
     def cancel(self) -> None:
         """Stop the fit that is running; the layers stay as they are."""
-        if self._run is not None:
+        if self._run is not None and self._showing is None:
             self._run.cancel()
-            self.cancel_button.setEnabled(False)
-            self.status.say("Cancelling…")
+            self._end("Cancelled; the layers are as they were.")
 
     def changeEvent(self, event: QEvent | None) -> None:
         """Notice when napari docks the widget or closes its dock."""
@@ -157,6 +155,7 @@ class FitSpots(QWidget):
 
     def _on_progress(self, done: int, total: int) -> None:
         self._patience.stop()
+        self.status.say(_FITTING)
         self.progress.setRange(0, total)
         self.progress.setValue(done)
         self.progress.setFormat(f"{number(done)} of {number(total)} frames")
@@ -168,8 +167,11 @@ class FitSpots(QWidget):
 
     def _show_next(self) -> None:
         """Do one step of showing the result, then let the viewer draw and answer."""
-        if self._showing is not None and next(self._showing, self) is None:
-            QTimer.singleShot(0, self._show_next)
+        try:
+            if self._showing is not None and next(self._showing, self) is None:
+                QTimer.singleShot(0, self._show_next)
+        except Exception as error:
+            self._on_failed(error)
 
     def _show(self, result: Fitted) -> Iterator[None]:
         """Show the result in steps, each short enough not to be felt."""
@@ -197,9 +199,6 @@ class FitSpots(QWidget):
         first, *_ = str(error).splitlines() or [""]
         self._end(f"{type(error).__name__}: {first}", failed=True)
         notification_manager.receive_error(type(error), error, error.__traceback__)
-
-    def _on_cancelled(self) -> None:
-        self._end("Cancelled; the layers are as they were.")
 
     def _end(self, text: str, *, failed: bool = False) -> None:
         self._run = self._showing = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,7 +110,8 @@ def points_arguments(fits: SpotFits, face: str = "sigma") -> dict[str, Any]:
 def transform_arguments(layer: Layer) -> dict[str, Any]:
     """Return what puts another layer on this one: its transform, units and axis labels."""
     names = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
-    return {name: getattr(layer, name) for name in names}
+    values = {name: getattr(layer, name) for name in names}
+    return {**values, "affine": np.asarray(layer.affine.affine_matrix)}
 
 
 def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name: str) -> Points:
@@ -155,8 +157,12 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     layer.border_color = "stop_condition"
     color_faces(layer, arguments["face_color"])
     layer.metadata = {**layer.metadata, **arguments["metadata"]}
+    earlier = transform_arguments(layer)
     for name, value in transform_arguments(image_layer).items():
-        setattr(layer, name, value)
+        equal = operator.eq if isinstance(value, tuple) else np.array_equal
+        # Only where it differs: napari works out all extents anew each time.
+        if not equal(value, earlier[name]):
+            setattr(layer, name, value)
 
 
 def to_points_layer(

@@ -36,7 +36,7 @@ class ResultLayers:
         self._made: WeakKeyDictionary[Image, tuple[ref[Points], Hashable]] = WeakKeyDictionary()
 
     def prepare(self, image: Image, arguments: dict[str, Any]) -> Points:
-        """Return the layer with an image's spots, updated if there is one, else new and hidden.
+        """Return the layer with an image's spots, updated if there is one; hidden for now.
 
         Hidden, because adding a layer and drawing it first are the slowest things that
         napari does here: done apart, the viewer can answer in between.
@@ -52,8 +52,9 @@ class ResultLayers:
         if layer is None:
             layer = make_points_layer(arguments, image, layer_name(image))
             layer.visible = False
-            return layer
-        update_points_layer(layer, arguments, image)
+        else:
+            layer.visible = False
+            update_points_layer(layer, arguments, image)
         return layer
 
     def add(self, image: Image, layer: Points) -> None:

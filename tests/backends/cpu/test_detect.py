@@ -502,6 +502,21 @@ def test_a_bad_pixel_spoils_its_neighbourhood_only(bad):
     assert len(found.y) <= len(whole.y) + 1
 
 
+@pytest.mark.parametrize("bad", [1e6, 1e12, 1e29, 3e38, -3e38])
+@pytest.mark.parametrize("unit", [1, 1e-15])
+def test_absurd_pixels_spoil_their_neighbourhood_only(bad, unit):
+    rng = np.random.default_rng(31)
+    movie = movie_of(rng, on_grid(rng, (96, 96), 16), 1, (96, 96)) * np.float32(unit)
+    movie = movie.astype(np.float32)
+    broken = movie.copy()
+    broken[0, 40:43, 40:44] = bad
+    whole, found = detect(movie, Settings()), detect(broken, Settings())
+    far = [np.hypot(result.y - 41, result.x - 41) > 12 for result in (whole, found)]
+    np.testing.assert_array_equal(places(found)[far[1]], places(whole)[far[0]])
+    np.testing.assert_allclose(found.score[far[1]], whole.score[far[0]], rtol=0.1)
+    assert len(found.y) <= len(whole.y) + 4
+
+
 def test_a_spot_with_a_dead_pixel_is_found():
     rng = np.random.default_rng(24)
     movie = movie_of(rng, [(20.0, 20.0)], 1, (40, 40)).astype(np.float32)
@@ -561,9 +576,19 @@ def test_noise_free_spots_have_finite_scores():
     found = detect(frame, Settings(threshold=3))
     assert np.isfinite(found.score).all()
     assert [20, 20] in places(found).tolist()
-    lone = np.zeros((1, 9, 9), np.uint8)
-    lone[0, 4, 4] = 1
-    assert places(detect(lone, Settings(threshold=0))).tolist() == [[4, 4]]
+    lone = np.zeros((1, 256, 256), np.uint8)
+    lone[0, 8, 30] = 1  # between the rows that the noise is taken from
+    found = detect(lone, Settings(sigma=0.5))
+    assert places(found).tolist() == [[8, 30]]
+    assert found.score[0] == np.finfo(np.float32).max
+
+
+def test_rounding_errors_are_no_spots():
+    y, x = np.mgrid[:200, :300]
+    for slope in (7.3 * y + 3.1 * x + 1000, 731.7 * y + 300.3 * x):
+        found = detect(slope[None].astype(np.float32), Settings(threshold=0))
+        inside = (np.abs(found.y - 99.5) < 90) & (np.abs(found.x - 149.5) < 140)
+        assert not inside.any()
 
 
 @settings(max_examples=150, deadline=None)

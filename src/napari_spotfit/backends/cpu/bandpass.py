@@ -36,8 +36,8 @@ TRUNCATE = 3.0
 
 #: Pixels that are filtered at once: two vectors.
 STEP = 2 * WIDTH
-#: A pixel this far from the frame's level is as bad as an infinite one.
-_TOO_FAR = np.float32(1e18)
+#: A pixel this far from the frame's level is as bad as an infinite one: sums overflow.
+_TOO_FAR = np.float32(1e30)
 #: How many pixels, evenly spread, a frame's level is the median of.
 _LEVEL_SAMPLES = 63
 #: With less than this share of the narrow kernel on good pixels, there is no result.

@@ -51,7 +51,8 @@ _SAMPLES, _ROW_STEP = 8192, 8
 _SETTLED = 0.999
 _MAX_ITERATIONS = 100
 #: Near its end, an iteration goes a third of the way: its change is taken to this power.
-_HASTE = 2.0
+#: Far from it, the squares may be too small for single precision: it shrinks all the same.
+_HASTE, _LEAST_CHANGE = 2.0, 1e-9
 
 _CLIP, _ZERO, _SIXTH = np.float32(CLIP), np.float32(0), np.float32(1 / 6)
 
@@ -140,7 +141,7 @@ def _clipped_deviation(sample: Flat, size: int) -> float:
         change = _clipped_change(sample, size, deviation, partial)
         if change > _SETTLED:
             break
-        deviation *= np.float32(max(change**_HASTE, 0.8 * change))
+        deviation *= np.float32(max(change**_HASTE, 0.8 * change, _LEAST_CHANGE))
     return float(deviation)
 
 
