@@ -102,10 +102,11 @@ def standard_errors(
     sigma = load(tile, pixels + SIGMA)
     amplitude = load(tile, pixels + AMPLITUDE)
     scale = load(tile, pixels + SCALE)
-    profiles.gaussian(profile, 0, columns, load(tile, pixels + X), sigma)
-    profiles.gaussian(profile, 3 * columns, rows, load(tile, pixels + Y), sigma)
-    _tables(profile, 0, columns, work, _PLAIN_X, _WEIGHTED_X, gain_known)
-    _tables(profile, 3 * columns, rows, work, _PLAIN_Y, _WEIGHTED_Y, gain_known)
+    x, y = load(tile, pixels + X), load(tile, pixels + Y)
+    plain = profiles.along_axis(profile, 0, columns, x, sigma)
+    _tables(profile, 0, columns, plain, work, _PLAIN_X, _WEIGHTED_X, gain_known)
+    plain = profiles.along_axis(profile, 3 * columns, rows, y, sigma)
+    _tables(profile, 3 * columns, rows, plain, work, _PLAIN_Y, _WEIGHTED_Y, gain_known)
     _products(work, _PLAIN_X, _PLAIN_Y, _INVERSE)
     if gain_known:
         _products(work, _WEIGHTED_X, _WEIGHTED_Y, _NOISE)
@@ -136,10 +137,10 @@ def standard_errors(
 
 @njit(forceinline=True)
 def _tables(
-    profile: Tile, first: int, size: int, work: Tile, plain: int, weighted: int, gain_known: bool
-) -> None:
+    profile: Tile, first: int, size: int, s: tuple[Vector, ...],
+    work: Tile, plain: int, weighted: int, gain_known: bool,
+) -> None:  # fmt: skip
     """Write Σ a·b, and Σ u·a·b, of all pairs of 1, u, u', u° along an axis."""
-    s = profiles.sums(profile, first, size)
     pairs = (spread(size), s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8])
     _symmetric(work, plain, pairs)
     if gain_known:

@@ -35,10 +35,8 @@ def evaluate(
     gradient : Jᵀr/α²
     """
     x, y, sigma = shape
-    profiles.gaussian(profile, 0, columns, x, sigma)
-    profiles.gaussian(profile, 3 * columns, rows, y, sigma)
-    along_x = profiles.sums(profile, 0, columns)
-    along_y = profiles.sums(profile, 3 * columns, rows)
+    along_x = profiles.along_axis(profile, 0, columns, x, sigma)
+    along_y = profiles.along_axis(profile, 3 * columns, rows, y, sigma)
     fg, fg_x, fg_y, fg_sigma = data_sums(tile, profile, rows, columns)
     f, ff = along_x[0] * along_y[0], along_x[3] * along_y[3]
     if bounded:
