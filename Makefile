@@ -41,6 +41,7 @@ test-napari: | system-packages ## run the widget's tests with every supported na
 bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso
 	$(BENCH_VENV)/bin/python benchmarks/accuracy.py
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py
+	$(BENCH_VENV)/bin/python benchmarks/detection.py
 	$(BENCH_VENV)/bin/python benchmarks/import_time.py
 
 screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
