@@ -29,6 +29,7 @@ from .tile import (
     move_lane,
     new_stage,
     new_tile,
+    prefetch_rois,
 )
 
 _INVALID = int(StopCondition.INVALID)
@@ -224,6 +225,7 @@ def _cached(sources: str) -> Any:
                 for lane in range(n):
                     loaded[lane] = first + lane
                 first += WIDTH
+                prefetch_rois(frames, shape, corners, first, last, rows, columns)
             leave = stragglers if first < last else 0
             minimize(current, work.profile, rows, columns, limits, leave)
             finish.in_counts(current, pixels, work.results, limits, offset, gain)

@@ -210,6 +210,23 @@ def _difference(builder: Any, kind: types.Type, value: Any, reference: Any) -> A
 
 
 @intrinsic
+def prefetch(typing: Any, array: Any, offset: Any) -> Any:
+    """Ask for an element of a flat array to be brought into the cache."""
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = _element_pointer(context, builder, sig, args[0], args[1])
+        pointer = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        declared = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        read, keep, data = number(0), number(3), number(1)
+        builder.call(declared, [pointer, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), emit
+
+
+@intrinsic
 def store_elements(typing: Any, array: Any, offset: Any, lanes: Any) -> Any:
     """Write sixteen numbers from any element of a flat array on, as its number type."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .lanes import WIDTH, difference, load_difference, store_elements, transpose
+from .lanes import WIDTH, difference, load_difference, prefetch, store_elements, transpose
 
 Tile: TypeAlias = NDArray[np.float32]
 
@@ -95,6 +95,21 @@ def load_rois(
                 frames[(corners[i, 0] * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]]
             )
         tile[(pixels + LEVEL) * WIDTH + lane] = level
+
+
+@njit(forceinline=True)
+def prefetch_rois(
+    frames: NDArray[Any], shape: tuple[int, int, int],
+    corners: NDArray[np.int64], first: int, last: int, rows: int, columns: int,
+) -> None:  # fmt: skip
+    """Have the ROIs of the next tile fetched from memory while this one is fitted."""
+    for i in range(first, min(first + WIDTH, last)):
+        if corners[i, 0] >= 0:
+            top = (corners[i, 0] * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]
+            for _ in range(rows):
+                prefetch(frames, top)
+                prefetch(frames, top + columns - 1)
+                top += shape[2]
 
 
 @njit(forceinline=True)
