@@ -156,6 +156,7 @@ def test_updating_shows_other_spots_and_keeps_the_look():
     for stops in ([2] * 9, [], [3]):
         fits = make_fits(stops, frames=range(len(stops)))
         layers.update_points_layer(layer, layers.points_arguments(fits), image)
+        layers.color_points_layer(layer)
         np.testing.assert_array_equal(layer.data, fits.points())
         assert list(layer.features["photons"]) == list(fits.photons)
         assert layer.shown.all()

@@ -31,8 +31,8 @@ class _Gradient(QWidget):
 class ColorBar(QWidget):
     """The colours of a Points layer's faces between the two values that limit them.
 
-    napari can draw such a bar in the canvas, but crashes in OpenGL when a layer with
-    one is removed (seen with 0.7.1 to 0.9.2); and it cannot say quantity and unit.
+    napari can draw such a bar in the canvas, but crashed when a layer with one was
+    removed (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL); and it cannot say the unit.
 
     Parameters
     ----------

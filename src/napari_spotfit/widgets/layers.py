@@ -144,9 +144,10 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
 
 
 def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: Image) -> None:
-    """Show other spots in a layer that :func:`make_points_layer` made.
+    """Show other spots in a layer that :func:`make_points_layer` made, white as yet.
 
-    What else the user has set (symbol, size, opacity, visibility) stays.
+    What else the user has set (symbol, size, opacity) stays. Then comes
+    :func:`color_points_layer`; each takes long enough to be a step of its own.
     """
     # Plain colours first: napari would map the old features' colours in between.
     layer.face_color = layer.border_color = "white"
@@ -154,8 +155,6 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     layer.data = arguments["data"]
     layer.features = arguments["features"]
     layer.shown = True
-    layer.border_color = "stop_condition"
-    color_faces(layer, arguments["face_color"])
     layer.metadata = {**layer.metadata, **arguments["metadata"]}
     earlier = transform_arguments(layer)
     for name, value in transform_arguments(image_layer).items():
@@ -163,6 +162,12 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
         # Only where it differs: napari works out all extents anew each time.
         if not equal(value, earlier[name]):
             setattr(layer, name, value)
+
+
+def color_points_layer(layer: Points) -> None:
+    """Colour the spots of an updated layer."""
+    layer.border_color = "stop_condition"
+    color_faces(layer, layer.metadata["face"])
 
 
 def to_points_layer(

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from .layers import layer_name, make_points_layer, update_points_layer
+from .layers import color_points_layer, layer_name, make_points_layer, update_points_layer
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -36,10 +36,10 @@ class ResultLayers:
         self._made: WeakKeyDictionary[Image, tuple[ref[Points], Hashable]] = WeakKeyDictionary()
 
     def prepare(self, image: Image, arguments: dict[str, Any]) -> Points:
-        """Return the layer with an image's spots, updated if there is one; hidden for now.
+        """Return the layer with an image's spots, updated if there is one, else new and hidden.
 
-        Hidden, because adding a layer and drawing it first are the slowest things that
-        napari does here: done apart, the viewer can answer in between.
+        What napari does for a layer is slow. So it is done in steps, between which the
+        viewer can answer: first this, then ``add``, and last the layer is made visible.
 
         Parameters
         ----------
@@ -53,13 +53,14 @@ class ResultLayers:
             layer = make_points_layer(arguments, image, layer_name(image))
             layer.visible = False
         else:
-            layer.visible = False
             update_points_layer(layer, arguments, image)
         return layer
 
     def add(self, image: Image, layer: Points) -> None:
         """Add a prepared layer and remember it as the one with the image's spots."""
-        if layer not in self._viewer.layers:
+        if layer in self._viewer.layers:
+            color_points_layer(layer)
+        else:
             self._viewer.add_layer(layer)
         self._made[image] = ref(layer), _fingerprint(layer)
 

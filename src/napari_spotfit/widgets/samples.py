@@ -28,11 +28,11 @@ def molecules() -> list[LayerData]:
     Returns
     -------
     list of layer data tuples
-        100 frames of 256×256 pixels with about 45 molecules each, camera offset 100
+        60 frames of 256×256 pixels with 45 molecules each, camera offset 100
         and gain 1; ``metadata["truth"]`` is the table of all molecules in all frames.
     """
     movie, truth = simulate_movie(
-        100,
+        60,
         shape=(256, 256),
         spots_per_frame=45,
         photons=1200.0,
