@@ -90,10 +90,8 @@ def fit_spots(
     parts = []
     for first in range(0, max(len(array), 1), step):
         piece = to_native(array[first : first + step])
-        corners = np.zeros((len(piece), 3), np.int64)
-        corners[:, 0] = np.arange(len(piece))
         begin = None if own_start is None else own_start[first : first + step]
-        parts.append(SpotFits(backend.fit_rois(piece, corners, roi_shape, settings, begin)))
+        parts.append(SpotFits(backend.fit_rois(piece, None, roi_shape, settings, begin)))
     return SpotFits.concatenate(parts)
 
 
@@ -151,7 +149,7 @@ def fit_at(
     numbers = _frame_numbers(places, reader)
     order = np.argsort(numbers, kind="stable")
     used = np.unique(numbers[numbers >= 0])
-    parts = [_outside(backend, int((numbers < 0).sum()), places, settings)]
+    parts = [_outside(backend, int((numbers < 0).sum()), settings)]
     for block in reader.blocks(used, 1):
         low, high = np.searchsorted(numbers[order], [block[0], block[-1] + 1])
         rows = order[low:high]
@@ -399,9 +397,7 @@ def _frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[
     return numbers
 
 
-def _outside(
-    backend: Backend, count: int, places: NDArray[np.float64], settings: Settings
-) -> dict[str, NDArray[Any]]:
+def _outside(backend: Backend, count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     """Return the columns of fits outside the image, which are INVALID."""
     corners = np.full((count, 3), -1, np.int64)
     nothing = np.zeros((1, *settings.roi_shape), np.float32)

@@ -34,8 +34,9 @@ from .tile import (
 
 _INVALID = int(StopCondition.INVALID)
 
-#: Fits per piece of work for a thread.
-_PIECE = 8192
+#: Fits per piece of work for a thread, at most and at least: small enough to share the
+#: work evenly, large enough for Python's part to be small.
+_LARGE_PIECE, _SMALL_PIECE = 32768, 1024
 
 #: A tile with no more than this many fits under way hands them to a pool, so that
 #: stragglers of several tiles run side by side. Must be below WIDTH / 2.
@@ -65,7 +66,7 @@ class _Output(NamedTuple):
 
 def fit_rois(
     frames: NDArray[Any],
-    corners: NDArray[np.int64],
+    corners: NDArray[np.int64] | None,
     roi_shape: tuple[int, int],
     settings: Settings,
     start: NDArray[np.float32] | None = None,
@@ -76,9 +77,9 @@ def fit_rois(
     ----------
     frames : ndarray, shape (n_frames, Y, X)
         C-contiguous uint8, uint16, int16, float32 or float64 in native byte order.
-    corners : ndarray of int64, shape (n, 3)
+    corners : ndarray of int64, shape (n, 3), or None
         Frame, first row and first column of each ROI; a negative frame stands for a
-        ROI outside the image, whose fit is INVALID.
+        ROI outside the image, whose fit is INVALID. None: every frame is a ROI.
     roi_shape : tuple of int
         Rows and columns of the ROIs.
     settings : Settings
@@ -92,7 +93,8 @@ def fit_rois(
     dict of ndarray
         The columns of SpotFits, with y and x from the ROI's first pixel.
     """
-    n = len(corners)
+    n = len(frames) if corners is None else len(corners)
+    corners = np.empty((0, 3), np.int64) if corners is None else corners
     width = len(finish.VALUES) + (len(finish.ERRORS) if settings.errors else 0)
     output = _Output(
         np.empty(2 * n), np.empty(width * n, np.float32),
@@ -115,7 +117,9 @@ def fit_rois(
             work, output,
         )  # fmt: skip
 
-    threads.in_pieces(fit_piece, n, _PIECE, settings.threads)
+    share = n // (4 * (settings.threads or threads.available()))
+    piece = min(max(share, _SMALL_PIECE), _LARGE_PIECE)
+    threads.in_pieces(fit_piece, n, piece, settings.threads)
     y, x = output.positions.reshape(2, n)
     values = output.values.reshape(width, n)
     columns: dict[str, NDArray[Any]] = {"y": y, "x": x}

@@ -70,13 +70,11 @@ def load_rois(
     pixels = rows * columns
     stride = (pixels + WIDTH - 1) // WIDTH * WIDTH
     for lane in range(WIDTH):
-        i = first + lane
         begin = lane * stride
-        if i >= last or corners[i, 0] < 0:
-            for pixel in range(begin, begin + pixels):
-                stage[pixel] = np.nan
+        top = _first_pixel(shape, corners, first + lane, last)
+        if top < 0:
+            stage[begin : begin + pixels] = np.nan
             continue
-        top = (corners[i, 0] * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]
         reference = frames[top]
         if columns == shape[2]:
             _copy_run(stage, begin, frames, top, pixels, reference)
@@ -88,12 +86,8 @@ def load_rois(
     for block in range(0, stride, WIDTH):
         transpose(stage, stride, block, tile, block)
     for lane in range(WIDTH):
-        i = first + lane
-        level = np.float32(0)
-        if i < last and corners[i, 0] >= 0:
-            level = np.float32(
-                frames[(corners[i, 0] * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]]
-            )
+        top = _first_pixel(shape, corners, first + lane, last)
+        level = np.float32(0) if top < 0 else np.float32(frames[top])
         tile[(pixels + LEVEL) * WIDTH + lane] = level
 
 
@@ -103,13 +97,28 @@ def prefetch_rois(
     corners: NDArray[np.int64], first: int, last: int, rows: int, columns: int,
 ) -> None:  # fmt: skip
     """Have the ROIs of the next tile fetched from memory while this one is fitted."""
-    for i in range(first, min(first + WIDTH, last)):
-        if corners[i, 0] >= 0:
-            top = (corners[i, 0] * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]
+    for i in range(first, first + WIDTH):
+        top = _first_pixel(shape, corners, i, last)
+        if top >= 0 and columns == shape[2]:
+            for pixel in range(0, rows * columns, WIDTH):
+                prefetch(frames, top + pixel)
+        elif top >= 0:
             for _ in range(rows):
                 prefetch(frames, top)
                 prefetch(frames, top + columns - 1)
                 top += shape[2]
+
+
+@njit(forceinline=True)
+def _first_pixel(shape: tuple[int, int, int], corners: NDArray[np.int64], i: int, last: int) -> int:
+    """Return where a ROI begins, -1 if there is none; without corners a frame is a ROI."""
+    if i >= last:
+        return -1
+    if len(corners) == 0:
+        return i * shape[1] * shape[2]
+    if corners[i, 0] < 0:
+        return -1
+    return (corners[i, 0] * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]
 
 
 @njit(forceinline=True)
