@@ -1,0 +1,91 @@
+"""Frames with known spots, and what detection makes of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.ndimage import gaussian_filter
+from scipy.spatial import cKDTree
+from scipy.special import erf
+
+from napari_spotfit.backends.cpu import bandpass, noise
+
+DTYPES = [np.uint8, np.uint16, np.int16, np.float32, np.float64]
+
+
+def light(places, photons, sigma, shape):
+    """Return pixel-integrated Gaussians, their centres (y, x) in rows."""
+    sides = []
+    for axis in (0, 1):
+        edges = np.arange(shape[axis] + 1) - 0.5 - np.asarray(places, float)[:, axis, None]
+        sides.append(np.diff(erf(edges / (np.sqrt(2) * sigma)), axis=1) / 2)
+    return (sides[0].T * photons) @ sides[1]
+
+
+def scattered(rng, shape, count):
+    """Return random centres, up to the outer edges of the image."""
+    return rng.uniform(-0.5, np.array(shape) - 0.5, (count, 2))
+
+
+def on_grid(rng, shape, step):
+    """Return centres that are well apart, each somewhere near a pixel of a grid."""
+    rows, columns = (np.arange(step // 2, size - step // 2, step) for size in shape)
+    grid = np.stack(np.meshgrid(rows, columns, indexing="ij"), -1).reshape(-1, 2)
+    return grid + rng.uniform(-1, 1, grid.shape)
+
+
+def movie_of(rng, centres, frames=1, shape=(128, 128), photons=1000, background=10, sigma=1.3):
+    image = light(centres, photons, sigma, shape) + background
+    return rng.poisson(image, (frames, *shape)) + 100
+
+
+def places(found):
+    return np.column_stack([found.y, found.x])
+
+
+def matches(truth, found, radius):
+    """Count the pairs of emitter and detection, nearest first, each in one pair only."""
+    if len(found) == 0:
+        return 0
+    pairs = cKDTree(truth).sparse_distance_matrix(cKDTree(found), radius, output_type="ndarray")
+    taken, used = set(), set()
+    for i, j, _ in np.sort(pairs, order="v"):
+        if i not in taken and j not in used:
+            taken.add(i)
+            used.add(j)
+    return len(taken)
+
+
+def filtered_by_scipy(frame, sigma):
+    frame = np.asarray(frame, float)
+    narrow, wide = (
+        gaussian_filter(frame, width, mode="mirror", truncate=bandpass.TRUNCATE)
+        for width in (sigma, sigma * bandpass.RATIO)
+    )
+    return narrow - wide
+
+
+def filtered_by_us(frames, sigma):
+    n, height, width = frames.shape
+    band = bandpass.make_filter(sigma, (height, width))
+    images = np.zeros((n, height * band.layout.stride + bandpass.WIDTH), np.float32)
+    filtered, bad = np.zeros_like(images), np.zeros(n, np.int64)
+    bandpass.load(frames.reshape(n, -1), band.layout, images, bad)
+    for i in range(n):
+        if bad[i]:
+            bandpass.band_pass_good(images[i], band, filtered[i])
+        else:
+            bandpass.band_pass(images[i : i + 1], band, filtered[i : i + 1])
+    rows = filtered[:, : height * band.layout.stride].reshape(n, height, band.layout.stride)
+    return rows[:, :, :width], (images, filtered, band)
+
+
+def noise_of(frames, sigma=1.3):
+    _, (images, filtered, band) = filtered_by_us(frames, sigma)
+    result = np.zeros(len(frames))
+    noise.estimate_noise(images, filtered, band.layout, band.gain, result)
+    return result
+
+
+def assert_same(a, b):
+    for ours, theirs in zip(a, b, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
