@@ -225,7 +225,7 @@ class Settings:
     backend: Backend = _setting(
         "auto",
         "Run on",
-        "auto: the GPU where a usable one is there, else the CPU.",
+        "auto: the fastest that runs here. This version runs on the CPU only.",
         "run",
     )
     threads: int | None = _setting(
