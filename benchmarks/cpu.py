@@ -26,21 +26,24 @@ PHOTONS, BACKGROUND, SIGMA = 400, 40, (1.0, 2.0)
 REPEATS = 7
 
 
-def seconds(work: Callable[[], object], repeats: int = REPEATS) -> list[float]:
-    """Return the times of repeated calls, after one that is not counted."""
-    work()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return times
+def rates(
+    count: int, works: list[Callable[[], object]], repeats: int = REPEATS
+) -> list[tuple[float, float]]:
+    """Return the median and the best million fits per second of each kind of work.
 
-
-def rates(count: int, work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
-    """Return the median and the best million fits per second."""
-    times = seconds(work, repeats)
-    return count / statistics.median(times) / 1e6, count / min(times) / 1e6
+    They take turns, so that what else the machine does slows all of them alike; the
+    first round is not counted.
+    """
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(repeats + 1):
+        for work, taken in zip(works, times, strict=True):
+            begin = time.perf_counter()
+            work()
+            taken.append(time.perf_counter() - begin)
+    return [
+        (count / statistics.median(taken[1:]) / 1e6, count / min(taken[1:]) / 1e6)
+        for taken in times
+    ]
 
 
 def spots_of(size: int, count: int) -> np.ndarray:
@@ -68,7 +71,7 @@ def picasso_rate(spots: np.ndarray) -> float | None:
             time.sleep(1e-3)
         fit.raise_errors()
 
-    return rates(len(spots), work, 3)[0]
+    return rates(len(spots), [work], 3)[0][0]
 
 
 def main() -> None:
@@ -83,11 +86,15 @@ def main() -> None:
         count = arguments.count * 49 // size**2
         spots = spots_of(size, count)
         integers = spots.astype(np.uint16)
-        plain = rates(count, lambda spots=spots: fit_spots(spots, errors=False))
-        whole = rates(count, lambda spots=integers: fit_spots(spots, errors=False))
-        errors = rates(count, lambda spots=spots: fit_spots(spots))
+        works: list[Callable[[], object]] = [
+            lambda spots=spots: fit_spots(spots, errors=False),
+            lambda spots=integers: fit_spots(spots, errors=False),
+            lambda spots=spots: fit_spots(spots),
+        ]
+        speeds = rates(count, works)
+        plain = speeds[0]
         peer = picasso_rate(spots) if size in COMPARED else None
-        cells = [f"{median:.2f} ({best:.2f})" for median, best in (plain, whole, errors)]
+        cells = [f"{median:.2f} ({best:.2f})" for median, best in speeds]
         cells.append(f"≥ {wanted}" if wanted else "")
         cells.append(f"{peer:.3f}" if peer else "")
         cells.append(f"{plain[0] / peer:.0f} (≥ {RATIO})" if peer else "")
