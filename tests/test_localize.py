@@ -31,12 +31,7 @@ zarr = pytest.importorskip("zarr")
 @pytest.fixture(scope="module")
 def scene():
     """A movie whose spots are bright and well apart, and its truth."""
-    rng = np.random.default_rng(0)
-    movie, truth = simulate_movie(
-        6, shape=(80, 90), spots_per_frame=9, photons=4000, background=5, seed=3
-    )
-    del rng
-    return movie, truth
+    return simulate_movie(6, shape=(80, 90), spots_per_frame=9, photons=4000, background=5, seed=3)
 
 
 def same(a: SpotFits, b: SpotFits) -> bool:
@@ -68,7 +63,6 @@ class TestFitAt:
             frame, y, x = np.rint(place).astype(int)
             top, left = np.clip([y - 3, x - 3], 0, np.array(movie.shape[1:]) - 7)
             roi = movie[frame, top : top + 7, left : left + 7][None]
-            start = [[y - top, x - left, np.nan]]
             start = [[place[1] - top, place[2] - left, np.nan]]
             alone = fit_spots(roi, start=start)
             assert fit.frame[0] == frame

@@ -148,10 +148,11 @@ def fit_at(
     backend = choose(settings)
     numbers = _frame_numbers(places, reader)
     order = np.argsort(numbers, kind="stable")
-    used = np.unique(numbers[numbers >= 0])
+    ordered = numbers[order]
+    used = np.unique(ordered[ordered >= 0])
     parts = [_outside(backend, int((numbers < 0).sum()), settings)]
     for block in reader.blocks(used, 1):
-        low, high = np.searchsorted(numbers[order], [block[0], block[-1] + 1])
+        low, high = np.searchsorted(ordered, [block[0], block[-1] + 1])
         rows = order[low:high]
         frame = np.searchsorted(block, numbers[rows])
         parts.append(_fit_block(backend, reader.read(block), frame, places[rows, -2:], settings))
@@ -375,9 +376,7 @@ def _fit_block(
     corners[:, 1:] = np.clip(np.rint(places).astype(np.int64) - half, 0, last)
     start = np.full((len(places), 3), np.nan, np.float32)
     start[:, :2] = places - corners[:, 1:]
-    columns: dict[str, NDArray[Any]] = backend.fit_rois(
-        pixels, corners, settings.roi_shape, settings, start
-    )
+    columns = backend.fit_rois(pixels, corners, settings.roi_shape, settings, start)
     columns["y"] += corners[:, 1]
     columns["x"] += corners[:, 2]
     return columns
@@ -401,10 +400,7 @@ def _outside(backend: Backend, count: int, settings: Settings) -> dict[str, NDAr
     """Return the columns of fits outside the image, which are INVALID."""
     corners = np.full((count, 3), -1, np.int64)
     nothing = np.zeros((1, *settings.roi_shape), np.float32)
-    columns: dict[str, NDArray[Any]] = backend.fit_rois(
-        nothing, corners, settings.roi_shape, settings
-    )
-    return columns
+    return backend.fit_rois(nothing, corners, settings.roi_shape, settings)
 
 
 def _in_order(parts: list[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[Any]:

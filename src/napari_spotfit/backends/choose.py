@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..settings import Settings
@@ -14,21 +14,14 @@ class BackendUnavailableError(RuntimeError):
     """The backend that was asked for cannot run here; the message says why."""
 
 
-class Candidates(Protocol):
-    """Where spots may be: pixel indices within the frames, and heights over the noise."""
-
-    frame: NDArray[np.integer[Any]]
-    y: NDArray[np.integer[Any]]
-    x: NDArray[np.integer[Any]]
-    score: NDArray[np.float32]
-
-
 class Backend(NamedTuple):
     """What every backend offers, with one signature each."""
 
     name: str
-    fit_rois: Any
-    detect: Any
+    #: Fits ROIs where they lie in frames; returns the columns of SpotFits.
+    fit_rois: Callable[..., dict[str, NDArray[Any]]]
+    #: Finds spots in frames; returns their frame, y, x and score.
+    detect: Callable[..., Any]
     #: How many frames keep it busy.
     frames_at_once: int
 

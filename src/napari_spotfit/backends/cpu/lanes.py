@@ -123,10 +123,6 @@ def _index(i: int) -> Any:
     return ir.Constant(ir.IntType(32), i)
 
 
-def _constant(value: float) -> Any:
-    return ir.Constant(_FLOATS, [float(np.float32(value))] * WIDTH)
-
-
 def _element_pointer(context: Any, builder: Any, sig: Any, array: Any, offset: Any) -> Any:
     data = context.make_array(sig.args[0])(context, builder, array).data
     return builder.gep(data, [offset])
