@@ -7,6 +7,7 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from scipy.special import erf
 
+from napari_spotfit.backends import band
 from napari_spotfit.backends.cpu import bandpass, noise
 
 DTYPES = [np.uint8, np.uint16, np.int16, np.float32, np.float64]
@@ -58,31 +59,33 @@ def matches(truth, found, radius):
 def filtered_by_scipy(frame, sigma):
     frame = np.asarray(frame, float)
     narrow, wide = (
-        gaussian_filter(frame, width, mode="mirror", truncate=bandpass.TRUNCATE)
-        for width in (sigma, sigma * bandpass.RATIO)
+        gaussian_filter(frame, width, mode="mirror", truncate=band.TRUNCATE)
+        for width in (sigma, sigma * band.RATIO)
     )
     return narrow - wide
 
 
 def filtered_by_us(frames, sigma):
     n, height, width = frames.shape
-    band = bandpass.make_filter(sigma, (height, width))
-    images = np.zeros((n, height * band.layout.stride + bandpass.WIDTH), np.float32)
+    kernels = bandpass.make_filter(sigma, (height, width))
+    layout = kernels.layout
+    images = np.zeros((n, height * layout.stride + bandpass.WIDTH), np.float32)
     filtered, bad = np.zeros_like(images), np.zeros(n, np.int64)
-    bandpass.load(frames.reshape(n, -1), band.layout, images, bad)
+    bandpass.load(frames.reshape(n, -1), layout, images, bad)
     for i in range(n):
         if bad[i]:
-            bandpass.band_pass_good(images[i], band, filtered[i])
+            bandpass.band_pass_good(images[i], kernels, filtered[i])
         else:
-            bandpass.band_pass(images[i : i + 1], band, filtered[i : i + 1])
-    rows = filtered[:, : height * band.layout.stride].reshape(n, height, band.layout.stride)
-    return rows[:, :, :width], (images, filtered, band)
+            bandpass.band_pass(images[i : i + 1], kernels, filtered[i : i + 1])
+    rows = filtered[:, : height * layout.stride].reshape(n, height, layout.stride)
+    return rows[:, :, :width], (images, filtered, layout)
 
 
 def noise_of(frames, sigma=1.3):
-    _, (images, filtered, band) = filtered_by_us(frames, sigma)
+    _, (images, filtered, layout) = filtered_by_us(frames, sigma)
+    whole = band.make_band(sigma, frames.shape[1:])
     result = np.zeros(len(frames))
-    noise.estimate_noise(images, filtered, band.layout, band.gain, result)
+    noise.estimate_noise(images, filtered, layout, whole.row_step, whole.gain, result)
     return result
 
 

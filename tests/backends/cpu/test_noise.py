@@ -12,7 +12,7 @@ from scenes import (
 )
 from scipy.ndimage import gaussian_filter
 
-from napari_spotfit.backends.cpu import bandpass
+from napari_spotfit.backends import band
 from napari_spotfit.backends.cpu.detect import detect
 from napari_spotfit.settings import Settings
 
@@ -22,7 +22,7 @@ from napari_spotfit.settings import Settings
 def test_noise_of_white_noise(shape, sigma):
     rng = np.random.default_rng(13)
     frames = rng.normal(200, 7, (3, *shape))
-    expected = bandpass.make_filter(sigma, shape).gain * 7
+    expected = band.make_band(sigma, shape).gain * 7
     # As precise as the number of independent filtered pixels allows.
     tolerance = 3 * sigma / np.sqrt(min(shape[0] * shape[1], 8192)) + 0.02
     np.testing.assert_allclose(noise_of(frames, sigma), expected, rtol=tolerance)

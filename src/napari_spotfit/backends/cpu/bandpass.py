@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..band import LEAST_WEIGHT, LEVEL_SAMPLES, TOO_FAR, Layout, make_band, mirrored
 from .lanes import (
     WIDTH,
     absolute,
@@ -28,30 +29,11 @@ from .sources import fingerprint
 
 Flat = NDArray[np.float32]
 
-#: Width of the wider Gaussian over that of the narrower. It makes nearly a Laplacian of
-#: Gaussian: as sensitive as with a wider one, and better at telling neighbours apart.
-RATIO = 1.6
-#: Where the kernels end, in units of their σ.
-TRUNCATE = 3.0
-
 #: Pixels that are filtered at once: two vectors.
 STEP = 2 * WIDTH
-#: A pixel this far from the frame's level is as bad as an infinite one: sums overflow.
-_TOO_FAR = np.float32(1e30)
-#: How many pixels, evenly spread, a frame's level is the median of.
-_LEVEL_SAMPLES = 63
-#: With less than this share of the narrow kernel on good pixels, there is no result.
-_LEAST_WEIGHT = np.float32(0.5)
+_TOO_FAR, _LEAST_WEIGHT = np.float32(TOO_FAR), np.float32(LEAST_WEIGHT)
 _ZERO = np.float32(0)
 _NAN = np.float32(np.nan)
-
-
-class Layout(NamedTuple):
-    """How frames lie in their flat arrays."""
-
-    height: int
-    width: int
-    stride: int
 
 
 class Filter(NamedTuple):
@@ -65,85 +47,21 @@ class Filter(NamedTuple):
     #: columns stand at ``-radius … X - 1 + radius``, mirrored at the borders.
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
-    #: What white noise of 1 is in the filtered frame, as its root mean square.
-    gain: float
-    #: The same at each pixel, over that: up to twice as high on the border, where
-    #: mirrored pixels count twice.
-    border: NDArray[np.float32]
-    border_min: float
 
 
 @lru_cache(maxsize=16)
 def make_filter(sigma: float, shape: tuple[int, int]) -> Filter:
-    """Return the band-pass for spots of width ``sigma`` in frames of a shape."""
-    narrow, wide = half_kernel(sigma), half_kernel(RATIO * sigma)
-    radius = len(wide) - 1
+    """Return the filter for spots of width ``sigma`` in frames of a shape."""
+    band = make_band(sigma, shape)
+    radius = len(band.wide) - 1
     stride = -(-shape[1] // STEP) * STEP
-    gain = _noise_gain(narrow, wide, shape)
-    mean_gain = float(np.sqrt(np.mean(gain**2)))
-    border = (gain / mean_gain if mean_gain > 0 else np.ones(shape)).astype(np.float32)
     return Filter(
         Layout(*shape, stride),
-        narrow.astype(np.float32),
-        wide.astype(np.float32),
+        band.narrow,
+        band.wide,
         mirrored(shape[0], radius) * stride,
         mirrored(shape[1], radius),
-        mean_gain,
-        border,
-        float(border.min()),
     )
-
-
-def half_kernel(sigma: float) -> NDArray[np.float64]:
-    """Return a Gaussian kernel of sum 1 from its centre outwards."""
-    distance = np.arange(int(TRUNCATE * sigma + 0.5) + 1) / sigma
-    half: NDArray[np.float64] = np.exp(-0.5 * distance**2)
-    half /= 2 * half.sum() - half[0]
-    return half
-
-
-def mirrored(size: int, radius: int) -> NDArray[np.int64]:
-    """Return which pixels stand at ``-radius … size - 1 + radius`` along an axis.
-
-    The image is mirrored at the centres of its border pixels: it continues a spot on
-    the border by the spot's own shape, and a flat border by itself.
-    """
-    period = max(2 * (size - 1), 1)
-    position = np.arange(-radius, size + radius) % period
-    return np.minimum(position, period - position) if size > 1 else position
-
-
-def _noise_gain(
-    narrow: NDArray[np.float64], wide: NDArray[np.float64], shape: tuple[int, int]
-) -> NDArray[np.float64]:
-    """Return the root of the summed squares of the weights with which pixels enter."""
-    (nn_y, nw_y, ww_y), (nn_x, nw_x, ww_x) = (_overlaps(narrow, wide, size) for size in shape)
-    variance = np.outer(nn_y, nn_x) - 2 * np.outer(nw_y, nw_x) + np.outer(ww_y, ww_x)
-    return np.sqrt(np.maximum(variance, 0))
-
-
-def _overlaps(
-    narrow: NDArray[np.float64], wide: NDArray[np.float64], size: int
-) -> list[NDArray[np.float64]]:
-    """Return Σ of narrow², narrow·wide and wide² along an axis, mirrored at its ends."""
-    # They are the same everywhere but near the ends, so that a short axis tells all.
-    short = min(size, 4 * len(wide))
-    n, w = _folded(narrow, short), _folded(wide, short)
-    head = short // 2
-    return [
-        np.concatenate([sums[:head], np.full(size - short, sums[head]), sums[head:]])
-        for sums in ((a * b).sum(axis=1) for a, b in ((n, n), (n, w), (w, w)))
-    ]
-
-
-def _folded(half: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Return the weight of each pixel (columns) in each smoothed one (rows)."""
-    kernel = np.concatenate([half[:0:-1], half])
-    source = mirrored(size, len(half) - 1)
-    weights = np.zeros((size, size))
-    for pixel in range(size):
-        np.add.at(weights[pixel], source[pixel : pixel + len(kernel)], kernel)
-    return weights
 
 
 @njit(nogil=True, error_model="numpy")
@@ -171,10 +89,10 @@ def _load(frames: NDArray[Any], layout: Layout, images: Flat, bad: NDArray[np.in
 @njit(forceinline=True)
 def _level(pixels: NDArray[Any]) -> Any:
     """Return the median of some pixels, a pixel itself: constant frames become zero."""
-    sample = np.zeros(_LEVEL_SAMPLES, pixels.dtype)
+    sample = np.zeros(LEVEL_SAMPLES, pixels.dtype)
     found = 0
-    for i in range(_LEVEL_SAMPLES):
-        value = pixels[(2 * i + 1) * pixels.size // (2 * _LEVEL_SAMPLES)]
+    for i in range(LEVEL_SAMPLES):
+        value = pixels[(2 * i + 1) * pixels.size // (2 * LEVEL_SAMPLES)]
         if abs(np.float64(value)) < _TOO_FAR:
             place = found
             while place > 0 and sample[place - 1] > value:

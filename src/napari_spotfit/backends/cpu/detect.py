@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from ...settings import Settings
-from . import threads
-from .bandpass import Filter, Flat, Layout, band_pass, band_pass_good, load, make_filter
+from .. import threads
+from ..band import LEAST_CONTRAST, Band, Layout, make_band
+from ..candidates import Candidates, Limits, joined, limits_from, masks_of, nothing
+from ..thinning import Places, has_plateau, merge_plateaus, one_per_spot
+from .bandpass import Filter, Flat, band_pass, band_pass_good, load, make_filter
 from .lanes import WIDTH, count, load_difference, spread
 from .noise import estimate_noise
 from .sources import fingerprint
-from .thinning import Places, drop_neighbours, has_plateau, merge_plateaus
 
 #: Pixels that a thread works on at a time, so that they stay in its core's cache.
 _BLOCK_PIXELS = 1 << 17
@@ -22,27 +24,8 @@ _BLOCK_PIXELS = 1 << 17
 _BLOCKS = 32
 #: With fewer pixels than this, starting threads takes longer than they save.
 _THREADS_PIXELS = 1 << 18
-#: A maximum lower than this fraction of the pixel itself is a rounding error.
-_ROUNDING = np.float32(1e-5)
+_LEAST_CONTRAST = np.float32(LEAST_CONTRAST)
 _ZERO, _HIGHEST = np.float32(0), np.finfo(np.float32).max
-
-
-class Candidates(NamedTuple):
-    """Pixels on which a spot was detected, ordered by frame, y and x."""
-
-    frame: NDArray[np.int64]
-    y: NDArray[np.int64]
-    x: NDArray[np.int64]
-    #: Height in the filtered frame over the noise, at most the largest float32.
-    score: NDArray[np.float32]
-
-
-class _Limits(NamedTuple):
-    """What a maximum must have."""
-
-    score: float
-    height: float
-    distance: float
 
 
 def detect(
@@ -69,36 +52,21 @@ def detect(
         They depend on neither the number of threads nor the other frames.
     """
     n, height, width = frames.shape
-    if mask is not None and mask.shape not in ((height, width), (n, height, width)):
-        raise ValueError(
-            f"mask must have the shape {(height, width)} or {(n, height, width)}; got {mask.shape}"
-        )
-    parts = {0: _nothing()}
+    masks = masks_of(mask, frames.shape)
+    parts = {0: nothing()}
     if frames.size > 0:
         flat = frames.reshape(n, height * width).view()
         flat.flags.writeable = False  # Numba would compile for either kind
-        masks = None if mask is None else mask.reshape(-1, height, width)
-        band = make_filter(settings.sigma, (height, width))
+        band_filter = make_filter(settings.sigma, (height, width))
+        band = make_band(settings.sigma, (height, width))
 
         def work(first: int, last: int) -> None:
-            parts[first] = _detect(flat, first, last, band, settings, masks)
+            parts[first] = _detect(flat, first, last, band_filter, band, settings, masks)
 
         cores = settings.threads or threads.available()
-        piece = min(-(-n // cores), _BLOCKS * _block(band.layout))
+        piece = min(-(-n // cores), _BLOCKS * _block(band_filter.layout))
         threads.in_pieces(work, n, piece, cores if frames.size > _THREADS_PIXELS else 1)
-    return _joined([parts[first] for first in sorted(parts)])
-
-
-def _nothing() -> Candidates:
-    none = np.empty(0, np.int64)
-    return Candidates(none, none, none, np.empty(0, np.float32))
-
-
-def _joined(parts: list[Candidates]) -> Candidates:
-    frame, y, x, score = zip(*parts, strict=True)
-    return Candidates(
-        np.concatenate(frame), np.concatenate(y), np.concatenate(x), np.concatenate(score)
-    )
+    return joined([parts[first] for first in sorted(parts)])
 
 
 def _block(layout: Layout) -> int:
@@ -110,12 +78,13 @@ def _detect(
     frames: NDArray[Any],
     first: int,
     last: int,
-    band: Filter,
+    band_filter: Filter,
+    band: Band,
     settings: Settings,
     masks: NDArray[np.bool_] | None,
 ) -> Candidates:
     """Detect in the frames first … last - 1, block by block in the same memory."""
-    layout = band.layout
+    layout = band_filter.layout
     block = min(last - first, _block(layout))
     # A vector may reach past the end of the last row.
     images = np.zeros((block, layout.height * layout.stride + WIDTH), np.float32)
@@ -124,29 +93,20 @@ def _detect(
     # Of neighbours, one at most is a maximum.
     places = np.empty((block * -(-layout.height // 2) * -(-layout.width // 2), 3), np.int64)
     heights, scores = np.empty((2, len(places)), np.float32)
-    limits = _limits(settings)
-    parts = [_nothing()]
+    limits = limits_from(settings)
+    parts = []
     for start in range(first, last, block):
         n = min(block, last - start)
         load(frames[start : start + n], layout, images[:n], bad)
-        _band_pass(images[:n], bad[:n], band, filtered[:n])
-        estimate_noise(images[:n], filtered[:n], layout, band.gain, noise)
+        _band_pass(images[:n], bad[:n], band_filter, filtered[:n])
+        estimate_noise(images[:n], filtered[:n], layout, band.row_step, band.gain, noise)
         found = find_maxima(
             images[:n], filtered[:n], layout, start, noise, band.border, band.border_min, limits,
             places, heights, scores,
         )  # fmt: skip
         maxima = places[:found], heights[:found], scores[:found]
         parts.append(_thinned(images[:n], layout, start, limits, masks, *maxima))
-    return _joined(parts)
-
-
-def _limits(settings: Settings) -> _Limits:
-    in_noise = settings.threshold_unit == "noise"
-    return _Limits(
-        settings.threshold if in_noise else 0.0,
-        0.0 if in_noise else settings.threshold,
-        settings.min_distance,
-    )
+    return joined(parts)
 
 
 def _band_pass(images: Flat, bad: NDArray[np.int64], band: Filter, filtered: Flat) -> None:
@@ -164,7 +124,7 @@ def _thinned(
     images: Flat,
     layout: Layout,
     first: int,
-    limits: _Limits,
+    limits: Limits,
     masks: NDArray[np.bool_] | None,
     places: Places,
     heights: Flat,
@@ -172,19 +132,12 @@ def _thinned(
 ) -> Candidates:
     """Return one maximum per spot, of those in the mask, in new arrays."""
     keep: Any = slice(None)
-    if has_plateau(images, layout, first, places):
+    merged = has_plateau(images, layout, first, places)
+    if merged:
         left = merge_plateaus(images, layout, first, places, heights, scores)
         keep = np.lexsort(places[:left].T[::-1])
     places, heights, scores = places[keep], heights[keep], scores[keep]
-    if masks is not None:
-        frame, y, x = places.T
-        keep = masks[np.minimum(frame, len(masks) - 1), y, x]
-        places, heights, scores = places[keep], heights[keep], scores[keep]
-    left = len(places)
-    if limits.distance > 2:  # maxima are never closer than that
-        left = drop_neighbours(places, heights, scores, limits.distance)
-    frame, y, x = places[:left].T.copy()
-    return Candidates(frame, y, x, scores[:left].copy())
+    return one_per_spot(places, heights, scores, masks, limits.distance, merged)
 
 
 @njit(nogil=True, error_model="numpy")
@@ -196,7 +149,7 @@ def _find_maxima(
     noise: NDArray[np.float64],
     border: Flat,
     border_min: float,
-    limits: _Limits,
+    limits: Limits,
     places: Places,
     heights: Flat,
     scores: Flat,
@@ -221,7 +174,7 @@ def _find_maxima(
                     if not (value > limit and _is_peak(flat, layout, y, x)):
                         continue
                     score = value / (noise[i] * border[y, x])
-                    if score > limits.score and value > _ROUNDING * abs(image[place]):
+                    if score > limits.score and value > _LEAST_CONTRAST * abs(image[place]):
                         places[found, 0], places[found, 1], places[found, 2] = first + i, y, x
                         heights[found] = value
                         scores[found] = min(score, _HIGHEST)

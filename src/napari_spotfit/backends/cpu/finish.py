@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from ...models import GAUSSIAN
-from ...stopping import StopCondition
+from ...stopping import SINGULAR, StopCondition
 from . import profiles
 from .lanes import Vector, clamp, load, maximum, multiply_add, select, spread, square_root, store
 from .tile import (
@@ -49,10 +49,6 @@ _TERMS = ((0, 2, 1), (1, 1, 2), (2, 3, 1), (2, 1, 3), (3, 1, 1), (4, 0, 0))
 _PLAIN_X, _PLAIN_Y, _WEIGHTED_X, _WEIGHTED_Y = 0, 16, 32, 48
 _INVERSE, _NOISE, _PRODUCT = 64, 89, 114
 WORK_ROWS = 119
-
-#: Below this share of a parameter's own curvature the normal matrix is singular to
-#: single precision.
-_SINGULAR = 1e-6
 
 
 @njit(forceinline=True)
@@ -203,7 +199,7 @@ def _invert(work: Tile, matrix: int) -> None:
     _scale(work, matrix)
     for k in range(5):
         pivot = load(work, matrix + 6 * k)
-        pivot = select(pivot > spread(_SINGULAR), one / pivot, spread(np.nan))
+        pivot = select(pivot > spread(SINGULAR), one / pivot, spread(np.nan))
         store(work, matrix + 6 * k, one)
         for j in range(5):
             store(work, matrix + 5 * k + j, load(work, matrix + 5 * k + j) * pivot)

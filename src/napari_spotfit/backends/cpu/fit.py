@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ...settings import Settings
 from ...stopping import SIGMA_MAX_ROI, SIGMA_MIN, StopCondition
-from . import finish, threads
+from .. import threads
+from . import finish
 from .lanes import WIDTH, load, store_elements
 from .minimize import Limits, minimize
 from .sources import fingerprint

@@ -7,7 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from ...stopping import DAMPING_DECREASE, DAMPING_INCREASE, MAX_DAMPING, ROUNDING
+from ...stopping import (
+    DAMPING_DECREASE,
+    DAMPING_INCREASE,
+    MAX_DAMPING,
+    ROUNDING,
+    ROUNDING_FLOOR,
+    SKIPPED_DAMPING,
+    SKIPPED_STEP,
+)
 from ...stopping import StopCondition as Stop
 from .lanes import (
     Mask,
@@ -18,6 +26,7 @@ from .lanes import (
     load,
     load_six,
     load_three,
+    multiply_add,
     select,
     select_six,
     select_three,
@@ -69,8 +78,8 @@ def minimize(tile: Tile, profile: Tile, rows: int, columns: int, limits: Any, le
     point, course = load_six(tile, state + POINT), load_three(tile, state + COURSE)
     normal, gradient = load_six(tile, state + NORMAL), load_three(tile, state + GRADIENT)
     stop = load(tile, state + STOP)
+    step = _damped_step(normal, gradient, course[0])
     while count(stop < spread(0)) > leave:
-        step = _damped_step(normal, gradient, course[0])
         shape = (
             clamp(point[0] + step[0] * point[2], low[0], high[0]),
             clamp(point[1] + step[1] * point[2], low[1], high[1]),
@@ -84,6 +93,9 @@ def minimize(tile: Tile, profile: Tile, rows: int, columns: int, limits: Any, le
         point = select_six(accepted, trial, point)
         normal = select_six(accepted, new_normal, normal)
         gradient = select_three(accepted, new_gradient, gradient)
+        step = _damped_step(normal, gradient, course[0])
+        done = accepted & _is_over(point, normal, gradient, step, course, state, limits)
+        stop = select(done & ~(stop == spread(_MAX_ERROR)), spread(_MIN_DELTA), stop)
 
     # A fit whose every trial was NaN or infinite has no parameters.
     lost = (stop >= spread(0)) & ~(point[5] < spread(np.inf))
@@ -168,8 +180,34 @@ def _settled(
     enough = spread(min_delta) * chi
     slow = better & (change * last > enough * (last - change))
     rounding = spread(ROUNDING) * (spread(1) + absolute(amplitude))
-    rounding = spread(2) * rounding * (square_root(chi) + spread(8 * n) * rounding)
+    floor = spread(ROUNDING_FLOOR * n) * rounding
+    rounding = spread(2) * rounding * (square_root(chi) + floor)
     return ((change <= enough) & ~slow) | (change <= rounding)
+
+
+@njit(forceinline=True)
+def _is_over(
+    point: tuple[Vector, ...], normal: tuple[Vector, ...], gradient: tuple[Vector, ...],
+    step: tuple[Vector, ...], course: tuple[Vector, ...], n: int, limits: Any,
+) -> Mask:  # fmt: skip
+    """Return where the next step would settle the fit, were the model linear.
+
+    That step is not worth an evaluation.
+    """
+    damping, decrease, _ = course
+    expected = (
+        step[0] * multiply_add(damping * normal[0], step[0], gradient[0])
+        + step[1] * multiply_add(damping * normal[3], step[1], gradient[1])
+        + step[2] * multiply_add(damping * normal[5], step[2], gradient[2])
+    ) * (point[3] * point[3])
+    enough = spread(limits.min_delta) * point[5]
+    slow = expected * decrease > enough * (decrease - expected)
+    rounding = spread(ROUNDING) * (spread(1) + absolute(point[3]))
+    floor = spread(2 * ROUNDING_FLOOR * n) * rounding * rounding
+    tiny = (expected <= enough) & ~slow | (expected <= floor)
+    short = spread(SKIPPED_STEP)
+    short = (absolute(step[0]) < short) & (absolute(step[1]) < short) & (absolute(step[2]) < short)
+    return tiny & short & (damping <= spread(SKIPPED_DAMPING))
 
 
 @njit(forceinline=True)

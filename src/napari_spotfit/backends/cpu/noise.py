@@ -19,7 +19,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .bandpass import Flat, Layout
+from ..band import (
+    CLIP,
+    FAR_HASTE,
+    HASTE,
+    KEPT_VARIANCE,
+    LEAST_CHANGE,
+    MAX_ITERATIONS,
+    SETTLED,
+    TEXTURE,
+    WHITENESS,
+    Layout,
+)
+from .bandpass import Flat
 from .lanes import (
     WIDTH,
     absolute,
@@ -33,36 +45,22 @@ from .lanes import (
 )
 from .sources import fingerprint
 
-#: Values beyond so many standard deviations are left out.
-CLIP = 1.5
-#: The variance of a normal distribution within ±CLIP, over that of all of it.
-_KEPT_VARIANCE = 1 - 2 * CLIP * math.exp(-(CLIP**2) / 2) / (
-    math.sqrt(2 * math.pi) * math.erf(CLIP / math.sqrt(2))
-)
-#: The noise is at most so many times that of independent pixels. What is less above it
-#: may as well be the texture of a cell as crowded spots.
-TEXTURE = 3.0
-#: Pixels are independent if detail that is twice as coarse along one axis is stronger by
-#: less than this factor. In a blurred or interpolated image it is much stronger.
-WHITENESS = 1.5
-#: About how many pixels to look at, but at least one row in so many.
-_SAMPLES, _ROW_STEP = 8192, 8
-#: The estimate has settled when it shrinks by less than to this fraction.
-_SETTLED = 0.999
-_MAX_ITERATIONS = 100
-#: Near its end, an iteration goes a third of the way: its change is taken to this power.
-#: Far from it, the squares may be too small for single precision: it shrinks all the same.
-_HASTE, _LEAST_CHANGE = 2.0, 1e-9
-
 _CLIP, _ZERO, _SIXTH = np.float32(CLIP), np.float32(0), np.float32(1 / 6)
 
 
 @njit(nogil=True, error_model="numpy")
 def _estimate_noise(
-    images: Flat, filtered: Flat, layout: Layout, gain: float, noise: NDArray[np.float64]
+    images: Flat,
+    filtered: Flat,
+    layout: Layout,
+    step: int,
+    gain: float,
+    noise: NDArray[np.float64],
 ) -> None:
-    """Estimate the noise of filtered images; that of white noise of 1 is ``gain``."""
-    step = min(max(layout.height * layout.width // _SAMPLES, 1), _ROW_STEP)
+    """Estimate the noise of filtered images from every ``step``-th row.
+
+    That of white noise of 1 is ``gain``.
+    """
     sample = np.empty((layout.height // step + 1) * layout.width + WIDTH, np.float32)
     for i in range(images.shape[0]):
         size = _sample_rows(filtered[i], layout, step, sample)
@@ -135,13 +133,13 @@ def _clipped_deviation(sample: Flat, size: int) -> float:
     deviation = _ZERO
     for value in partial:
         deviation = max(deviation, value)
-    for _ in range(_MAX_ITERATIONS):
+    for _ in range(MAX_ITERATIONS):
         if deviation == 0:
             break
         change = _clipped_change(sample, size, deviation, partial)
-        if change > _SETTLED:
+        if change > SETTLED:
             break
-        deviation *= np.float32(max(change**_HASTE, 0.8 * change, _LEAST_CHANGE))
+        deviation *= np.float32(max(change**HASTE, FAR_HASTE * change, LEAST_CHANGE))
     return float(deviation)
 
 
@@ -160,7 +158,7 @@ def _clipped_change(sample: Flat, size: int, deviation: np.float32, partial: Fla
     total = _ZERO
     for value in partial:
         total += value
-    return math.sqrt(total / (inside * _KEPT_VARIANCE)) if inside > 0 else 1.0
+    return math.sqrt(total / (inside * KEPT_VARIANCE)) if inside > 0 else 1.0
 
 
 @njit(forceinline=True)

@@ -11,12 +11,17 @@ import hashlib
 from pathlib import Path
 
 from ... import stopping
+from .. import band
 
 
 def fingerprint(*names: str) -> str:
-    """Return a short text that changes with the sources of this folder's named modules."""
+    """Return a short text that changes with the sources of this folder's named modules.
+
+    The modules of constants count, too.
+    """
     here = Path(__file__).parent
+    constants = Path(stopping.__file__), Path(band.__file__)
     digest = hashlib.sha256()
-    for path in (*(here / f"{name}.py" for name in names), Path(stopping.__file__)):
+    for path in (*(here / f"{name}.py" for name in names), *constants):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -79,8 +79,9 @@ def prepare(tile: Tile, rows: int, columns: int, sigma_min: float, sigma_max: fl
     store(tile, state + CHI_SQUARE, spread(np.inf))
     store(tile, state + DAMPING, spread(INITIAL_DAMPING / DAMPING_DECREASE))
     store(tile, state + DECREASE, spread(np.inf))
-    store(tile, state + ITERATIONS, -one)
     usable = (energy > zero) & (energy < spread(np.inf))
+    # The first trial, which is the start itself, does not count.
+    store(tile, state + ITERATIONS, select(usable, -one, zero))
     store(tile, state + STOP, select(usable, spread(RUNNING), spread(_INVALID)))
 
 

@@ -10,9 +10,36 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .bandpass import Flat, Layout
+from .band import Layout
+from .candidates import Candidates
 
 Places = NDArray[np.int64]
+Flat = NDArray[np.float32]
+
+
+def one_per_spot(
+    places: Places,
+    heights: Flat,
+    scores: Flat,
+    masks: NDArray[np.bool_] | None,
+    distance: float,
+    merged: bool,
+) -> Candidates:
+    """Return the maxima that are in the mask, less those too close, in new arrays.
+
+    ``merged`` says whether plateaus were merged.
+    """
+    if masks is not None:
+        frame, y, x = places.T
+        inside = masks[np.minimum(frame, len(masks) - 1), y, x]
+        places, heights, scores = places[inside], heights[inside], scores[inside]
+    left = len(places)
+    # Maxima are never closer than 2 pixels, but the middles of plateaus may be.
+    if distance > 2 or merged:
+        places = np.ascontiguousarray(places)
+        left = drop_neighbours(places, heights, scores, distance)
+    frame, y, x = places[:left].T.copy()
+    return Candidates(frame, y, x, scores[:left].copy())
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -19,11 +19,11 @@ from scenes import (
 )
 from scipy.spatial import cKDTree
 
-from napari_spotfit.backends.cpu.detect import Candidates, detect
+from napari_spotfit.backends.candidates import Candidates
 from napari_spotfit.settings import Settings
 
 
-def test_spots_on_the_border_are_found():
+def test_spots_on_the_border_are_found(detect):
     rng = np.random.default_rng(20)
     shape = (70, 90)
     y, x = shape[0] - 1, shape[1] - 1
@@ -37,7 +37,7 @@ def test_spots_on_the_border_are_found():
         assert matches(np.array(centres, float), here, 1) == len(centres)
 
 
-def test_slopes_and_steps_are_no_spots():
+def test_slopes_and_steps_are_no_spots(detect):
     rng = np.random.default_rng(21)
     y, x = np.mgrid[:200, :200] / 200
     for shape in (1000 * x, 1000 * y + 500 * x, 800 * (x - 0.5) ** 2, 500 * np.cos(3 * y)):
@@ -47,7 +47,7 @@ def test_slopes_and_steps_are_no_spots():
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 3), (2, 5)])
-def test_equal_pixels_make_one_spot(size):
+def test_equal_pixels_make_one_spot(detect, size):
     frame = np.full((1, 30, 30), 7, np.uint16)
     frame[0, 10 : 10 + size[0], 12 : 12 + size[1]] = 100
     found = detect(frame, Settings())
@@ -58,7 +58,7 @@ def test_equal_pixels_make_one_spot(size):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize("photons", [3e3, 1e4, 1e5, 1e7])
-def test_a_saturated_spot_is_one_spot_in_its_middle(photons, dtype):
+def test_a_saturated_spot_is_one_spot_in_its_middle(detect, photons, dtype):
     rng = np.random.default_rng(22)
     centres = on_grid(rng, (160, 160), 40)
     movie = np.minimum(movie_of(rng, centres, 3, (160, 160), photons=photons, sigma=2), 250)
@@ -70,7 +70,7 @@ def test_a_saturated_spot_is_one_spot_in_its_middle(photons, dtype):
     assert_same(found, detect(movie.astype(dtype), Settings(min_distance=2.01)))
 
 
-def test_a_large_flat_area_is_one_spot_at_most():
+def test_a_large_flat_area_is_one_spot_at_most(detect):
     frame = np.full((1, 100, 100), 10.0)
     y, x = np.mgrid[:100, :100]
     frame[0][np.hypot(y - 50, x - 40) < 22] = 500
@@ -85,7 +85,16 @@ def test_a_large_flat_area_is_one_spot_at_most():
     assert sorted(map(tuple, places(found))) == [tuple(place) for place in places(found)]
 
 
-def test_plateaus_on_the_border_and_in_the_corner():
+def test_middles_of_plateaus_are_not_too_close_to_other_spots(detect):
+    rng = np.random.default_rng(32)
+    frames = rng.choice([0, 1, 5], size=(400, 10, 10), p=[0.6, 0.1, 0.3]).astype(np.uint8)
+    found = detect(frames, Settings(threshold=0, sigma=1))
+    assert len(found.y) > 1000
+    pairs = cKDTree(np.column_stack([100 * found.frame, places(found)]))
+    assert len(pairs.query_pairs(1.99)) == 0
+
+
+def test_plateaus_on_the_border_and_in_the_corner(detect):
     frame = np.full((1, 60, 60), 10, np.uint8)
     frame[0, :6, :6] = frame[0, 20:27, 53:] = frame[0, 54:, 20:27] = 255
     found = detect(frame, Settings())
@@ -94,7 +103,7 @@ def test_plateaus_on_the_border_and_in_the_corner():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300, -1e300])
-def test_a_bad_pixel_spoils_its_neighbourhood_only(bad):
+def test_a_bad_pixel_spoils_its_neighbourhood_only(detect, bad):
     rng = np.random.default_rng(23)
     movie = movie_of(rng, on_grid(rng, (96, 96), 16), 3, (96, 96)).astype(float)
     broken = movie.copy()
@@ -113,7 +122,7 @@ def test_a_bad_pixel_spoils_its_neighbourhood_only(bad):
 
 @pytest.mark.parametrize("bad", [1e6, 1e12, 1e29, 3e38, -3e38])
 @pytest.mark.parametrize("unit", [1, 1e-15])
-def test_absurd_pixels_spoil_their_neighbourhood_only(bad, unit):
+def test_absurd_pixels_spoil_their_neighbourhood_only(detect, bad, unit):
     rng = np.random.default_rng(31)
     movie = movie_of(rng, on_grid(rng, (96, 96), 16), 1, (96, 96)) * np.float32(unit)
     movie = movie.astype(np.float32)
@@ -126,7 +135,7 @@ def test_absurd_pixels_spoil_their_neighbourhood_only(bad, unit):
     assert len(found.y) <= len(whole.y) + 4
 
 
-def test_a_spot_with_a_dead_pixel_is_found():
+def test_a_spot_with_a_dead_pixel_is_found(detect):
     rng = np.random.default_rng(24)
     movie = movie_of(rng, [(20.0, 20.0)], 1, (40, 40)).astype(np.float32)
     movie[0, 20, 20] = np.nan
@@ -135,7 +144,7 @@ def test_a_spot_with_a_dead_pixel_is_found():
     assert len(found.y) == 1
 
 
-def test_a_frame_without_data_around_it():
+def test_a_frame_without_data_around_it(detect):
     # As after registration; the background steps up to a bright image.
     rng = np.random.default_rng(25)
     centres = on_grid(rng, (128, 128), 16)
@@ -151,12 +160,12 @@ def test_a_frame_without_data_around_it():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("value", [0, 1, 100])
-def test_constant_frames_are_empty(dtype, value):
+def test_constant_frames_are_empty(detect, dtype, value):
     assert len(detect(np.full((3, 40, 50), value, dtype), Settings(threshold=0)).y) == 0
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.1, 1e17 / 3, -1e300])
-def test_senseless_frames_are_empty(value):
+def test_senseless_frames_are_empty(detect, value):
     for dtype in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             frames = np.full((2, 40, 50), value).astype(dtype)
@@ -164,14 +173,14 @@ def test_senseless_frames_are_empty(value):
 
 
 @pytest.mark.parametrize("shape", [(0, 10, 10), (3, 0, 10), (3, 10, 0), (0, 0, 0)])
-def test_no_pixels_no_spots(shape):
+def test_no_pixels_no_spots(detect, shape):
     found = detect(np.zeros(shape, np.uint16), Settings(), np.zeros(shape, bool))
     assert isinstance(found, Candidates)
     assert [column.shape for column in found] == [(0,)] * 4
     assert [column.dtype for column in found] == [np.int64, np.int64, np.int64, np.float32]
 
 
-def test_negative_values_are_nothing_special():
+def test_negative_values_are_nothing_special(detect):
     rng = np.random.default_rng(26)
     movie = movie_of(rng, scattered(rng, (64, 64), 10), 2, (64, 64))
     a, b = (detect((movie - level).astype(np.int16), Settings()) for level in (0, 5000))
@@ -179,7 +188,7 @@ def test_negative_values_are_nothing_special():
     assert_same(a, b)
 
 
-def test_noise_free_spots_have_finite_scores():
+def test_noise_free_spots_have_finite_scores(detect):
     frame = light([(20.0, 20.0), (40.3, 31.2)], [1000, 50], 1.3, (60, 60))[None]
     frame[frame < 1e-3] = 0
     found = detect(frame, Settings(threshold=3))
@@ -192,7 +201,7 @@ def test_noise_free_spots_have_finite_scores():
     assert found.score[0] == np.finfo(np.float32).max
 
 
-def test_rounding_errors_are_no_spots():
+def test_rounding_errors_are_no_spots(detect):
     y, x = np.mgrid[:200, :300]
     for slope in (7.3 * y + 3.1 * x + 1000, 731.7 * y + 300.3 * x):
         found = detect(slope[None].astype(np.float32), Settings(threshold=0))
@@ -217,7 +226,7 @@ def test_rounding_errors_are_no_spots():
     st.floats(0.5, 10),
     st.floats(1, 10),
 )
-def test_anything_goes(frames, threshold, unit, sigma, distance):
+def test_anything_goes(detect, frames, threshold, unit, sigma, distance):
     options = Settings(threshold=threshold, threshold_unit=unit, sigma=sigma, min_distance=distance)
     found = detect(frames, options)
     place = (found.frame, found.y, found.x)
@@ -236,7 +245,7 @@ def test_anything_goes(frames, threshold, unit, sigma, distance):
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(-40, 40), st.sampled_from([np.float32, np.float64]))
-def test_the_scale_of_the_data_does_not_matter(seed, power, dtype):
+def test_the_scale_of_the_data_does_not_matter(detect, seed, power, dtype):
     rng = np.random.default_rng(seed)
     movie = movie_of(rng, scattered(rng, (50, 40), 8), 1, (50, 40)).astype(dtype) - 110
     movie = movie.astype(dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from napari_spotfit.backends.cpu import threads
+from napari_spotfit.backends import threads
 from napari_spotfit.backends.cpu.sources import fingerprint
 
 
