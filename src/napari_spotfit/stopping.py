@@ -17,11 +17,23 @@ DAMPING_DECREASE = 0.1
 DAMPING_INCREASE = 10.0
 MAX_DAMPING = 1e4
 
+#: A step is not tried if the linear model expects it to settle the fit and if it is
+#: shorter than this along every parameter, in units of σ. The model is believed after a
+#: decrease, with a damping of so much at most.
+SKIPPED_STEP = 3e-4
+SKIPPED_DAMPING = INITIAL_DAMPING
+
 #: Rounding error of a residual in single precision, as a fraction of the ROI's range
 #: and of the amplitude.
 #: It makes χ² uncertain by twice itself times √χ²: smaller changes are noise of the
 #: arithmetic, and bright or noise-free spots would chase it in vain.
 ROUNDING = 1e-7
+#: Of a fit without noise rounding alone leaves a χ² of about this many times n · ROUNDING².
+ROUNDING_FLOOR = 20.0
+
+#: Below this share of a parameter's own curvature the normal matrix is singular to
+#: single precision, and there are no standard errors.
+SINGULAR = 1e-6
 
 #: Bounds of σ in pixels where the settings leave them open. Below the lower one
 #: a spot is a single pixel and its centre is undefined. The upper one is a
@@ -60,13 +72,14 @@ class StopCondition(IntEnum):
         return _EXPLANATIONS[self]
 
 
-#: The conditions under which a fit sits in its minimum.
+#: The conditions under which a fit sits in its minimum; their codes are neighbours.
 CONVERGED = (StopCondition.MAX_ERROR, StopCondition.MIN_DELTA, StopCondition.MIN_STEP)
 
 _EXPLANATIONS = {
     StopCondition.MAX_ITERATIONS: "The iterations were used up before the fit settled.",
     StopCondition.MAX_ERROR: "χ² fell below the accepted error.",
-    StopCondition.MIN_DELTA: "The last step changed χ² by less than the smallest change asked for.",
+    StopCondition.MIN_DELTA: "The last step changed χ², or the next one would, by less than "
+    "the smallest change asked for.",
     StopCondition.MIN_STEP: "The last step moved every parameter by less than the smallest step.",
     StopCondition.NO_DECREASE: "No step lowers χ² further, although χ² still changes.",
     StopCondition.INVALID: "The ROI has bad pixels, is constant, or lies outside the image.",

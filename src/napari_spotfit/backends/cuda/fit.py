@@ -1,0 +1,274 @@
+"""Fits on the GPU: pieces of work up, one launch each, results down, all side by side."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...settings import Settings
+from .. import threads
+from . import layout, transfer
+from .compile import kernel
+from .layout import Results
+
+#: Bytes of pixels that go up at a time, and how many such pieces are under way per GPU:
+#: while one is copied to pinned memory, others are on their way, fitted, and copied back.
+_PIECE_BYTES, _WORKERS = 16 << 20, 12
+#: The same for pixels that are in pinned memory already: the CPU copies nothing.
+_PINNED_BYTES, _PINNED_WORKERS = 32 << 20, 4
+#: A piece of fewer fits is not halved when the GPU's memory runs out.
+_SMALLEST = 4096
+#: Up to so many bytes of pixels the GPU reads and writes the host's memory by itself:
+#: one launch is then all there is.
+_FEW_BYTES = 256 << 10
+#: Pixels of one launch. A display driver ends kernels after two seconds; this takes a
+#: tenth of that on a slow GPU.
+_LAUNCH_PIXELS = 1 << 29
+
+
+def fit_rois(
+    frames: Any,
+    corners: Any,
+    roi_shape: tuple[int, int],
+    settings: Settings,
+    start: Any = None,
+    *,
+    on_device: bool = False,
+    devices: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """Fit ROIs where they lie in the frames; the CUDA twin of the CPU's function.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n_frames, Y, X)
+        C-contiguous uint8, uint16, int16, float32 or float64, of NumPy or of CuPy on the
+        current device.
+    corners : ndarray of int64, shape (n, 3), or None
+        Frame, first row and first column of each ROI; a negative frame stands for a
+        ROI outside the image, whose fit is INVALID. None: every frame is a ROI.
+    roi_shape : tuple of int
+        Rows and columns of the ROIs.
+    settings : Settings
+        How to fit.
+    start : ndarray of float32, shape (n, 3), optional
+        Start values y, x (from the ROI's first pixel) and σ; NaN asks for the
+        built-in value.
+    on_device : bool
+        Leave the results on the device, and do not wait for them: they are made on
+        CuPy's current stream.
+    devices : sequence of int, optional
+        The devices that share NumPy cut-outs; by default the current one alone.
+
+    Returns
+    -------
+    dict of ndarray
+        The columns of SpotFits, with y and x from the ROI's first pixel.
+    """
+    import cupy
+
+    n = len(frames) if corners is None else len(corners)
+    if corners is None and _address(frames, 0) % 4:
+        frames = frames.copy()  # kernels read whole words
+    if n == 0:
+        return Results.within(np.empty(0, np.uint8), 0, settings.errors).columns()
+    task = _Task(roi_shape, settings, frames.dtype, corners is not None)
+    if isinstance(frames, np.ndarray) and corners is None and not on_device:
+        if frames.nbytes <= _FEW_BYTES:
+            return _fit_few(frames, start, task)
+        return _fit_in_pieces(frames, start, task, devices or (cupy.cuda.Device().id,))
+    frames = transfer.upload(frames)
+    corners = None if corners is None else cupy.asarray(corners, np.int64)
+    start = None if start is None else cupy.asarray(start, np.float32)
+    if on_device:
+        memory = cupy.empty(task.row_bytes * n, np.uint8)
+        task.launch(frames, corners, start, memory.data.ptr, n)
+        return Results.within(memory, n, settings.errors).columns()
+    return _fit_there(frames, corners, start, task, n)
+
+
+class _Task(NamedTuple):
+    """What is the same for all pieces."""
+
+    roi_shape: tuple[int, int]
+    settings: Settings
+    pixel: np.dtype[Any]
+    gather: bool
+
+    @property
+    def row_bytes(self) -> int:
+        return layout.row_bytes(self.settings.errors)
+
+    def launch(self, frames: Any, corners: Any, start: Any, memory: int, n: int) -> None:
+        """Begin to fit, on the current stream; memory is where the results go.
+
+        The arrays may be the device's or pinned ones of the host.
+        """
+        plan = _plan(self.roi_shape, self.pixel, self.gather, _device())
+        settings, pixels = self.settings, self.roi_shape[0] * self.roi_shape[1]
+        limits, camera = layout.limits(settings, self.roi_shape), layout.camera(settings)
+        per_warp = plan.groups * layout.rounds(n, plan.groups, pixels, plan.multiprocessors)
+        per_block = per_warp * plan.warps
+        step = max(_LAUNCH_PIXELS // pixels // per_block, 1) * per_block
+        for first in range(0, n, step):
+            count = min(step, n - first)
+            rois = layout.rois(
+                _address(frames, 0 if self.gather else first * pixels), frames.shape[1:],
+                _address(corners, 3 * first), _address(start, 3 * first),
+            )  # fmt: skip
+            output = layout.output(memory, n, settings.errors, first)
+            plan.kernel(
+                (-(-count // per_block),), (32 * plan.warps,),
+                (rois, output, limits, camera, np.int64(count), np.int32(per_warp)),
+            )  # fmt: skip
+
+
+class _Plan(NamedTuple):
+    """How the fits of one kind are done on one device."""
+
+    kernel: Any
+    warps: int  # of a block
+    groups: int  # fits that a warp works on at a time
+    multiprocessors: int
+
+
+@lru_cache(maxsize=512)
+def _plan(roi_shape: tuple[int, int], pixel: np.dtype[Any], gather: bool, device: int) -> _Plan:
+    import cupy
+
+    shared = layout.lanes(*roi_shape)
+    return _Plan(
+        kernel("fit.cu", "fit", **layout.macros(roi_shape, pixel, gather)),
+        layout.warps_per_block(roi_shape, pixel),
+        32 // (shared.x * shared.y),
+        int(cupy.cuda.Device(device).attributes["MultiProcessorCount"]),
+    )
+
+
+def _address(array: Any, first: int) -> int:
+    """Return where an element of an array lies, 0 without an array."""
+    if array is None:
+        return 0
+    data: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return data + first * int(array.itemsize)
+
+
+def _device() -> int:
+    import cupy
+
+    number: int = cupy.cuda.runtime.getDevice()
+    return number
+
+
+def _fit_few(frames: NDArray[Any], start: Any, task: _Task) -> dict[str, Any]:
+    """Fit few cut-outs with the least delay: the GPU reads and writes pinned memory."""
+    n = len(frames)
+    with transfer.stream():
+        pixels = _pinned_copy(frames)
+        begin = None if start is None else _pinned_copy(start)
+        memory = transfer.pinned(task.row_bytes * n)
+        task.launch(pixels, None, begin, memory.ctypes.data, n)
+    return Results.within(memory.copy(), n, task.settings.errors).columns()
+
+
+def _pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
+    if transfer.is_pinned(array):
+        return array
+    copy = transfer.pinned(array.nbytes).view(array.dtype).reshape(array.shape)
+    np.copyto(copy, array)
+    return copy
+
+
+def _fit_in_pieces(
+    frames: NDArray[Any], start: Any, task: _Task, devices: Sequence[int]
+) -> dict[str, Any]:
+    """Fit many cut-outs of the host, several pieces side by side.
+
+    Where the cut-outs are in pinned memory, the results are: nothing is copied by the CPU.
+    """
+    import cupy
+
+    n, errors = len(frames), task.settings.errors
+    in_place = transfer.is_pinned(frames)
+    size = task.row_bytes * n
+    results = Results.within(
+        transfer.pinned(size) if in_place else np.empty(size, np.uint8), n, errors
+    )
+    turn = itertools.cycle(devices)
+
+    def fit_piece(first: int, last: int) -> None:
+        count = last - first
+        with transfer.stream() as stream:
+            there = cupy.empty((count, *task.roi_shape), frames.dtype)
+            kept = transfer.send(frames[first:last], there, stream)
+            begin = None if start is None else cupy.asarray(start[first:last])
+            memory = cupy.empty(task.row_bytes * count, np.uint8)
+            task.launch(there, None, begin, memory.data.ptr, count)
+            if in_place:
+                for column, part in zip(
+                    results, Results.within(memory, count, errors), strict=True
+                ):
+                    transfer.receive(part, column[..., first:last], stream)
+            else:
+                back = transfer.pinned(memory.size)
+                transfer.receive(memory, back, stream)
+            stream.synchronize()
+            del kept
+        if not in_place:
+            for column, part in zip(results, Results.within(back, count, errors), strict=True):
+                column[..., first:last] = part
+
+    def work(first: int, last: int) -> None:
+        with cupy.cuda.Device(next(turn)):
+            _halving(fit_piece, first, last)
+
+    piece_bytes = _PINNED_BYTES if in_place else _PIECE_BYTES
+    workers = _PINNED_WORKERS if in_place else min(_WORKERS, threads.available())
+    piece = max(piece_bytes // (frames.nbytes // n), 1)
+    threads.in_pieces(work, n, piece, workers * len(devices))
+    return results.columns()
+
+
+def _fit_there(frames: Any, corners: Any, start: Any, task: _Task, n: int) -> dict[str, Any]:
+    """Fit ROIs that lie on the device; return the results to the host."""
+    import cupy
+
+    parts = []
+
+    def work(first: int, last: int) -> None:
+        memory = cupy.empty(task.row_bytes * (last - first), np.uint8)
+        task.launch(
+            frames if corners is not None else frames[first:last],
+            None if corners is None else corners[first:last],
+            None if start is None else start[first:last],
+            memory.data.ptr,
+            last - first,
+        )
+        host = transfer.download(memory, cupy.cuda.get_current_stream())
+        parts.append(Results.within(host, last - first, task.settings.errors).columns())
+
+    _halving(work, 0, n)
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _halving(work: Callable[[int, int], None], first: int, last: int) -> None:
+    """Work on a range; where the GPU's memory does not suffice, on its halves in turn."""
+    import cupy
+
+    try:
+        work(first, last)
+    except cupy.cuda.memory.OutOfMemoryError:
+        if last - first <= _SMALLEST:
+            raise
+        cupy.get_default_memory_pool().free_all_blocks()
+    else:
+        return
+    middle = (first + last) // 2
+    _halving(work, first, middle)
+    _halving(work, middle, last)

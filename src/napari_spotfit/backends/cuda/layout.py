@@ -1,0 +1,221 @@
+"""How fits are laid out over a GPU's threads, and how results are laid out in memory."""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...settings import Settings
+from ...stopping import SIGMA_MAX_ROI, SIGMA_MIN
+
+#: The kernel's arguments, as kernels/stage.cuh, finish.cuh and minimize.cuh declare them:
+#: where the pixels are (frames, height, width, corners, start), ...
+_ROIS = struct.Struct("QqqQQ")
+#: ... where the results go (length, y, x, values, iterations, stop, errors), ...
+_OUTPUT = struct.Struct("qQQQQQi4x")
+#: ... where a fit stops, and what is known of the camera (offset, gain, gain known).
+_LIMITS = struct.Struct("10fi")
+_CAMERA = struct.Struct("2fi")
+
+#: The columns of single-precision results, in the order in which kernels write them.
+VALUES = ("sigma", "amplitude", "background", "photons", "chi_square", "reduced_chi_square")
+ERRORS = tuple(
+    f"{name}_stderr" for name in ("x", "y", "sigma", "amplitude", "background", "photons")
+)
+
+#: What a pixel type is called in C++.
+PIXEL_TYPES = {
+    "u1": "unsigned char", "u2": "unsigned short", "i2": "short", "f4": "float", "f8": "double",
+}  # fmt: skip
+
+#: How many of a warp's 32 lanes must have finished before they take new fits together:
+#: taking costs about as much as one iteration of all.
+_REFILL = 24
+#: How many fits a lane gets one after the other, at most, in ROIs of so many pixels. With
+#: more, the code of iterating and that of taking new fits drive each other out of the
+#: cache for instructions: then a warp takes fits once.
+_ROUNDS, _ROUNDS_PIXELS = 16, 64
+#: Warps that a multiprocessor gets before lanes get more than one fit.
+_WARPS_FIRST = 24
+
+#: Shared memory that a block may use on every GPU.
+_SHARED_BYTES = 48 << 10
+
+#: Numbers that a thread can keep in its registers: its own pixels, three profile values
+#: for each of its columns and one for each of its rows.
+_REGISTERS = 184
+#: Ways to share a fit between threads, along x and y; fewest first.
+_SHARED = ((1, 1), (1, 2), (2, 2), (2, 4))
+
+
+#: How many blocks of few registers a multiprocessor is to hold, by their numbers: 8 blocks
+#: leave a thread 128 registers, 6 blocks 168; other kernels get all that they ask for.
+_BLOCKS = ((60, 8), (117, 6))
+
+
+class Lanes(NamedTuple):
+    """Threads that share a fit, along the ROI's columns and rows."""
+
+    x: int
+    y: int
+
+
+@lru_cache(maxsize=1024)
+def lanes(rows: int, columns: int) -> Lanes:
+    """Return the fewest threads per fit that keep all of a ROI in their registers.
+
+    Examples
+    --------
+    >>> lanes(9, 9)
+    Lanes(x=1, y=1)
+    >>> lanes(32, 32)
+    Lanes(x=2, y=4)
+    """
+    for x, y in _SHARED:
+        shared = Lanes(x, y)
+        if _numbers(rows, columns, shared) <= _REGISTERS:
+            break
+    return shared
+
+
+def _numbers(rows: int, columns: int, shared: Lanes) -> int:
+    """Return how many pixels and profile values a thread keeps."""
+    own_rows, own_columns = -(-rows // shared.y), -(-columns // shared.x)
+    return own_rows * own_columns + 3 * own_columns + own_rows
+
+
+def macros(roi_shape: tuple[int, int], pixel: np.dtype[Any], gather: bool) -> dict[str, int | str]:
+    """Return the compile-time numbers of ``kernels/fit.cu``."""
+    rows, columns = roi_shape
+    shared = lanes(rows, columns)
+    numbers = _numbers(rows, columns, shared)
+    blocks = next((blocks for most, blocks in _BLOCKS if numbers <= most), 1)
+    return {
+        "ROWS": rows, "COLUMNS": columns, "LANES_X": shared.x, "LANES_Y": shared.y,
+        "PIXEL": PIXEL_TYPES[pixel.str[1:]], "GATHER": int(gather),
+        "WARPS": warps_per_block(roi_shape, pixel), "BLOCKS": blocks, "REFILL": _REFILL,
+    }  # fmt: skip
+
+
+def warps_per_block(roi_shape: tuple[int, int], pixel: np.dtype[Any]) -> int:
+    """Return how many warps of a block the shared memory of any GPU has room for.
+
+    A warp keeps one ROI per fit at hand, whole words of 4 bytes for each of its rows, and
+    16 numbers for each of its lanes, however many share a fit.
+    """
+    rows, columns = roi_shape
+    shared = lanes(rows, columns)
+    # A row of small pixels may begin within a word; beside its pixels a fit has start
+    # values and an address.
+    words = rows * (-(-columns * pixel.itemsize // 4) + (pixel.itemsize < 4)) + 6
+    warp_bytes = 4 * (words * 32 // (shared.x * shared.y) + 16 * 32)
+    return 2 if 2 * warp_bytes <= _SHARED_BYTES else 1
+
+
+def rounds(n: int, groups: int, pixels: int, multiprocessors: int) -> int:
+    """Return how many fits a lane gets one after the other: with few fits, rather more lanes."""
+    most = _ROUNDS if pixels <= _ROUNDS_PIXELS else 1
+    return min(max(n // (groups * _WARPS_FIRST * multiprocessors), 1), most)
+
+
+def row_bytes(errors: bool) -> int:
+    """Return how many bytes of results a fit has."""
+    return 16 + 4 * width(errors) + 3
+
+
+def width(errors: bool) -> int:
+    """Return how many single-precision numbers a fit has."""
+    return len(VALUES) + (len(ERRORS) if errors else 0)
+
+
+class Results(NamedTuple):
+    """Views of the results in one piece of memory, of NumPy or CuPy."""
+
+    positions: Any  # (2, n): y and x
+    values: Any  # (width, n)
+    iterations: Any
+    stop: Any
+
+    @classmethod
+    def within(cls, memory: Any, n: int, errors: bool) -> Results:
+        """Divide memory, ``row_bytes(errors) * n`` bytes of uint8."""
+        values, iterations, stop = _ends(n, errors)
+        return cls(
+            memory[:values].view(np.float64).reshape(2, n),
+            memory[values:iterations].view(np.float32).reshape(width(errors), n),
+            memory[iterations:stop].view(np.uint16),
+            memory[stop : stop + n],
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of SpotFits."""
+        columns = {"y": self.positions[0], "x": self.positions[1]}
+        columns |= zip(VALUES, self.values, strict=False)
+        columns |= {"iterations": self.iterations, "stop_condition": self.stop}
+        columns |= zip(ERRORS, self.values[len(VALUES) :], strict=False)
+        return columns
+
+
+def _ends(n: int, errors: bool) -> tuple[int, int, int]:
+    """Return where the positions, the values and the iterations end."""
+    values = 16 * n
+    iterations = values + 4 * width(errors) * n
+    return values, iterations, iterations + 2 * n
+
+
+def rois(frames: int, frame_shape: tuple[int, int], corners: int, start: int) -> NDArray[Any]:
+    """Return the kernel's argument for what lies at these addresses; 0 for nothing."""
+    return _packed(_ROIS, frames, *frame_shape, corners, start)
+
+
+def output(address: int, n: int, errors: bool, first: int = 0) -> NDArray[Any]:
+    """Return the kernel's argument for results at an address, laid out as Results.
+
+    The kernel writes its first fit to row ``first``.
+    """
+    values, iterations, stop = (address + end for end in _ends(n, errors))
+    return _packed(
+        _OUTPUT, n, address + 8 * first, address + 8 * (n + first), values + 4 * first,
+        iterations + 2 * first, stop + first, errors,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def limits(settings: Settings, roi_shape: tuple[int, int]) -> NDArray[Any]:
+    """Return the settings that decide where a fit stops; open bounds become infinite."""
+    amplitude = settings.amplitude_min, settings.amplitude_max
+    background = settings.background_min, settings.background_max
+    sigma_max = settings.sigma_max
+    return _packed(
+        _LIMITS,
+        settings.max_iterations, settings.max_error, settings.min_delta, settings.min_step,
+        SIGMA_MIN if settings.sigma_min is None else settings.sigma_min,
+        SIGMA_MAX_ROI * max(roi_shape) if sigma_max is None else sigma_max,
+        _or(amplitude[0], -math.inf), _or(amplitude[1], math.inf),
+        _or(background[0], -math.inf) + settings.offset,
+        _or(background[1], math.inf) + settings.offset,
+        any(bound is not None for bound in amplitude + background),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=16)
+def camera(settings: Settings) -> NDArray[Any]:
+    """Return what is known of the camera."""
+    return _packed(_CAMERA, settings.offset, settings.gain or 1.0, settings.gain is not None)
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def _packed(kind: struct.Struct, *values: float) -> NDArray[Any]:
+    """Return a structure as CuPy takes it as a kernel's argument.
+
+    As mere bytes: through the fields of a structure CuPy looks at every launch.
+    """
+    return np.ndarray((), np.dtype((np.void, kind.size)), kind.pack(*values))

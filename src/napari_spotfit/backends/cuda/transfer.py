@@ -1,0 +1,112 @@
+"""Streams, pinned memory, and arrays on their way to the GPU and back.
+
+Whatever a call begins on a stream is done when the call returns, so that streams and the
+memory that CuPy keeps for them serve the next call, on whichever thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Pinned memory through which large arrays pass piece by piece.
+_PIECE = 16 << 20
+
+#: Streams that nobody uses, by device; created ones are kept.
+_idle: dict[int, list[Any]] = {}
+
+
+@contextmanager
+def stream() -> Iterator[Any]:
+    """Make a stream of our own the current one, and wait at the end for what was begun."""
+    import cupy
+
+    idle = _idle.setdefault(cupy.cuda.Device().id, [])
+    try:
+        own = idle.pop()
+    except IndexError:
+        own = cupy.cuda.Stream(non_blocking=True)
+    try:
+        with own:
+            yield own
+    finally:
+        own.synchronize()
+        idle.append(own)
+
+
+def pinned(size: int) -> NDArray[np.uint8]:
+    """Return memory that the GPU reads and writes by itself, ``size`` bytes."""
+    import cupy
+
+    memory = cupy.cuda.alloc_pinned_memory(max(size, 1))
+    return np.frombuffer(memory, np.uint8, size)
+
+
+def is_pinned(array: NDArray[Any]) -> bool:
+    """Whether the GPU may read an array by itself while the CPU goes on."""
+    import cupy
+
+    registered = 1
+    kind = cupy.cuda.runtime.pointerGetAttributes(array.ctypes.data).type
+    return bool(kind == registered and array.flags.c_contiguous)
+
+
+def upload(array: Any) -> Any:
+    """Return an array on the current device; one that is there already, as it is."""
+    import cupy
+
+    if not isinstance(array, np.ndarray):
+        return cupy.ascontiguousarray(array)
+    with stream() as own:
+        there = cupy.empty(array.shape, array.dtype)
+        kept = send(array, there, own)
+        own.synchronize()
+        del kept
+    return there
+
+
+def send(array: NDArray[Any], there: Any, own: Any) -> list[NDArray[np.uint8]]:
+    """Begin to copy a C-contiguous array to the device; return what must be kept until then."""
+    source = array.reshape(-1).view(np.uint8)
+    if array.nbytes == 0:
+        return []
+    if is_pinned(array):
+        there.data.copy_from_host_async(source.ctypes.data, source.size, own)
+        return [source]
+    kept = []
+    for first in range(0, source.size, _PIECE):
+        piece = source[first : first + _PIECE]
+        staging = pinned(piece.size)
+        np.copyto(staging, piece)
+        (there.data + first).copy_from_host_async(staging.ctypes.data, piece.size, own)
+        kept.append(staging)
+    return kept
+
+
+def receive(there: Any, array: NDArray[Any], own: Any) -> None:
+    """Begin to copy a device array to pinned memory, whose rows may lie apart."""
+    import cupy
+
+    rows = 1 if there.ndim == 1 else len(there)
+    row = there.nbytes // rows
+    runtime = cupy.cuda.runtime
+    runtime.memcpy2DAsync(
+        array.ctypes.data, array.strides[0] if array.ndim > 1 else row,
+        there.data.ptr, row, row, rows, runtime.memcpyDeviceToHost, own.ptr,
+    )  # fmt: skip
+
+
+def download(there: Any, own: Any) -> NDArray[np.uint8]:
+    """Return the bytes of a device array in new memory of the host."""
+    memory = np.empty(there.size, np.uint8)
+    staging = pinned(min(there.size, _PIECE))
+    for first in range(0, there.size, _PIECE):
+        size = min(_PIECE, there.size - first)
+        (there.data + first).copy_to_host_async(staging.ctypes.data, size, own)
+        own.synchronize()
+        memory[first : first + size] = staging[:size]
+    return memory
