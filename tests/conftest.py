@@ -11,6 +11,24 @@ import pytest
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
+@pytest.fixture(scope="session")
+def gpu():
+    """Skip where CUDA shows no GPU; the number of GPUs where it does."""
+    cupy = pytest.importorskip("cupy")
+    try:
+        return cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request):
+    """Either backend by its name."""
+    if request.param == "cuda":
+        request.getfixturevalue("gpu")
+    return request.param
+
+
 def real_file(name: str) -> Path:
     path = DATA / name
     if not path.exists():

@@ -12,7 +12,6 @@ from hypothesis.extra import numpy as hnp
 from scipy.spatial import cKDTree
 
 from napari_spotfit import (
-    BackendUnavailableError,
     Settings,
     SpotFits,
     StopCondition,
@@ -234,7 +233,6 @@ class TestLocalize:
         ({"image": np.zeros((9, 9)), "mask": np.zeros((9, 8), bool)}, ValueError, "mask must have"),
         ({"image": np.zeros((9, 9)), "mask": np.zeros((9, 9))}, TypeError, "mask must be boolean"),
         ({"image": np.zeros((9, 9)), "frames": 0}, ValueError, "0 leading axes"),
-        ({"image": np.zeros((9, 9)), "backend": "cuda"}, BackendUnavailableError, "CPU only"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, error, words):

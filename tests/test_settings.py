@@ -80,6 +80,7 @@ def test_choices():
         ("errors", 1, TypeError, "True or False"),
         ("model", "lorentz", ValueError, "must be 'gaussian'"),
         ("backend", "gpu", ValueError, "'auto' or 'cpu' or 'cuda'"),
+        ("devices", "both", ValueError, "'one' or 'all'; got 'both'"),
         ("threads", 0, ValueError, "from 1 to 1024"),
         ("sigma_min", 0, ValueError, "above 0 px"),
     ],

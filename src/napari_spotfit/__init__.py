@@ -5,7 +5,7 @@
 >>> fits = napari_spotfit.localize(movie)
 """
 
-from .backends.choose import BackendUnavailableError
+from .backends.errors import BackendFallbackWarning, BackendUnavailableError
 from .localize import detect_spots, fit_at, fit_spots, localize
 from .results import SpotFits
 from .settings import Settings
@@ -14,6 +14,7 @@ from .stopping import StopCondition
 from .widgets.layers import to_points_layer
 
 __all__ = [
+    "BackendFallbackWarning",
     "BackendUnavailableError",
     "Settings",
     "SpotFits",

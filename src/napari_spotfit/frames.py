@@ -1,4 +1,4 @@
-"""Any image, a few frames at a time: NumPy, Dask, Zarr and the like."""
+"""Any image, a few frames at a time: NumPy, CuPy, Dask, Zarr and the like."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
 _BLOCK_BYTES = 8 << 20
 _CHUNK_BYTES = 256 << 20
 
+#: DLPack's codes for memory that a CUDA device reads.
+_CUDA_MEMORY = (2, 13)
+
 #: Pixel types that the backends read as they are, and what the others become.
 _NATIVE = {"u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4"}
 
@@ -30,10 +33,41 @@ def check_real(dtype: Any, what: str) -> np.dtype[Any]:
     return kind
 
 
-def to_native(array: NDArray[Any]) -> NDArray[Any]:
-    """Return pixels in a type that the backends read, in native byte order, C-contiguous."""
+def to_native(array: Any) -> Any:
+    """Return pixels in a type that the backends read, in native byte order, C-contiguous.
+
+    They stay where they are, in the host's memory or a GPU's.
+    """
     kind = f"{array.dtype.kind}{array.dtype.itemsize}"
-    return np.ascontiguousarray(array, np.dtype(_NATIVE.get(kind, "f8")))
+    return array.astype(np.dtype(_NATIVE.get(kind, "f8")), order="C", copy=False)
+
+
+def is_on_device(array: Any) -> bool:
+    """Whether an array lies in the memory of a CUDA device."""
+    if hasattr(array, "__cuda_array_interface__"):
+        return True
+    place = getattr(array, "__dlpack_device__", None)
+    return place is not None and int(place()[0]) in _CUDA_MEMORY
+
+
+def as_array(array: Any) -> Any:
+    """Return an array of NumPy, or of CuPy where it lies on a device, without a copy."""
+    if not is_on_device(array):
+        return np.asarray(array)
+    import cupy
+
+    if hasattr(array, "__cuda_array_interface__"):
+        return cupy.asarray(array)
+    return cupy.from_dlpack(array)
+
+
+def to_host(array: Any) -> Any:
+    """Return an array in the host's memory; one that is there already, as it is."""
+    if not is_on_device(array):
+        return array
+    import cupy
+
+    return cupy.asnumpy(as_array(array))
 
 
 class FrameReader:
@@ -48,8 +82,8 @@ class FrameReader:
     """
 
     def __init__(self, image: Any) -> None:
-        if not (hasattr(image, "shape") and hasattr(image, "dtype")):
-            image = np.asarray(image)
+        if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
+            image = as_array(image)
         check_real(image.dtype, "the image")
         if len(image.shape) < 2:
             raise ValueError(f"the image must have axes (…, y, x); got shape {image.shape}")
@@ -60,7 +94,7 @@ class FrameReader:
         self.frame_shape = self.shape[-2:]
         self.count = int(np.prod(self.leading, dtype=np.int64))
         self._last = self.leading[-1] if self.leading else 1
-        if isinstance(image, np.ndarray) and image.flags.c_contiguous:
+        if getattr(getattr(image, "flags", None), "c_contiguous", False):
             image = image.reshape(-1, *self.frame_shape)
             self._last = self.count
         self._image = image
@@ -108,22 +142,22 @@ class FrameReader:
         starts = np.flatnonzero(np.diff(key)) + 1
         return (block for block in np.split(numbers, starts) if len(block))
 
-    def read(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def read(self, numbers: NDArray[np.int64]) -> Any:
         """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
         if not self.leading:
-            return to_native(np.asarray(self._image)).reshape(1, *self.frame_shape)
+            return to_native(as_array(self._image)).reshape(1, *self.frame_shape)
         breaks = np.diff(numbers) != 1
         breaks |= numbers[1:] % self._last == 0
         runs = np.split(numbers, np.flatnonzero(breaks) + 1)
         parts = [to_native(self._read_run(int(run[0]), len(run))) for run in runs]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _read_run(self, first: int, count: int) -> NDArray[Any]:
+    def _read_run(self, first: int, count: int) -> Any:
         if len(self._image.shape) == 3:
-            return np.asarray(self._image[first : first + count])
+            return as_array(self._image[first : first + count])
         *outer, begin = np.unravel_index(first, self.leading)
         index = (*(int(i) for i in outer), slice(int(begin), int(begin) + count))
-        return np.asarray(self._image[index])
+        return as_array(self._image[index])
 
 
 def _indices(along: AxisSelection, size: int) -> NDArray[np.int64]:

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Unpack
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .backends.choose import Backend, choose
-from .frames import FrameReader, FrameSelection, check_real, to_native
+from .backends.base import Backend
+from .backends.choose import choose
+from .frames import (
+    FrameReader,
+    FrameSelection,
+    as_array,
+    check_real,
+    is_on_device,
+    to_host,
+    to_native,
+)
 from .results import SpotFits
 from .settings import ROI_MAX, ROI_MIN, Options, Settings, takes_settings
 
+_DEFAULTS = Settings()
 #: Cut-outs that are converted at a time where their type is not a backend's.
 _CONVERTED = 1 << 16
+
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 class Part(NamedTuple):
@@ -23,13 +40,16 @@ class Part(NamedTuple):
     fits: SpotFits
     done: int
     total: int
+    #: What has done the work up to now, by name.
+    device: str
 
 
 @takes_settings("fit", "stop", "bounds", "camera", "run")
 def fit_spots(
-    spots: ArrayLike,
+    spots: Any,
     *,
-    start: ArrayLike | None = None,
+    start: Any = None,
+    on_device: bool = False,
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> SpotFits:
@@ -38,10 +58,14 @@ def fit_spots(
     Parameters
     ----------
     spots : array, shape (n, Sy, Sx)
-        Cut-outs of 4 to 32 pixels a side, of any real number type.
+        Cut-outs of 4 to 32 pixels a side, of any real number type: NumPy, CuPy, or
+        whatever has ``__cuda_array_interface__`` or DLPack.
     start : array, shape (n, 3), optional
         Start values y, x and σ in pixels of the cut-outs; NaN, and by default,
         they are made from the data.
+    on_device : bool, default False
+        Leave the results on the GPU, as CuPy arrays. Spots on the GPU are then fitted
+        on CuPy's current stream, and the call does not wait for them.
     settings : Settings, optional
         All settings at once; ``options`` change single ones.
 
@@ -71,8 +95,8 @@ def fit_spots(
     >>> bool(abs(fits.x - truth["x"]).max() < 0.5)
     True
     """
-    settings = (settings or Settings()).changed(**options)
-    array = np.asarray(spots)
+    settings = _settings(settings, options)
+    array = as_array(spots)
     check_real(array.dtype, "spots")
     if array.ndim != 3:
         raise ValueError(f"spots must have the shape (n, rows, columns); got {array.shape}")
@@ -83,14 +107,25 @@ def fit_spots(
             f"got {roi_shape[0]}×{roi_shape[1]}"
         )
     own_start = _checked_start(start, len(array))
-    backend = choose(settings)
+    if on_device:
+        if settings.backend == "cpu":
+            raise ValueError("on_device=True leaves results on a GPU; backend must not be 'cpu'")
+        backend = choose(settings.changed(backend="cuda"))
+        # Whatever has to be converted is, as a whole: the results are one array each.
+        pixels = to_native(array)
+        return SpotFits(
+            backend.fit_rois(pixels, None, roi_shape, settings, own_start, on_device=True)
+        )
+    backend = choose(settings, None if is_on_device(array) else len(array))
     # Converted in pieces: ten million spots are not copied as a whole.
     whole = to_native(array[:0]).dtype == array.dtype and array.flags.c_contiguous
     step = max(len(array), 1) if whole else _CONVERTED
     parts = []
     for first in range(0, max(len(array), 1), step):
         piece = to_native(array[first : first + step])
-        begin = None if own_start is None else own_start[first : first + step]
+        if is_on_device(piece):
+            piece = backend.upload(piece)
+        begin = None if own_start is None else to_host(own_start[first : first + step])
         parts.append(SpotFits(backend.fit_rois(piece, None, roi_shape, settings, begin)))
     return SpotFits.concatenate(parts)
 
@@ -109,7 +144,7 @@ def fit_at(
     Parameters
     ----------
     image : array, shape (…, Y, X)
-        NumPy, Dask or Zarr array of any real number type; only frames with spots
+        NumPy, CuPy, Dask or Zarr array of any real number type; only frames with spots
         are read, a few at a time.
     centers : array, shape (n, ndim)
         Where the spots are, in pixels along every axis of the image. The ROI lies
@@ -145,17 +180,24 @@ def fit_at(
             f"centers must have the shape (n, {len(reader.shape)}), one column per axis of the "
             f"image; got {places.shape}"
         )
-    backend = choose(settings)
+    backend = choose(settings, None if is_on_device(image) else len(places))
     numbers = _frame_numbers(places, reader)
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     used = np.unique(ordered[ordered >= 0])
-    parts = [_outside(backend, int((numbers < 0).sum()), settings)]
-    for block in reader.blocks(used, 1):
+
+    def fit(piece: tuple[NDArray[np.int64], Any]) -> dict[str, NDArray[Any]]:
+        block, pixels = piece
         low, high = np.searchsorted(ordered, [block[0], block[-1] + 1])
         rows = order[low:high]
         frame = np.searchsorted(block, numbers[rows])
-        parts.append(_fit_block(backend, reader.read(block), frame, places[rows, -2:], settings))
+        frames = backend.upload(pixels)
+        return _fit_block(backend, frames, pixels.shape, frame, places[rows, -2:], settings)
+
+    parts = [_outside(backend, int((numbers < 0).sum()), settings)]
+    blocks = list(reader.blocks(used, 1))
+    pieces = ((block, reader.read(block)) for block in blocks)
+    parts += _side_by_side(fit, pieces, min(backend.workers, len(blocks)))
     columns = {name: _in_order([part[name] for part in parts], order) for name in parts[0]}
     index = places[:, :-2]
     index = np.where(np.isfinite(index), np.rint(index), -1).astype(np.int64)
@@ -176,7 +218,7 @@ def detect_spots(
     Parameters
     ----------
     image : array, shape (…, Y, X)
-        NumPy, Dask or Zarr array of any real number type.
+        NumPy, CuPy, Dask or Zarr array of any real number type.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
@@ -201,15 +243,18 @@ def detect_spots(
     >>> detect_spots(movie).shape[1]
     3
     """
-    settings = (settings or Settings()).changed(**options)
+    settings = _settings(settings, options)
     reader = FrameReader(image)
     backend = choose(settings)
-    parts = [np.empty((0, len(reader.shape)))]
-    for block, pixels, searched in _blocks(reader, frames, mask, backend, settings):
-        found = backend.detect(pixels, settings, searched)
-        index = _leading_indices(block[found.frame], reader)
-        parts.append(np.column_stack([index, found.y, found.x]).astype(float))
-    return np.concatenate(parts)
+
+    def detect(piece: _Piece) -> NDArray[np.float64]:
+        found = backend.detect(backend.upload(piece.pixels), settings, piece.mask)
+        index = _leading_indices(piece.block[found.frame], reader)
+        return np.column_stack([index, found.y, found.x]).astype(float)
+
+    blocks = _blocks(reader, frames, backend)
+    pieces = _pieces(reader, blocks, mask)
+    return np.concatenate(list(_side_by_side(detect, pieces, min(backend.workers, len(blocks)))))
 
 
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
@@ -228,7 +273,7 @@ def localize(
     Parameters
     ----------
     image : array, shape (…, Y, X)
-        NumPy, Dask or Zarr array of any real number type: an image, a time series,
+        NumPy, CuPy, Dask or Zarr array of any real number type: an image, a time series,
         a z-stack or more axes. A few frames are in memory at a time.
     roi_size : int or (int, int), optional
         Side of the ROI, or rows and columns; odd, 9 by default.
@@ -284,35 +329,84 @@ def localize_parts(
     """
     reader = _checked_reader(image, settings)
     backend = choose(settings)
-    total = len(reader.select(frames))
-    done = 0
-    for block, pixels, searched in _blocks(reader, frames, mask, backend, settings):
-        found = backend.detect(pixels, settings, searched)
+    blocks = _blocks(reader, frames, backend)
+    total = sum(len(block) for block in blocks)
+
+    def find_and_fit(piece: _Piece) -> tuple[SpotFits, int]:
+        on_backend = backend.upload(piece.pixels)
+        found = backend.detect(on_backend, settings, piece.mask)
         places = np.column_stack([found.y, found.x]).astype(float)
-        columns = _fit_block(backend, pixels, found.frame, places, settings)
+        shape = piece.pixels.shape
+        columns = _fit_block(backend, on_backend, shape, found.frame, places, settings)
         columns["score"] = found.score
-        done += len(block)
-        yield Part(_collected(columns, _leading_indices(block[found.frame], reader)), done, total)
+        index = _leading_indices(piece.block[found.frame], reader)
+        return _collected(columns, index), len(piece.block)
+
+    pieces = _pieces(reader, blocks, mask)
+    done = 0
+    for fits, count in _side_by_side(find_and_fit, pieces, min(backend.workers, len(blocks))):
+        done += count
+        yield Part(fits, done, total, backend.ran_on())
+
+
+class _Piece(NamedTuple):
+    """Some frames: their numbers, their pixels, and where to search them."""
+
+    block: NDArray[np.int64]
+    pixels: Any
+    mask: NDArray[np.bool_] | None
 
 
 def _blocks(
-    reader: FrameReader, frames: FrameSelection, mask: Any, backend: Backend, settings: Settings
-) -> Iterator[tuple[NDArray[np.int64], NDArray[Any], NDArray[np.bool_] | None]]:
-    """Read frames block by block, with the mask of each; at least one block, perhaps empty."""
-    masks = None if mask is None else _MaskReader(mask, reader)
+    reader: FrameReader, frames: FrameSelection, backend: Backend
+) -> list[NDArray[np.int64]]:
+    """Return the numbers of the chosen frames in blocks; at least one, perhaps empty."""
     chosen = reader.select(frames)
-    if not len(chosen):
-        yield chosen, np.empty((0, *reader.frame_shape), np.float32), None
+    return list(reader.blocks(chosen, backend.frames_at_once)) if len(chosen) else [chosen]
+
+
+def _pieces(
+    reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
+) -> Iterator[_Piece]:
+    """Read frames block by block, with the mask of each."""
+    masks = None if mask is None else _MaskReader(mask, reader)
+    for block in blocks:
+        if len(block):
+            yield _Piece(block, reader.read(block), None if masks is None else masks.read(block))
+        else:
+            yield _Piece(block, np.empty((0, *reader.frame_shape), np.float32), None)
+
+
+def _side_by_side(
+    work: Callable[[Given], Made], given: Iterable[Given], workers: int
+) -> Iterator[Made]:
+    """Yield ``work(item)`` of all items in order, while the next ones are worked on.
+
+    Items are taken as they are needed. Whoever stops iterating cancels the rest.
+    """
+    if workers <= 1:
+        yield from map(work, given)
         return
-    for block in reader.blocks(chosen, backend.frames_at_once):
-        yield block, reader.read(block), None if masks is None else masks.read(block)
+    with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
+        under_way: deque[Future[Made]] = deque()
+        try:
+            for item in given:
+                under_way.append(pool.submit(work, item))
+                if len(under_way) > workers:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
 
 
 class _MaskReader:
     """The mask of some frames: one for all, or one of its own for each."""
 
     def __init__(self, mask: Any, reader: FrameReader) -> None:
-        mask = mask if hasattr(mask, "shape") and hasattr(mask, "dtype") else np.asarray(mask)
+        if not (hasattr(mask, "shape") and hasattr(mask, "dtype")):
+            mask = np.asarray(mask)
         if np.dtype(mask.dtype) != np.bool_:
             raise TypeError(f"mask must be boolean, True where to search; got {mask.dtype}")
         shape = tuple(mask.shape)
@@ -320,20 +414,35 @@ class _MaskReader:
             raise ValueError(
                 f"mask must have the shape {reader.frame_shape} or {reader.shape}; got {shape}"
             )
-        self._frame = np.asarray(mask) if len(shape) == 2 else None
+        self._frame = np.asarray(to_host(mask)) if len(shape) == 2 else None
         self._stack = None if len(shape) == 2 else FrameReader(mask.astype(np.uint8))
 
     def read(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
         if self._stack is None:
             assert self._frame is not None
             return self._frame
-        return self._stack.read(block).astype(np.bool_)
+        frames: NDArray[np.bool_] = to_host(self._stack.read(block)).astype(np.bool_)
+        return frames
+
+
+def _settings(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
+    settings = settings or _DEFAULTS
+    try:
+        return _changed(settings, **options)
+    except TypeError:  # an option that cannot be hashed, or that is wrong
+        return settings.changed(**options)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _changed(settings: Settings, **options: Any) -> Settings:
+    """Return changed settings; the same again and again for calls in a closed loop."""
+    return settings.changed(**options)
 
 
 def _with_roi(
     settings: Settings | None, roi_size: int | tuple[int, int] | None, options: Mapping[str, Any]
 ) -> Settings:
-    settings = (settings or Settings()).changed(**options)
+    settings = _settings(settings, options)
     return settings if roi_size is None else settings.changed(roi_size=roi_size)
 
 
@@ -349,10 +458,10 @@ def _checked_reader(image: Any, settings: Settings) -> FrameReader:
     return reader
 
 
-def _checked_start(start: ArrayLike | None, count: int) -> NDArray[np.float32] | None:
+def _checked_start(start: Any, count: int) -> Any:
     if start is None:
         return None
-    values = np.array(start, np.float32, order="C")
+    values = as_array(start).astype(np.float32, order="C", copy=False)
     if values.shape != (count, 3):
         raise ValueError(
             f"start must have the shape ({count}, 3): y, x and sigma of each spot; "
@@ -363,20 +472,21 @@ def _checked_start(start: ArrayLike | None, count: int) -> NDArray[np.float32] |
 
 def _fit_block(
     backend: Backend,
-    pixels: NDArray[Any],
+    frames: Any,
+    shape: tuple[int, ...],
     frame: NDArray[Any],
     places: NDArray[np.float64],
     settings: Settings,
 ) -> dict[str, NDArray[Any]]:
-    """Fit the ROIs around places (y, x) in frames; return columns in image pixels."""
+    """Fit the ROIs around places (y, x) in uploaded frames; return columns in image pixels."""
     half = np.array(settings.roi_shape) // 2
-    last = np.array(pixels.shape[1:]) - settings.roi_shape
+    last = np.array(shape[1:]) - settings.roi_shape
     corners = np.empty((len(places), 3), np.int64)
     corners[:, 0] = frame
     corners[:, 1:] = np.clip(np.rint(places).astype(np.int64) - half, 0, last)
     start = np.full((len(places), 3), np.nan, np.float32)
     start[:, :2] = places - corners[:, 1:]
-    columns = backend.fit_rois(pixels, corners, settings.roi_shape, settings, start)
+    columns = backend.fit_rois(frames, corners, settings.roi_shape, settings, start)
     columns["y"] += corners[:, 1]
     columns["x"] += corners[:, 2]
     return columns

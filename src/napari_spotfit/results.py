@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .frames import to_host
 from .models import MODELS
 from .stopping import CONVERGED, StopCondition
 
@@ -126,16 +127,22 @@ class SpotFits:
     @property
     def converged(self) -> NDArray[np.bool_]:
         """Mask of the fits that ended in their minimum."""
-        return np.isin(self.stop_condition, CONVERGED)
+        first, last = min(CONVERGED), max(CONVERGED)
+        return (self.stop_condition >= first) & (self.stop_condition <= last)
 
     @property
     def valid(self) -> NDArray[np.bool_]:
         """Mask of the fits that have parameters."""
         return np.not_equal(self.stop_condition, StopCondition.INVALID)
 
+    def to_host(self) -> SpotFits:
+        """Return the same fits with NumPy's columns, should they lie on a GPU."""
+        columns = {name: to_host(values) for name, values in self._columns.items()}
+        return SpotFits(columns, self._index_names)
+
     def stop_counts(self) -> dict[StopCondition, int]:
         """Return how many fits ended under each condition."""
-        counts = np.bincount(self.stop_condition, minlength=len(StopCondition))
+        counts = np.bincount(self.to_host().stop_condition, minlength=len(StopCondition))
         return {condition: int(counts[condition]) for condition in StopCondition}
 
     def points(self) -> NDArray[np.float64]:
@@ -147,9 +154,10 @@ class SpotFits:
             Indices along the leading axes, then y and x, in pixels.
         """
         names = (*self._index_names, "y", "x")
+        columns = self.to_host().columns
         points = np.empty((len(self), len(names)))
         for axis, name in enumerate(names):
-            points[:, axis] = self._columns[name]
+            points[:, axis] = columns[name]
         return points
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -163,9 +171,10 @@ class SpotFits:
         import pandas as pd
 
         names = [condition.name for condition in StopCondition]
-        table = pd.DataFrame(self._columns, copy=False)
+        columns = self.to_host().columns
+        table = pd.DataFrame(columns, copy=False)
         table["stop_condition"] = pd.Categorical.from_codes(
-            self.stop_condition.astype(np.int8), categories=names
+            columns["stop_condition"].astype(np.int8), categories=names
         )
         table.attrs["units"] = {name: UNITS[name] for name in self._columns if name in UNITS}
         return table

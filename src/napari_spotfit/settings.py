@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any, Literal, TypedDict, TypeVar
 
 from . import stopping
@@ -22,6 +23,7 @@ from . import stopping
 ROI_MIN, ROI_MAX = 4, 32
 
 Backend = Literal["auto", "cpu", "cuda"]
+Devices = Literal["one", "all"]
 ThresholdUnit = Literal["noise", "counts"]
 
 
@@ -144,7 +146,8 @@ class Settings:
     min_delta: float = _setting(
         stopping.MIN_DELTA,
         "Min. change of χ²",
-        "A fit stops with MIN_DELTA when a step changes χ² by less than this fraction of it.",
+        "A fit stops with MIN_DELTA when a step changes χ² by less than this fraction of it, or "
+        "when the next step is expected to.",
         "stop",
         minimum=0,
         maximum=1,
@@ -176,7 +179,7 @@ class Settings:
         unit="px",
         minimum=0,
         above_minimum=True,
-        none_means="the ROI's side",
+        none_means="ROI's side",
     )
     amplitude_min: float | None = _setting(
         None,
@@ -225,7 +228,14 @@ class Settings:
     backend: Backend = _setting(
         "auto",
         "Run on",
-        "auto: the fastest that runs here. This version runs on the CPU only.",
+        "auto: the GPU where one can be used, else the CPU, and the CPU for a few fits. "
+        "cpu: the CPU. cuda: the GPU, or an error that says why it cannot be used.",
+        "run",
+    )
+    devices: Devices = _setting(
+        "one",
+        "GPUs",
+        "one: the current CUDA device. all: every GPU of this computer shares the work.",
         "run",
     )
     threads: int | None = _setting(
@@ -239,10 +249,10 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self))
-        for item in fields(self):
-            value = _checked(item, hints[item.name], getattr(self, item.name))
-            object.__setattr__(self, item.name, value)
+        for item, hint in _fields():
+            value = getattr(self, item.name)
+            if value is not item.default:
+                object.__setattr__(self, item.name, _checked(item, hint, value))
         for low, high in (
             ("sigma_min", "sigma_max"),
             ("amplitude_min", "amplitude_max"),
@@ -260,6 +270,8 @@ class Settings:
 
     def changed(self, **options: Any) -> Settings:
         """Return a copy with some settings changed; unknown names raise a TypeError."""
+        if not options:
+            return self
         unknown = sorted(set(options) - {item.name for item in fields(self)})
         if unknown:
             accepted = ", ".join(item.name for item in fields(self))
@@ -297,7 +309,15 @@ class Options(TypedDict, total=False):
     offset: float
     gain: float | None
     backend: Backend
+    devices: Devices
     threads: int | None
+
+
+@lru_cache(maxsize=1)
+def _fields() -> tuple[tuple[Field[Any], Any], ...]:
+    """Return the settings' fields with their types: looking these up takes its time."""
+    hints = typing.get_type_hints(Settings)
+    return tuple((item, hints[item.name]) for item in fields(Settings))
 
 
 def parameters() -> dict[str, Parameter]:

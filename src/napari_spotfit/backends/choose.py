@@ -2,50 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
-from numpy.typing import NDArray
-
+from ..frames import to_host
 from ..settings import Settings
+from .base import Backend as Backend
+from .cuda import devices
+from .errors import BackendUnavailableError as BackendUnavailableError
+from .fallback import with_fallback
+
+#: With fewer fits to come than this, the CPU is done before a GPU has begun.
+WORTH_A_GPU = 1000
+#: Frames of a block that keep a GPU busy.
+_GPU_FRAMES = 64
+#: Blocks that are on their way to, on and from a GPU at the same time.
+_GPU_WORKERS = 6
 
 
-class BackendUnavailableError(RuntimeError):
-    """The backend that was asked for cannot run here; the message says why."""
+class Description(NamedTuple):
+    """What would run the fits, for people; as a string, its name."""
 
-
-class Backend(NamedTuple):
-    """What every backend offers, with one signature each."""
-
+    #: Such as 'NVIDIA H200' or 'CPU (2 threads)'.
     name: str
-    #: Fits ROIs where they lie in frames; returns the columns of SpotFits.
-    fit_rois: Callable[..., dict[str, NDArray[Any]]]
-    #: Finds spots in frames; returns their frame, y, x and score.
-    detect: Callable[..., Any]
-    #: How many frames keep it busy.
-    frames_at_once: int
+    #: Why it is no GPU, and what to do about it; nothing where the CPU was asked for.
+    reason: str = ""
+    #: How many GPUs there are to choose from.
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        return self.name
 
 
-def choose(settings: Settings) -> Backend:
-    """Return the backend that the settings ask for.
+def choose(settings: Settings, fits: int | None = None) -> Backend:
+    """Return the backend that the settings ask for, to be used for one run.
+
+    Parameters
+    ----------
+    settings : Settings
+        ``backend``, ``devices`` and ``threads`` count here.
+    fits : int, optional
+        How many fits are to come, if that is known: for few, "auto" takes the CPU.
 
     Raises
     ------
     BackendUnavailableError
-        If the settings ask for CUDA: this version runs on the CPU only.
+        If the settings ask for CUDA and there is no GPU to be used.
     """
-    if settings.backend == "cuda":
-        raise BackendUnavailableError(
-            "this version of napari-spotfit runs on the CPU only; choose backend='auto' or 'cpu'"
-        )
+    few = fits is not None and fits < WORTH_A_GPU
+    if settings.backend == "cpu" or (settings.backend == "auto" and few):
+        return _cpu(settings)
+    try:
+        gpus = devices.usable(settings.devices)
+    except BackendUnavailableError:
+        if settings.backend == "cuda":
+            raise
+        return _cpu(settings)
+    return with_fallback(_cuda(gpus), lambda: _cpu(settings))
+
+
+def describe(settings: Settings) -> Description:
+    """Say what would run the fits, and if that is no GPU, why."""
+    if settings.backend == "cpu":
+        return Description(_cpu_name(settings))
+    try:
+        name, reason = devices.names(devices.usable(settings.devices)), ""
+    except BackendUnavailableError as error:
+        name = "no GPU" if settings.backend == "cuda" else _cpu_name(settings)
+        reason = str(error)
+    return Description(name, reason, devices.count())
+
+
+def _cpu(settings: Settings) -> Backend:
     # Numba is imported here, so that importing the package stays fast.
-    from .cpu import detect, fit, threads
+    from .cpu import detect, fit
 
-    count = settings.threads or threads.available()
-    name = f"CPU ({count} thread{'s' if count > 1 else ''})"
-    return Backend(name, fit.fit_rois, detect.detect, count)
+    name = _cpu_name(settings)
+    return Backend(
+        name,
+        upload=to_host,
+        detect=detect.detect,
+        fit_rois=fit.fit_rois,
+        frames_at_once=_threads(settings),
+        workers=1,
+        ran_on=lambda: name,
+    )
 
 
-def describe(settings: Settings) -> str:
-    """Return the name of what runs the fits, such as 'CPU (2 threads)'."""
-    return choose(settings).name
+def _cpu_name(settings: Settings) -> str:
+    count = _threads(settings)
+    return f"CPU ({count} thread{'s' if count > 1 else ''})"
+
+
+def _threads(settings: Settings) -> int:
+    from . import threads
+
+    return settings.threads or threads.available()
+
+
+@lru_cache(maxsize=16)
+def _cuda(gpus: tuple[devices.Gpu, ...]) -> Backend:
+    from .cuda import spread
+
+    name = devices.names(gpus)
+    functions = spread.over([gpu.number for gpu in gpus])
+    return Backend(
+        name,
+        *functions,
+        frames_at_once=_GPU_FRAMES,
+        workers=_GPU_WORKERS * len(gpus),
+        ran_on=lambda: name,
+    )
