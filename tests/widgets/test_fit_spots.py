@@ -355,23 +355,6 @@ def test_every_control_explains_itself(widget):
         assert other.toolTip()
 
 
-def test_the_device_is_named(widget, qtbot):
-    widget.settings.advanced.open = True
-    qtbot.waitUntil(lambda: widget.settings.device.text().startswith("CPU ("), timeout=30_000)
-    widget.settings.controls["threads"].put(1)
-    qtbot.waitUntil(lambda: widget.settings.device.text() == "CPU (1 thread)")
-
-
-def test_a_missing_device_says_why(viewer, widget, qtbot, fit, make_movie):
-    viewer.add_image(make_movie(), name="image")
-    widget.settings.advanced.open = True
-    widget.settings.controls["backend"].put("cuda")
-    message = fit(widget)
-    assert "CPU only" in message
-    qtbot.waitUntil(lambda: message.endswith(widget.settings.device.text()))
-    assert widget.settings.device.text()
-
-
 def test_errors_are_readable_in_every_theme(viewer, widget, press):
     colors = set()
     for theme in ("dark", "light"):

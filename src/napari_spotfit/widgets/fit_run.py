@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from napari.qt.threading import create_worker
+from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QObject, Signal
 
-from ..backends.choose import describe
+from ..backends.errors import BackendFallbackWarning
 from ..frames import FrameSelection
 from ..localize import localize_parts
 from ..results import SpotFits
@@ -68,6 +69,7 @@ class FitRun(QObject):
         worker = create_worker(_work, self._job, self._stop, _start_thread=False)
         worker.yielded.connect(self._on_progress)
         worker.returned.connect(self._on_end)
+        worker.warned.connect(self._on_warning)
         worker.start()
 
     def cancel(self) -> None:
@@ -77,6 +79,11 @@ class FitRun(QObject):
 
     def _on_progress(self, progress: tuple[int, int]) -> None:
         self.progressed.emit(*progress)
+
+    def _on_warning(self, warning: tuple[Any, ...]) -> None:
+        """Show that the GPU has failed; napari itself leaves out what a worker warns of."""
+        if issubclass(warning[1], BackendFallbackWarning) and not self._stop.is_set():
+            notification_manager.receive_warning(*warning)
 
     def _on_end(self, end: Fitted | _Failed | None) -> None:
         if isinstance(end, _Failed):
@@ -110,6 +117,6 @@ def _work(
                 yield part.done, part.total
         fits = SpotFits.concatenate(parts)
         face = job.face if job.face in fits.columns else "sigma"
-        return Fitted(fits, points_arguments(fits, face), describe(job.settings))
+        return Fitted(fits, points_arguments(fits, face), part.device)
     except Exception as error:
         return _Failed(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any
 
 from napari.qt.threading import create_worker
@@ -9,6 +10,7 @@ from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal
 from qtpy.QtWidgets import (
     QFormLayout,
     QFrame,
+    QGraphicsOpacityEffect,
     QHBoxLayout,
     QLabel,
     QScrollArea,
@@ -17,9 +19,9 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ..backends.choose import describe
-from ..settings import Settings
-from .controls import SettingsControls, make_label
+from ..backends.choose import Description, describe
+from ..settings import Settings, parameters
+from .controls import SettingsControls, make_label, tooltip
 from .fold import Fold
 from .frames import FrameChoice
 from .layer_choice import LayerChoice
@@ -41,7 +43,7 @@ _ADVANCED = {
         "background_min",
         "background_max",
     ),
-    "Run": ("errors", "backend", "threads"),
+    "Run": ("errors", "backend", "devices", "threads"),
 }
 _NAMES = _BASIC + tuple(name for names in _ADVANCED.values() for name in names)
 _IMAGE_TIP = "<p>The image whose spots are fitted.</p>"
@@ -50,6 +52,7 @@ _LIMIT_TIP = (
     "ellipses and polygons of this Shapes layer. Shapes, and labels without frames, "
     "count for every frame.</p>"
 )
+_ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
 
 
 class SettingsPanel(QScrollArea):
@@ -71,7 +74,7 @@ class SettingsPanel(QScrollArea):
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
         self.frames = FrameChoice()
         self.controls = SettingsControls(_NAMES)
-        self.device = QLabel()
+        self.device, self.why_no_gpu = QLabel(), _soft_label()
         self.advanced = Fold("Advanced", self._advanced_form())
         self._content = QWidget()
         self._lay_out()
@@ -79,8 +82,8 @@ class SettingsPanel(QScrollArea):
             control.changed.connect(self.changed)
         self.frames.changed.connect(self.changed)
         self.advanced.toggled.connect(self._on_fold)
-        self.controls["backend"].changed.connect(self.show_device)
-        self.controls["threads"].changed.connect(self.show_device)
+        for name in ("backend", "devices", "threads"):
+            self.controls[name].changed.connect(self.show_device)
         self.image.changed.connect(self._on_image)
         self._on_image()
 
@@ -124,15 +127,22 @@ class SettingsPanel(QScrollArea):
         self.limit.bind()
 
     def sizeHint(self) -> QSize:
-        """Ask for the height of the contents."""
-        return QSize(self.minimumSizeHint().width(), self._content.sizeHint().height())
+        """Ask for the height of the contents, with their sentences broken into lines."""
+        frame = 2 * self.frameWidth()
+        height = self._content.heightForWidth(self.width() - frame)
+        return QSize(self.minimumSizeHint().width(), height + frame)
+
+    def resizeEvent(self, event: Any) -> None:
+        """Ask again, as sentences break elsewhere."""
+        super().resizeEvent(event)
+        self.updateGeometry()
 
     def minimumSizeHint(self) -> QSize:
         """Leave room for the scroll bar beside the contents."""
         bar = self.verticalScrollBar()
         assert bar is not None
         width = self._content.minimumSizeHint().width() + bar.sizeHint().width()
-        return QSize(width, super().minimumSizeHint().height())
+        return QSize(width + 2 * self.frameWidth(), super().minimumSizeHint().height())
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
         """Ask again when the contents have become higher or lower."""
@@ -146,10 +156,25 @@ class SettingsPanel(QScrollArea):
         worker.returned.connect(self._on_device)
         worker.start()
 
-    def _on_device(self, found: tuple[dict[str, Any], str]) -> None:
-        values, text = found
-        if values == self.controls.get():
-            self.device.setText(text)
+    def _on_device(self, found: tuple[dict[str, Any], Description]) -> None:
+        values, device = found
+        if values != self.controls.get():
+            return
+        self.device.setText(device.name)
+        self.why_no_gpu.setText(device.reason)
+        tip = html.escape(device.reason).replace("\n", "<br>")
+        self.why_no_gpu.setToolTip(f"<p>{tip}</p>")
+        self.why_no_gpu.setVisible(bool(device.reason))
+        self._offer_gpus(device.gpus)
+
+    def _offer_gpus(self, count: int) -> None:
+        """Let one or all GPUs be chosen where there are several."""
+        control, label = self.controls["devices"], self._devices_label
+        for widget in (control, label):
+            widget.setEnabled(count > 1)
+            widget.setToolTip(
+                tooltip(parameters()["devices"], "one") if count > 1 else _ONE_GPU_TIP
+            )
 
     def _lay_out(self) -> None:
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -187,10 +212,15 @@ class SettingsPanel(QScrollArea):
             title.setStyleSheet("font-weight: bold; padding-top: 6px")
             form.addRow(title)
             for name in names:
-                form.addRow(make_label(name, self.controls[name]), self.controls[name])
+                label = make_label(name, self.controls[name])
+                form.addRow(label, self.controls[name])
                 if name == "backend":
                     self.device.setWordWrap(True)
                     form.addRow("", self.device)
+                    form.addRow(self.why_no_gpu)
+                elif name == "devices":
+                    self._devices_label = label
+        self._offer_gpus(0)
         return content
 
     def _add_row(self, form: QFormLayout, text: str, widget: QWidget, tip: str) -> None:
@@ -212,12 +242,24 @@ class SettingsPanel(QScrollArea):
         self.changed.emit()
 
 
-def _device(values: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def _device(values: dict[str, Any]) -> tuple[dict[str, Any], Description]:
     """Return the values and what a fit with them runs on."""
-    try:
-        return values, describe(Settings(**values))
-    except (ValueError, RuntimeError) as error:
-        return values, str(error)
+    run = {name: values[name] for name in ("backend", "devices", "threads")}
+    return values, describe(Settings(**run))
+
+
+def _soft_label() -> QLabel:
+    """Return a label for a sentence that may be long, in a softer colour, to be copied from."""
+    label = QLabel()
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    # In any theme's colours.
+    soft = QGraphicsOpacityEffect(label)
+    soft.setOpacity(0.7)
+    label.setGraphicsEffect(soft)
+    label.hide()
+    return label
 
 
 def _form(parent: QWidget | None = None) -> QFormLayout:

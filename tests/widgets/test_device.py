@@ -1,0 +1,145 @@
+"""What the widget says of the device that fits, and of a GPU that cannot."""
+
+from __future__ import annotations
+
+import threading
+from importlib import import_module
+
+import pytest
+from qtpy.QtCore import Qt
+
+from napari_spotfit.backends.choose import Description, choose
+from napari_spotfit.backends.fallback import with_fallback
+from napari_spotfit.widgets import settings_panel
+from napari_spotfit.widgets.fit_spots import FitSpots
+
+REASON = (
+    "NVIDIA's compiler NVRTC cannot be loaded (RuntimeError: no libnvrtc.so.13 in any of the "
+    'usual places). Run:\npip uninstall cupy-cuda13x\npip install "napari-spotfit[cuda13]"'
+)
+
+
+@pytest.fixture
+def viewer(make_napari_viewer):
+    return make_napari_viewer()
+
+
+@pytest.fixture
+def widget(viewer):
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    return widget
+
+
+@pytest.fixture
+def described(monkeypatch):
+    """Return a function that has the panel told of other devices than there are."""
+
+    def as_if(name, reason, gpus):
+        description = Description(name, reason, gpus)
+        monkeypatch.setattr(settings_panel, "describe", lambda settings: description)
+
+    return as_if
+
+
+def test_the_device_is_named(widget, qtbot):
+    controls = widget.settings.controls
+    controls["backend"].put("cpu")
+    widget.settings.advanced.open = True
+    qtbot.waitUntil(lambda: widget.settings.device.text().startswith("CPU ("), timeout=30_000)
+    controls["threads"].put(1)
+    qtbot.waitUntil(lambda: widget.settings.device.text() == "CPU (1 thread)")
+    assert widget.settings.why_no_gpu.isHidden()
+
+
+def test_automatic_says_why_it_is_not_the_gpu(widget, qtbot, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    widget.settings.advanced.open = True
+    why = widget.settings.why_no_gpu
+    qtbot.waitUntil(lambda: not why.isHidden(), timeout=30_000)
+    assert widget.settings.device.text().startswith("CPU (")
+    assert "CUDA_VISIBLE_DEVICES='' hides every GPU" in why.text()
+    assert "hides every GPU" in why.toolTip()
+    assert why.textInteractionFlags() & Qt.TextInteractionFlag.TextSelectableByMouse
+    widget.settings.controls["backend"].put("cpu")
+    qtbot.waitUntil(why.isHidden)
+
+
+def test_a_missing_gpu_says_why(viewer, widget, qtbot, fit, make_movie, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    viewer.add_image(make_movie(), name="image")
+    widget.settings.advanced.open = True
+    widget.settings.controls["backend"].put("cuda")
+    message = fit(widget)
+    assert "CUDA_VISIBLE_DEVICES" in message
+    assert len(viewer.layers) == 1
+    why = widget.settings.why_no_gpu
+    qtbot.waitUntil(lambda: message.endswith(why.text()) and bool(why.text()))
+    assert widget.settings.device.text() == "no GPU"
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2])
+def test_one_or_all_gpus(widget, qtbot, described, gpus):
+    """There is a choice only where there are several."""
+    described("NVIDIA H200", "", gpus)
+    control = widget.settings.controls["devices"]
+    assert not control.isEnabled()
+    widget.settings.advanced.open = True
+    qtbot.waitUntil(lambda: widget.settings.device.text() == "NVIDIA H200")
+    assert control.isEnabled() is (gpus > 1)
+    assert ("no second GPU" in control.toolTip()) is (gpus <= 1)
+    assert ("every GPU of this computer" in control.toolTip()) is (gpus > 1)
+
+
+def test_the_window_does_not_wait_for_a_driver(widget, qtbot, monkeypatch):
+    """The driver is asked on another thread."""
+    asked = []
+
+    def slow(settings):
+        asked.append(threading.current_thread())
+        return Description("CPU (1 thread)")
+
+    monkeypatch.setattr(settings_panel, "describe", slow)
+    widget.settings.advanced.open = True
+    qtbot.waitUntil(lambda: bool(widget.settings.device.text()))
+    assert asked
+    assert threading.main_thread() not in asked
+
+
+@pytest.mark.parametrize("width", [310, 420])
+def test_a_long_reason_is_not_cut_off(viewer, qtbot, described, width):
+    described("CPU (128 threads)", REASON, 0)
+    widget = FitSpots(viewer)
+    qtbot.addWidget(widget)
+    widget.resize(width, 1000)
+    widget.show()
+    panel = widget.settings
+    panel.advanced.open = True
+    qtbot.waitUntil(panel.why_no_gpu.isVisible)
+    qtbot.waitUntil(
+        lambda: (
+            panel.why_no_gpu.height() >= panel.why_no_gpu.heightForWidth(panel.why_no_gpu.width())
+        )
+    )
+    assert panel.why_no_gpu.height() > 3 * panel.device.fontMetrics().height()
+    right = panel.why_no_gpu.mapTo(panel.viewport(), panel.why_no_gpu.rect().bottomRight()).x()
+    assert right < panel.viewport().width()
+    widget.unbind()
+
+
+def test_a_gpu_that_fails_is_told_once(viewer, widget, fit, make_movie, monkeypatch):
+    pytest.importorskip("cupy")
+    from failing_gpu import FailingGpu, errors
+    from napari.utils.notifications import notification_manager
+
+    def choose_failing(settings, fits=None):
+        failing = FailingGpu(errors()["lost"], first=1)
+        return with_fallback(failing.backend, lambda: choose(settings.changed(backend="cpu")))
+
+    monkeypatch.setattr(import_module("napari_spotfit.localize"), "choose", choose_failing)
+    viewer.add_image(make_movie(3), name="movie")
+    notification_manager.records.clear()
+    assert fit(widget).startswith("12 spots in ")
+    (told,) = [r for r in notification_manager.records if "NVIDIA Test failed" in r.message]
+    assert str(told.severity) == "warning"
+    assert "does the rest of this run" in told.message
