@@ -9,12 +9,15 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 python3.11,\
     $(shell $(python) -c 'import sys; sys.version_info >= (3, 11) and print("$(python)")' 2>/dev/null)))
 
+# The CUDA release that CuPy is installed for: 12 or 13.
+CUDA ?= 13
+
 # Windows need a display; without one, a virtual one is put around the command.
 HAS_DISPLAY := $(DISPLAY)$(WAYLAND_DISPLAY)$(filter Darwin,$(shell uname -s))
 WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lint-python bench screenshots test-napari clean system-packages
+.PHONY: help demo test lint lint-python bench bench-gpu screenshots test-napari clean system-packages
 
 help: ## list what can be made
 	@echo "usage: make TARGET [PYTHON=python3.13]"
@@ -43,6 +46,9 @@ bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, besi
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py
 	$(BENCH_VENV)/bin/python benchmarks/detection.py
 	$(BENCH_VENV)/bin/python benchmarks/import_time.py
+
+bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers
+	$(BENCH_VENV)/bin/python benchmarks/gpu.py --output build/bench-gpu
 
 screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
 	$(WITH_DISPLAY) $(PY) docs/screenshots.py
@@ -78,4 +84,8 @@ $(VENV)/.with-actionlint: $(VENV)/.created pyproject.toml
 
 $(BENCH_VENV)/.installed: $(BENCH_VENV)/.created pyproject.toml hatch_build.py
 	$(BENCH_VENV)/bin/python $(PIP_INSTALL) --editable . --group bench
+	touch $@
+
+$(BENCH_VENV)/.with-cuda: $(BENCH_VENV)/.installed
+	$(BENCH_VENV)/bin/python $(PIP_INSTALL) --editable ".[cuda$(CUDA)]"
 	touch $@

@@ -1,0 +1,77 @@
+"""CUDA kernels compiled for the host, where there is a C++ compiler (see emulator/cuda.hpp)."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from napari_spotfit.backends.cuda.compile import options, source
+
+_HEADERS = Path(__file__).parent / "backends" / "cuda" / "emulator"
+_COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+
+
+def launch(
+    file: str, name: str, grid, block, arguments, folder: Path | None = None, **macros: float
+) -> None:
+    """Run a kernel over NumPy arrays and numbers, as CuPy runs it on the device.
+
+    Arrays are passed as pointers, NumPy scalars and structures by value, None as a null
+    pointer. A
+    file that is not in ``kernels/`` needs its folder, and may include nothing.
+    """
+    if _COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    library = ctypes.CDLL(str(_library(file, name, folder, macros)))
+    sizes = (*grid, *(1,) * (3 - len(grid)), *block, *(1,) * (3 - len(block)))
+    kept = []
+    places = (ctypes.c_void_p * max(len(arguments), 1))()
+    for i, argument in enumerate(arguments):
+        if isinstance(argument, np.ndarray) and argument.dtype.kind != "V":
+            assert argument.flags.c_contiguous, "arrays must be C-contiguous"
+            argument = np.uint64(argument.ctypes.data)
+        kept.append(np.array(0 if argument is None else argument))
+        places[i] = kept[-1].ctypes.data
+    library.launch((ctypes.c_uint * 6)(*sizes), places)
+
+
+def _library(file: str, name: str, folder: Path | None, macros: dict[str, float]) -> Path:
+    """Return the shared library with one kernel; it is compiled when it is new."""
+    text = source(file) if folder is None else (folder / file).read_text("utf-8")
+    defines = [option for option in options(**macros) if option.startswith("-D")]
+    code = f"""#include "cuda.hpp"
+#include <utility>
+{text}
+template <typename... T, size_t... I>
+static void call(void (*kernel)(T...), void** places, std::index_sequence<I...>) {{
+    kernel(*static_cast<std::remove_cv_t<T>*>(places[I])...);
+}}
+template <typename... T> static void call_all(void (*kernel)(T...), void** places) {{
+    call(kernel, places, std::index_sequence_for<T...>{{}});
+}}
+extern "C" void launch(const unsigned* s, void** places) {{
+    emulator::launch({{s[0], s[1], s[2]}}, {{s[3], s[4], s[5]}},
+                     [&] {{ call_all(&{name}, places); }});
+}}
+"""
+    compiler = [_COMPILER, "-std=c++17", "-O2", "-fPIC", "-shared", "-w", f"-I{_HEADERS}", *defines]
+    header = (_HEADERS / "cuda.hpp").read_bytes()
+    key = hashlib.sha256(f"{compiler}{code}".encode() + header).hexdigest()[:20]
+    folder = Path(tempfile.gettempdir()) / "napari-spotfit-emulator"
+    folder.mkdir(exist_ok=True)
+    library = folder / f"{key}.so"
+    if not library.exists():
+        unfinished = folder / f"{key}.{os.getpid()}.so"
+        command = [*compiler, "-x", "c++", "-", "-o", str(unfinished)]
+        process = subprocess.run(command, input=code, capture_output=True, encoding="utf-8")
+        assert process.returncode == 0, process.stderr
+        unfinished.replace(library)
+    return library
