@@ -53,6 +53,7 @@ class FailingGpu:
             detect=self._failing("detect", _reading(cpu.detect)),
             fit_rois=self._failing("fit_rois", _reading(cpu.fit_rois)),
             frames_at_once=2,
+            block_bytes=1,
             workers=3,
             ran_on=lambda: "NVIDIA Test",
         )

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from napari_spotfit import frames as frames_module
 from napari_spotfit.frames import FrameReader, to_native
 
 da = pytest.importorskip("dask.array")
@@ -18,9 +17,11 @@ def image(*leading):
     return np.arange(int(np.prod(leading)) * 30, dtype=np.uint16).reshape(*leading, 5, 6)
 
 
-def read_all(reader, selection=None, at_least=1):
+def read_all(reader, selection=None, at_least=1, block_bytes=1 << 20):
     numbers = reader.select(selection)
-    return np.concatenate([reader.read(block) for block in reader.blocks(numbers, at_least)])
+    return np.concatenate(
+        [reader.read(block) for block in reader.blocks(numbers, at_least, block_bytes)]
+    )
 
 
 KINDS = {
@@ -34,11 +35,10 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("leading", [(), (1,), (7,), (3, 5), (2, 3, 4)])
-def test_all_frames_are_read_in_order(kind, leading, monkeypatch):
+def test_all_frames_are_read_in_order(kind, leading):
     original = image(*leading)
     for block_bytes in (1, 200, 1 << 20):
-        monkeypatch.setattr(frames_module, "_BLOCK_BYTES", block_bytes)
-        read = read_all(FrameReader(KINDS[kind](original)))
+        read = read_all(FrameReader(KINDS[kind](original)), block_bytes=block_bytes)
         assert np.array_equal(read, original.reshape(-1, 5, 6))
         assert read.flags.c_contiguous
 
@@ -59,8 +59,7 @@ def test_a_selection_is_numpys(selection, at_least):
     assert np.array_equal(read, original.reshape(-1, 5, 6)[expected])
 
 
-def test_a_chunk_is_read_once(monkeypatch):
-    monkeypatch.setattr(frames_module, "_BLOCK_BYTES", 120)
+def test_a_chunk_is_read_once():
     loads = []
 
     def load(block, block_info=None):
@@ -70,15 +69,15 @@ def test_a_chunk_is_read_once(monkeypatch):
     lazy = da.from_array(image(20), chunks=(5, 5, 6)).map_blocks(load, dtype=np.uint16)
     reader = FrameReader(lazy)
     loads.clear()
-    read_all(reader)
+    read_all(reader, block_bytes=120)
     assert len(loads) == 4
 
 
 def test_blocks_are_small_but_keep_all_threads_busy():
     big = np.broadcast_to(np.uint16(0), (40, 2048, 2048))
     reader = FrameReader(big)
-    assert [len(b) for b in reader.blocks(reader.select(None), 4)] == [4] * 10
-    assert next(iter(reader.blocks(reader.select(None), 1))).size == 1
+    assert [len(b) for b in reader.blocks(reader.select(None), 4, 8 << 20)] == [4] * 10
+    assert next(iter(reader.blocks(reader.select(None), 1, 8 << 20))).size == 1
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"
 FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
 
-#: Memory that the frames of one block may take, and that a chunk of the file may take
-#: to be read as a whole rather than in parts.
-_BLOCK_BYTES = 8 << 20
+#: Memory that a chunk of a file may take to be read as a whole rather than in parts.
 _CHUNK_BYTES = 256 << 20
 
 #: DLPack's codes for memory that a CUDA device reads.
@@ -33,13 +31,17 @@ def check_real(dtype: Any, what: str) -> np.dtype[Any]:
     return kind
 
 
+def native_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which the backends read pixels of a type."""
+    return np.dtype(_NATIVE.get(f"{dtype.kind}{dtype.itemsize}", "f8"))
+
+
 def to_native(array: Any) -> Any:
     """Return pixels in a type that the backends read, in native byte order, C-contiguous.
 
     They stay where they are, in the host's memory or a GPU's.
     """
-    kind = f"{array.dtype.kind}{array.dtype.itemsize}"
-    return array.astype(np.dtype(_NATIVE.get(kind, "f8")), order="C", copy=False)
+    return array.astype(native_type(array.dtype), order="C", copy=False)
 
 
 def is_on_device(array: Any) -> bool:
@@ -121,14 +123,16 @@ class FrameReader:
             return np.arange(self.count)
         return np.unique(np.ravel_multi_index([axis.ravel() for axis in grid], self.leading))
 
-    def blocks(self, numbers: NDArray[np.int64], at_least: int) -> Iterator[NDArray[np.int64]]:
+    def blocks(
+        self, numbers: NDArray[np.int64], at_least: int, block_bytes: int
+    ) -> Iterator[NDArray[np.int64]]:
         """Cut frame numbers into blocks that are read at once.
 
-        A block is a few megabytes or ``at_least`` frames, whatever is more, and
+        A block is ``block_bytes`` or ``at_least`` frames, whatever is more, and
         respects the chunks of a chunked file, so that none is read twice.
         """
         frame_bytes = int(np.prod(self.frame_shape)) * np.dtype(self._image.dtype).itemsize
-        size = max(_BLOCK_BYTES // frame_bytes, at_least)
+        size = max(block_bytes // frame_bytes, at_least)
         chunk = _chunk(self._image)
         if size < chunk <= _CHUNK_BYTES // frame_bytes:
             size = chunk

@@ -19,6 +19,7 @@ from .frames import (
     as_array,
     check_real,
     is_on_device,
+    native_type,
     to_host,
     to_native,
 )
@@ -118,14 +119,14 @@ def fit_spots(
         )
     backend = choose(settings, None if is_on_device(array) else len(array))
     # Converted in pieces: ten million spots are not copied as a whole.
-    whole = to_native(array[:0]).dtype == array.dtype and array.flags.c_contiguous
-    step = max(len(array), 1) if whole else _CONVERTED
+    as_it_is = array.flags.c_contiguous and native_type(array.dtype) == array.dtype
+    step = max(len(array), 1) if as_it_is else _CONVERTED
     parts = []
     for first in range(0, max(len(array), 1), step):
-        piece = to_native(array[first : first + step])
+        piece = array if as_it_is else to_native(array[first : first + step])
+        begin = None if own_start is None else to_host(own_start[first : first + step])
         if is_on_device(piece):
             piece = backend.upload(piece)
-        begin = None if own_start is None else to_host(own_start[first : first + step])
         parts.append(SpotFits(backend.fit_rois(piece, None, roi_shape, settings, begin)))
     return SpotFits.concatenate(parts)
 
@@ -195,7 +196,7 @@ def fit_at(
         return _fit_block(backend, frames, pixels.shape, frame, places[rows, -2:], settings)
 
     parts = [_outside(backend, int((numbers < 0).sum()), settings)]
-    blocks = list(reader.blocks(used, 1))
+    blocks = list(reader.blocks(used, 1, backend.block_bytes))
     pieces = ((block, reader.read(block)) for block in blocks)
     parts += _side_by_side(fit, pieces, min(backend.workers, len(blocks)))
     columns = {name: _in_order([part[name] for part in parts], order) for name in parts[0]}
@@ -362,7 +363,9 @@ def _blocks(
 ) -> list[NDArray[np.int64]]:
     """Return the numbers of the chosen frames in blocks; at least one, perhaps empty."""
     chosen = reader.select(frames)
-    return list(reader.blocks(chosen, backend.frames_at_once)) if len(chosen) else [chosen]
+    if not len(chosen):
+        return [chosen]
+    return list(reader.blocks(chosen, backend.frames_at_once, backend.block_bytes))
 
 
 def _pieces(

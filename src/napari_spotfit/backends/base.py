@@ -17,8 +17,9 @@ class Backend(NamedTuple):
     detect: Callable[..., Any]
     #: Fits ROIs where they lie in frames; returns the columns of SpotFits.
     fit_rois: Callable[..., dict[str, Any]]
-    #: How many frames keep it busy.
+    #: How many frames, and how many bytes of them, keep it busy.
     frames_at_once: int
+    block_bytes: int
     #: How many blocks of frames are worked on side by side.
     workers: int
     #: Says what has done the work up to now, by name.

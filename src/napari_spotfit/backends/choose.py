@@ -14,8 +14,9 @@ from .fallback import with_fallback
 
 #: With fewer fits to come than this, the CPU is done before a GPU has begun.
 WORTH_A_GPU = 1000
-#: Frames of a block that keep a GPU busy.
-_GPU_FRAMES = 64
+#: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU, which
+#: does not care whether a call is for one frame or for a hundred.
+_CPU_BYTES, _GPU_BYTES = 8 << 20, 32 << 20
 #: Blocks that are on their way to, on and from a GPU at the same time.
 _GPU_WORKERS = 6
 
@@ -84,6 +85,7 @@ def _cpu(settings: Settings) -> Backend:
         detect=detect.detect,
         fit_rois=fit.fit_rois,
         frames_at_once=_threads(settings),
+        block_bytes=_CPU_BYTES,
         workers=1,
         ran_on=lambda: name,
     )
@@ -109,7 +111,8 @@ def _cuda(gpus: tuple[devices.Gpu, ...]) -> Backend:
     return Backend(
         name,
         *functions,
-        frames_at_once=_GPU_FRAMES,
+        frames_at_once=1,
+        block_bytes=_GPU_BYTES,
         workers=_GPU_WORKERS * len(gpus),
         ran_on=lambda: name,
     )

@@ -40,9 +40,10 @@ def with_fallback(cuda: Backend, cpu_factory: Callable[[], Backend]) -> Backend:
         Once, when the CPU takes over.
     """
     run = _Run(cuda, cpu_factory)
-    return cuda._replace(
-        upload=run.upload, detect=run.detect, fit_rois=run.fit_rois, ran_on=run.ran_on
-    )
+    return Backend(
+        cuda.name, run.upload, run.detect, run.fit_rois, cuda.frames_at_once, cuda.block_bytes,
+        cuda.workers, run.ran_on,
+    )  # fmt: skip
 
 
 class _Run:

@@ -153,7 +153,10 @@ def _address(array: Any, first: int) -> int:
     """Return where an element of an array lies, 0 without an array."""
     if array is None:
         return 0
-    data: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    if isinstance(array, np.ndarray):
+        data: int = array.__array_interface__["data"][0]
+    else:
+        data = array.data.ptr
     return data + first * int(array.itemsize)
 
 
@@ -171,7 +174,7 @@ def _fit_few(frames: NDArray[Any], start: Any, task: _Task) -> dict[str, Any]:
         pixels = _pinned_copy(frames)
         begin = None if start is None else _pinned_copy(start)
         memory = transfer.pinned(task.row_bytes * n)
-        task.launch(pixels, None, begin, memory.ctypes.data, n)
+        task.launch(pixels, None, begin, _address(memory, 0), n)
     return Results.within(memory.copy(), n, task.settings.errors).columns()
 
 

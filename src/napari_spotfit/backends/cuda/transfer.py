@@ -51,7 +51,8 @@ def is_pinned(array: NDArray[Any]) -> bool:
     import cupy
 
     registered = 1
-    kind = cupy.cuda.runtime.pointerGetAttributes(array.ctypes.data).type
+    address = array.__array_interface__["data"][0]
+    kind = cupy.cuda.runtime.pointerGetAttributes(address).type
     return bool(kind == registered and array.flags.c_contiguous)
 
 
