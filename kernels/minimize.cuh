@@ -107,14 +107,15 @@ __device__ __forceinline__ bool is_small(const Shape& from, const Shape& to, flo
 //
 // Steps that shrink slowly add up: from a decrease and the one before it follows what is
 // still to come (a geometric series), and that must be small as well. A change below what
-// rounding makes of chi-square is none.
+// rounding makes of chi-square is none, and a chi-square of rounding alone gets no better.
 __device__ __forceinline__ bool is_settled(float change, bool better, float last, float chi,
                                            float amplitude, float min_delta) {
     const float enough = min_delta * chi;
     const bool slow = better && change * last > enough * (last - change);
     const float rounding = ROUNDING * (1.0f + fabsf(amplitude));
-    return (change <= enough && !slow) ||
-           change <= 2.0f * rounding * (sqrtf(chi) + ROUNDING_FLOOR * PIXELS * rounding);
+    const float floor = ROUNDING_FLOOR * PIXELS * rounding;
+    return (change <= enough && !slow) || change <= 2.0f * rounding * (sqrtf(chi) + floor) ||
+           (!better && chi <= floor * rounding);
 }
 
 // Whether the next step would settle the fit, were the model linear, and is short: then it

@@ -175,14 +175,16 @@ def _settled(
     """Return where χ² has changed by less than ``min_delta`` of it, for good.
 
     Steps that shrink slowly add up: from a decrease and the one before it follows what
-    is still to come (a geometric series), and that must be small as well.
+    is still to come (a geometric series), and that must be small as well. A change below
+    what rounding makes of χ² is none, and a χ² of rounding alone gets no better.
     """
     enough = spread(min_delta) * chi
     slow = better & (change * last > enough * (last - change))
     rounding = spread(ROUNDING) * (spread(1) + absolute(amplitude))
     floor = spread(ROUNDING_FLOOR * n) * rounding
+    perfect = ~better & (chi <= floor * rounding)
     rounding = spread(2) * rounding * (square_root(chi) + floor)
-    return ((change <= enough) & ~slow) | (change <= rounding)
+    return ((change <= enough) & ~slow) | (change <= rounding) | perfect
 
 
 @njit(forceinline=True)

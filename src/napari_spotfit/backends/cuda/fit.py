@@ -16,9 +16,10 @@ from . import layout, transfer
 from .compile import kernel
 from .layout import Results
 
-#: Bytes of pixels that go up at a time, and how many such pieces are under way per GPU:
-#: while one is copied to pinned memory, others are on their way, fitted, and copied back.
-_PIECE_BYTES, _WORKERS = 16 << 20, 12
+#: Bytes of pixels that go up at a time, at most and at least, and how many such pieces are
+#: under way per GPU: while one is copied to pinned memory, others are on their way, fitted,
+#: and copied back.
+_PIECE_BYTES, _SMALL_PIECE, _WORKERS = 16 << 20, 1 << 20, 12
 #: The same for pixels that are in pinned memory already: the CPU copies nothing.
 _PINNED_BYTES, _PINNED_WORKERS = 32 << 20, 4
 #: A piece of fewer fits is not halved when the GPU's memory runs out.
@@ -72,7 +73,7 @@ def fit_rois(
     import cupy
 
     n = len(frames) if corners is None else len(corners)
-    if corners is None and _address(frames, 0) % 4:
+    if corners is None and _address(frames) % 4:
         frames = frames.copy()  # kernels read whole words
     if n == 0:
         return Results.within(np.empty(0, np.uint8), 0, settings.errors).columns()
@@ -114,17 +115,30 @@ class _Task(NamedTuple):
         per_warp = plan.groups * layout.rounds(n, plan.groups, pixels, plan.multiprocessors)
         per_block = per_warp * plan.warps
         step = max(_LAUNCH_PIXELS // pixels // per_block, 1) * per_block
+        frames_at, corners_at, start_at = _address(frames), _address(corners), _address(start)
         for first in range(0, n, step):
             count = min(step, n - first)
-            rois = layout.rois(
-                _address(frames, 0 if self.gather else first * pixels), frames.shape[1:],
-                _address(corners, 3 * first), _address(start, 3 * first),
+            rois, output = _arguments(
+                frames_at + (0 if self.gather else first * pixels * self.pixel.itemsize),
+                frames.shape[1:], corners_at and corners_at + 24 * first,
+                start_at and start_at + 12 * first,
+                memory, n, settings.errors, first,
             )  # fmt: skip
-            output = layout.output(memory, n, settings.errors, first)
             plan.kernel(
                 (-(-count // per_block),), (32 * plan.warps,),
                 (rois, output, limits, camera, np.int64(count), np.int32(per_warp)),
             )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _arguments(
+    frames: int, frame_shape: tuple[int, int], corners: int, start: int,
+    memory: int, n: int, errors: bool, first: int,
+) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
+    """Return where a kernel reads and writes; in a closed loop that stays the same."""
+    return (
+        layout.rois(frames, frame_shape, corners, start), layout.output(memory, n, errors, first)
+    )  # fmt: skip
 
 
 class _Plan(NamedTuple):
@@ -149,15 +163,15 @@ def _plan(roi_shape: tuple[int, int], pixel: np.dtype[Any], gather: bool, device
     )
 
 
-def _address(array: Any, first: int) -> int:
-    """Return where an element of an array lies, 0 without an array."""
+def _address(array: Any) -> int:
+    """Return where an array begins, 0 without one."""
     if array is None:
         return 0
     if isinstance(array, np.ndarray):
-        data: int = array.__array_interface__["data"][0]
-    else:
-        data = array.data.ptr
-    return data + first * int(array.itemsize)
+        host: int = array.__array_interface__["data"][0]
+        return host
+    there: int = array.data.ptr
+    return there
 
 
 def _device() -> int:
@@ -174,7 +188,7 @@ def _fit_few(frames: NDArray[Any], start: Any, task: _Task) -> dict[str, Any]:
         pixels = _pinned_copy(frames)
         begin = None if start is None else _pinned_copy(start)
         memory = transfer.pinned(task.row_bytes * n)
-        task.launch(pixels, None, begin, _address(memory, 0), n)
+        task.launch(pixels, None, begin, _address(memory), n)
     return Results.within(memory.copy(), n, task.settings.errors).columns()
 
 
@@ -229,10 +243,11 @@ def _fit_in_pieces(
         with cupy.cuda.Device(next(turn)):
             _halving(fit_piece, first, last)
 
-    piece_bytes = _PINNED_BYTES if in_place else _PIECE_BYTES
     workers = _PINNED_WORKERS if in_place else min(_WORKERS, threads.available())
-    piece = max(piece_bytes // (frames.nbytes // n), 1)
-    threads.in_pieces(work, n, piece, workers * len(devices))
+    workers *= len(devices)
+    piece_bytes = min(frames.nbytes // workers, _PINNED_BYTES if in_place else _PIECE_BYTES)
+    piece = max(max(piece_bytes, _SMALL_PIECE) // (frames.nbytes // n), 1)
+    threads.in_pieces(work, n, piece, workers)
     return results.columns()
 
 
