@@ -22,7 +22,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from napari_spotfit import simulate_movie
-from napari_spotfit.backends.cpu import threads
+from napari_spotfit.backends import threads
 from napari_spotfit.backends.cpu.detect import detect
 from napari_spotfit.settings import Settings
 

@@ -202,6 +202,7 @@ def test_bad_spots_are_invalid_and_spoil_no_other(backend):
     invalid = np.isin(np.arange(64), (3, 10, 20, 33))
     assert np.array_equal(~fits.valid, invalid)
     assert same(good[~invalid], fits[~invalid])
+    assert not fits.iterations[invalid].any()
     for name, values in fits.columns.items():
         if name not in ("iterations", "stop_condition"):
             assert np.isnan(values[invalid]).all(), name

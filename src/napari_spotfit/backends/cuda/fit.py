@@ -239,15 +239,24 @@ def _fit_in_pieces(
             for column, part in zip(results, Results.within(back, count, errors), strict=True):
                 column[..., first:last] = part
 
+    left = []
+
     def work(first: int, last: int) -> None:
         with cupy.cuda.Device(next(turn)):
-            _halving(fit_piece, first, last)
+            try:
+                fit_piece(first, last)
+            except cupy.cuda.memory.OutOfMemoryError:
+                left.append((first, last))
 
     workers = _PINNED_WORKERS if in_place else min(_WORKERS, threads.available())
     workers *= len(devices)
     piece_bytes = min(frames.nbytes // workers, _PINNED_BYTES if in_place else _PIECE_BYTES)
     piece = max(max(piece_bytes, _SMALL_PIECE) // (frames.nbytes // n), 1)
     threads.in_pieces(work, n, piece, workers)
+    # Side by side they needed too much memory: one after the other, and smaller.
+    for first, last in left:
+        with cupy.cuda.Device(next(turn)):
+            _halving(fit_piece, first, last)
     return results.columns()
 
 
@@ -284,9 +293,9 @@ def _halving(work: Callable[[int, int], None], first: int, last: int) -> None:
     except cupy.cuda.memory.OutOfMemoryError:
         if last - first <= _SMALLEST:
             raise
-        cupy.get_default_memory_pool().free_all_blocks()
     else:
         return
+    cupy.get_default_memory_pool().free_all_blocks()
     middle = (first + last) // 2
     _halving(work, first, middle)
     _halving(work, middle, last)

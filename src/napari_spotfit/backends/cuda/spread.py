@@ -7,6 +7,7 @@ stay on the GPU that they came to, and those that come from the host take turns.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,6 +36,17 @@ def over(devices: Sequence[int]) -> Functions:
     import cupy
 
     turn = itertools.cycle(devices)
+    waiting = threading.Lock()
+
+    def with_room(work: Callable[[], Any]) -> Any:
+        """Work; if memory runs out, once more, and only one of those to whom this happens."""
+        try:
+            return work()
+        except cupy.cuda.memory.OutOfMemoryError:
+            pass  # and with the error goes what its traceback holds
+        cupy.get_default_memory_pool().free_all_blocks()
+        with waiting:
+            return work()
 
     def device_of(frames: Any) -> int:
         # CuPy's arrays say on which GPU they are; NumPy's say 'cpu'.
@@ -44,14 +56,14 @@ def over(devices: Sequence[int]) -> Functions:
     def upload(frames: Any) -> Uploaded:
         device = device_of(frames)
         with cupy.cuda.Device(device):
-            return Uploaded(device, transfer.upload(frames))
+            return Uploaded(device, with_room(lambda: transfer.upload(frames)))
 
     def there(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(frames: Any, *rest: Any, **named: Any) -> Any:
             if not isinstance(frames, Uploaded):
                 frames = Uploaded(device_of(frames), frames)
             with cupy.cuda.Device(frames.device):
-                return function(frames.frames, *rest, **named)
+                return with_room(lambda: function(frames.frames, *rest, **named))
 
         return call
 
