@@ -59,10 +59,10 @@ class FailingGpu:
         )
 
     def _failing(self, task: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
             if self._task in (None, task) and next(self.calls) >= self._first:
                 raise self._error
-            return function(*arguments)
+            return function(*arguments, **named)
 
         return call
 

@@ -143,3 +143,9 @@ def test_arrays_on_the_gpu_come_back(gpu, blocks):
     corners, expected = localize(cpu(), blocks[0])
     columns = backend.fit_rois(there, cupy.asarray(corners), ROI, SETTINGS)
     np.testing.assert_array_equal(columns["x"], expected["x"])
+
+
+def test_results_that_were_to_stay_on_the_gpu_are_not_made_elsewhere(blocks):
+    backend = with_fallback(FailingGpu(ERRORS["lost"], task="fit_rois").backend, cpu)
+    with pytest.raises(type(ERRORS["lost"])):
+        backend.fit_rois(blocks[0], None, (9, 9), Settings(), None, on_device=True)

@@ -79,6 +79,8 @@ class _Run:
             try:
                 return getattr(self._cuda, task)(frames.uploaded, *rest, **named)
             except _cuda_errors() as error:
+                if named.get("on_device"):
+                    raise  # the CPU cannot leave results on a GPU
                 self._switch(error)
         # One at a time: the CPU's functions use all threads by themselves.
         with self._cpu_at_work:

@@ -56,6 +56,8 @@ _SHARED = ((1, 1), (1, 2), (2, 2), (2, 4))
 #: How many blocks of few registers a multiprocessor is to hold, by their numbers: 8 blocks
 #: leave a thread 128 registers, 6 blocks 168; other kernels get all that they ask for.
 _BLOCKS = ((60, 8), (117, 6))
+#: What finding pixels in frames takes, in such numbers.
+_GATHER_NUMBERS = 24
 
 
 class Lanes(NamedTuple):
@@ -93,7 +95,7 @@ def macros(roi_shape: tuple[int, int], pixel: np.dtype[Any], gather: bool) -> di
     """Return the compile-time numbers of ``kernels/fit.cu``."""
     rows, columns = roi_shape
     shared = lanes(rows, columns)
-    numbers = _numbers(rows, columns, shared)
+    numbers = _numbers(rows, columns, shared) + (_GATHER_NUMBERS if gather else 0)
     blocks = next((blocks for most, blocks in _BLOCKS if numbers <= most), 1)
     return {
         "ROWS": rows, "COLUMNS": columns, "LANES_X": shared.x, "LANES_Y": shared.y,

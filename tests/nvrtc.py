@@ -1,0 +1,132 @@
+"""NVIDIA's runtime compiler by itself: it needs no GPU and no driver."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+#: The packages of PyPI that bring it, the newest first.
+_PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
+_LIBRARY = re.compile(r"libnvrtc\.so(\.\d+)?|nvrtc64_\w+_0\.dll")
+#: Where a CUDA toolkit has its libraries, from CUDA_PATH.
+_FOLDERS = ("lib64", "lib", "bin", "bin/x64")
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+
+#: What the assembler says of each kernel when it is asked to.
+_USAGE = re.compile(
+    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads\s*\n"
+    r"ptxas info\s*: Used (\d+) registers"
+)
+_EXPECTED = re.compile(
+    r"ptxas (info\s*:|\s*\.)\s*(\d+ bytes (gmem|stack frame)|Compiling entry|Function properties|"
+    r"Used \d+ registers|Compile time)"
+)
+
+
+class Usage(NamedTuple):
+    """What a kernel takes of a GPU; bytes of memory per thread."""
+
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    registers: int
+
+
+class Compiled(NamedTuple):
+    """A program for one architecture."""
+
+    #: Errors and warnings.
+    log: str
+    #: Of its kernels.
+    usage: list[Usage]
+
+
+class Compiler:
+    """A library of NVRTC."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("Version", ctypes.byref(major), ctypes.byref(minor))
+        self.version = major.value, minor.value
+        count = ctypes.c_int()
+        self._call("GetNumSupportedArchs", ctypes.byref(count))
+        known = (ctypes.c_int * count.value)()
+        self._call("GetSupportedArchs", known)
+        self.architectures = frozenset(known)
+
+    def compile(self, text: str, architecture: int, options: tuple[str, ...]) -> Compiled:
+        """Compile a program; several threads may do so at once."""
+        options = *options, f"--gpu-architecture=sm_{architecture}"
+        code, said = self._compile(text, (*options, "--ptxas-options=-v"))
+        lines = [line for line in said.splitlines() if line.strip() and not _EXPECTED.match(line)]
+        if code:
+            # Who is asked for the usage is told nothing of the assembler's errors.
+            lines.append(f"nvrtcCompileProgram returned {code}: {self._compile(text, options)[1]}")
+        usage = [Usage(*map(int, numbers)) for numbers in _USAGE.findall(said)]
+        return Compiled("\n".join(lines), usage)
+
+    def _compile(self, text: str, options: tuple[str, ...]) -> tuple[int, str]:
+        program, size = ctypes.c_void_p(), ctypes.c_size_t()
+        place = ctypes.byref(program)
+        self._call("CreateProgram", place, text.encode(), b"kernels.cu", 0, None, None)
+        try:
+            array = (ctypes.c_char_p * len(options))(*map(str.encode, options))
+            code = self._library.nvrtcCompileProgram(program, len(options), array)
+            self._call("GetProgramLogSize", program, ctypes.byref(size))
+            log = ctypes.create_string_buffer(size.value)
+            self._call("GetProgramLog", program, log)
+            return code, log.value.decode()
+        finally:
+            self._call("DestroyProgram", place)
+
+    def _call(self, name: str, *arguments: object) -> None:
+        code = getattr(self._library, f"nvrtc{name}")(*arguments)
+        assert code == 0, f"nvrtc{name} returned {code}"
+
+
+@lru_cache(maxsize=1)
+def find() -> Compiler | None:
+    """Return the compiler of a package, of a toolkit, or from where libraries are looked for."""
+    for path in [*_packaged(), *_installed(), *_NAMES]:
+        if sys.platform == "win32" and isinstance(path, Path):
+            # The library loads another one from its own folder.
+            os.add_dll_directory(str(path.parent))
+        try:
+            return Compiler(ctypes.CDLL(str(path)))
+        except OSError:
+            continue
+    return None
+
+
+def compiler() -> Compiler:
+    """Return the compiler, or skip the test."""
+    found = find()
+    if found is None:
+        pytest.skip("needs NVRTC: the package nvidia-cuda-nvrtc, or a CUDA toolkit at CUDA_PATH")
+    return found
+
+
+def _packaged() -> Iterator[Path]:
+    for package in _PACKAGES:
+        try:
+            files = metadata.files(package) or []
+        except metadata.PackageNotFoundError:
+            continue
+        yield from (Path(file.locate()) for file in files if _LIBRARY.fullmatch(file.name))
+
+
+def _installed() -> Iterator[Path]:
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        for folder in _FOLDERS if variable in os.environ else ():
+            names = sorted(Path(os.environ[variable], folder).glob("*nvrtc*"))
+            yield from (path for path in names if _LIBRARY.fullmatch(path.name))

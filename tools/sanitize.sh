@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs the tests that need a GPU under NVIDIA's compute-sanitizer, which sees what results
+# need not show: access beyond an array's end (memcheck), threads that do not wait for each
+# other (racecheck, synccheck), and memory that is read before it is written (initcheck).
+#
+# usage: tools/sanitize.sh [pytest's options]; TOOLS="memcheck" chooses, PYTHON=… as well
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+python=${PYTHON:-python}
+sanitizer=${COMPUTE_SANITIZER:-$(command -v compute-sanitizer ||
+    ls "${CUDA_PATH:-/usr/local/cuda}/bin/compute-sanitizer" 2>/dev/null || true)}
+[ -n "$sanitizer" ] || {
+    echo "compute-sanitizer was not found; it comes with the CUDA toolkit" >&2
+    exit 1
+}
+
+export CUPY_ACCELERATORS="" PYTHONPATH="tools${PYTHONPATH:+:$PYTHONPATH}"
+
+# Left out: hundreds of thousands of spots, and what needs a GPU that is not slowed down.
+small='not in_pieces and not little_memory and not nobody_waits and not as_accurate'
+failed=""
+for tool in ${TOOLS:-memcheck racecheck synccheck initcheck}; do
+    echo "== $tool"
+    "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1 --print-limit 20 \
+        "$python" -m pytest -p sanitized -p no:cacheprovider -q -m gpu -k "$small" "$@" \
+        tests/backends tests/test_fit_spots.py tests/test_on_gpu.py || failed+=" $tool"
+done
+[ -z "$failed" ] || {
+    echo "failed:$failed" >&2
+    exit 1
+}
