@@ -53,7 +53,7 @@ __device__ __forceinline__ void write(const Search& search, const Kept& kept,
     out.stop[fit] = (unsigned char)search.stop;
     if (out.errors) {
         // The residuals' scatter over the amplitude, for the errors to be made from.
-        const float scatter = 
+        const float scatter =
             sqrtf(search.chi * (1.0f / (PIXELS - PARAMETERS))) / kept.amplitude[lane];
         out.values[ERRORS_COLUMN * out.length + fit] = valid ? fabsf(scatter) : NOT_A_NUMBER;
     }

@@ -4,9 +4,10 @@
 // when most lanes of the warp have finished theirs, these write their results and take
 // the next ones, while the others go on.
 //
-// Compile-time numbers: ROWS, COLUMNS (the ROI), LANES_X, LANES_Y (lanes per fit: 1, 2, 4 or
-// 8), PIXEL (the pixels' type), GATHER (whether ROIs lie in frames), WARPS (of a block), BLOCKS (that share
-// a multiprocessor at least), REFILL (idle lanes that make it worth to take new fits), and the constants of where a fit stops.
+// Compile-time numbers: ROWS, COLUMNS (the ROI), LANES_X, LANES_Y (lanes per fit, along
+// columns and rows), PIXEL (the pixels' type), GATHER (whether ROIs lie in frames), WARPS (of
+// a block), BLOCKS (that share a multiprocessor at least), REFILL (idle lanes that make it
+// worth to take new fits), and the constants of where a fit stops.
 
 #include "finish.cuh"
 
@@ -27,7 +28,7 @@ __device__ __forceinline__ int stage_next(const Rois& rois, int per_warp, int st
     if (!GATHER) address = find_roi(rois, first_fit(per_warp) + staged + lane_number());
     stage_rois(rois, first_fit(per_warp), staged, end - staged, address, stage);
     const int later = end + lane_number();
-    if (GATHER && lane_number() < GROUPS && later < count) 
+    if (GATHER && lane_number() < GROUPS && later < count)
         address = find_roi(rois, first_fit(per_warp) + later);
     return end;
 }
@@ -54,11 +55,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         const unsigned idle = __ballot_sync(ALL_LANES, done);
         if (idle == ALL_LANES || (next < count && __popc(idle) >= REFILL)) {
             if (done && mine >= 0) {
-                if (lane % LANES == 0) write(search, kept, limits, camera, out, first_fit(per_warp) + mine);
+                if (lane % LANES == 0)
+                    write(search, kept, limits, camera, out, first_fit(per_warp) + mine);
                 mine = -1;
             }
             if (next >= count) break;
-            if (next == staged) staged = stage_next(rois, per_warp, staged, next, count, address, stage);
+            if (next == staged)
+                staged = stage_next(rois, per_warp, staged, next, count, address, stage);
             wait_for_copies();
             __syncwarp();
             const int fit = next + set_bits_below(idle, lane) / LANES;
@@ -73,6 +76,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     }
     if (!out.errors) return;
     __syncwarp();
-    for (int i = lane; i < count; i += 32) 
+    for (int i = lane; i < count; i += 32)
         write_errors(camera, out, first_fit(per_warp) + i);
 }

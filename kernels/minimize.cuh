@@ -2,7 +2,7 @@
 
 #include "separable.cuh"
 
-// What decides where a fit stops and what it may reach; as napari_spotfit.backends.cuda.fit
+// What decides where a fit stops and what it may reach; as napari_spotfit.backends.cuda.layout
 // fills it in.
 struct Limits {
     float max_iterations, max_error, min_delta, min_step;
@@ -130,8 +130,8 @@ __device__ __forceinline__ bool is_over(const Normal& a, const Gradient& b, cons
     const float enough = min_delta * point.chi;
     const bool slow = expected * decrease > enough * (decrease - expected);
     const float rounding = ROUNDING * (1.0f + fabsf(point.amplitude));
-    const bool tiny =
-        (expected <= enough && !slow) || expected <= 2.0f * ROUNDING_FLOOR * PIXELS * rounding * rounding;
+    const float floor = 2.0f * ROUNDING_FLOOR * PIXELS * rounding * rounding;
+    const bool tiny = (expected <= enough && !slow) || expected <= floor;
     const bool is_short = fabsf(step.x) < SKIPPED_STEP / CENTER_UNIT &&
                           fabsf(step.y) < SKIPPED_STEP / CENTER_UNIT &&
                           fabsf(step.s) < SKIPPED_STEP / SIGMA_UNIT;

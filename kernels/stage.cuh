@@ -37,7 +37,9 @@ __device__ __forceinline__ void copy_word(void* shared, const void* global) {
     const unsigned place = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(place), "l"(global) : "memory");
 }
-__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
 #else
 __device__ __forceinline__ void copy_word(void* shared, const void* global) {
     *(unsigned*)shared = *(const unsigned*)global;

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,16 +21,13 @@ from .frames import (
     to_host,
     to_native,
 )
+from .pieces import Piece, cut, read_pieces, side_by_side
 from .results import SpotFits
 from .settings import ROI_MAX, ROI_MIN, Options, Settings, takes_settings
 
 _DEFAULTS = Settings()
 #: Cut-outs that are converted at a time where their type is not a backend's.
 _CONVERTED = 1 << 16
-
-
-Given = TypeVar("Given")
-Made = TypeVar("Made")
 
 
 class Part(NamedTuple):
@@ -198,7 +193,7 @@ def fit_at(
     parts = [_outside(backend, int((numbers < 0).sum()), settings)]
     blocks = list(reader.blocks(used, 1, backend.block_bytes))
     pieces = ((block, reader.read(block)) for block in blocks)
-    parts += _side_by_side(fit, pieces, min(backend.workers, len(blocks)))
+    parts += side_by_side(fit, pieces, min(backend.workers, len(blocks)))
     columns = {name: _in_order([part[name] for part in parts], order) for name in parts[0]}
     index = places[:, :-2]
     index = np.where(np.isfinite(index), np.rint(index), -1).astype(np.int64)
@@ -248,14 +243,14 @@ def detect_spots(
     reader = FrameReader(image)
     backend = choose(settings)
 
-    def detect(piece: _Piece) -> NDArray[np.float64]:
+    def detect(piece: Piece) -> NDArray[np.float64]:
         found = backend.detect(backend.upload(piece.pixels), settings, piece.mask)
         index = _leading_indices(piece.block[found.frame], reader)
         return np.column_stack([index, found.y, found.x]).astype(float)
 
-    blocks = _blocks(reader, frames, backend)
-    pieces = _pieces(reader, blocks, mask)
-    return np.concatenate(list(_side_by_side(detect, pieces, min(backend.workers, len(blocks)))))
+    blocks = cut(reader, frames, backend)
+    pieces = read_pieces(reader, blocks, mask)
+    return np.concatenate(list(side_by_side(detect, pieces, min(backend.workers, len(blocks)))))
 
 
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
@@ -330,10 +325,10 @@ def localize_parts(
     """
     reader = _checked_reader(image, settings)
     backend = choose(settings)
-    blocks = _blocks(reader, frames, backend)
+    blocks = cut(reader, frames, backend)
     total = sum(len(block) for block in blocks)
 
-    def find_and_fit(piece: _Piece) -> tuple[SpotFits, int]:
+    def find_and_fit(piece: Piece) -> tuple[SpotFits, int]:
         on_backend = backend.upload(piece.pixels)
         found = backend.detect(on_backend, settings, piece.mask)
         places = np.column_stack([found.y, found.x]).astype(float)
@@ -343,89 +338,11 @@ def localize_parts(
         index = _leading_indices(piece.block[found.frame], reader)
         return _collected(columns, index), len(piece.block)
 
-    pieces = _pieces(reader, blocks, mask)
+    pieces = read_pieces(reader, blocks, mask)
     done = 0
-    for fits, count in _side_by_side(find_and_fit, pieces, min(backend.workers, len(blocks))):
+    for fits, count in side_by_side(find_and_fit, pieces, min(backend.workers, len(blocks))):
         done += count
         yield Part(fits, done, total, backend.ran_on())
-
-
-class _Piece(NamedTuple):
-    """Some frames: their numbers, their pixels, and where to search them."""
-
-    block: NDArray[np.int64]
-    pixels: Any
-    mask: NDArray[np.bool_] | None
-
-
-def _blocks(
-    reader: FrameReader, frames: FrameSelection, backend: Backend
-) -> list[NDArray[np.int64]]:
-    """Return the numbers of the chosen frames in blocks; at least one, perhaps empty."""
-    chosen = reader.select(frames)
-    if not len(chosen):
-        return [chosen]
-    return list(reader.blocks(chosen, backend.frames_at_once, backend.block_bytes))
-
-
-def _pieces(
-    reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
-) -> Iterator[_Piece]:
-    """Read frames block by block, with the mask of each."""
-    masks = None if mask is None else _MaskReader(mask, reader)
-    for block in blocks:
-        if len(block):
-            yield _Piece(block, reader.read(block), None if masks is None else masks.read(block))
-        else:
-            yield _Piece(block, np.empty((0, *reader.frame_shape), np.float32), None)
-
-
-def _side_by_side(
-    work: Callable[[Given], Made], given: Iterable[Given], workers: int
-) -> Iterator[Made]:
-    """Yield ``work(item)`` of all items in order, while the next ones are worked on.
-
-    Items are taken as they are needed. Whoever stops iterating cancels the rest.
-    """
-    if workers <= 1:
-        yield from map(work, given)
-        return
-    with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
-        under_way: deque[Future[Made]] = deque()
-        try:
-            for item in given:
-                under_way.append(pool.submit(work, item))
-                if len(under_way) > workers:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
-        finally:
-            for future in under_way:
-                future.cancel()
-
-
-class _MaskReader:
-    """The mask of some frames: one for all, or one of its own for each."""
-
-    def __init__(self, mask: Any, reader: FrameReader) -> None:
-        if not (hasattr(mask, "shape") and hasattr(mask, "dtype")):
-            mask = np.asarray(mask)
-        if np.dtype(mask.dtype) != np.bool_:
-            raise TypeError(f"mask must be boolean, True where to search; got {mask.dtype}")
-        shape = tuple(mask.shape)
-        if shape not in (reader.frame_shape, reader.shape):
-            raise ValueError(
-                f"mask must have the shape {reader.frame_shape} or {reader.shape}; got {shape}"
-            )
-        self._frame = np.asarray(to_host(mask)) if len(shape) == 2 else None
-        self._stack = None if len(shape) == 2 else FrameReader(mask.astype(np.uint8))
-
-    def read(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
-        if self._stack is None:
-            assert self._frame is not None
-            return self._frame
-        frames: NDArray[np.bool_] = to_host(self._stack.read(block)).astype(np.bool_)
-        return frames
 
 
 def _settings(settings: Settings | None, options: Mapping[str, Any]) -> Settings:

@@ -1,0 +1,93 @@
+"""Frames in pieces, one after the other or several at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .backends.base import Backend
+from .frames import FrameReader, FrameSelection, to_host
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+class Piece(NamedTuple):
+    """Some frames: their numbers, their pixels, and where to search them."""
+
+    block: NDArray[np.int64]
+    pixels: Any
+    mask: NDArray[np.bool_] | None
+
+
+def cut(reader: FrameReader, frames: FrameSelection, backend: Backend) -> list[NDArray[np.int64]]:
+    """Return the numbers of the chosen frames in blocks; at least one, perhaps empty."""
+    chosen = reader.select(frames)
+    if not len(chosen):
+        return [chosen]
+    return list(reader.blocks(chosen, backend.frames_at_once, backend.block_bytes))
+
+
+def read_pieces(
+    reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
+) -> Iterator[Piece]:
+    """Read frames block by block, with the mask of each."""
+    masks = None if mask is None else _MaskReader(mask, reader)
+    for block in blocks:
+        if len(block):
+            yield Piece(block, reader.read(block), None if masks is None else masks.read(block))
+        else:
+            yield Piece(block, np.empty((0, *reader.frame_shape), np.float32), None)
+
+
+def side_by_side(
+    work: Callable[[Given], Made], given: Iterable[Given], workers: int
+) -> Iterator[Made]:
+    """Yield ``work(item)`` of all items in order, while the next ones are worked on.
+
+    Items are taken as they are needed. Whoever stops iterating cancels the rest.
+    """
+    if workers <= 1:
+        yield from map(work, given)
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
+        under_way: deque[Future[Made]] = deque()
+        try:
+            for item in given:
+                under_way.append(pool.submit(work, item))
+                if len(under_way) > workers:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+class _MaskReader:
+    """The mask of some frames: one for all, or one of its own for each."""
+
+    def __init__(self, mask: Any, reader: FrameReader) -> None:
+        if not (hasattr(mask, "shape") and hasattr(mask, "dtype")):
+            mask = np.asarray(mask)
+        if np.dtype(mask.dtype) != np.bool_:
+            raise TypeError(f"mask must be boolean, True where to search; got {mask.dtype}")
+        shape = tuple(mask.shape)
+        if shape not in (reader.frame_shape, reader.shape):
+            raise ValueError(
+                f"mask must have the shape {reader.frame_shape} or {reader.shape}; got {shape}"
+            )
+        self._frame = np.asarray(to_host(mask)) if len(shape) == 2 else None
+        self._stack = None if len(shape) == 2 else FrameReader(mask.astype(np.uint8))
+
+    def read(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if self._stack is None:
+            assert self._frame is not None
+            return self._frame
+        frames: NDArray[np.bool_] = to_host(self._stack.read(block)).astype(np.bool_)
+        return frames
