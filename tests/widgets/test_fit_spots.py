@@ -369,3 +369,23 @@ def test_napari_finds_the_viewer_argument():
     from napari._qt._qplugins._qnpe2 import _get_widget_viewer_param
 
     assert _get_widget_viewer_param(FitSpots, "Fit spots") == "viewer"
+
+
+@pytest.mark.parametrize("advanced", [False, True])
+def test_settings_that_have_room_are_shown_without_a_scroll_bar(
+    make_napari_viewer, qtbot, advanced
+):
+    viewer = make_napari_viewer(show=True)
+    viewer.window.resize(1280, 1000)
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    widget.settings.controls["backend"].put("cpu")
+    widget.settings.advanced.open = advanced
+    last = widget.settings.advanced
+
+    def all_shown():
+        content = widget.settings.widget()
+        assert widget.settings.viewport().height() >= min(last.geometry().bottom(), 600)
+        assert advanced or content.height() <= widget.settings.viewport().height()
+
+    qtbot.waitUntil(all_shown)

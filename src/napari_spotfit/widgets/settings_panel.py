@@ -130,6 +130,8 @@ class SettingsPanel(QScrollArea):
         """Ask for the height of the contents, with their sentences broken into lines."""
         frame = 2 * self.frameWidth()
         height = self._content.heightForWidth(self.width() - frame)
+        if height < 0:  # no sentence is shown that could be broken
+            height = self._content.sizeHint().height()
         return QSize(self.minimumSizeHint().width(), height + frame)
 
     def resizeEvent(self, event: Any) -> None:
