@@ -8,16 +8,6 @@ from napari_spotfit.backends.cpu import detect as cpu
 from napari_spotfit.backends.cuda import detect as cuda
 
 
-@pytest.fixture(scope="session")
-def gpu():
-    """Skip where CUDA shows no GPU."""
-    cupy = pytest.importorskip("cupy")
-    try:
-        return cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        pytest.skip(str(error))
-
-
 @pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def detect(request):
     """Detect spots in frames in the host's memory, on either backend."""

@@ -11,10 +11,24 @@ import numpy as np
 import pytest
 from qtpy.QtCore import QSettings, Qt
 
+from napari_spotfit.widgets.fit_spots import FitSpots
+
 #: Places of the spots in every frame of the images made here, in pixels.
 SPOTS = np.array([(10.3, 12.1), (14.8, 33.6), (35.2, 9.7), (31.4, 36.5)])
 SIGMA = 1.4
 SHAPE = (48, 50)
+
+
+@pytest.fixture
+def viewer(make_napari_viewer):
+    return make_napari_viewer()
+
+
+@pytest.fixture
+def widget(viewer):
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    return widget
 
 
 @pytest.fixture(autouse=True)

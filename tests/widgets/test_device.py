@@ -20,18 +20,6 @@ REASON = (
 
 
 @pytest.fixture
-def viewer(make_napari_viewer):
-    return make_napari_viewer()
-
-
-@pytest.fixture
-def widget(viewer):
-    widget = FitSpots(viewer)
-    viewer.window.add_dock_widget(widget, name="Fit spots")
-    return widget
-
-
-@pytest.fixture
 def described(monkeypatch):
     """Return a function that has the panel told of other devices than there are."""
 

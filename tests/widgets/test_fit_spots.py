@@ -16,18 +16,6 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 THIN = "\u202f"
 
 
-@pytest.fixture
-def viewer(make_napari_viewer):
-    return make_napari_viewer()
-
-
-@pytest.fixture
-def widget(viewer):
-    widget = FitSpots(viewer)
-    viewer.window.add_dock_widget(widget, name="Fit spots")
-    return widget
-
-
 def choose(box, data):
     """Choose an item of a combo box as the keyboard would."""
     box.setCurrentIndex(next(i for i in range(box.count()) if box.itemData(i) is data))

@@ -10,6 +10,7 @@ import pytest
 from walled import exit_status, walled
 
 from napari_spotfit import Settings, StopCondition, simulate_spots
+from napari_spotfit.backends.contract import ERRORS
 from napari_spotfit.backends.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.backends.cuda import fit, layout
 from napari_spotfit.stopping import CONVERGED
@@ -286,7 +287,7 @@ def test_errors(shape, gain):
     settings = Settings(gain=gain, offset=2.5)
     ours, theirs = fit_rois(spots, settings=settings), on_cpu(spots, None, shape, settings)
     assert_alike(ours, theirs)
-    for name in layout.ERRORS:
+    for name in ERRORS:
         known = np.isfinite(theirs[name]) & np.isfinite(ours[name])
         assert known.mean() > 0.9
         median = np.median(np.abs(ours[name] / theirs[name] - 1)[known])
@@ -296,9 +297,9 @@ def test_errors(shape, gain):
 def test_without_errors_the_rest_is_the_same():
     spots = cut_outs((9, 9), "i2")
     whole = fit_rois(spots)
-    assert [name for name in whole if name.endswith("_stderr")] == list(layout.ERRORS)
+    assert [name for name in whole if name.endswith("_stderr")] == list(ERRORS)
     part = fit_rois(spots, settings=Settings(errors=False))
-    assert_equal(part, {name: whole[name] for name in whole if name not in layout.ERRORS})
+    assert_equal(part, {name: whole[name] for name in whole if name not in ERRORS})
 
 
 @pytest.mark.parametrize(

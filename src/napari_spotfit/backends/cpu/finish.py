@@ -31,12 +31,6 @@ from .tile import (
     Y,
 )
 
-#: Rows of the results: single-precision columns in the order of the output.
-VALUES = ("sigma", "amplitude", "background", "photons", "chi_square", "reduced_chi_square")
-ERRORS = tuple(
-    f"{name}_stderr" for name in ("x", "y", "sigma", "amplitude", "background", "photons")
-)
-
 _INVALID = int(StopCondition.INVALID)
 _PARAMETERS = GAUSSIAN.parameter_count
 

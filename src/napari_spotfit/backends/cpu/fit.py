@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +9,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...settings import Settings
-from ...stopping import SIGMA_MAX_ROI, SIGMA_MIN, StopCondition
+from ...stopping import StopCondition
 from .. import threads
+from ..contract import ERRORS, VALUES, Limits, make_limits, width_of
 from . import finish
 from .lanes import WIDTH, load, store_elements
-from .minimize import Limits, minimize
+from .minimize import minimize
 from .sources import fingerprint
 from .start import prepare
 from .tile import (
@@ -96,12 +96,12 @@ def fit_rois(
     """
     n = len(frames) if corners is None else len(corners)
     corners = np.empty((0, 3), np.int64) if corners is None else corners
-    width = len(finish.VALUES) + (len(finish.ERRORS) if settings.errors else 0)
+    width = width_of(settings.errors)
     output = _Output(
         np.empty(2 * n), np.empty(width * n, np.float32),
         np.empty(n, np.uint16), np.empty(n, np.uint8),
     )  # fmt: skip
-    limits = _limits(settings, roi_shape)
+    limits = make_limits(settings, roi_shape)
     flat, shape = frames.reshape(-1).view(), frames.shape
     flat.flags.writeable = False  # Numba would compile for either kind
     start = np.empty((0, 3), np.float32) if start is None else start
@@ -124,35 +124,10 @@ def fit_rois(
     y, x = output.positions.reshape(2, n)
     values = output.values.reshape(width, n)
     columns: dict[str, NDArray[Any]] = {"y": y, "x": x}
-    columns |= dict(zip(finish.VALUES, values, strict=False))
+    columns |= dict(zip(VALUES, values, strict=False))
     columns |= {"iterations": output.iterations, "stop_condition": output.stop}
-    columns |= dict(zip(finish.ERRORS, values[len(finish.VALUES) :], strict=False))
+    columns |= dict(zip(ERRORS, values[len(VALUES) :], strict=False))
     return columns
-
-
-def _limits(settings: Settings, roi_shape: tuple[int, int]) -> Limits:
-    """Return the settings as the minimiser takes them; open bounds become infinite."""
-    amplitude = settings.amplitude_min, settings.amplitude_max
-    background = settings.background_min, settings.background_max
-    return Limits(
-        max_iterations=float(settings.max_iterations),
-        max_error=settings.max_error,
-        min_delta=settings.min_delta,
-        min_step=settings.min_step,
-        sigma_min=SIGMA_MIN if settings.sigma_min is None else settings.sigma_min,
-        sigma_max=SIGMA_MAX_ROI * max(roi_shape)
-        if settings.sigma_max is None
-        else settings.sigma_max,
-        amplitude_min=_or(amplitude[0], -math.inf),
-        amplitude_max=_or(amplitude[1], math.inf),
-        background_min=_or(background[0], -math.inf) + settings.offset,
-        background_max=_or(background[1], math.inf) + settings.offset,
-        bounded_amplitudes=any(bound is not None for bound in amplitude + background),
-    )
-
-
-def _or(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None else value
 
 
 @njit(forceinline=True)
@@ -237,7 +212,7 @@ def _cached(sources: str) -> Any:
             if errors:
                 finish.standard_errors(
                     current, work.profile, work.tables, rows, columns,
-                    work.results, len(finish.VALUES), offset, gain, gain_known,
+                    work.results, len(VALUES), offset, gain, gain_known,
                 )  # fmt: skip
             if n == WIDTH and indices[n - 1] - indices[0] == WIDTH - 1:
                 _write_all(current, pixels, work.results, indices[0], output)

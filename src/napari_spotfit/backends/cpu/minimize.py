@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -42,22 +42,6 @@ from .tile import COURSE, GRADIENT, LEVEL, NORMAL, POINT, SCALE, STOP, Tile
 _MAX_ITERATIONS, _MAX_ERROR = int(Stop.MAX_ITERATIONS), int(Stop.MAX_ERROR)
 _MIN_DELTA, _MIN_STEP = int(Stop.MIN_DELTA), int(Stop.MIN_STEP)
 _NO_DECREASE, _INVALID = int(Stop.NO_DECREASE), int(Stop.INVALID)
-
-
-class Limits(NamedTuple):
-    """The settings that decide where a fit stops and what it may reach, as numbers."""
-
-    max_iterations: float
-    max_error: float
-    min_delta: float
-    min_step: float
-    sigma_min: float
-    sigma_max: float
-    amplitude_min: float
-    amplitude_max: float
-    background_min: float
-    background_max: float
-    bounded_amplitudes: bool
 
 
 @njit(nogil=True)

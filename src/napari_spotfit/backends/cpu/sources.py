@@ -11,7 +11,7 @@ import hashlib
 from pathlib import Path
 
 from ... import stopping
-from .. import band
+from .. import band, contract
 
 
 def fingerprint(*names: str) -> str:
@@ -20,7 +20,7 @@ def fingerprint(*names: str) -> str:
     The modules of constants count, too.
     """
     here = Path(__file__).parent
-    constants = Path(stopping.__file__), Path(band.__file__)
+    constants = (Path(module.__file__) for module in (stopping, band, contract))
     digest = hashlib.sha256()
     for path in (*(here / f"{name}.py" for name in names), *constants):
         digest.update(path.read_bytes())

@@ -42,23 +42,14 @@ def fit_rois(
     on_device: bool = False,
     devices: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """Fit ROIs where they lie in the frames; the CUDA twin of the CPU's function.
+    """Fit ROIs where they lie in the frames, of NumPy or of CuPy on the current device.
+
+    The rest is as :func:`napari_spotfit.backends.cpu.fit.fit_rois` says, its CPU twin.
 
     Parameters
     ----------
-    frames : ndarray, shape (n_frames, Y, X)
-        C-contiguous uint8, uint16, int16, float32 or float64, of NumPy or of CuPy on the
-        current device.
-    corners : ndarray of int64, shape (n, 3), or None
-        Frame, first row and first column of each ROI; a negative frame stands for a
-        ROI outside the image, whose fit is INVALID. None: every frame is a ROI.
-    roi_shape : tuple of int
-        Rows and columns of the ROIs.
-    settings : Settings
-        How to fit.
-    start : ndarray of float32, shape (n, 3), optional
-        Start values y, x (from the ROI's first pixel) and σ; NaN asks for the
-        built-in value.
+    frames, corners, roi_shape, settings, start
+        As on the CPU.
     on_device : bool
         Leave the results on the device, and do not wait for them: they are made on
         CuPy's current stream.

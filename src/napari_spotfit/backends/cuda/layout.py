@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings import Settings
-from ...stopping import SIGMA_MAX_ROI, SIGMA_MIN
+from ..contract import ERRORS, VALUES, make_limits, width_of
 
 #: The kernel's arguments, as kernels/stage.cuh, finish.cuh and minimize.cuh declare them:
 #: where the pixels are (frames, height, width, corners, start), ...
@@ -21,12 +20,6 @@ _OUTPUT = struct.Struct("qQQQQQi4x")
 #: ... where a fit stops, and what is known of the camera (offset, gain, gain known).
 _LIMITS = struct.Struct("10fi")
 _CAMERA = struct.Struct("2fi")
-
-#: The columns of single-precision results, in the order in which kernels write them.
-VALUES = ("sigma", "amplitude", "background", "photons", "chi_square", "reduced_chi_square")
-ERRORS = tuple(
-    f"{name}_stderr" for name in ("x", "y", "sigma", "amplitude", "background", "photons")
-)
 
 #: What a pixel type is called in C++.
 PIXEL_TYPES = {
@@ -127,12 +120,7 @@ def rounds(n: int, groups: int, pixels: int, multiprocessors: int) -> int:
 
 def row_bytes(errors: bool) -> int:
     """Return how many bytes of results a fit has."""
-    return 16 + 4 * width(errors) + 3
-
-
-def width(errors: bool) -> int:
-    """Return how many single-precision numbers a fit has."""
-    return len(VALUES) + (len(ERRORS) if errors else 0)
+    return 16 + 4 * width_of(errors) + 3
 
 
 class Results(NamedTuple):
@@ -149,7 +137,7 @@ class Results(NamedTuple):
         values, iterations, stop = _ends(n, errors)
         return cls(
             memory[:values].view(np.float64).reshape(2, n),
-            memory[values:iterations].view(np.float32).reshape(width(errors), n),
+            memory[values:iterations].view(np.float32).reshape(width_of(errors), n),
             memory[iterations:stop].view(np.uint16),
             memory[stop : stop + n],
         )
@@ -166,7 +154,7 @@ class Results(NamedTuple):
 def _ends(n: int, errors: bool) -> tuple[int, int, int]:
     """Return where the positions, the values and the iterations end."""
     values = 16 * n
-    iterations = values + 4 * width(errors) * n
+    iterations = values + 4 * width_of(errors) * n
     return values, iterations, iterations + 2 * n
 
 
@@ -189,30 +177,14 @@ def output(address: int, n: int, errors: bool, first: int = 0) -> NDArray[Any]:
 
 @lru_cache(maxsize=16)
 def limits(settings: Settings, roi_shape: tuple[int, int]) -> NDArray[Any]:
-    """Return the settings that decide where a fit stops; open bounds become infinite."""
-    amplitude = settings.amplitude_min, settings.amplitude_max
-    background = settings.background_min, settings.background_max
-    sigma_max = settings.sigma_max
-    return _packed(
-        _LIMITS,
-        settings.max_iterations, settings.max_error, settings.min_delta, settings.min_step,
-        SIGMA_MIN if settings.sigma_min is None else settings.sigma_min,
-        SIGMA_MAX_ROI * max(roi_shape) if sigma_max is None else sigma_max,
-        _or(amplitude[0], -math.inf), _or(amplitude[1], math.inf),
-        _or(background[0], -math.inf) + settings.offset,
-        _or(background[1], math.inf) + settings.offset,
-        any(bound is not None for bound in amplitude + background),
-    )  # fmt: skip
+    """Return the kernel's argument for where a fit stops and what it may reach."""
+    return _packed(_LIMITS, *make_limits(settings, roi_shape))
 
 
 @lru_cache(maxsize=16)
 def camera(settings: Settings) -> NDArray[Any]:
     """Return what is known of the camera."""
     return _packed(_CAMERA, settings.offset, settings.gain or 1.0, settings.gain is not None)
-
-
-def _or(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None else value
 
 
 def _packed(kind: struct.Struct, *values: float) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,10 +41,9 @@ def over(devices: Sequence[int]) -> Functions:
 
     def with_room(work: Callable[[], Any]) -> Any:
         """Work; if memory runs out, once more, and only one of those to whom this happens."""
-        try:
+        # Suppressed, the error lets go of the arrays that its traceback holds.
+        with suppress(cupy.cuda.memory.OutOfMemoryError):
             return work()
-        except cupy.cuda.memory.OutOfMemoryError:
-            pass  # and with the error goes what its traceback holds
         cupy.get_default_memory_pool().free_all_blocks()
         with waiting:
             return work()
