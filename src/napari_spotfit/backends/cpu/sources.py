@@ -20,7 +20,7 @@ def fingerprint(*names: str) -> str:
     The modules of constants count, too.
     """
     here = Path(__file__).parent
-    constants = (Path(module.__file__) for module in (stopping, band, contract))
+    constants = Path(stopping.__file__), Path(band.__file__), Path(contract.__file__)
     digest = hashlib.sha256()
     for path in (*(here / f"{name}.py" for name in names), *constants):
         digest.update(path.read_bytes())
