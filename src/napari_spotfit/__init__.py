@@ -11,7 +11,8 @@ from .results import SpotFits
 from .settings import Settings
 from .simulate import simulate_movie, simulate_spots
 from .stopping import StopCondition
-from .widgets.layers import to_points_layer
+from .survey import estimate_sigma
+from .widgets.layers.points import to_points_layer
 
 __all__ = [
     "BackendFallbackWarning",
@@ -21,6 +22,7 @@ __all__ = [
     "StopCondition",
     "__version__",
     "detect_spots",
+    "estimate_sigma",
     "fit_at",
     "fit_spots",
     "localize",

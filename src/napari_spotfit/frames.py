@@ -164,6 +164,33 @@ class FrameReader:
         return as_array(self._image[index])
 
 
+class HeldFrame:
+    """One frame in the place of the image it was read from, so that it is not read again.
+
+    Whatever frame is asked for, this one is given.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X)
+        The image.
+    index : tuple of int
+        Indices of the frame along the image's leading axes.
+    """
+
+    def __init__(self, image: Any, index: tuple[int, ...] = ()) -> None:
+        reader = FrameReader(image)
+        number = int(np.ravel_multi_index(index, reader.leading)) if index else 0
+        self.index = index
+        self.pixels: NDArray[Any] = to_host(reader.read(np.array([number])))[0]
+        self.shape, self.dtype = reader.shape, self.pixels.dtype
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        return self.pixels[np.newaxis]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.pixels, dtype)
+
+
 def _indices(along: AxisSelection, size: int) -> NDArray[np.int64]:
     """Return the indices that are chosen along one axis."""
     if isinstance(along, slice):

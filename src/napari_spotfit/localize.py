@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .backends.base import Backend
+from .backends.candidates import Candidates, joined
 from .backends.choose import choose
 from .frames import (
     FrameReader,
@@ -110,7 +111,8 @@ def fit_spots(
         # Whatever has to be converted is, as a whole: the results are one array each.
         pixels = to_native(array)
         return SpotFits(
-            backend.fit_rois(pixels, None, roi_shape, settings, own_start, on_device=True)
+            backend.fit_rois(pixels, None, roi_shape, settings, own_start, on_device=True),
+            settings=settings,
         )
     backend = choose(settings, None if is_on_device(array) else len(array))
     # Converted in pieces: ten million spots are not copied as a whole.
@@ -122,7 +124,8 @@ def fit_spots(
         begin = None if own_start is None else to_host(own_start[first : first + step])
         if is_on_device(piece):
             piece = backend.upload(piece)
-        parts.append(SpotFits(backend.fit_rois(piece, None, roi_shape, settings, begin)))
+        columns = backend.fit_rois(piece, None, roi_shape, settings, begin)
+        parts.append(SpotFits(columns, settings=settings))
     return SpotFits.concatenate(parts)
 
 
@@ -197,7 +200,7 @@ def fit_at(
     columns = {name: _in_order([part[name] for part in parts], order) for name in parts[0]}
     index = places[:, :-2]
     index = np.where(np.isfinite(index), np.rint(index), -1).astype(np.int64)
-    return _collected(columns, index)
+    return _collected(columns, index, settings)
 
 
 @takes_settings("detection", "run")
@@ -240,17 +243,25 @@ def detect_spots(
     3
     """
     settings = _settings(settings, options)
+    return find(image, settings, frames=frames, mask=mask)[0]
+
+
+def find(
+    image: Any, settings: Settings, *, frames: FrameSelection = None, mask: Any = None
+) -> tuple[NDArray[np.float64], Candidates]:
+    """Return what :func:`detect_spots` does, and the candidates with score and height."""
     reader = FrameReader(image)
     backend = choose(settings)
 
-    def detect(piece: Piece) -> NDArray[np.float64]:
-        found = backend.detect(backend.upload(piece.pixels), settings, piece.mask)
-        index = _leading_indices(piece.block[found.frame], reader)
-        return np.column_stack([index, found.y, found.x]).astype(float)
+    def detect(piece: Piece) -> Candidates:
+        found: Candidates = backend.detect(backend.upload(piece.pixels), settings, piece.mask)
+        return found._replace(frame=piece.block[found.frame])
 
     blocks = cut(reader, frames, backend)
     pieces = read_pieces(reader, blocks, mask)
-    return np.concatenate(list(side_by_side(detect, pieces, min(backend.workers, len(blocks)))))
+    found = joined(list(side_by_side(detect, pieces, min(backend.workers, len(blocks)))))
+    index = _leading_indices(found.frame, reader)
+    return np.column_stack([index, found.y, found.x]).astype(float), found
 
 
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
@@ -336,7 +347,7 @@ def localize_parts(
         columns = _fit_block(backend, on_backend, shape, found.frame, places, settings)
         columns["score"] = found.score
         index = _leading_indices(piece.block[found.frame], reader)
-        return _collected(columns, index), len(piece.block)
+        return _collected(columns, index, settings), len(piece.block)
 
     pieces = read_pieces(reader, blocks, mask)
     done = 0
@@ -409,7 +420,7 @@ def _fit_block(
     columns = backend.fit_rois(frames, corners, settings.roi_shape, settings, start)
     columns["y"] += corners[:, 1]
     columns["x"] += corners[:, 2]
-    return columns
+    return _with_corners(columns, corners)
 
 
 def _frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:
@@ -430,7 +441,15 @@ def _outside(backend: Backend, count: int, settings: Settings) -> dict[str, NDAr
     """Return the columns of fits outside the image, which are INVALID."""
     corners = np.full((count, 3), -1, np.int64)
     nothing = np.zeros((1, *settings.roi_shape), np.float32)
-    return backend.fit_rois(nothing, corners, settings.roi_shape, settings)
+    return _with_corners(backend.fit_rois(nothing, corners, settings.roi_shape, settings), corners)
+
+
+def _with_corners(
+    columns: dict[str, NDArray[Any]], corners: NDArray[np.int64]
+) -> dict[str, NDArray[Any]]:
+    """Add where each ROI lies, so that what was fitted can be looked at again."""
+    columns["roi_y"], columns["roi_x"] = corners[:, 1:].T.astype(np.int32)
+    return columns
 
 
 def _in_order(parts: list[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[Any]:
@@ -448,11 +467,13 @@ def _leading_indices(numbers: NDArray[np.int64], reader: FrameReader) -> NDArray
     return np.column_stack(np.unravel_index(numbers, reader.leading))
 
 
-def _collected(columns: dict[str, NDArray[Any]], index: NDArray[np.int64]) -> SpotFits:
+def _collected(
+    columns: dict[str, NDArray[Any]], index: NDArray[np.int64], settings: Settings
+) -> SpotFits:
     """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame."""
     count = index.shape[1]
     names = ["frame"] if count == 1 else [f"axis_{i}" for i in range(count)]
     leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
     if count > 1:
         leading["frame"] = leading[names[-1]]
-    return SpotFits(leading | columns, names)
+    return SpotFits(leading | columns, names, settings)

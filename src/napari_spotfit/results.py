@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .frames import to_host
 from .models import MODELS
+from .settings import Settings
 from .stopping import CONVERGED, StopCondition
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ UNITS = {shape.name: shape.unit for model in MODELS.values() for shape in model.
     "reduced_chi_square": "counts²",
 }
 UNITS |= {f"{name}_stderr": unit for name, unit in UNITS.items() if "chi" not in name}
+UNITS |= {"roi_y": "px", "roi_x": "px"}
 
 
 class SpotFits:
@@ -48,12 +50,16 @@ class SpotFits:
         :class:`StopCondition` codes.
     y_stderr, x_stderr, sigma_stderr, amplitude_stderr, background_stderr, photons_stderr
         Standard errors (float32), unless the fit was made with ``errors=False``.
+    roi_y, roi_x : ndarray of int32
+        First pixel of the ROI that was fitted, if it was part of an image; -1 outside.
     frame, axis_0, axis_1, … : ndarray of int64
         Where the spot lies along the image's leading axes: ``frame`` for one, and
         ``axis_0``, ``axis_1``, …, with ``frame`` for the last of them, for more.
     score : ndarray of float32
         Height in the detection's filtered image over its noise, if the spots were
         detected.
+    settings : Settings or None
+        What the fits were made with.
 
     Notes
     -----
@@ -80,12 +86,18 @@ class SpotFits:
     iterations: NDArray[np.uint16]
     stop_condition: NDArray[np.uint8]
 
-    def __init__(self, columns: Mapping[str, NDArray[Any]], index_names: Sequence[str] = ()):
+    def __init__(
+        self,
+        columns: Mapping[str, NDArray[Any]],
+        index_names: Sequence[str] = (),
+        settings: Settings | None = None,
+    ):
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"all columns must have one length; got {sorted(lengths)}")
         self._columns = dict(columns)
         self._index_names = tuple(index_names)
+        self.settings = settings
 
     def __getattr__(self, name: str) -> NDArray[Any]:
         columns: dict[str, NDArray[Any]] = self.__dict__.get("_columns", {})
@@ -106,9 +118,7 @@ class SpotFits:
         """Return the fits of a mask, a slice, an array of row numbers, or one row."""
         if isinstance(rows, (int, np.integer)):
             rows = [rows]
-        return SpotFits(
-            {name: values[rows] for name, values in self._columns.items()}, self._index_names
-        )
+        return self._of({name: values[rows] for name, values in self._columns.items()})
 
     def __repr__(self) -> str:
         share = f"{self.converged.mean():.1%} converged" if len(self) else "no spots"
@@ -137,8 +147,7 @@ class SpotFits:
 
     def to_host(self) -> SpotFits:
         """Return the same fits with NumPy's columns, should they lie on a GPU."""
-        columns = {name: to_host(values) for name, values in self._columns.items()}
-        return SpotFits(columns, self._index_names)
+        return self._of({name: to_host(values) for name, values in self._columns.items()})
 
     def stop_counts(self) -> dict[StopCondition, int]:
         """Return how many fits ended under each condition."""
@@ -185,8 +194,10 @@ class SpotFits:
         first = parts[0]
         if len(parts) == 1:
             return first
-        return SpotFits(
+        return first._of(
             {name: np.concatenate([part._columns[name] for part in parts])
-             for name in first._columns},
-            first._index_names,
+             for name in first._columns}
         )  # fmt: skip
+
+    def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
+        return SpotFits(columns, self._index_names, self.settings)

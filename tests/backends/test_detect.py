@@ -38,7 +38,7 @@ def test_every_spot_is_found_and_nothing_else(detect, dtype):
         here = places(found)[found.frame == frame]
         assert len(here) == len(centres)
         assert matches(centres, here, 1.5) == len(centres)
-    assert [column.dtype for column in found] == [np.int64, np.int64, np.int64, np.float32]
+    assert [column.dtype for column in found] == [*[np.int64] * 3, *[np.float32] * 2]
 
 
 def test_all_pixel_types_give_the_same(detect):

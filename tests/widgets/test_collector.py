@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from napari_spotfit.widgets import collector
-from napari_spotfit.widgets.collector import CollectorAtRest
+from napari_spotfit.widgets.parts import collector
+from napari_spotfit.widgets.parts.collector import CollectorAtRest
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import Settings
 from napari_spotfit.settings import parameters
-from napari_spotfit.widgets.controls import NumberBox, SettingsControls, make_control
+from napari_spotfit.widgets.parts.controls import NumberBox, SettingsControls, make_control
 
 NAMES = tuple(parameters())
 

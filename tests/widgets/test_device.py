@@ -10,8 +10,8 @@ from qtpy.QtCore import Qt
 
 from napari_spotfit.backends.choose import Description, choose
 from napari_spotfit.backends.fallback import with_fallback
-from napari_spotfit.widgets import settings_panel
 from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.fitting import settings_panel
 
 REASON = (
     "NVIDIA's compiler NVRTC cannot be loaded (RuntimeError: no libnvrtc.so.13 in any of the "

@@ -10,8 +10,8 @@ import pytest
 from qtpy.QtCore import QThreadPool
 
 from napari_spotfit import StopCondition
-from napari_spotfit.widgets.colors import STOP_COLORS
 from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.layers.colors import STOP_COLORS
 
 THIN = "\u202f"
 

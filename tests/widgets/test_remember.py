@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from napari_spotfit import Settings
-from napari_spotfit.widgets import remember
 from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.parts import remember
 
 
 def test_what_is_saved_is_loaded():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import SpotFits
-from napari_spotfit.widgets.status import number, summary
+from napari_spotfit.widgets.parts.status import number, summary
 
 THIN = "\u202f"
 

@@ -13,7 +13,7 @@ class Backend(NamedTuple):
     name: str
     #: Takes frames, NumPy's or already there, to where the other two read them.
     upload: Callable[[Any], Any]
-    #: Finds spots in frames; returns their frame, y, x and score.
+    #: Finds spots in frames; returns their :class:`~.candidates.Candidates`.
     detect: Callable[..., Any]
     #: Fits ROIs where they lie in frames; returns the columns of SpotFits.
     fit_rois: Callable[..., dict[str, Any]]

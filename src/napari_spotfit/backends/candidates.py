@@ -18,6 +18,8 @@ class Candidates(NamedTuple):
     x: NDArray[np.int64]
     #: Height in the filtered frame over the noise, at most the largest float32.
     score: NDArray[np.float32]
+    #: Height in the filtered frame, in counts.
+    height: NDArray[np.float32]
 
 
 class Limits(NamedTuple):
@@ -41,17 +43,15 @@ def limits_from(settings: Settings) -> Limits:
 def nothing() -> Candidates:
     """Return no candidates."""
     none = np.empty(0, np.int64)
-    return Candidates(none, none, none, np.empty(0, np.float32))
+    zero = np.empty(0, np.float32)
+    return Candidates(none, none, none, zero, zero)
 
 
 def joined(parts: list[Candidates]) -> Candidates:
     """Return the candidates of several parts as one."""
     if len(parts) == 1:
         return parts[0]
-    frame, y, x, score = zip(*parts, strict=True)
-    return Candidates(
-        np.concatenate(frame), np.concatenate(y), np.concatenate(x), np.concatenate(score)
-    )
+    return Candidates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def masks_of(mask: Any, shape: tuple[int, ...]) -> Any:

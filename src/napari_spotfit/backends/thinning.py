@@ -39,7 +39,7 @@ def one_per_spot(
         places = np.ascontiguousarray(places)
         left = drop_neighbours(places, heights, scores, distance)
     frame, y, x = places[:left].T.copy()
-    return Candidates(frame, y, x, scores[:left].copy())
+    return Candidates(frame, y, x, scores[:left].copy(), heights[:left].copy())
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

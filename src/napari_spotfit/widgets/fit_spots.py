@@ -17,13 +17,15 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from . import layers, remember
-from .fit_run import FitRun, Fitted, Job
-from .masks import search_mask
-from .result_layers import ResultLayers
-from .result_panel import ResultPanel, is_result
-from .settings_panel import SettingsPanel
-from .status import StatusLine, number, summary
+from .fitting.fit_run import FitRun, Fitted, Job
+from .fitting.result_panel import ResultPanel
+from .fitting.settings_panel import SettingsPanel
+from .layers import images
+from .layers.masks import search_mask
+from .layers.points import is_result
+from .layers.result_layers import ResultLayers
+from .parts import remember
+from .parts.status import StatusLine, number, summary
 
 if TYPE_CHECKING:
     import napari
@@ -112,7 +114,6 @@ class FitSpots(QWidget):
             self.status.fail(str(error))
             return
         self._image, self._started = image, time.perf_counter()
-        self._settings = job.settings
         self._run = FitRun(job, self)
         self._run.progressed.connect(self._on_progress)
         self._run.fitted.connect(self._on_fitted)
@@ -146,7 +147,7 @@ class FitSpots(QWidget):
             )
         limit = self.settings.limit.layer
         return image, Job(
-            image=layers.full_resolution(image),
+            image=images.full_resolution(image),
             settings=self.settings.settings(),
             frames=self.settings.frames.frames(self._viewer, image),
             make_mask=None if limit is None else search_mask(limit, image),
@@ -185,8 +186,7 @@ class FitSpots(QWidget):
             yield
         text = summary(result.fits, time.perf_counter() - self._started, result.device)
         if layer is not None:
-            settings = self._settings.to_dict()
-            layer.metadata = {**layer.metadata, "settings": settings, "summary": text}
+            layer.metadata = {**layer.metadata, "summary": text}
             self.result.show_layer(layer)
         self._end(text)
 

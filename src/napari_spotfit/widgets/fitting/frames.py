@@ -15,9 +15,9 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ..frames import FrameSelection
-from . import layers
-from .wheel import guard_wheel
+from ...frames import FrameSelection
+from ..layers import images
+from ..parts.wheel import guard_wheel
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -119,8 +119,8 @@ class FrameChoice(QWidget):
         while (item := self._grid.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
-        lengths = layers.leading_shape(layer) if layer is not None else ()
-        names = layers.leading_names(layer) if layer is not None else ()
+        lengths = images.leading_shape(layer) if layer is not None else ()
+        names = images.leading_names(layer) if layer is not None else ()
         self.axes = []
         for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
             axis = AxisChoice(name, length)
@@ -141,7 +141,7 @@ class FrameChoice(QWidget):
         """
         current: tuple[int, ...] | None = None
         if any(axis.mode.currentData() == _CURRENT for axis in self.axes):
-            current = layers.current_frame(viewer, layer)
+            current = images.current_frame(viewer, layer)
         chosen = tuple(
             axis.indices(None if current is None else current[number])
             for number, axis in enumerate(self.axes)

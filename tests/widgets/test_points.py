@@ -11,8 +11,8 @@ from napari.components import ViewerModel
 from napari.layers import Image
 
 from napari_spotfit import SpotFits, StopCondition, to_points_layer
-from napari_spotfit.widgets import layers
-from napari_spotfit.widgets.colors import STOP_COLORS, color_faces
+from napari_spotfit.widgets.layers import images, points
+from napari_spotfit.widgets.layers.colors import STOP_COLORS, color_faces
 
 
 def make_fits(stops, *, frames=None, sigma=None):
@@ -41,7 +41,10 @@ EVERY = list(StopCondition)
 
 
 def test_importing_needs_no_napari():
-    code = "import sys, napari_spotfit.widgets.layers; print({'napari', 'qtpy'} & set(sys.modules))"
+    code = (
+        "import sys, napari_spotfit.widgets.layers.points; "
+        "print({'napari', 'qtpy'} & set(sys.modules))"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "set()"
 
@@ -155,8 +158,8 @@ def test_updating_shows_other_spots_and_keeps_the_look():
     layer.opacity, layer.shown = 0.3, False
     for stops in ([2] * 9, [], [3]):
         fits = make_fits(stops, frames=range(len(stops)))
-        layers.update_points_layer(layer, layers.points_arguments(fits), image)
-        layers.color_points_layer(layer)
+        points.update_points_layer(layer, points.points_arguments(fits), image)
+        points.color_points_layer(layer)
         np.testing.assert_array_equal(layer.data, fits.points())
         assert list(layer.features["photons"]) == list(fits.photons)
         assert layer.shown.all()
@@ -168,21 +171,21 @@ def test_updating_shows_other_spots_and_keeps_the_look():
 
 def test_full_resolution_refuses_rgb():
     with pytest.raises(ValueError, match="“photo” is a colour"):
-        layers.full_resolution(Image(np.zeros((9, 9, 3)), rgb=True, name="photo"))
+        images.full_resolution(Image(np.zeros((9, 9, 3)), rgb=True, name="photo"))
 
 
 def test_full_resolution_of_a_pyramid():
     fine = np.zeros((3, 16, 16))
     layer = Image([fine, fine[:, ::2, ::2]], multiscale=True)
-    assert layers.full_resolution(layer).shape == fine.shape
+    assert images.full_resolution(layer).shape == fine.shape
 
 
 def test_current_frame_follows_the_sliders():
     viewer = ViewerModel()
     image = viewer.add_image(np.zeros((5, 4, 9, 9)), scale=(2, 3, 1, 1), translate=(10, 0, 0, 0))
     viewer.dims.set_point((0, 1), (10 + 2 * 3, 3 * 2))
-    assert layers.current_frame(viewer, image) == (3, 2)
-    assert layers.current_frame(viewer, viewer.add_image(np.zeros((9, 9)))) == ()
+    assert images.current_frame(viewer, image) == (3, 2)
+    assert images.current_frame(viewer, viewer.add_image(np.zeros((9, 9)))) == ()
 
 
 def test_current_frame_outside_the_layer():
@@ -191,10 +194,10 @@ def test_current_frame_outside_the_layer():
     short = viewer.add_image(np.zeros((3, 9, 9)), name="short")
     viewer.dims.set_current_step(0, 7)
     with pytest.raises(ValueError, match="“short” has no frame at the current position"):
-        layers.current_frame(viewer, short)
+        images.current_frame(viewer, short)
 
 
 def test_axis_names():
-    assert layers.leading_names(Image(np.zeros((2, 3, 9, 9)))) == ("Axis 0", "Axis 1")
+    assert images.leading_names(Image(np.zeros((2, 3, 9, 9)))) == ("Axis 0", "Axis 1")
     named = Image(np.zeros((2, 3, 9, 9)), axis_labels=("t", "c", "y", "x"))
-    assert layers.leading_names(named) == ("t", "c")
+    assert images.leading_names(named) == ("t", "c")

@@ -11,13 +11,13 @@ from napari.qt.threading import create_worker
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QObject, Signal
 
-from ..backends.errors import BackendFallbackWarning
-from ..frames import FrameSelection
-from ..localize import localize_parts
-from ..results import SpotFits
-from ..settings import Settings
-from .collector import CollectorAtRest
-from .layers import points_arguments
+from ...backends.errors import BackendFallbackWarning
+from ...frames import FrameSelection
+from ...localize import localize_parts
+from ...results import SpotFits
+from ...settings import Settings
+from ..layers.points import points_arguments
+from ..parts.collector import CollectorAtRest
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from qtpy.QtCore import QSize, Signal
 from qtpy.QtGui import QValidator
 from qtpy.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QLabel, QWidget
 
-from ..settings import Parameter, Settings, choices, parameters
+from ...settings import Parameter, Settings, choices, parameters
 from .wheel import guard_wheel
 
 _DEFAULTS = Settings()

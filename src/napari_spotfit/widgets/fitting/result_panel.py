@@ -8,28 +8,18 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QFormLayout, QLabel, QWidget
 from superqt import QElidingLabel
 
-from .color_bar import ColorBar
-from .colors import color_faces
-from .legend import Legend
-from .wheel import guard_wheel
+from ..layers.colors import color_faces
+from ..parts.color_bar import ColorBar
+from ..parts.legend import Legend
+from ..parts.wheel import guard_wheel
 
 if TYPE_CHECKING:
-    from napari.layers import Layer, Points
+    from napari.layers import Points
 
 _FACE_TIP = (
     "<p>The fitted quantity that colours the rings. The colours run from the 5th to the "
     "95th percentile of the converged fits.</p>"
 )
-
-
-def is_result(layer: Layer | None) -> bool:
-    """Whether a layer shows fitted spots."""
-    return (
-        layer is not None
-        and type(layer).__name__ == "Points"
-        and "stop_counts" in layer.metadata
-        and "stop_condition" in layer.features
-    )
 
 
 class ResultPanel(QWidget):

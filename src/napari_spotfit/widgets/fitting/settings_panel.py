@@ -19,12 +19,12 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ..backends.choose import Description, describe
-from ..settings import Settings, parameters
-from .controls import SettingsControls, make_label, tooltip
-from .fold import Fold
+from ...backends.choose import Description, describe
+from ...settings import Settings, parameters
+from ..parts.controls import SettingsControls, make_label, tooltip
+from ..parts.fold import Fold
+from ..parts.layer_choice import LayerChoice
 from .frames import FrameChoice
-from .layer_choice import LayerChoice
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from .layers import color_points_layer, layer_name, make_points_layer, update_points_layer
+from .points import color_points_layer, layer_name, make_points_layer, update_points_layer
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -46,7 +46,7 @@ class ResultLayers:
         image : napari.layers.Image
             The image that was fitted.
         arguments : dict
-            From :func:`~napari_spotfit.widgets.layers.points_arguments`.
+            From :func:`~napari_spotfit.widgets.layers.points.points_arguments`.
         """
         layer = self.unchanged(image)
         if layer is None:

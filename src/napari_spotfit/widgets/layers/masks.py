@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .layers import full_resolution
+from .images import full_resolution
 
 if TYPE_CHECKING:
     from napari.layers import Image, Labels, Layer, Shapes

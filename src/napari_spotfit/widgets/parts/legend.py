@@ -8,8 +8,8 @@ from qtpy.QtCore import QRectF, Qt
 from qtpy.QtGui import QColor, QPainter, QPaintEvent, QPen
 from qtpy.QtWidgets import QGridLayout, QLabel, QWidget
 
-from ..stopping import StopCondition
-from .colors import STOP_COLORS
+from ...stopping import StopCondition
+from ..layers.colors import STOP_COLORS
 from .status import number
 
 #: The conditions in the order in which they are listed: good ones first.

@@ -1,4 +1,4 @@
-"""Layers to arrays, and results to layers."""
+"""Results to Points layers."""
 
 from __future__ import annotations
 
@@ -7,70 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..results import SpotFits
+from ...results import SpotFits
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
+from .images import transform_arguments
 
 if TYPE_CHECKING:
     import pandas as pd
-    from napari import Viewer
-    from napari.layers import Image, Labels, Layer, Points
+    from napari.layers import Image, Layer, Points
 
 #: Outer diameter of the rings in σ. Half of it is the hole through which the spot
 #: is seen: ±1.75 σ.
 _RING = 7.0
 #: Width of the ring's border in fractions of its diameter.
 _BORDER = 0.06
-
-
-def full_resolution(layer: Image | Labels) -> Any:
-    """Return a layer's array, the finest level if there are several.
-
-    Raises
-    ------
-    ValueError
-        If the layer is RGB.
-    """
-    if getattr(layer, "rgb", False):
-        raise ValueError(
-            f"“{layer.name}” is a colour (RGB) image, in which a spot has no single brightness; "
-            "choose or make a layer with one channel (right-click the layer ▸ Split RGB)"
-        )
-    return layer.data[0] if layer.multiscale else layer.data
-
-
-def leading_shape(layer: Image) -> tuple[int, ...]:
-    """Return the lengths of the axes before y and x; RGB layers have none to choose from."""
-    if layer.rgb:
-        return ()
-    return tuple(int(length) for length in full_resolution(layer).shape[:-2])
-
-
-def leading_names(layer: Image) -> tuple[str, ...]:
-    """Return what to call the axes before y and x: the layer's own names where it has some."""
-    labels = layer.axis_labels[: len(leading_shape(layer))]
-    given = [not label.lstrip("-").isdigit() for label in labels]
-    return tuple(
-        label if named else f"Axis {axis}"
-        for axis, (label, named) in enumerate(zip(labels, given, strict=True))
-    )
-
-
-def current_frame(viewer: Viewer, layer: Image) -> tuple[int, ...]:
-    """Return the indices along the leading axes of the frame that the viewer shows.
-
-    Raises
-    ------
-    ValueError
-        If the viewer stands where the layer has no frame.
-    """
-    lengths = leading_shape(layer)
-    indices = np.rint(layer.world_to_data(viewer.dims.point))[: len(lengths)].astype(int)
-    if np.any(indices < 0) or np.any(indices >= lengths):
-        raise ValueError(
-            f"“{layer.name}” has no frame at the current position of the sliders; "
-            "move them or choose all frames"
-        )
-    return tuple(int(index) for index in indices)
 
 
 def points_arguments(fits: SpotFits, face: str = "sigma") -> dict[str, Any]:
@@ -100,18 +49,12 @@ def points_arguments(fits: SpotFits, face: str = "sigma") -> dict[str, Any]:
         "size": round(_RING * sigma, 2),
         "metadata": {
             "units": dict(features.attrs["units"]),
+            **({} if fits.settings is None else {"settings": fits.settings.to_dict()}),
             "stop_counts": {condition.name: n for condition, n in fits.stop_counts().items()},
             "invalid": len(fits) - len(drawn),
             "face": face,
         },
     }
-
-
-def transform_arguments(layer: Layer) -> dict[str, Any]:
-    """Return what puts another layer on this one: its transform, units and axis labels."""
-    names = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
-    values = {name: getattr(layer, name) for name in names}
-    return {**values, "affine": np.asarray(layer.affine.affine_matrix)}
 
 
 def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name: str) -> Points:
@@ -125,10 +68,13 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
             "fit the layer's whole data, and choose frames with frames=…"
         )
     arguments = dict(arguments)
-    face = arguments.pop("face_color")
+    face, metadata = arguments.pop("face_color"), dict(arguments.pop("metadata"))
+    if image_layer is not None:
+        metadata["image"] = image_layer.unique_id
     layer = Points(
         **arguments,
         **(transform_arguments(image_layer) if image_layer is not None else {}),
+        metadata=metadata,
         name=name,
         ndim=ndim,
         symbol="ring",
@@ -155,7 +101,7 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     layer.data = arguments["data"]
     layer.features = arguments["features"]
     layer.shown = True
-    layer.metadata = {**layer.metadata, **arguments["metadata"]}
+    layer.metadata = {**layer.metadata, **arguments["metadata"], "image": image_layer.unique_id}
     earlier = transform_arguments(layer)
     for name, value in transform_arguments(image_layer).items():
         equal = operator.eq if isinstance(value, tuple) else np.array_equal
@@ -199,11 +145,22 @@ def to_points_layer(
     -------
     napari.layers.Points
         Its ``features`` are the columns of `fits`; its ``metadata`` holds their
-        ``units``, the ``stop_counts`` and the number of ``invalid`` fits.
+        ``units``, the ``settings`` they were made with, the ``stop_counts``, the number of
+        ``invalid`` fits, and the ``unique_id`` of the ``image`` layer.
     """
     if name is None:
         name = layer_name(image_layer) if image_layer is not None else "spots"
     return make_points_layer(points_arguments(fits, face), image_layer, name)
+
+
+def is_result(layer: Layer | None) -> bool:
+    """Whether a layer shows fitted spots."""
+    return (
+        layer is not None
+        and type(layer).__name__ == "Points"
+        and "stop_counts" in layer.metadata
+        and "stop_condition" in layer.features
+    )
 
 
 def layer_name(image_layer: Image) -> str:

@@ -1,0 +1,102 @@
+"""Which spot was picked or selected last, in whichever of our layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QObject, Signal
+
+from .points import is_result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from napari import Viewer
+    from napari.layers import Points
+
+
+class SpotSelection(QObject):
+    """Follows the selected points of all layers of fitted spots.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose layers are followed.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: Another spot is the current one, or none, or its layer's spots have changed.
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer, parent: QObject):
+        super().__init__(parent)
+        self._viewer = viewer
+        self.layer: Points | None = None
+        #: Row of the current spot in the layer.
+        self.row: int | None = None
+        self._followed: dict[Points, Callable[[Any], None]] = {}
+
+    def bind(self) -> None:
+        """Follow the viewer's layers."""
+        events = self._viewer.layers.events
+        events.inserted.connect(self._on_layers)
+        events.removed.connect(self._on_layers)
+        self._viewer.layers.selection.events.active.connect(self._on_active)
+        self._on_layers()
+        self._on_active()
+
+    def unbind(self) -> None:
+        """Stop following them."""
+        events = self._viewer.layers.events
+        events.inserted.disconnect(self._on_layers)
+        events.removed.disconnect(self._on_layers)
+        self._viewer.layers.selection.events.active.disconnect(self._on_active)
+        for layer in list(self._followed):
+            self._leave(layer)
+        self.layer = self.row = None
+
+    def _on_layers(self, event: Any = None) -> None:
+        layers = [layer for layer in self._viewer.layers if is_result(layer)]
+        for layer in [layer for layer in self._followed if layer not in layers]:
+            self._leave(layer)
+            if layer is self.layer:
+                self.layer = self.row = None
+                self.changed.emit()
+        for layer in layers:
+            if layer not in self._followed:
+                self._follow(layer)
+
+    def _follow(self, layer: Points) -> None:
+        def on_selected(event: Any) -> None:
+            self._on_selected(layer)
+
+        self._followed[layer] = on_selected
+        layer.selected_data.events.items_changed.connect(on_selected)
+        layer.events.features.connect(self._on_features)
+
+    def _leave(self, layer: Points) -> None:
+        layer.selected_data.events.items_changed.disconnect(self._followed.pop(layer))
+        layer.events.features.disconnect(self._on_features)
+
+    def _on_active(self, event: Any = None) -> None:
+        layer = self._viewer.layers.selection.active
+        if layer is not self.layer and layer in self._followed and len(layer.selected_data):
+            self._on_selected(layer)
+
+    def _on_selected(self, layer: Points) -> None:
+        selected = layer.selected_data
+        if len(selected):
+            last = selected.active if selected.active in selected else max(selected)
+            self.layer, self.row = layer, int(last)
+        elif layer is self.layer:
+            self.layer = self.row = None
+        else:
+            return
+        self.changed.emit()
+
+    def _on_features(self, event: Any) -> None:
+        if self.layer is not None and event.source is self.layer:
+            if self.row is not None and self.row >= len(self.layer.data):
+                self.layer = self.row = None
+            self.changed.emit()

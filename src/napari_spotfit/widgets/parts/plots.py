@@ -1,0 +1,62 @@
+"""Plots in the viewer's colours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyqtgraph as pg
+from napari.utils.theme import get_theme
+from qtpy.QtGui import QColor
+from qtpy.QtWidgets import QWidget
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+
+class Plot(pg.PlotWidget):  # type: ignore[misc]
+    """A plot in the colours of the viewer's theme, which the mouse neither moves nor scales.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose theme counts.
+    x, y : str
+        Labels of the axes.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, viewer: Viewer, x: str = "", y: str = "", parent: QWidget | None = None):
+        super().__init__(parent)
+        self._viewer = viewer
+        self.setMouseEnabled(False, False)
+        self.setMenuEnabled(False)
+        self.hideButtons()
+        for axis, text in (("bottom", x), ("left", y)):
+            if text:
+                self.setLabel(axis, text)
+        self.paint_theme()
+
+    def bind(self) -> None:
+        """Follow the viewer's theme."""
+        self._viewer.events.theme.connect(self.paint_theme)
+        self.paint_theme()
+
+    def unbind(self) -> None:
+        """Stop following it."""
+        self._viewer.events.theme.disconnect(self.paint_theme)
+
+    def paint_theme(self, event: Any = None) -> None:
+        """Take the colours of the viewer's theme."""
+        background, text = theme_colors(self._viewer)
+        self.setBackground(background)
+        for name in ("bottom", "left"):
+            axis = self.getAxis(name)
+            axis.setPen(text)
+            axis.setTextPen(text)
+
+
+def theme_colors(viewer: Viewer) -> tuple[QColor, QColor]:
+    """Return the colours of background and text in the viewer's theme."""
+    theme = get_theme(viewer.theme)
+    return QColor(theme.background.as_hex()), QColor(theme.text.as_hex())
