@@ -39,6 +39,30 @@ def same(a: SpotFits, b: SpotFits) -> bool:
     )
 
 
+def test_where_each_roi_lies(scene):
+    movie = scene[0]
+    fits = localize(movie, roi_size=(7, 9))
+    for spot in fits[fits.converged][::5]:
+        rows = slice(spot.roi_y[0], spot.roi_y[0] + 7)
+        columns = slice(spot.roi_x[0], spot.roi_x[0] + 9)
+        again = fit_spots(movie[spot.frame[0], rows, columns][None])
+        assert again.chi_square[0] == pytest.approx(spot.chi_square[0], rel=1e-4)
+        assert again.y[0] + spot.roi_y[0] == pytest.approx(spot.y[0], abs=1e-3)
+    outside = fit_at(movie, [[0, -5, 3], [0, 0, 0]])
+    assert list(outside.roi_y) == [-1, 0]
+    assert list(outside.roi_x) == [-1, 0]
+
+
+def test_fits_know_their_settings(scene):
+    fits = localize(scene[0], roi_size=7, offset=3.0)
+    assert fits.settings == Settings(roi_size=7, offset=3.0)
+    assert fits[fits.converged].settings is fits.settings
+    assert SpotFits.concatenate([fits[:2], fits[2:]]).settings is fits.settings
+    assert fits.to_host().settings is fits.settings
+    assert fit_spots(np.zeros((2, 7, 7)), settings=fits.settings).settings is fits.settings
+    assert fit_at(scene[0], [[0, 9, 9]], min_delta=1e-5).settings == Settings(min_delta=1e-5)
+
+
 def apart(places, distance):
     """Mask of the places (frame, y, x) with no other within a distance in their frame."""
     spread = np.asarray(places, float) * [1e6, 1, 1]

@@ -9,7 +9,7 @@ from qtpy.QtCore import QObject, Signal
 from .points import is_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from napari import Viewer
     from napari.layers import Points
@@ -35,7 +35,7 @@ class SpotSelection(QObject):
         self.layer: Points | None = None
         #: Row of the current spot in the layer.
         self.row: int | None = None
-        self._followed: dict[Points, Callable[[Any], None]] = {}
+        self._followed: dict[Points, Callable[[Collection[int]], None]] = {}
 
     def bind(self) -> None:
         """Follow the viewer's layers."""
@@ -68,8 +68,8 @@ class SpotSelection(QObject):
                 self._follow(layer)
 
     def _follow(self, layer: Points) -> None:
-        def on_selected(event: Any) -> None:
-            self._on_selected(layer)
+        def on_selected(added: Collection[int]) -> None:
+            self._on_selected(layer, added)
 
         self._followed[layer] = on_selected
         layer.selected_data.events.items_changed.connect(on_selected)
@@ -84,11 +84,11 @@ class SpotSelection(QObject):
         if layer is not self.layer and layer in self._followed and len(layer.selected_data):
             self._on_selected(layer)
 
-    def _on_selected(self, layer: Points) -> None:
+    def _on_selected(self, layer: Points, added: Collection[int] = ()) -> None:
         selected = layer.selected_data
         if len(selected):
-            last = selected.active if selected.active in selected else max(selected)
-            self.layer, self.row = layer, int(last)
+            if added or layer is not self.layer or self.row not in selected:
+                self.layer, self.row = layer, int(max(added or selected))
         elif layer is self.layer:
             self.layer = self.row = None
         else:
