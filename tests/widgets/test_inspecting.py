@@ -31,15 +31,18 @@ def test_the_residual_is_that_of_the_fit(offset, gain, roi_size):
     settings = fits.settings.to_dict()
     assert len(fits) > 10
     for values in rows(fits[fits.valid]):
-        sample = sample_spot(values, settings, movie[int(values["frame"])])
+        frame = movie[int(values["frame"])]
+        sample = sample_spot(values, settings, frame)
         chi = (sample.residual**2).sum()
         assert chi == pytest.approx(values["chi_square"], rel=SAME_CHI)
         assert sample.is_of(values["chi_square"])
         assert not sample.is_of(2 * values["chi_square"])
         np.testing.assert_array_equal(sample.data - sample.model, sample.residual)
         assert sample.data.shape == Settings(roi_size=roi_size).roi_shape
+        # A picked spot may have an offset of its own, whatever the layer's last settings.
+        own = sample_spot({**values, "offset": offset}, {**settings, "offset": 7.0}, frame)
+        np.testing.assert_array_equal(own.residual, sample.residual)
         y, x = round(values["y"]), round(values["x"])
-        frame = movie[int(values["frame"])]
         if 0 <= y - sample.roi.y < sample.roi.rows and 0 <= x - sample.roi.x < sample.roi.columns:
             np.testing.assert_array_equal(sample.row.data, frame[y, sample.row.places.astype(int)])
             np.testing.assert_array_equal(

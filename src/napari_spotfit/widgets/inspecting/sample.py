@@ -132,7 +132,8 @@ def sample_spot(
     Parameters
     ----------
     values : mapping of str to float
-        The spot's columns, positions in image pixels.
+        The spot's columns, positions in image pixels; ``roi_size`` and ``offset`` are those
+        of this one spot.
     settings : mapping
         What the fit was made with: ``roi_size``, ``model`` and ``offset`` count.
     frame : ndarray, shape (Y, X)
@@ -160,7 +161,10 @@ def sample_spot(
     at_row = min(max(round(values["y"]), roi.y), last[0] - 1)
     at_column = min(max(round(values["x"]), roi.x), last[1] - 1)
     fine_y, fine_x = _fine(rows), _fine(columns)
-    model, offset = model_of(settings), float(settings.get("offset", _DEFAULTS.offset))
+    model = model_of(settings)
+    # Picked spots may each have been fitted with an offset of their own.
+    own = values.get("offset", np.nan)
+    offset = own if np.isfinite(own) else float(settings.get("offset", _DEFAULTS.offset))
 
     def evaluate(y: Array, x: Array) -> Array:
         return model.evaluate(y, x, values) + offset

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, QTimer, Signal
 
+from ..layers.hiding import show_only
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 
 if TYPE_CHECKING:
+    from napari import Viewer
     from napari.layers import Points
 
 Rows = NDArray[np.intp]
@@ -28,6 +30,8 @@ class ShownSpots(QObject):
 
     Parameters
     ----------
+    viewer : napari.Viewer
+        The viewer that shows the layer.
     parent : QObject
         Qt parent.
     """
@@ -41,8 +45,9 @@ class ShownSpots(QObject):
     #: Something that the user should know.
     said = Signal(str)
 
-    def __init__(self, parent: QObject):
+    def __init__(self, viewer: Viewer, parent: QObject):
         super().__init__(parent)
+        self._viewer = viewer
         self.layer: Points | None = None
         self.columns: dict[str, Column] = {}
         self.units = Units()
@@ -126,8 +131,13 @@ class ShownSpots(QObject):
         ties += [(event, self._on_table) for event in (events.scale, events.units)]
         ties += [(event, self._on_drawn) for event in (events.set_data, events.metadata)]
         ties += [(self.layer.selected_data.events.items_changed, self._on_selected)]
+        ties += [(self._viewer.dims.events.ndisplay, self._on_ndisplay)]
         for event, slot in ties:
             event.connect(slot) if follow else event.disconnect(slot)
+
+    def _on_ndisplay(self, event: Any) -> None:
+        if self.filters:
+            self._apply_soon.start()
 
     def _on_table(self, event: Any = None) -> None:
         # A refit changes points, table and colours one after the other: look afterwards.
@@ -172,7 +182,7 @@ class ShownSpots(QObject):
         self._applying = True
         try:
             self._keep(layer)
-            layer.shown = self.filters.mask(layer.features)
+            show_only(layer, self.filters.mask(layer.features), self._viewer.dims.ndisplay)
         finally:
             self._applying = False
 
