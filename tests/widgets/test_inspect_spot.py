@@ -4,10 +4,11 @@ import gc
 import weakref
 
 import numpy as np
+import pandas as pd
 import pytest
 from qtpy.QtCore import QEvent, QPoint, QPointF, Qt, QThreadPool
 from qtpy.QtGui import QMouseEvent
-from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow
+from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QScrollArea
 
 import napari_spotfit
 from napari_spotfit.widgets.inspect_spot import InspectSpot
@@ -496,6 +497,85 @@ def test_everything_has_room(viewer, until, make_movie, area):
         part.mapTo(panel, QPoint(0, 0)) for part in (panel.numbers, panel.profiles)
     )
     assert (numbers.x() > profiles.x()) == (area == "bottom")
+
+
+def dock_of(widget):
+    while not isinstance(widget, QDockWidget):
+        widget = widget.parent()
+    return widget
+
+
+def whole(widget, within):
+    """Whether a widget lies within another one and is as large as it asks for."""
+    there = widget.rect().translated(widget.mapTo(within, QPoint(0, 0)))
+    asked = widget.sizeHint()
+    return (
+        within.rect().contains(there)
+        and widget.height() >= asked.height()
+        and widget.width() >= asked.width()
+    )
+
+
+ORDERS = (
+    ["Spots", "Inspect spot", "Fit"],
+    ["Fit", "Spots", "Inspect spot"],
+    ["Fit", "Inspect spot", "Spots"],
+)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_window_of_800_lines_has_room_for_everything(viewer, until, fit, make_movie, order):
+    viewer.window.resize(1280, 800)
+    window = viewer.window._qt_window
+    image = viewer.add_image(make_movie(), scale=(0.1, 0.1), units=("um", "um"))
+    _, fit_spots = viewer.window.add_plugin_dock_widget("napari-spotfit", "Fit spots")
+    opened, bottom = {}, Qt.DockWidgetArea.BottomDockWidgetArea
+    for name in order:
+        if name == "Fit":
+            fit(fit_spots)
+        else:
+            _, opened[name] = viewer.window.add_plugin_dock_widget("napari-spotfit", name)
+            dock = dock_of(opened[name])
+            until(lambda dock=dock: QMainWindow.dockWidgetArea(window, dock) == bottom)
+        QApplication.processEvents()
+        assert (window.width(), window.height()) == (1280, 800)
+    layer = viewer.layers[f"{image.name} spots"]
+    # A verdict that needs three lines.
+    states = [condition.name for condition in napari_spotfit.StopCondition]
+    stops = pd.Categorical(["MAX_ITERATIONS"] * len(layer.data), states)
+    layer.features = layer.features.assign(stop_condition=stops)
+    settings = {**layer.metadata["settings"], "gain": 1e-3}
+    layer.metadata = {**layer.metadata, "settings": settings}
+    layer.selected_data = {2}
+    spots, inspector = opened["Spots"], opened["Inspect spot"]
+    panel, verdict = inspector.panel, inspector.panel.verdict.text
+    dock_of(inspector).raise_()
+    until(lambda: shows(inspector, layer, 2))
+    assert (window.width(), window.height()) == (1280, 800)
+    for height in (None, 210):
+        if height:
+            inspector.setFixedHeight(height)
+        until(lambda height=height: inspector.height() <= (height or 300))
+        until(panel.updatesEnabled)
+        until(lambda: verdict.height() >= 3 * verdict.fontMetrics().height())
+        until(lambda: panel._bar.maximum() == 0)
+        labels = [label for row in panel.numbers._rows for label in row if label.isVisible()]
+        scales = [panel.pictures.counts, panel.pictures.around_zero]
+        parts = [panel.title, panel.numbers.copy_button, *labels, *scales]
+        for part in (*parts, panel.profiles.row, panel.profiles.column):
+            assert whole(part, panel), part
+        inspector.setMaximumHeight(2000)
+    dock_of(spots).raise_()
+    spots._say("Said.")
+    spots.setFixedHeight(210)
+    until(lambda: spots.isVisible() and spots.height() == 210)
+    page = spots.filters
+    texts = [*page.stops.boxes.values(), *page.stops.counts.values()]
+    buttons = [spots.export.copy_button, spots.export.save_button, page.list.clear]
+    limits = [page.histogram.low, page.histogram.high]
+    until(lambda: all(whole(part, spots) for part in (*texts, *buttons, *limits, spots.status)))
+    assert all(area.verticalScrollBar().maximum() == 0 for area in page.findChildren(QScrollArea))
+    assert (window.width(), window.height()) == (1280, 800)
 
 
 def test_the_numbers_can_be_copied(viewer, inspector, until, qtbot, make_movie):

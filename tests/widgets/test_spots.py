@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from qtpy.QtCore import QPoint, QPointF, Qt, QThreadPool
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QStyleOptionViewItem
 
 from napari_spotfit import StopCondition, to_points_layer
 from napari_spotfit.results import SpotFits
@@ -335,6 +335,48 @@ def test_a_limit_beyond_the_axis_and_one_below_the_other(spots, layer, qtbot):
     qtbot.keyClick(histogram.high, Qt.Key.Key_Return)
     settle()
     assert spots.spots.filters.ranges == {"sigma": (0.8, None)}
+
+
+@pytest.mark.parametrize("value", [0.123456, -123456.0, 1.5e-5, -1.2e15 / 8, 1234.5])
+def test_limits_are_shown_entirely(make_napari_viewer, value):
+    viewer = make_napari_viewer(show=True)
+    add_spots(viewer)
+    spots = dock(viewer)
+    box = spots.filters.histogram.high
+    for width in (1250, 700):
+        spots.resize(width, 300)
+        settle()
+        box.put(value)
+        line = box.lineEdit()
+        assert float(line.text()) == pytest.approx(value, rel=1e-5)
+        needed = line.fontMetrics().horizontalAdvance(line.text())
+        # Qt leaves two pixels on either side.
+        assert line.width() >= needed + 4
+
+
+def test_the_first_digits_of_a_long_limit_are_seen(spots, layer):
+    box = spots.filters.histogram.high
+    box.put(0.000123456)
+    assert box.lineEdit().cursorPosition() == 0
+
+
+def test_the_longest_stop_condition_fits_its_column(spots, layer):
+    place = titles(spots).index("stop_condition")
+    table = spots.table
+    model = table.model()
+    assert {model.index(row, place).data() for row in range(60)} >= {"MAX_ITERATIONS"}
+    needed = max(
+        table.itemDelegate().sizeHint(option(table), model.index(row, place)).width()
+        for row in range(60)
+    )
+    assert table.columnWidth(place) >= needed
+
+
+def option(table):
+    """Return how the table draws its cells."""
+    view = QStyleOptionViewItem()
+    table.initViewItemOption(view)
+    return view
 
 
 def test_physical_units(spots, layer):

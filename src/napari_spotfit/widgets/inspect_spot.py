@@ -63,6 +63,8 @@ class InspectSpot(QWidget):
         self._spot: Spot | None = None
         self._frame: tuple[int, ...] | None = None
         self.panel = InspectPanel(viewer, self)
+        # Else the window grows when napari docks this below another widget, before it moves.
+        self.setMinimumHeight(1)
         self._selection = SpotSelection(viewer, self)
         self._keeper = FrameKeeper(self)
         self._click = SpotClick(viewer, self.inspect)
@@ -129,6 +131,7 @@ class InspectSpot(QWidget):
 
     def _dock(self) -> None:
         dock_below(self)
+        self.setMinimumHeight(0)
 
     def _events(self) -> tuple[Any, ...]:
         layers = self._viewer.layers.events

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QEvent, Qt, QTimer
 from qtpy.QtGui import QResizeEvent, QShowEvent
 from qtpy.QtWidgets import (
-    QBoxLayout,
     QComboBox,
     QHBoxLayout,
     QLabel,
@@ -38,8 +37,12 @@ if TYPE_CHECKING:
 _WIDE = 640
 #: Below this height they stand beside it in any case.
 _TALL = 330
+#: High enough for the buttons beside the tabs.
+_HIGH_TABS = "QTabBar::tab { padding: 5px 8px }"
+#: From this width on the spots are counted and saved beside the tabs, which saves height.
+_ROOMY = 1000
 #: The smallest width and height. Not what the layout asks for: that depends on how wide it is.
-_SMALLEST = (280, 230)
+_SMALLEST = (280, 210)
 _LAYER_TIP = (
     "<p>The layer whose spots are listed: one that a fit has made. Selecting such a layer in the "
     "layer list chooses it here.</p>"
@@ -63,7 +66,7 @@ class Spots(QWidget):
         super().__init__()
         self._viewer = viewer
         self._bound = self._placed = False
-        self.spots = ShownSpots(self)
+        self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)
         self.table = SpotsTable(viewer, self.spots)
@@ -72,6 +75,7 @@ class Spots(QWidget):
         self.scatter = ScatterPage(viewer, self.spots)
         self.subpixel = SubpixelPage(viewer, self.spots)
         self.tabs, self.splitter = QTabWidget(), QSplitter(Qt.Orientation.Vertical)
+        self._left, self._counting = QVBoxLayout(), QWidget()
         self._placing = QTimer(self)
         self._placing.setSingleShot(True)
         self._lay_out()
@@ -124,6 +128,11 @@ class Spots(QWidget):
         super().resizeEvent(event)
         wide = self.width() >= _WIDE and self.width() > self.height()
         self._orient(wide or self.height() < _TALL)
+        self._place_counting(beside_tabs=wide and self.width() >= _ROOMY)
+
+    def _place(self) -> None:
+        dock_below(self)
+        self.setMinimumSize(*_SMALLEST)
 
     def _pages(self) -> tuple[FilterPage, ScatterPage, SubpixelPage]:
         return self.filters, self.scatter, self.subpixel
@@ -174,13 +183,23 @@ class Spots(QWidget):
             part.said.connect(self._say)
             part.failed.connect(self._fail)
         self.tabs.currentChanged.connect(self._on_tab)
-        self._placing.timeout.connect(lambda: dock_below(self))
+        self._placing.timeout.connect(self._place)
         self._on_tab()
 
     def _orient(self, wide: bool) -> None:
-        direction = QBoxLayout.Direction
-        self._top.setDirection(direction.LeftToRight if wide else direction.TopToBottom)
         self.splitter.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
+
+    def _place_counting(self, *, beside_tabs: bool) -> None:
+        """Count and save beside the tabs, or above the table."""
+        if beside_tabs == (self.tabs.cornerWidget() is self._counting):
+            return
+        if beside_tabs:
+            self._left.removeWidget(self._counting)
+            self.tabs.setCornerWidget(self._counting)
+        else:
+            self.tabs.setCornerWidget(None)
+            self._left.insertWidget(1, self._counting)
+        self._counting.show()
 
     def _lay_out(self) -> None:
         self.layer.setToolTip(_LAYER_TIP)
@@ -195,23 +214,36 @@ class Spots(QWidget):
         self.status.hide()
         for page, title in zip(self._pages(), ("Filter", "Scatter", "Sub-pixel"), strict=True):
             self.tabs.addTab(page, title)
-        self.splitter.addWidget(self.table)
+        self._fill_left()
         self.splitter.addWidget(self.tabs)
         self.table.setMinimumSize(120, 70)
-        self.tabs.setMinimumSize(240, 150)
-        self.setMinimumSize(*_SMALLEST)
+        self.tabs.setMinimumSize(240, 140)
+        self.tabs.setStyleSheet(_HIGH_TABS)
+        # Else the window grows when napari docks this below another widget, before it moves.
+        self.setMinimumSize(1, 1)
         # Half each, whatever they ask for.
         self.splitter.setSizes([10_000, 10_000])
         self.splitter.setChildrenCollapsible(False)
-        self._top = QBoxLayout(QBoxLayout.Direction.TopToBottom)
-        for widgets in ((self.layer, self.units), (self.count, self.export)):
-            row = QHBoxLayout()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6, 4, 6, 4)
+        column.setSpacing(4)
+        column.addWidget(self.splitter, 1)
+
+    def _fill_left(self) -> None:
+        """Lay out the table, what is above it, and below it what happened."""
+        left, choice, counting = QWidget(), QHBoxLayout(), QHBoxLayout(self._counting)
+        for row, widgets in (
+            (choice, (self.layer, self.units)),
+            (counting, (self.count, self.export)),
+        ):
+            row.setContentsMargins(0, 0, 0, 0)
             row.addWidget(widgets[0], 1)
             row.addWidget(widgets[1])
-            self._top.addLayout(row, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6, 6, 6, 6)
-        column.setSpacing(4)
-        column.addLayout(self._top)
-        column.addWidget(self.splitter, 1)
-        column.addWidget(self.status)
+        self._left.setContentsMargins(0, 0, 0, 0)
+        self._left.setSpacing(4)
+        self._left.addLayout(choice)
+        self._left.addWidget(self._counting)
+        self._left.addWidget(self.table, 1)
+        self._left.addWidget(self.status)
+        left.setLayout(self._left)
+        self.splitter.addWidget(left)

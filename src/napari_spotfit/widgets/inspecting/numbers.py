@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _COPY_TIP = (
     "<p>Copy all numbers of this spot with all their digits, as a table for a spreadsheet.</p>"
 )
+#: So many rows are beside the button, which is in their corner.
+_BESIDE = 2
+_CORNER = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom
 
 
 class Numbers(QWidget):
@@ -44,8 +47,8 @@ class Numbers(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.addLayout(self._grid)
-        column.addWidget(self.copy_button, 0, Qt.AlignmentFlag.AlignLeft)
         column.addStretch()
+        self._place_button(_BESIDE)
 
     def show_spot(self, spot: Spot, size: PixelSize | None) -> None:
         """Show a spot's numbers; the size of a pixel, where known, gives them in its unit."""
@@ -53,12 +56,14 @@ class Numbers(QWidget):
         self._table = as_table(rows, spot, size)
         while len(self._rows) < len(rows):
             self._add_row()
+        if self._beside != len(rows):
+            self._place_button(len(rows))
         for number, labels in enumerate(self._rows):
             shown = number < len(rows)
             if shown:
                 _fill(labels, rows[number])
             for label in labels:
-                label.setVisible(shown)
+                label.setVisible(shown and (label is not labels[2] or bool(label.text())))
 
     def texts(self) -> dict[str, tuple[str, str]]:
         """Return what is shown, by the name of the quantity."""
@@ -73,6 +78,11 @@ class Numbers(QWidget):
         clipboard = QGuiApplication.clipboard()
         if clipboard is not None:
             clipboard.setText(self._table)
+
+    def _place_button(self, count: int) -> None:
+        """Put the button beside the last rows, which have no other unit: it takes no height."""
+        self._beside = count
+        self._grid.addWidget(self.copy_button, max(count - _BESIDE, 0), 2, _BESIDE, 1, _CORNER)
 
     def _add_row(self) -> None:
         labels = QLabel(self), QLabel(self), QLabel(self)

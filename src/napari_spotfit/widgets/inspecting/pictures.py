@@ -42,8 +42,10 @@ _TITLES = ("data", "model", "residual")
 _ARM = 0.5
 #: Room in pixels for the rows' and columns' numbers, for a title, for a scale, and between.
 _LEFT, _BOTTOM, _TITLE, _SCALE, _GAP = 34, 20, 20, 20, 10
+#: So far in pixels may the first row's number reach above a picture.
+_OVER = 5
 #: Side of a picture in pixels: at least, and to ask for.
-_LEAST, _ASKED = 70, 90
+_LEAST, _ASKED = 60, 90
 #: Digits of the scales' limits.
 _DIGITS = 3
 #: Qt's largest width, which is no limit.
@@ -80,7 +82,7 @@ class Picture(Plot):
         self.getAxis("left").setWidth(_LEFT)
         self.showAxis("left", rows)
         self.getAxis("bottom").setHeight(_BOTTOM)
-        self.plotItem.layout.setContentsMargins(0, 0, 0, 0)
+        self.plotItem.layout.setContentsMargins(0, _OVER, 0, 0)
         self.setMinimumSize(1, 1)
 
     def show_pixels(
@@ -165,6 +167,7 @@ class Pictures(QWidget):
             picture.setParent(self)
             picture.setAccessibleName(title.text())
             title.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            title.raise_()
             for widget in (picture, title):
                 widget.setToolTip(tip)
 
@@ -180,17 +183,16 @@ class Pictures(QWidget):
 
     def show_sample(self, sample: SpotSample) -> None:
         """Show a spot."""
-        if sample.roi[2:] != self._roi[2:]:
-            self._roi = sample.roi
-            self._fit()
         levels, largest = sample.levels, sample.largest
+        self._roi = sample.roi
+        self.counts.show_limits(*levels)
+        self.around_zero.show_limits(-largest, largest)
+        self._fit()
         self.data.show_pixels(sample.data, levels, sample)
         self.model.show_pixels(sample.model, levels, sample)
         # Some width where there is no residual at all.
         around = largest or 1.0
         self.residual.show_pixels(sample.residual, (-around, around), sample)
-        self.counts.show_limits(*levels)
-        self.around_zero.show_limits(-largest, largest)
         self._place()
 
     def go(self, *, below: bool) -> None:
@@ -199,8 +201,8 @@ class Pictures(QWidget):
         self._fit()
 
     def sizeHint(self) -> QSize:
-        """Ask for pictures in which pixels can be seen well."""
-        return self._size(_ASKED)
+        """Ask for the width in which pixels can be seen well; more height is taken if there."""
+        return QSize(self._size(_ASKED).width(), self._size(_LEAST).height())
 
     def minimumSizeHint(self) -> QSize:
         """Ask for pictures in which pixels can be told apart."""
@@ -223,10 +225,15 @@ class Pictures(QWidget):
             side = (self.height() - rest.height()) * roi.columns / roi.rows
             self.setMinimumHeight(0)
             self.setMaximumHeight(_NO_LIMIT)
-            self.setMaximumWidth(rest.width() + 3 * max(int(side), _LEAST))
+            pictures = rest.width() + 3 * max(int(side), _LEAST)
+            self.setMaximumWidth(max(pictures, self._scales_width()))
 
     def _size(self, side: int) -> QSize:
         return QSize(_LEFT + 3 * side + 2 * _GAP, _TITLE + side + _BOTTOM + _SCALE)
+
+    def _scales_width(self) -> int:
+        scales = (self.counts, self.around_zero)
+        return sum(scale.sizeHint().width() for scale in scales) + _GAP
 
     def _place(self) -> None:
         """Lay the pictures side by side, their pixels square."""
@@ -240,9 +247,17 @@ class Pictures(QWidget):
         lefts = [spare + _LEFT + number * (width + _GAP) for number in range(3)]
         for picture, title, left in zip(self._all, self._titles, lefts, strict=True):
             title.setGeometry(left, top, width, _TITLE)
-            rows = _LEFT if picture is self.data else 0
-            picture.setGeometry(left - rows, top + _TITLE, width + rows, height + _BOTTOM)
-        end = lefts[2] + width
-        beside = end - max(width, self.around_zero.sizeHint().width())
-        self.counts.setGeometry(lefts[0], below, beside - _GAP - lefts[0], _SCALE)
-        self.around_zero.setGeometry(beside, below, end - beside, _SCALE)
+            rows, above = _LEFT if picture is self.data else 0, top + _TITLE - _OVER
+            picture.setGeometry(left - rows, above, width + rows, _OVER + height + _BOTTOM)
+        self._place_scales(lefts[0], lefts[2], lefts[2] + width, below)
+
+    def _place_scales(self, start: int, residual: int, end: int, top: int) -> None:
+        """Lay one scale below data and model and one below the residual, or closer together."""
+        around = max(end - residual, self.around_zero.sizeHint().width())
+        # Below narrow pictures the scales are wider than these.
+        lack = self.counts.sizeHint().width() + _GAP + around - (end - start)
+        to_left = min(max(lack, 0), start)
+        to_right = min(max(lack - to_left, 0), max(self.width() - end, 0))
+        start, end = start - to_left, end + to_right
+        self.counts.setGeometry(start, top, end - around - _GAP - start, _SCALE)
+        self.around_zero.setGeometry(end - around, top, around, _SCALE)

@@ -96,7 +96,7 @@ class Profile(QWidget):
 
     def sizeHint(self) -> QSize:
         """Ask for little; there may be more."""
-        return QSize(160, 130)
+        return QSize(160, 120)
 
     def _paint(self, event: Any = None) -> None:
         _, text = theme_colors(self._viewer)

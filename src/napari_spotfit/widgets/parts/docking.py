@@ -43,3 +43,5 @@ def dock_below(widget: QWidget) -> None:
         dock.raise_()
     else:
         window.resizeDocks([dock], [_HEIGHT], Qt.Orientation.Vertical)
+    # Qt would never let it be lower than it had to be on the right, with its title on top.
+    dock.setMinimumSize(0, 0)

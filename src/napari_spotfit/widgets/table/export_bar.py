@@ -33,6 +33,8 @@ _COPY_TIP = (
     "spreadsheet.</p>"
 )
 _SAVE_TIP = "<p>Save spots as a CSV file, in the units that the table shows.</p>"
+#: No higher than tabs, beside which they may stand.
+_LOW_BUTTONS = "QPushButton { padding: 3px 8px }"
 
 
 class ExportBar(QStackedWidget):
@@ -160,6 +162,7 @@ class ExportBar(QStackedWidget):
         self.setCurrentIndex(0)
 
     def _lay_out(self) -> None:
+        self.setStyleSheet(_LOW_BUTTONS)
         self.copy_button.setToolTip(_COPY_TIP)
         self.save_button.setToolTip(_SAVE_TIP)
         self.save_button.setMenu(self.menu)

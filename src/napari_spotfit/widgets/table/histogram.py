@@ -179,6 +179,8 @@ class Histogram(QWidget):
         self.high.setAccessibleName("Upper limit")
         self.plot.setToolTip(_PLOT_TIP)
         self.plot.setMinimumHeight(90)
+        # Half of the topmost number stands above its axis.
+        self.plot.plotItem.layout.setContentsMargins(0, 6, 0, 0)
         self.outside.hide()
         self.outside.setToolTip(_OUTSIDE_TIP)
         limits = QHBoxLayout()

@@ -11,7 +11,10 @@ from ..parts.wheel import guard_wheel
 #: The number that stands for an open end.
 _OPEN = -1e15
 _WORD = "open"
-_WIDTH = 88
+#: A number as long as usual ones get, and the room in pixels that a box needs around it.
+_LONG, _AROUND = "-1.23e+05", 22
+#: The theme leaves room for buttons, which these boxes do not have.
+_NARROW = "min-width: 30px; padding: 1px 6px"
 
 
 class LimitBox(QDoubleSpinBox):
@@ -32,6 +35,9 @@ class LimitBox(QDoubleSpinBox):
         self.setDecimals(12)
         self.setRange(_OPEN, -_OPEN)
         self.setSpecialValueText(_WORD)
+        # The handles in the histogram do what buttons would, and the keys do too.
+        self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
+        self.setStyleSheet(_NARROW)
         self.setKeyboardTracking(False)
         self.put(None)
         guard_wheel(self)
@@ -46,6 +52,10 @@ class LimitBox(QDoubleSpinBox):
         self.blockSignals(True)
         self.setValue(_OPEN if limit is None else limit)
         self.blockSignals(False)
+        line = self.lineEdit()
+        if line is not None and not self.hasFocus():
+            # Of a number that is too long the first digits count.
+            line.home(False)
 
     def textFromValue(self, value: float) -> str:
         """Show no more digits than the number needs."""
@@ -76,11 +86,14 @@ class LimitBox(QDoubleSpinBox):
 
     def sizeHint(self) -> QSize:
         """Ask for room for usual numbers."""
-        return QSize(_WIDTH, super().sizeHint().height())
+        return QSize(self._width(), super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
         """Ask for the same room."""
-        return QSize(_WIDTH, super().minimumSizeHint().height())
+        return QSize(self._width(), super().minimumSizeHint().height())
+
+    def _width(self) -> int:
+        return self.fontMetrics().horizontalAdvance(_LONG) + _AROUND
 
 
 def _words(text: str | None) -> str:

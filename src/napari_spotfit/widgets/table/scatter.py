@@ -159,6 +159,8 @@ class ScatterPage(Page):
             choice.setAccessibleName(f"Feature along the {axis} axis")
         self.plot.setToolTip(_PLOT_TIP)
         self.plot.setMinimumHeight(90)
+        # Half of the topmost number stands above its axis.
+        self.plot.plotItem.layout.setContentsMargins(0, 6, 0, 0)
         self.hint.setToolTip(_HINT_TIP)
         row = QHBoxLayout()
         row.addWidget(self.up, 1)

@@ -39,6 +39,10 @@ _FLAG = QItemSelectionModel.SelectionFlag
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 #: Height of a row in pixels.
 _ROW = 22
+#: Room for the colour of a stop condition and around its name.
+_SWATCH = 36
+#: Apart enough that a heading on the left does not touch one on the right.
+_APART = "QHeaderView::section { padding: 2px 5px }"
 #: Qt takes long for a selection of more pieces; the rows are still drawn as selected.
 _MOST_PIECES = 5000
 #: No column is wider in pixels at first.
@@ -186,8 +190,11 @@ class SpotsTable(QTableView):
 
     def _fit_columns(self) -> None:
         self.resizeColumnsToContents()
-        for column in range(len(self._titles)):
-            self.setColumnWidth(column, min(self.columnWidth(column), _WIDEST))
+        metrics = self.fontMetrics()
+        for place, column in enumerate(self._spots.columns.values()):
+            # The first rows need not have the longest word.
+            words = max(map(metrics.horizontalAdvance, column.words), default=-_SWATCH) + _SWATCH
+            self.setColumnWidth(place, min(max(self.columnWidth(place), words), _WIDEST))
 
     def _offer_actions(self) -> None:
         """Offer in the context menu what the keys do."""
@@ -211,6 +218,7 @@ class SpotsTable(QTableView):
         rows.hide()
         rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         rows.setDefaultSectionSize(_ROW)
+        header.setStyleSheet(_APART)
         header.setResizeContentsPrecision(_LOOKED_AT)
         header.setSectionsClickable(True)
         header.setSortIndicatorShown(True)
