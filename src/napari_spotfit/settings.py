@@ -12,19 +12,30 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Callable
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Literal, TypedDict, TypeVar
 
 from . import stopping
+from .models import MODELS, Profile
 
 #: Side lengths of a ROI in pixels that the kernels accept.
 ROI_MIN, ROI_MAX = 4, 32
 
 Backend = Literal["auto", "cpu", "cuda"]
+Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian"]
+Pixel = Literal["sampled", "integrated"]
+Estimator = Literal["lse", "wlse", "mle"]
 Devices = Literal["one", "all"]
 ThresholdUnit = Literal["noise", "counts"]
+
+
+class FrozenDict(dict[str, Any]):
+    """A dictionary that stays as it is made, so that settings can be keys of a cache."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
 
 
 @dataclass(frozen=True)
@@ -115,14 +126,43 @@ class Settings:
         minimum=5,
         maximum=31,
     )
-    model: Literal["gaussian"] = _setting(
+    model: Model | Profile = _setting(
         "gaussian",
         "Model",
-        "The spot's shape: a round 2-D Gaussian on a constant background.",
+        "The spot's shape on a constant background. gaussian: round. gaussian_elliptical: with "
+        "one σ along x and one along y. gaussian_rotated: elliptical and turned by an angle. "
+        "lorentzian: with wide wings.",
         "fit",
     )
-    estimator: Literal["lse"] = _setting(
-        "lse", "Estimator", "lse: least squares, every pixel with the same weight.", "fit"
+    pixel: Pixel = _setting(
+        "sampled",
+        "Pixels",
+        "sampled: the model at the centre of each pixel. integrated: the model averaged over "
+        "each pixel, as a camera sees it, for the σ of the light itself; not for turned "
+        "Gaussians and Lorentzians.",
+        "fit",
+    )
+    estimator: Estimator = _setting(
+        "lse",
+        "Estimator",
+        "lse: least squares, every pixel with the same weight. wlse: least squares with the "
+        "weights that are given. mle: maximum likelihood of the photons' Poisson noise, the "
+        "most precise; it needs the camera's offset and gain.",
+        "fit",
+    )
+    fixed: Mapping[str, float | None] = _setting(
+        FrozenDict(),
+        "Held",
+        "Shape parameters that are not fitted, by name: a number is their value; with None "
+        "each spot keeps its own start value.",
+        "bounds",
+    )
+    bounds: Mapping[str, tuple[float | None, float | None]] = _setting(
+        FrozenDict(),
+        "Bounds",
+        "Lower and upper bound of shape parameters by name, None for an open end; y and x count "
+        "from the middle of the ROI.",
+        "bounds",
     )
     errors: bool = _setting(
         True, "Standard errors", "Also compute the standard error of every fitted parameter.", "fit"
@@ -253,6 +293,12 @@ class Settings:
             value = getattr(self, item.name)
             if value is not item.default:
                 object.__setattr__(self, item.name, _checked(item, hint, value))
+        if self.pixel == "integrated" and self.profile.integrated is None:
+            raise ValueError(
+                f"pixel must be 'sampled' for the model {self.profile.name}, which has no formula "
+                "averaged over a pixel; got 'integrated'"
+            )
+        check_shape_names(self.profile, FrozenDict(self.fixed), FrozenDict(self.bounds))
         for low, high in (
             ("sigma_min", "sigma_max"),
             ("amplitude_min", "amplitude_max"),
@@ -268,6 +314,11 @@ class Settings:
         size = self.roi_size
         return size if isinstance(size, tuple) else (size, size)
 
+    @property
+    def profile(self) -> Profile:
+        """The model itself."""
+        return self.model if isinstance(self.model, Profile) else MODELS[self.model]
+
     def changed(self, **options: Any) -> Settings:
         """Return a copy with some settings changed; unknown names raise a TypeError."""
         if not options:
@@ -280,7 +331,10 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dictionary of plain values."""
-        return asdict(self)
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        values["fixed"] = dict(self.fixed)
+        values["bounds"] = {name: list(ends) for name, ends in self.bounds.items()}
+        return values
 
 
 class Options(TypedDict, total=False):
@@ -293,8 +347,11 @@ class Options(TypedDict, total=False):
     threshold: float
     threshold_unit: ThresholdUnit
     min_distance: float
-    model: Literal["gaussian"]
-    estimator: Literal["lse"]
+    model: Model | Profile
+    pixel: Pixel
+    estimator: Estimator
+    fixed: Mapping[str, float | None]
+    bounds: Mapping[str, tuple[float | None, float | None]]
     errors: bool
     max_iterations: int
     max_error: float
@@ -369,6 +426,8 @@ def _with_parameters(doc: str, added: list[inspect.Parameter]) -> str:
 
 def _checked(item: Field[Any], hint: Any, value: Any) -> Any:
     name, parameter = item.name, item.metadata["parameter"]
+    if name in _CHECKS:
+        return _CHECKS[name](value)
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     if value is None:
         if type(None) in kinds:
@@ -378,8 +437,6 @@ def _checked(item: Field[Any], hint: Any, value: Any) -> Any:
         if value not in typing.get_args(hint):
             raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
         return value
-    if name == "roi_size":
-        return checked_roi_size(value)
     if bool in kinds:
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False; got {value!r}")
@@ -417,6 +474,70 @@ def _accepted(hint: Any, parameter: Parameter) -> str:
     return text + (f", or None ({parameter.none_means})" if type(None) in kinds else "")
 
 
+def checked_model(value: Any) -> Any:
+    """Check a model: the name of one, or a Profile."""
+    if isinstance(value, Profile) or (isinstance(value, str) and value in MODELS):
+        return value
+    raise ValueError(f"model must be {', '.join(map(repr, MODELS))} or a Profile; got {value!r}")
+
+
+def checked_fixed(value: Any) -> FrozenDict:
+    """Check values that are held: a finite number, or None for the start value, by name."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"fixed must map shape parameters to values; got {value!r}")
+    return FrozenDict({name: _finite("fixed", name, held) for name, held in value.items()})
+
+
+def checked_bounds(value: Any) -> FrozenDict:
+    """Check lower and upper ends, None for an open one, by name."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"bounds must map shape parameters to (lowest, highest); got {value!r}")
+    checked = {}
+    for name, ends in value.items():
+        if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
+            raise TypeError(f"bounds of {name} must be (lowest, highest); got {ends!r}")
+        low, high = (_finite("bounds", name, end) for end in ends)
+        if low is not None and high is not None and low >= high:
+            raise ValueError(f"bounds of {name} must rise; got {low:g} and {high:g}")
+        checked[name] = (low, high)
+    return FrozenDict(checked)
+
+
+def _finite(setting: str, name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{setting} of {name} must be a finite number or None; got {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{setting} of {name} must be a finite number or None; got {value!r}")
+    return float(value)
+
+
+def check_shape_names(profile: Profile, fixed: FrozenDict, bounds: FrozenDict) -> None:
+    """Check that what is held or bounded are shape parameters of a model, and not both.
+
+    Raises
+    ------
+    ValueError
+        If there is no such parameter, if one is both, or if none is left to be fitted.
+    """
+    names = [parameter.name for parameter in profile.shape]
+    for setting, given in (("fixed", fixed), ("bounds", bounds)):
+        for name in given:
+            if name not in names:
+                raise ValueError(
+                    f"{setting} must name shape parameters of the model {profile.name}, "
+                    f"{', '.join(names)}; got {name!r}"
+                )
+    both = sorted(set(fixed) & set(bounds))
+    if both:
+        raise ValueError(f"{both[0]} cannot be held and bounded at once; leave one out")
+    for name in names[2:]:
+        low = fixed.get(name) if name in fixed else bounds.get(name, (None, None))[0]
+        if low is not None and low <= 0 and name != "angle" and profile.name in MODELS:
+            raise ValueError(f"{name} must be above 0; got {low:g}")
+
+
 def checked_roi_size(value: Any) -> int | tuple[int, int]:
     """Check a ROI size around a centre pixel: odd, one number or (rows, columns)."""
     sizes = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
@@ -432,3 +553,11 @@ def checked_roi_size(value: Any) -> int | tuple[int, int]:
         )
     rows, columns = (int(size) for size in sizes)
     return (rows, columns) if isinstance(value, (tuple, list)) else rows
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "model": checked_model,
+    "fixed": checked_fixed,
+    "bounds": checked_bounds,
+    "roi_size": checked_roi_size,
+}
