@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
+
+if TYPE_CHECKING:
+    from .expressions.custom import Expression
 
 Array = NDArray[np.float64]
 #: f at rows y and columns x, for shape parameters by name.
@@ -22,6 +26,12 @@ class ShapeParameter:
     name: str
     unit: str
     meaning: str
+    #: Where it starts, unless the caller says: a constant, and a multiple of the σ that is
+    #: estimated from the data.
+    start: tuple[float, float] = (0.0, 1.0)
+    #: Its own bounds, for where the settings have none.
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,83 @@ class Profile:
     integrated: Formula | None = field(default=None, repr=False, compare=False)
     #: Whether f(x, y) = u(x)·v(y), which makes fits fast.
     separable: bool = True
+    #: What the model was made from, if it is somebody's own.
+    expression: Expression | None = None
+
+    @classmethod
+    def from_expression(
+        cls,
+        expression: str,
+        parameters: Sequence[str] | None = None,
+        *,
+        start: Mapping[str, float | str],
+        center: tuple[str, str] = ("y0", "x0"),
+        bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
+        name: str = "custom",
+    ) -> Profile:
+        """Make a model from an expression, for every estimator and both backends.
+
+        Amplitude and background are no part of it: every fit is of
+        amplitude · expression + background. Derivatives are made from the expression, and
+        the kernels are compiled when the model is first fitted.
+
+        Parameters
+        ----------
+        expression : str
+            f in terms of ``x`` and ``y``, the pixel's column and row counted from the ROI's
+            first pixel, and the parameters, made of numbers, ``+ - * / **``, parentheses,
+            ``pi`` and the functions exp, log, sqrt, abs, sin, cos, tan, tanh and erf. It is
+            read by a parser of its own, and never run as Python.
+        parameters : sequence of str, optional
+            Names of all parameters; by default those of ``center`` and ``start``. At most
+            eight, the centre among them.
+        start : mapping of str to float or str
+            Where each parameter besides the centre begins: a number, or a text in
+            ``sigma``, such as "sigma" or "2*sigma + 1": the width that is estimated from
+            each spot's data. Parameters that begin at a multiple of σ are in pixels.
+        center : (str, str)
+            Names of the centre's y and x in the expression; it starts at the spot's maximum.
+            In the results it is called ``y`` and ``x``, as ever.
+        bounds : mapping of str to (float or None, float or None), optional
+            Lower and upper bounds of parameters besides the centre.
+        name : str
+            What to call the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the expression has anything else in it, or if a parameter has no influence,
+            or only that of others; the message says what and where.
+
+        Examples
+        --------
+        A round Gaussian with a free exponent ("super-Gaussian"):
+
+        >>> from napari_spotfit.models import Profile
+        >>> flat_top = Profile.from_expression(
+        ...     "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)",
+        ...     start={"s": "sigma", "q": 1},
+        ...     bounds={"q": (0.2, 5)},
+        ... )
+        >>> flat_top.widths
+        ('s', 'q')
+        """
+        from .expressions.custom import checked_expression, start_of
+
+        own = checked_expression(expression, parameters, center, start, bounds)
+        shape = [*CENTER]
+        for parameter, begin, (low, high) in zip(own.names, own.start, own.bounds, strict=True):
+            constant, per_sigma = start_of(begin)
+            unit = "px" if per_sigma and not constant else ""
+            about = f"{parameter} of {expression}"
+            shape.append(ShapeParameter(parameter, unit, about, (constant, per_sigma), low, high))
+        return cls(name, tuple(shape), own, separable=False, expression=own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a model of somebody's own as the arguments that make it anew."""
+        if self.expression is None:
+            raise ValueError(f"the model {self.name} was not made from an expression")
+        return self.expression.to_dict() | {"name": self.name}
 
     @property
     def parameter_count(self) -> int:
@@ -133,7 +220,7 @@ _SIGMAS = (
 _TURNED_SIGMAS = (
     ShapeParameter("sigma_x", "px", "standard deviation along the axis next to x"),
     ShapeParameter("sigma_y", "px", "standard deviation across it"),
-    ShapeParameter("angle", "°", "from the x axis to that axis, positive towards y"),
+    ShapeParameter("angle", "°", "from the x axis to that axis, positive towards y", (0.0, 0.0)),
 )
 
 #: f = exp(-((x - x̄)² + (y - ȳ)²) / 2σ²).
@@ -154,7 +241,10 @@ GAUSSIAN_ROTATED = Profile(
 #: f = 1 / ((1 + (x - x̄)²/w²) (1 + (y - ȳ)²/w²)).
 LORENTZIAN = Profile(
     "lorentzian",
-    (*CENTER, ShapeParameter("width", "px", "half width at half maximum along either axis")),
+    (
+        *CENTER,
+        ShapeParameter("width", "px", "half width at half maximum along either axis", (0.0, 1.18)),
+    ),
     _lorentzian,
 )
 

@@ -6,22 +6,18 @@ widget remembers are all made from :class:`Settings`.
 
 from __future__ import annotations
 
-import inspect
-import math
-import numbers
-import operator
-import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict
 
 from . import stopping
+from .checks import ROI_LARGEST as ROI_LARGEST
+from .checks import ROI_MAX as ROI_MAX
+from .checks import ROI_MIN as ROI_MIN
+from .checks import FrozenDict, check_pixel, check_shape_names, checked
 from .models import MODELS, Profile
-
-#: Side lengths of a ROI in pixels that the kernels accept.
-ROI_MIN, ROI_MAX = 4, 32
 
 Backend = Literal["auto", "cpu", "cuda"]
 Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian"]
@@ -29,13 +25,6 @@ Pixel = Literal["sampled", "integrated"]
 Estimator = Literal["lse", "wlse", "mle"]
 Devices = Literal["one", "all"]
 ThresholdUnit = Literal["noise", "counts"]
-
-
-class FrozenDict(dict[str, Any]):
-    """A dictionary that stays as it is made, so that settings can be keys of a cache."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
 
 
 @dataclass(frozen=True)
@@ -78,7 +67,7 @@ class Settings:
     >>> Settings(roi_size=8)
     Traceback (most recent call last):
     ...
-    ValueError: roi_size must be odd, from 5 to 31 px, so that a pixel is its centre; got 8
+    ValueError: roi_size must be odd, from 5 to 4095 px, so that a pixel is its centre; got 8
     """
 
     sigma: float = _setting(
@@ -124,7 +113,7 @@ class Settings:
         "fit",
         unit="px",
         minimum=5,
-        maximum=31,
+        maximum=ROI_LARGEST - 1,
     )
     model: Model | Profile = _setting(
         "gaussian",
@@ -292,12 +281,9 @@ class Settings:
         for item, hint in _fields():
             value = getattr(self, item.name)
             if value is not item.default:
-                object.__setattr__(self, item.name, _checked(item, hint, value))
-        if self.pixel == "integrated" and self.profile.integrated is None:
-            raise ValueError(
-                f"pixel must be 'sampled' for the model {self.profile.name}, which has no formula "
-                "averaged over a pixel; got 'integrated'"
-            )
+                parameter = item.metadata["parameter"]
+                object.__setattr__(self, item.name, checked(item.name, hint, parameter, value))
+        check_pixel(self.profile, self.pixel)
         check_shape_names(self.profile, FrozenDict(self.fixed), FrozenDict(self.bounds))
         for low, high in (
             ("sigma_min", "sigma_max"),
@@ -332,6 +318,8 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dictionary of plain values."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
+        if isinstance(self.model, Profile):
+            values["model"] = self.model.to_dict()
         values["fixed"] = dict(self.fixed)
         values["bounds"] = {name: list(ends) for name, ends in self.bounds.items()}
         return values
@@ -384,180 +372,7 @@ def parameters() -> dict[str, Parameter]:
 
 def choices(name: str) -> tuple[str, ...]:
     """Return the accepted values of a setting that is one of several words."""
-    return typing.get_args(typing.get_type_hints(Settings)[name])
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def takes_settings(*groups: str) -> Callable[[Function], Function]:
-    """Show the settings of some groups as a function's own keyword arguments.
-
-    Its signature, as consoles complete it, and its docstring then name each with its
-    default, so that none is written twice.
-    """
-
-    def show(function: Function) -> Function:
-        shown = [item for item in fields(Settings) if item.metadata["parameter"].group in groups]
-        signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        added = [
-            inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default)
-            for item in shown
-            if item.name not in signature.parameters
-        ]
-        function.__signature__ = signature.replace(parameters=own + added)  # type: ignore[attr-defined]
-        function.__doc__ = _with_parameters(function.__doc__ or "", added)
-        return function
-
-    return show
-
-
-def _with_parameters(doc: str, added: list[inspect.Parameter]) -> str:
-    """Insert the section "Other Parameters" before the section "Returns" of a docstring."""
-    lines = ["Other Parameters", "----------------"]
-    for parameter in added:
-        about = parameters()[parameter.name]
-        unit = f" in {about.unit}" if about.unit else ""
-        lines += [f"{parameter.name}{unit}, default {parameter.default!r}", f"    {about.doc}"]
-    doc = inspect.cleandoc(doc)
-    return doc.replace("Returns\n-------", "\n".join(lines) + "\n\nReturns\n-------", 1)
-
-
-def _checked(item: Field[Any], hint: Any, value: Any) -> Any:
-    name, parameter = item.name, item.metadata["parameter"]
-    if name in _CHECKS:
-        return _CHECKS[name](value)
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if value is None:
-        if type(None) in kinds:
-            return None
-        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got None")
-    if typing.get_origin(hint) is Literal:
-        if value not in typing.get_args(hint):
-            raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-        return value
-    if bool in kinds:
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False; got {value!r}")
-        return value
-    return _checked_number(name, int in kinds, hint, parameter, value)
-
-
-def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, value: Any) -> Any:
-    kind = numbers.Integral if whole else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind):
-        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-    number: float = operator.index(typing.cast(int, value)) if whole else float(value)
-    low, high = parameter.minimum, parameter.maximum
-    if (
-        not math.isfinite(number)
-        or (low is not None and (number < low or (parameter.above_minimum and number == low)))
-        or (high is not None and number > high)
-    ):
-        raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-    return number
-
-
-def _accepted(hint: Any, parameter: Parameter) -> str:
-    """Say in words which values a setting takes."""
-    if typing.get_origin(hint) is Literal:
-        return " or ".join(repr(word) for word in typing.get_args(hint))
-    kinds = typing.get_args(hint) or (hint,)
-    text = "a whole number" if int in kinds else "a finite number"
-    if parameter.minimum is not None:
-        text += f" {'above' if parameter.above_minimum else 'from'} {parameter.minimum:g}"
-    if parameter.maximum is not None:
-        text += f" to {parameter.maximum:g}"
-    if parameter.unit:
-        text += f" {parameter.unit}"
-    return text + (f", or None ({parameter.none_means})" if type(None) in kinds else "")
-
-
-def checked_model(value: Any) -> Any:
-    """Check a model: the name of one, or a Profile."""
-    if isinstance(value, Profile) or (isinstance(value, str) and value in MODELS):
-        return value
-    raise ValueError(f"model must be {', '.join(map(repr, MODELS))} or a Profile; got {value!r}")
-
-
-def checked_fixed(value: Any) -> FrozenDict:
-    """Check values that are held: a finite number, or None for the start value, by name."""
-    if not isinstance(value, Mapping):
-        raise TypeError(f"fixed must map shape parameters to values; got {value!r}")
-    return FrozenDict({name: _finite("fixed", name, held) for name, held in value.items()})
-
-
-def checked_bounds(value: Any) -> FrozenDict:
-    """Check lower and upper ends, None for an open one, by name."""
-    if not isinstance(value, Mapping):
-        raise TypeError(f"bounds must map shape parameters to (lowest, highest); got {value!r}")
-    checked = {}
-    for name, ends in value.items():
-        if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
-            raise TypeError(f"bounds of {name} must be (lowest, highest); got {ends!r}")
-        low, high = (_finite("bounds", name, end) for end in ends)
-        if low is not None and high is not None and low >= high:
-            raise ValueError(f"bounds of {name} must rise; got {low:g} and {high:g}")
-        checked[name] = (low, high)
-    return FrozenDict(checked)
-
-
-def _finite(setting: str, name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{setting} of {name} must be a finite number or None; got {value!r}")
-    if not math.isfinite(value):
-        raise ValueError(f"{setting} of {name} must be a finite number or None; got {value!r}")
-    return float(value)
-
-
-def check_shape_names(profile: Profile, fixed: FrozenDict, bounds: FrozenDict) -> None:
-    """Check that what is held or bounded are shape parameters of a model, and not both.
-
-    Raises
-    ------
-    ValueError
-        If there is no such parameter, if one is both, or if none is left to be fitted.
-    """
-    names = [parameter.name for parameter in profile.shape]
-    for setting, given in (("fixed", fixed), ("bounds", bounds)):
-        for name in given:
-            if name not in names:
-                raise ValueError(
-                    f"{setting} must name shape parameters of the model {profile.name}, "
-                    f"{', '.join(names)}; got {name!r}"
-                )
-    both = sorted(set(fixed) & set(bounds))
-    if both:
-        raise ValueError(f"{both[0]} cannot be held and bounded at once; leave one out")
-    for name in names[2:]:
-        low = fixed.get(name) if name in fixed else bounds.get(name, (None, None))[0]
-        if low is not None and low <= 0 and name != "angle" and profile.name in MODELS:
-            raise ValueError(f"{name} must be above 0; got {low:g}")
-
-
-def checked_roi_size(value: Any) -> int | tuple[int, int]:
-    """Check a ROI size around a centre pixel: odd, one number or (rows, columns)."""
-    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(sizes) != 2 or any(
-        isinstance(size, bool) or not isinstance(size, numbers.Integral) for size in sizes
-    ):
-        raise TypeError(f"roi_size must be a whole number or two, (rows, columns); got {value!r}")
-    low, high = ROI_MIN + 1, ROI_MAX - 1
-    if any(size % 2 == 0 or not low <= size <= high for size in sizes):
-        raise ValueError(
-            f"roi_size must be odd, from {low} to {high} px, so that a pixel is its centre; "
-            f"got {value!r}"
-        )
-    rows, columns = (int(size) for size in sizes)
-    return (rows, columns) if isinstance(value, (tuple, list)) else rows
-
-
-_CHECKS: dict[str, Callable[[Any], Any]] = {
-    "model": checked_model,
-    "fixed": checked_fixed,
-    "bounds": checked_bounds,
-    "roi_size": checked_roi_size,
-}
+    hint = typing.get_type_hints(Settings)[name]
+    kinds = (hint, *typing.get_args(hint))  # a model may be something else than a word, too
+    words = next(kind for kind in kinds if typing.get_origin(kind) is Literal)
+    return typing.get_args(words)

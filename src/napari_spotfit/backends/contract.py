@@ -105,7 +105,8 @@ def make_limits(settings: Settings, roi_shape: tuple[int, int]) -> Limits:
 
 def _ends(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tuple[float, float]:
     """Return the bounds of a shape parameter in pixels of the ROI, or as it comes."""
-    low, high = settings.bounds.get(name, (None, None))
+    own = next(shape for shape in settings.profile.shape if shape.name == name)
+    low, high = settings.bounds.get(name, (own.low, own.high))
     if name in ("x", "y"):
         size = roi_shape[0] if name == "y" else roi_shape[1]
         middle = (size - 1) / 2
@@ -114,14 +115,12 @@ def _ends(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tuple[fl
         )
     if (value := settings.fixed.get(name)) is not None:
         return value, value
-    if name == "angle":
+    if name == "angle" or settings.profile.expression is not None:
         return _or(low, -math.inf), _or(high, math.inf)
     if name.startswith("sigma"):
         low = settings.sigma_min if low is None else low
         high = settings.sigma_max if high is None else high
-    if name in ("sigma", "sigma_x", "sigma_y", "width"):
-        return _or(low, SIGMA_MIN), _or(high, SIGMA_MAX_ROI * max(roi_shape))
-    return _or(low, -math.inf), _or(high, math.inf)
+    return _or(low, SIGMA_MIN), _or(high, SIGMA_MAX_ROI * max(roi_shape))
 
 
 def _or(value: float | None, otherwise: float) -> float:
