@@ -1,25 +1,111 @@
-"""Take the pictures of the README, in docs/images/, from the real viewer."""
+"""Drive the viewer through a scientist's story and save its pictures in docs/images/.
+
+Open a sample, see its fits before anything is decided, fit it, keep the good spots, click a
+bad one and read why it is bad. The README shows these pictures.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from demo import fit, open_sample, save_window
-from qtpy.QtCore import QSettings
+from qtpy.QtCore import QEvent, QEventLoop, QPointF, QSettings, Qt, QTimer
+from qtpy.QtGui import QMouseEvent
+from qtpy.QtWidgets import QApplication
+
+if TYPE_CHECKING:
+    import napari
 
 IMAGES = Path(__file__).parent / "images"
+_LEFT, _NO_BUTTON = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
 
 
-def take(sample: str, name: str, *, theme: str = "dark", zoom: float = 1.0) -> None:
-    """Fit a sample image and save a picture of the window."""
+def wait_until(done: Callable[[], bool]) -> None:
+    """Run the event loop until something is done, and until it is drawn."""
+    loop, poll = QEventLoop(), QTimer(interval=20)
+    poll.timeout.connect(lambda: done() and (poll.stop(), QTimer.singleShot(300, loop.quit)))
+    poll.start()
+    loop.exec()
+
+
+def dock(viewer: napari.Viewer, name: str) -> Any:
+    """Open another of the plugin's widgets, as the menu does."""
+    _, widget = viewer.window.add_plugin_dock_widget("napari-spotfit", name)
+    wait_until(lambda: True)
+    return widget
+
+
+def click(viewer: napari.Viewer, y: float, x: float) -> None:
+    """Click a place in world coordinates with the mouse."""
+    # There is no public way from world coordinates to the canvas.
+    canvas = viewer.window._qt_viewer.canvas
+    point = QPointF(*canvas.view.scene.transform.map((x, y))[:2])
+    there = canvas.native.mapToGlobal(point)
+    for kind, button, held in (
+        (QEvent.Type.MouseMove, _NO_BUTTON, _NO_BUTTON),
+        (QEvent.Type.MouseButtonPress, _LEFT, _LEFT),
+        (QEvent.Type.MouseButtonRelease, _LEFT, _NO_BUTTON),
+    ):
+        event = QMouseEvent(kind, point, there, button, held, Qt.KeyboardModifier.NoModifier)
+        QApplication.sendEvent(canvas.native, event)
+        wait_until(lambda: True)
+
+
+def look_at(viewer: napari.Viewer, y: float, x: float, closer: float) -> None:
+    """Bring a place in world coordinates to the middle, and come closer."""
+    camera = getattr(viewer, "scene", viewer).camera
+    camera.center = (0, y, x)
+    camera.zoom *= closer
+    wait_until(lambda: True)
+
+
+def tell(sample: str) -> None:
+    """Preview, fit, filter, and click the worst of the bad spots."""
     viewer, widget = open_sample(sample)
-    viewer.theme = theme
+    drawn: list[bool] = []
+    widget.preview.drawn.connect(lambda: drawn.append(True))
+    widget.preview.box.click()
+    wait_until(lambda: bool(drawn))
+    viewer.reset_view()
+    save_window(viewer, IMAGES / "preview.png")
+    layer = fit(viewer, widget)
+    save_window(viewer, IMAGES / "smfish.png")
+    print(widget.status.text())
+
+    spots = dock(viewer, "Spots")
+    spots.filters.histogram.feature.choose("photons")
+    spots.filters.histogram.region.setRegion((500, 3000))
+    spots.filters.stops.boxes["MAX_ITERATIONS"].click()
+    wait_until(lambda: True)
+    save_window(viewer, IMAGES / "spots.png")
+    print("; ".join(spots.spots.filters.words()), "-", spots.count.text())
+    spots.filters.list.clear.click()
+
+    inspector = dock(viewer, "Inspect spot")
+    table = layer.features
+    bad = np.flatnonzero(table["stop_condition"] == "MAX_ITERATIONS")
+    worst = bad[np.argmax(table["chi_square"].to_numpy()[bad])]
+    place = layer.data_to_world(layer.data[worst])
+    look_at(viewer, *place, closer=3)
+    shown: list[bool] = []
+    inspector.refreshed.connect(lambda: shown.append(True))
+    click(viewer, *place)
+    wait_until(lambda: bool(shown))
+    save_window(viewer, IMAGES / "inspect.png")
+    viewer.close()
+
+
+def show_movie(sample: str) -> None:
+    """Fit a movie, whose frames the widget offers."""
+    viewer, widget = open_sample(sample)
     fit(viewer, widget)
     fit(viewer, widget)  # the first one had the engine to load
-    getattr(viewer, "scene", viewer).camera.zoom *= zoom
-    save_window(viewer, IMAGES / name)
-    print(f"{name}: {widget.status.text()}")
+    save_window(viewer, IMAGES / "widget.png")
+    print(widget.status.text())
     viewer.close()
 
 
@@ -28,8 +114,8 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
-        take("molecules", "widget.png")
-        take("smfish", "smfish.png", zoom=2.2)
+        show_movie("molecules")
+        tell("smfish")
 
 
 if __name__ == "__main__":

@@ -99,7 +99,10 @@ def test_npe2_finds_the_manifest_and_its_commands_exist(python: Path) -> None:
     )
     commands = run(python, "-c", code).split()
     assert commands[0] == "napari_spotfit.widgets.fit_spots:FitSpots"
-    assert len(commands) == 4
+    assert "napari_spotfit.widgets.inspect_spot:InspectSpot" in commands
+    assert "napari_spotfit.widgets.spots:Spots" in commands
+    manifest = (ROOT / "napari.yaml").read_text(encoding="utf-8")
+    assert len(commands) == manifest.count("python_name:")
 
 
 def test_kernels_are_found(python: Path) -> None:

@@ -88,6 +88,11 @@ class StopCondition(IntEnum):
         """One sentence that says what the condition means."""
         return _EXPLANATIONS[self]
 
+    @property
+    def advice(self) -> str:
+        """One sentence that says what to do about it."""
+        return _ADVICE[self]
+
 
 #: The conditions under which a fit sits in its minimum; their codes are neighbours.
 CONVERGED = (StopCondition.MAX_ERROR, StopCondition.MIN_DELTA, StopCondition.MIN_STEP)
@@ -100,4 +105,15 @@ _EXPLANATIONS = {
     StopCondition.MIN_STEP: "The last step moved every parameter by less than the smallest step.",
     StopCondition.NO_DECREASE: "No step lowers χ² further, although χ² still changes.",
     StopCondition.INVALID: "The ROI has bad pixels, is constant, or lies outside the image.",
+}
+
+_ADVICE = {
+    StopCondition.MAX_ITERATIONS: "Allow more iterations; if the fit still does not settle, look "
+    "whether there is a spot at all and whether the ROI size suits it.",
+    StopCondition.MAX_ERROR: "Nothing to do, if the accepted χ² is the one you want.",
+    StopCondition.MIN_DELTA: "Nothing to do.",
+    StopCondition.MIN_STEP: "Nothing to do.",
+    StopCondition.NO_DECREASE: "If the residual looks like noise the fit can be used; if it has a "
+    "shape, try another ROI size.",
+    StopCondition.INVALID: "Replace bad pixels, or choose a place where the image has a spot.",
 }

@@ -21,11 +21,15 @@ from .fitting.fit_run import FitRun, Fitted, Job
 from .fitting.result_panel import ResultPanel
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
+from .layers.colors import COLORMAPS, FACE_COLORMAP
 from .layers.masks import search_mask
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
 from .parts import remember
 from .parts.status import StatusLine, number, summary
+from .picking.pick_bar import PickBar
+from .preview.estimate import SigmaEstimate
+from .preview.preview import Preview
 
 if TYPE_CHECKING:
     import napari
@@ -66,6 +70,9 @@ class FitSpots(QWidget):
         self.defaults_button = QPushButton("Defaults")
         self.progress = QProgressBar()
         self.buttons = QStackedWidget()
+        self.preview = Preview(viewer, self.settings, self)
+        self.estimate = SigmaEstimate(viewer, self.settings, self)
+        self.picking = PickBar(viewer, self._image, self.settings.settings, self._colors)
         self.status = StatusLine(viewer)
         self.result = ResultPanel()
         self._patience = QTimer(self)
@@ -74,6 +81,10 @@ class FitSpots(QWidget):
         values = remember.load("fit_spots")
         self.settings.put(values)
         self._face = str(values.get("face", "sigma"))
+        colormap = values.get("colormap")
+        self._colormap = colormap if colormap in COLORMAPS else FACE_COLORMAP
+        self.preview.face, self.preview.colormap = self._face, self._colormap
+        self.picking.snap.setChecked(values.get("snap") is not False)
         self._lay_out()
         self._connect()
         self.bind()
@@ -83,6 +94,8 @@ class FitSpots(QWidget):
         if not self._bound:
             self._bound = True
             self.settings.bind()
+            self.preview.bind()
+            self.picking.bind()
             self.status.bind()
             events = self._viewer.layers.events
             events.removed.connect(self._on_removed)
@@ -97,6 +110,9 @@ class FitSpots(QWidget):
             self.cancel()
             for _ in self._showing or ():
                 pass
+            self.picking.unbind()
+            self.preview.unbind()
+            self.estimate.drop()
             self.settings.unbind()
             self.status.unbind()
             events = self._viewer.layers.events
@@ -113,7 +129,7 @@ class FitSpots(QWidget):
         except (TypeError, ValueError) as error:
             self.status.fail(str(error))
             return
-        self._image, self._started = image, time.perf_counter()
+        self._fitted_image, self._started = image, time.perf_counter()
         self._run = FitRun(job, self)
         self._run.progressed.connect(self._on_progress)
         self._run.fitted.connect(self._on_fitted)
@@ -139,19 +155,26 @@ class FitSpots(QWidget):
         self.unbind()
         super().closeEvent(event)
 
-    def _job(self) -> tuple[Image, Job]:
+    def _image(self) -> Image:
         image = self.settings.image.layer
         if image is None:
             raise ValueError(
                 "there is no image to fit; open one, or a sample in File ▸ Open Sample"
             )
-        limit = self.settings.limit.layer
+        return image
+
+    def _colors(self) -> tuple[str, str]:
+        return self._face, self._colormap
+
+    def _job(self) -> tuple[Image, Job]:
+        image, limit = self._image(), self.settings.limit.layer
         return image, Job(
             image=images.full_resolution(image),
             settings=self.settings.settings(),
             frames=self.settings.frames.frames(self._viewer, image),
             make_mask=None if limit is None else search_mask(limit, image),
             face=self._face,
+            colormap=self._colormap,
         )
 
     def _on_progress(self, done: int, total: int) -> None:
@@ -176,7 +199,7 @@ class FitSpots(QWidget):
 
     def _show(self, result: Fitted) -> Iterator[None]:
         """Show the result in steps, each short enough not to be felt."""
-        image, layer = self._image, None
+        image, layer = self._fitted_image, None
         if len(result.points["data"]) or self._results.unchanged(image) is not None:
             layer = self._results.prepare(image, result.points)
             yield
@@ -184,6 +207,9 @@ class FitSpots(QWidget):
             yield
             layer.visible = True
             yield
+            if self.preview.image is image:
+                # The same spots would lie on top of each other.
+                self.preview.box.setChecked(False)
         text = summary(result.fits, time.perf_counter() - self._started, result.device)
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": text}
@@ -191,14 +217,20 @@ class FitSpots(QWidget):
         self._end(text)
 
     def _on_failed(self, error: Exception) -> None:
-        if isinstance(error, (TypeError, ValueError, RuntimeError)):
-            self._end(str(error), failed=True)
-            return
-        from napari.utils.notifications import notification_manager
+        self._end(_in_words(error), failed=True)
 
-        first, *_ = str(error).splitlines() or [""]
-        self._end(f"{type(error).__name__}: {first}", failed=True)
-        notification_manager.receive_error(type(error), error, error.__traceback__)
+    def _on_error(self, error: Exception) -> None:
+        self.status.fail(_in_words(error))
+
+    def _on_preview_drawn(self) -> None:
+        layer = self.preview.layer
+        active = self._viewer.layers.selection.active
+        if layer is not None and (active is layer or not is_result(active)):
+            self.result.show_layer(layer)
+
+    def _on_pick_awaited(self, awaited: bool) -> None:
+        if self._run is None:
+            self._patience.start() if awaited else self._patience.stop()
 
     def _end(self, text: str, *, failed: bool = False) -> None:
         self._run = self._showing = None
@@ -207,22 +239,29 @@ class FitSpots(QWidget):
         self.finished.emit()
 
     def _on_removed(self, event: Any) -> None:
-        if self._run is not None and event.value is self._image:
+        if self._run is not None and event.value is self._fitted_image:
             self.cancel()
         if event.value is self.result.layer:
-            self.result.show_layer(None)
+            left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
+            self.result.show_layer(next(left, None))
 
     def _on_active(self, event: Any = None) -> None:
         active = self._viewer.layers.selection.active
         if is_result(active):
             self.result.show_layer(active)
 
-    def _on_face(self, feature: str) -> None:
-        self._face = feature
+    def _on_face(self, feature: str, colormap: str) -> None:
+        self._face, self._colormap = feature, colormap
+        self.preview.face, self.preview.colormap = feature, colormap
         self._remember()
 
     def _remember(self) -> None:
-        remember.save("fit_spots", {**self.settings.values(), "face": self._face})
+        own = {
+            "face": self._face,
+            "colormap": self._colormap,
+            "snap": self.picking.snap.isChecked(),
+        }
+        remember.save("fit_spots", {**self.settings.values(), **own})
 
     def _show_running(self, running: bool) -> None:
         self._patience.start() if running else self._patience.stop()
@@ -237,6 +276,17 @@ class FitSpots(QWidget):
         self.defaults_button.clicked.connect(self.settings.reset)
         self.settings.changed.connect(self._remember)
         self.result.face_chosen.connect(self._on_face)
+        self.preview.drawn.connect(self._on_preview_drawn)
+        self.preview.failed.connect(self._on_error)
+        self.preview.slow.connect(lambda: self.status.say(_COMPILING))
+        self.preview.recovered.connect(lambda: self.status.say(""))
+        self.estimate.said.connect(self.status.say)
+        self.estimate.failed.connect(self._on_error)
+        self.picking.snap.toggled.connect(self._remember)
+        self.picking.picker.said.connect(self.status.say)
+        self.picking.picker.failed.connect(self._on_error)
+        self.picking.picker.layers.shown.connect(self.result.show_layer)
+        self.picking.picker.awaited.connect(self._on_pick_awaited)
         self._patience.timeout.connect(lambda: self.status.say(_COMPILING))
 
     def _lay_out(self) -> None:
@@ -244,17 +294,28 @@ class FitSpots(QWidget):
         self.cancel_button.setToolTip("<p>Stop fitting; the layers stay as they are.</p>")
         self.defaults_button.setToolTip("<p>Set every control to its default.</p>")
         for widgets in (
-            (self.fit_button, self.defaults_button),
+            (self.fit_button, self.preview.box, self.defaults_button),
             (self.progress, self.cancel_button),
         ):
             page = QWidget()
             row = QHBoxLayout(page)
             row.setContentsMargins(0, 0, 0, 0)
-            row.addWidget(widgets[0], 1)
-            row.addWidget(widgets[1])
+            for number_in_row, widget in enumerate(widgets):
+                row.addWidget(widget, int(number_in_row == 0))
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         column = QVBoxLayout(self)
-        for widget in (self.settings, self.buttons, self.status, self.result):
+        for widget in (self.settings, self.buttons, self.picking, self.status, self.result):
             column.addWidget(widget)
         column.addStretch()
+
+
+def _in_words(error: Exception) -> str:
+    """Say what went wrong; of an error that nobody expects, napari shows more."""
+    if isinstance(error, (TypeError, ValueError, RuntimeError)):
+        return str(error)
+    from napari.utils.notifications import notification_manager
+
+    notification_manager.receive_error(type(error), error, error.__traceback__)
+    first, *_ = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {first}"

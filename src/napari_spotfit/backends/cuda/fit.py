@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...frames import to_host
 from ...settings import ROI_MAX, Settings
 from .. import threads
 from ..contract import Planes, is_plain

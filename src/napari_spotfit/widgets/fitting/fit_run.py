@@ -16,6 +16,7 @@ from ...frames import FrameSelection
 from ...localize import localize_parts
 from ...results import SpotFits
 from ...settings import Settings
+from ..layers.colors import FACE_COLORMAP
 from ..layers.points import default_face, points_arguments
 from ..parts.collector import CollectorAtRest
 
@@ -29,6 +30,7 @@ class Job:
     frames: FrameSelection = None
     make_mask: Callable[[], Any] | None = None
     face: str = "sigma"
+    colormap: str = FACE_COLORMAP
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,6 @@ def _work(
                 yield part.done, part.total
         fits = SpotFits.concatenate(parts)
         face = job.face if job.face in fits.columns else default_face(fits)
-        return Fitted(fits, points_arguments(fits, face), part.device)
+        return Fitted(fits, points_arguments(fits, face, job.colormap), part.device)
     except Exception as error:
         return _Failed(error)

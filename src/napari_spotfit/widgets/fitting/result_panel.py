@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QComboBox, QFormLayout, QLabel, QWidget
+from qtpy.QtCore import QTimer, Signal
+from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
 from superqt import QElidingLabel
 
-from ..layers.colors import color_faces
+from ..layers.colors import COLORMAPS, color_faces, is_number
 from ..parts.color_bar import ColorBar
 from ..parts.legend import Legend
 from ..parts.wheel import guard_wheel
@@ -17,13 +17,26 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
 _FACE_TIP = (
-    "<p>The fitted quantity that colours the rings. The colours run from the 5th to the "
-    "95th percentile of the converged fits.</p>"
+    "<p>What colours the faces of the rings: a fitted quantity, or the stop condition. It is "
+    "remembered for the next fit.</p>"
 )
+_MAP_TIP = (
+    "<p>The colours that stand for the numbers. All maps but <i>turbo</i> rise evenly in "
+    "brightness; <i>coolwarm</i> is for numbers that are telling on either side of a middle, "
+    "and <i>cividis</i> looks alike to all kinds of colour vision. It is remembered for the "
+    "next fit.</p>"
+)
+_BORDER_TIP = (
+    "<p>The rim of every ring has the colour of the stop condition: why its fit ended, and how "
+    "many fits ended so.</p>"
+)
+#: Milliseconds after which the panel looks whether the layer's colours were changed
+#: elsewhere: of limits and maps that are set in the console, napari tells nobody.
+_LOOK = 500
 
 
 class ResultPanel(QWidget):
-    """Face colour and legend of one layer of fitted spots; hidden without one.
+    """Colours and legend of one layer of fitted spots; hidden without one.
 
     Parameters
     ----------
@@ -31,52 +44,139 @@ class ResultPanel(QWidget):
         Qt parent.
     """
 
-    face_chosen = Signal(str)
+    #: The feature and the colour map that were chosen for the faces.
+    face_chosen = Signal(str, str)
 
     def __init__(self, parent: QWidget | None = None):
         super().__init__(parent)
         self.layer: Points | None = None
+        self._seen: _Colors | None = None
         self.title = QElidingLabel()
         self.title.setStyleSheet("font-weight: bold")
-        self.face = QComboBox()
-        self.face.setObjectName("face")
-        self.face.setToolTip(_FACE_TIP)
-        self.face.setAccessibleName("Face colour")
-        guard_wheel(self.face)
+        self.face, self.colormap = QComboBox(), QComboBox()
+        self.colormap.addItems(COLORMAPS)
         self.bar, self.legend = ColorBar(), Legend()
-        self.bar.setToolTip(_FACE_TIP)
-        label, border = QLabel("Face colour"), QLabel("Border")
-        label.setToolTip(_FACE_TIP)
-        label.setBuddy(self.face)
-        form = QFormLayout(self)
-        form.setContentsMargins(0, 0, 0, 0)
-        form.addRow(self.title)
-        form.addRow(label, self.face)
-        form.addRow(self.bar)
-        form.addRow(border, self.legend)
+        for box, name, tip in (
+            (self.face, "Face colour", _FACE_TIP),
+            (self.colormap, "Colour map", _MAP_TIP),
+        ):
+            box.setObjectName(name)
+            box.setToolTip(tip)
+            box.setAccessibleName(name)
+            # A long name does not widen the panel.
+            box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+            box.setMinimumContentsLength(7)
+            guard_wheel(box)
+        self._lay_out()
         self.face.activated.connect(self._on_face)
+        self.colormap.activated.connect(self._on_colormap)
+        self.bar.limits_chosen.connect(self._on_limits)
+        self._look = QTimer(self)
+        self._look.setInterval(_LOOK)
+        self._look.timeout.connect(self.look)
         self.hide()
 
     def show_layer(self, layer: Points | None) -> None:
         """Describe a layer of fitted spots, or nothing."""
         self.layer = layer
         self.setVisible(layer is not None)
-        if layer is None:
+        if layer is not None:
+            self.title.setText(layer.name)
+            self.title.setToolTip(layer.name)
+            self.legend.show_counts(layer.metadata["stop_counts"])
+            self._list_features(layer)
+            self._show_colors(layer)
+
+    def look(self) -> None:
+        """Show the layer's colours anew if they were changed elsewhere."""
+        layer, seen = self.layer, self._seen
+        if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
-        self.title.setText(layer.name)
-        self.title.setToolTip(layer.name)
-        self.legend.show_counts(layer.metadata["stop_counts"])
+        if seen.chosen == now.chosen and seen.limits != now.limits:
+            # Set in the console: no longer automatic.
+            layer.metadata = {**layer.metadata, "face_limits": layer.face_contrast_limits}
+        self._show_colors(layer)
+
+    def showEvent(self, event: Any) -> None:
+        """Look at the layer from time to time while the panel is seen."""
+        super().showEvent(event)
+        self._look.start()
+
+    def hideEvent(self, event: Any) -> None:
+        """Rest."""
+        super().hideEvent(event)
+        self._look.stop()
+
+    def _list_features(self, layer: Points) -> None:
         units = layer.metadata.get("units", {})
-        self.face.clear()
-        for name in layer.features.columns:
-            if layer.features[name].dtype.kind == "f":
-                unit = f" ({units[name]})" if name in units else ""
-                self.face.addItem(f"{name}{unit}", name)
+        features = layer.features
+        names = [name for name in features if is_number(features[name])] + ["stop_condition"]
+        texts = [f"{name} ({units[name]})" if name in units else str(name) for name in names]
+        if texts != [self.face.itemText(row) for row in range(self.face.count())]:
+            self.face.clear()
+            for text, name in zip(texts, names, strict=True):
+                self.face.addItem(text, name)
+            view = self.face.view()
+            assert view is not None
+            view.setMinimumWidth(view.sizeHintForColumn(0) + 24)
+
+    def _show_colors(self, layer: Points) -> None:
+        self._seen = _colors(layer)
         self.face.setCurrentIndex(max(self.face.findData(layer.metadata.get("face")), 0))
-        self.bar.show_layer(layer, units.get(self.face.currentData(), ""))
+        name = layer.face_colormap.name
+        if self.colormap.findText(name) < 0:
+            self.colormap.addItem(name)
+        self.colormap.setCurrentText(name)
+        self.colormap.setEnabled(self.face.currentData() != "stop_condition")
+        self.bar.show_layer(layer)
 
     def _on_face(self) -> None:
+        self._color()
+        self.face_chosen.emit(self.face.currentData(), self.colormap.currentText())
+
+    def _on_colormap(self) -> None:
         if self.layer is not None:
-            color_faces(self.layer, self.face.currentData())
-            self.show_layer(self.layer)
-            self.face_chosen.emit(self.face.currentData())
+            self._color(self.layer.metadata.get("face_limits"))
+        self.face_chosen.emit(self.face.currentData(), self.colormap.currentText())
+
+    def _on_limits(self, limits: tuple[float, float] | None) -> None:
+        self._color(limits)
+
+    def _color(self, limits: tuple[float, float] | None = None) -> None:
+        """Colour the layer's faces as chosen."""
+        if self.layer is not None:
+            color_faces(self.layer, self.face.currentData(), self.colormap.currentText(), limits)
+            self._show_colors(self.layer)
+
+    def _lay_out(self) -> None:
+        label, border = QLabel("Face colour"), QLabel("Border")
+        label.setToolTip(_FACE_TIP)
+        label.setBuddy(self.face)
+        border.setToolTip(_BORDER_TIP)
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(self.face, 3)
+        row.addWidget(self.colormap, 2)
+        form = QFormLayout(self)
+        form.setContentsMargins(0, 0, 0, 0)
+        form.setVerticalSpacing(4)
+        form.addRow(self.title)
+        form.addRow(label, row)
+        form.addRow(self.bar)
+        form.addRow(border, self.legend)
+
+
+class _Colors(NamedTuple):
+    """What tells whether a layer's face colours mean something else now."""
+
+    mode: str
+    limits: tuple[float, float] | None
+    colormap: str
+    #: The feature and the limits that were chosen in the panel.
+    chosen: tuple[Any, Any]
+
+
+def _colors(layer: Points) -> _Colors:
+    chosen = layer.metadata.get("face"), layer.metadata.get("face_limits")
+    mode, limits = str(layer.face_color_mode), layer.face_contrast_limits
+    return _Colors(mode, limits, layer.face_colormap.name, chosen)

@@ -13,6 +13,7 @@ from qtpy.QtWidgets import (
     QGraphicsOpacityEffect,
     QHBoxLayout,
     QLabel,
+    QPushButton,
     QScrollArea,
     QSizePolicy,
     QVBoxLayout,
@@ -21,9 +22,10 @@ from qtpy.QtWidgets import (
 
 from ...backends.choose import Description, describe
 from ...settings import Settings, parameters
-from ..parts.controls import SettingsControls, TickBox, make_label, tooltip
+from ..parts.controls import NumberBox, SettingsControls, TickBox, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice
+from ..preview.threshold_panel import ThresholdPanel
 from .frames import FrameChoice
 
 if TYPE_CHECKING:
@@ -54,6 +56,10 @@ _LIMIT_TIP = (
     "count for every frame.</p>"
 )
 _HOLD_TIP = "<p>Do not fit the σ of Gaussians: every spot has the PSF σ set above.</p>"
+_ESTIMATE_TIP = (
+    "<p>Fit the brightest spots that stand alone, in the frame shown or, if it has too few, in "
+    "frames all over the movie, and take the median of their σ.</p>"
+)
 _ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
 
 
@@ -77,6 +83,11 @@ class SettingsPanel(QScrollArea):
         self.frames = FrameChoice()
         self.controls = SettingsControls(_NAMES)
         self.hold_sigma = TickBox()
+        self.estimate_button = QPushButton("Estimate")
+        threshold = self.controls["threshold"]
+        assert isinstance(threshold, NumberBox)
+        #: Shown while there is a preview.
+        self.threshold_panel = ThresholdPanel(viewer, threshold)
         self.device, self.why_no_gpu = QLabel(), _soft_label()
         self.advanced = Fold("Advanced", self._advanced_form())
         self._content = QWidget()
@@ -205,15 +216,24 @@ class SettingsPanel(QScrollArea):
         self._add_row(form, "Image", self.image, _IMAGE_TIP)
         self._frames_label = QLabel("Frames")
         form.addRow(self._frames_label, self.frames)
+        self.estimate_button.setToolTip(_ESTIMATE_TIP)
+        self.estimate_button.setAccessibleName("Estimate the PSF's σ")
+        beside: dict[str, QWidget] = {
+            "sigma": self.estimate_button,
+            "threshold": self.controls["threshold_unit"],
+        }
         for name in _BASIC:
-            if name == "threshold":
+            if name in beside:
                 row = QHBoxLayout()
                 row.setSpacing(4)
                 row.addWidget(self.controls[name], 1)
-                row.addWidget(self.controls["threshold_unit"])
+                row.addWidget(beside[name])
                 form.addRow(make_label(name, self.controls[name]), row)
             elif name != "threshold_unit":
                 form.addRow(make_label(name, self.controls[name]), self.controls[name])
+            if name == "threshold":
+                form.addRow(self.threshold_panel)
+                self.threshold_panel.hide()
         self._add_row(form, "Search in", self.limit, _LIMIT_TIP)
         return form
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,9 @@ STOP_COLORS = {
 }
 _CONVERGED = [condition.name for condition in StopCondition if condition.converged]
 FACE_COLORMAP = "viridis"
+#: Maps to choose from. All but turbo rise evenly in brightness, coolwarm to its middle:
+#: it is for quantities that are telling on either side of one.
+COLORMAPS = ("viridis", "magma", "inferno", "plasma", "cividis", "turbo", "gray", "coolwarm")
 #: Percentiles of the converged fits between which the face colours run.
 _PERCENTILES = (5.0, 95.0)
 
@@ -48,26 +52,64 @@ def face_limits(values: NDArray[Any], converged: NDArray[np.bool_]) -> tuple[flo
     return 0.0, 1.0
 
 
-def color_faces(layer: Points, feature: str) -> None:
-    """Colour the faces of fitted spots by another feature.
+def is_number(column: Any) -> bool:
+    """Whether a column of features holds numbers, which a colour map can show."""
+    return bool(np.issubdtype(np.asarray(column[:0]).dtype, np.number))
+
+
+def color_faces(
+    layer: Points,
+    feature: str,
+    colormap: str | None = None,
+    limits: tuple[float, float] | None = None,
+) -> None:
+    """Colour the faces of fitted spots by a feature.
 
     Parameters
     ----------
     layer : napari.layers.Points
         A layer made by :func:`~napari_spotfit.to_points_layer`.
     feature : str
-        Name of one of its features. The colours of a number run between the limits
-        of the converged fits; words get the colours of the stop conditions.
+        Name of one of its features. Numbers get the colours of the map, words those of
+        the stop conditions; where a number is NaN, there is no face.
+    colormap : str, optional
+        Name of the colour map; by default the one that the layer has.
+    limits : (float, float), optional
+        The numbers that get the first and the last colour; by default what
+        :func:`face_limits` says.
+
+    Raises
+    ------
+    ValueError
+        If the limits are not two numbers, the lower one first.
     """
     column = layer.features[feature]
-    # napari cannot go from numbers to words or back but through a plain colour.
-    layer.face_color = "white"
-    if np.issubdtype(np.asarray(column).dtype, np.number):
+    numbers = is_number(column)
+    if limits is not None and not -np.inf < limits[0] < limits[1] < np.inf:
+        raise ValueError(f"limits must be two finite numbers, the lower one first; got {limits!r}")
+    # napari cannot go from numbers to words or back but through colours of no meaning. The
+    # present ones will do: nothing is then drawn in between, which takes long.
+    layer.face_color_mode = "direct"
+    if colormap is not None:
+        layer.face_colormap = colormap
+    if numbers:
         # Limits first: with a NaN and no limits napari draws no point at all.
-        converged = layer.features["stop_condition"].isin(_CONVERGED)
-        layer.face_contrast_limits = face_limits(np.asarray(column), converged.to_numpy())
+        converged = layer.features["stop_condition"].isin(_CONVERGED).to_numpy()
+        layer.face_contrast_limits = limits or face_limits(np.asarray(column), converged)
     else:
         layer.face_color_cycle = STOP_COLORS
     if len(layer.data):
+        _map_colors(layer, feature, numbers)
+    chosen = {"face": feature, "face_limits": limits if numbers else None}
+    layer.metadata = {**layer.metadata, **chosen}
+
+
+def _map_colors(layer: Points, feature: str, numbers: bool) -> None:
+    """Let napari colour the faces by a feature."""
+    # The canvas follows the colours themselves, too, and takes long enough once.
+    with warnings.catch_warnings(), layer.events.face_color.blocker():
+        # Of integers with few values, napari warns that it takes them for words.
+        warnings.simplefilter("ignore", RuntimeWarning)
         layer.face_color = feature
-    layer.metadata = {**layer.metadata, "face": feature}
+    if numbers and layer.face_color_mode != "colormap":
+        layer.face_color_mode = "colormap"

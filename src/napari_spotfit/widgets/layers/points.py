@@ -9,6 +9,7 @@ import numpy as np
 
 from ...results import SpotFits
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
+from .hiding import CANVAS_SIZES, show_all
 from .images import transform_arguments
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ _RING = 7.0
 _BORDER = 0.06
 
 
-def points_arguments(fits: SpotFits, face: str | None = None) -> dict[str, Any]:
+def points_arguments(
+    fits: SpotFits, face: str | None = None, colormap: str = FACE_COLORMAP
+) -> dict[str, Any]:
     """Return what napari's Points are made of, without touching napari.
 
     Parameters
@@ -31,6 +34,8 @@ def points_arguments(fits: SpotFits, face: str | None = None) -> dict[str, Any]:
         Fits with their place in an image.
     face : str, optional
         The column that colours the faces; by default the first of the widths.
+    colormap : str
+        The colour map of the faces of a new layer.
     """
     face = face or default_face(fits)
     drawn = fits[fits.valid]
@@ -46,6 +51,7 @@ def points_arguments(fits: SpotFits, face: str | None = None) -> dict[str, Any]:
         "data": drawn.points(),
         "features": features,
         "face_color": face,
+        "face_colormap": colormap,
         **limits,
         "size": round(_RING * sigma, 2),
         "metadata": {
@@ -83,26 +89,30 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
         border_color="stop_condition",
         border_color_cycle=STOP_COLORS,
         face_color=face,
-        face_colormap=FACE_COLORMAP,
         face_color_cycle=STOP_COLORS,
-        canvas_size_limits=(5, 10000),
+        canvas_size_limits=CANVAS_SIZES,
     )
     return layer
 
 
 def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: Image) -> None:
-    """Show other spots in a layer that :func:`make_points_layer` made, white as yet.
+    """Show other spots in a layer that :func:`make_points_layer` made, not yet in their colours.
 
     What else the user has set (symbol, size, opacity) stays. Then comes
     :func:`color_points_layer`; each takes long enough to be a step of its own.
     """
-    # Plain colours first: napari would map the old features' colours in between.
-    layer.face_color = layer.border_color = "white"
+    # Any colours first: napari would map the old features' in between.
+    layer.face_color_mode = layer.border_color_mode = "direct"
     layer.selected_data = set()
     layer.data = arguments["data"]
     layer.features = arguments["features"]
-    layer.shown = True
+    show_all(layer)
     layer.metadata = {**layer.metadata, **arguments["metadata"], "image": image_layer.unique_id}
+    align(layer, image_layer)
+
+
+def align(layer: Points, image_layer: Image) -> None:
+    """Put a layer of spots on its image again, should that have got another transform."""
     earlier = transform_arguments(layer)
     for name, value in transform_arguments(image_layer).items():
         equal = operator.eq if isinstance(value, tuple) else np.array_equal
@@ -113,7 +123,9 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
 
 def color_points_layer(layer: Points) -> None:
     """Colour the spots of an updated layer."""
-    layer.border_color = "stop_condition"
+    # The canvas follows the colours themselves, too, and takes long enough once.
+    with layer.events.border_color.blocker():
+        layer.border_color = "stop_condition"
     color_faces(layer, layer.metadata["face"])
 
 

@@ -1,35 +1,80 @@
-"""The scale of the face colours."""
+"""The scale of the face colours, with the numbers at its ends."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from qtpy.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QWidget
+from qtpy.QtCore import QSize, Signal
+from qtpy.QtGui import QColor, QValidator
+from qtpy.QtWidgets import QCheckBox, QDoubleSpinBox, QHBoxLayout, QWidget
+
+from .gradient import Gradient
+from .wheel import guard_wheel
 
 if TYPE_CHECKING:
     from napari.layers import Points
 
+_LARGEST = 1e15
+#: The theme leaves room for buttons, which these boxes do not have.
+_NARROW = "min-width: 30px; padding: 1px 6px"
+_WIDTH = 66
+_LOW_TIP = "<p>The number from which down the faces have the first colour.</p>"
+_HIGH_TIP = "<p>The number from which up the faces have the last colour.</p>"
+_AUTO_TIP = (
+    "<p>Let the colours run from the 5th to the 95th percentile of the converged fits, "
+    "anew after every fit. Untick it to keep the numbers as they are, or type your own.</p>"
+)
 
-class _Gradient(QWidget):
-    """A strip of a colour map."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFixedHeight(12)
-        self.colors: list[QColor] = []
+class LimitBox(QDoubleSpinBox):
+    """A number of any size, with as many digits as tell it from another one."""
 
-    def paintEvent(self, event: QPaintEvent | None) -> None:
-        """Draw the colours from left to right."""
-        gradient = QLinearGradient(0, 0, self.width(), 0)
-        for place, color in zip(np.linspace(0, 1, len(self.colors)), self.colors, strict=True):
-            gradient.setColorAt(place, color)
-        QPainter(self).fillRect(self.rect(), gradient)
+    def __init__(self, parent: QWidget | None = None):
+        super().__init__(parent)
+        self.digits = 3
+        self.setDecimals(12)
+        self.setRange(-_LARGEST, _LARGEST)
+        self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
+        self.setKeyboardTracking(False)
+        self.setStyleSheet(_NARROW)
+        guard_wheel(self)
+
+    def textFromValue(self, value: float) -> str:
+        """Show no more digits than are needed, but all before the point."""
+        whole = len(f"{abs(value):.0f}")
+        return f"{value:.{max(self.digits, whole if whole < 7 else 0)}g}"
+
+    def valueFromText(self, text: str | None) -> float:
+        """Read a number with point or comma, and an exponent or none."""
+        return float((text or "").strip().replace(",", "."))
+
+    def validate(self, text: str | None, position: int) -> tuple[QValidator.State, str, int]:
+        """Accept what is a number."""
+        try:
+            good = math.isfinite(self.valueFromText(text))
+        except ValueError:
+            good = False
+        state = QValidator.State.Acceptable if good else QValidator.State.Intermediate
+        return state, text or "", position
+
+    def stepBy(self, steps: int) -> None:
+        """Change the second digit."""
+        step = 10.0 ** (math.floor(math.log10(abs(self.value()) or 1)) - 1)
+        self.setValue(self.value() + steps * step)
+
+    def sizeHint(self) -> QSize:
+        """Ask for room for usual numbers, not for the longest that may be typed."""
+        return QSize(_WIDTH, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for the same room."""
+        return QSize(_WIDTH, super().minimumSizeHint().height())
 
 
 class ColorBar(QWidget):
-    """The colours of a Points layer's faces between the two values that limit them.
+    """The colours of a Points layer's faces between the two numbers that limit them.
 
     napari can draw such a bar in the canvas, but crashed when a layer with one was
     removed (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL); and it cannot say the unit.
@@ -40,26 +85,64 @@ class ColorBar(QWidget):
         Qt parent.
     """
 
+    #: Other limits were typed, (low, high), or None: they are to be found automatically.
+    limits_chosen = Signal(object)
+
     def __init__(self, parent: QWidget | None = None):
         super().__init__(parent)
-        self.low, self.high, self._gradient = QLabel(), QLabel(), _Gradient()
+        self.low, self.high, self._gradient = LimitBox(), LimitBox(), Gradient()
+        self.auto = QCheckBox("auto")
+        for box, name, tip in (
+            (self.low, "Lower limit of the face colours", _LOW_TIP),
+            (self.high, "Upper limit of the face colours", _HIGH_TIP),
+            (self.auto, "Automatic limits of the face colours", _AUTO_TIP),
+        ):
+            box.setAccessibleName(name)
+            box.setToolTip(tip)
+        self._gradient.setMinimumWidth(60)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self.low)
         row.addWidget(self._gradient, 1)
         row.addWidget(self.high)
+        row.addWidget(self.auto)
+        self.low.valueChanged.connect(self._on_low)
+        self.high.valueChanged.connect(self._on_high)
+        self.auto.toggled.connect(self._on_auto)
 
-    def show_layer(self, layer: Points, unit: str) -> None:
+    def show_layer(self, layer: Points) -> None:
         """Show a layer's face colours; nothing if no quantity colours them."""
         limits = layer.face_contrast_limits
         self.setVisible(layer.face_color_mode == "colormap" and limits is not None)
         if limits is None:
             return
-        low, high = (f"{limit:.3g}" for limit in limits)
-        if low == high:
-            low, high = (f"{limit:.6g}" for limit in limits)
-        self.low.setText(f"≤ {low}")
-        self.high.setText(f"≥ {high} {unit}".rstrip())
+        low, high = limits
+        self._put(float(low), float(high))
+        self.auto.blockSignals(True)
+        self.auto.setChecked(layer.metadata.get("face_limits") is None)
+        self.auto.blockSignals(False)
         colors = np.asarray(layer.face_colormap.map(np.linspace(0, 1, 17)))
         self._gradient.colors = [QColor.fromRgbF(*map(float, color)) for color in colors]
         self._gradient.update()
+
+    def _put(self, low: float, high: float) -> None:
+        """Show two numbers, with enough digits to tell them apart."""
+        digits = next((n for n in (3, 6) if f"{low:.{n}g}" != f"{high:.{n}g}"), 9)
+        for box, value in ((self.low, low), (self.high, high)):
+            box.blockSignals(True)
+            box.digits = digits
+            box.setValue(value)
+            box.blockSignals(False)
+
+    def _on_low(self, low: float) -> None:
+        # The other end steps aside rather than be in the way.
+        high = self.high.value()
+        self.limits_chosen.emit((low, high if low < high else low + (abs(low) or 1)))
+
+    def _on_high(self, high: float) -> None:
+        low = self.low.value()
+        self.limits_chosen.emit((low if low < high else high - (abs(high) or 1), high))
+
+    def _on_auto(self, automatic: bool) -> None:
+        limits = (self.low.value(), self.high.value())
+        self.limits_chosen.emit(None if automatic else limits)

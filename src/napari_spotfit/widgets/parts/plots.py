@@ -33,6 +33,8 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
         self.setMenuEnabled(False)
         self.hideButtons()
         for axis, text in (("bottom", x), ("left", y)):
+            # The units are in the labels: 0.13, not 130 (×0.001).
+            self.getAxis(axis).enableAutoSIPrefix(False)
             if text:
                 self.setLabel(axis, text)
         self.paint_theme()

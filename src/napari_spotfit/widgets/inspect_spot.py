@@ -1,0 +1,254 @@
+"""The widget "Inspect spot": data, model and residual of one spot, and all its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from qtpy.QtCore import QEvent, QTimer, Signal
+from qtpy.QtWidgets import QWidget
+
+from .inspecting.click import SpotClick
+from .inspecting.frame_keeper import FrameKeeper
+from .inspecting.panel import InspectPanel
+from .inspecting.sample import SpotSample, sample_spot
+from .inspecting.spot import Spot, frame_words, half_roi, nearest_spot, shown_frame, spot_of
+from .inspecting.watch import Watch
+from .layers.images import image_of
+from .layers.points import is_result
+from .layers.spot_selection import SpotSelection
+from .layers.units import pixel_size
+from .parts.docking import dock_below
+
+if TYPE_CHECKING:
+    import napari
+    from napari.layers import Image, Points
+
+_HOW = "Click a fitted spot, or select one in the Spots table, to see its data, model and residual."
+_FIT_FIRST = "Fit spots first: Layers ▸ Measure ▸ Fit spots."
+_GONE = (
+    "The image of these spots is gone from the viewer, so data, model and residual cannot be "
+    "shown. The numbers are those of the fit."
+)
+_NO_IMAGE = (
+    "This layer does not say which image its spots were fitted in, so data, model and residual "
+    "cannot be shown. The numbers are those of the fit."
+)
+_NOT_FITTED = "This point was not fitted: it has no numbers. Click a fitted spot."
+_READING = "Reading the frame…"
+#: After so many milliseconds without the frame the wait is explained.
+_PATIENCE = 200
+
+
+class InspectSpot(QWidget):
+    """Show what was fitted, and how well, for the spot that was clicked or selected.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer with the spots; napari passes it in.
+    """
+
+    #: What is shown is up to date again.
+    refreshed = Signal()
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._bound = self._docked = False
+        self._layer: Points | None = None
+        #: Row in the layer; None where the frame has no spot at this place.
+        self._row: int | None = None
+        #: The spot that was shown last, and the layer's frame that the viewer showed then.
+        self._spot: Spot | None = None
+        self._frame: tuple[int, ...] | None = None
+        self.panel = InspectPanel(viewer, self)
+        self._selection = SpotSelection(viewer, self)
+        self._keeper = FrameKeeper(self)
+        self._click = SpotClick(viewer, self.inspect)
+        self._watch = Watch(self._later)
+        self._soon, self._patience = QTimer(self), QTimer(self)
+        for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
+            timer.setSingleShot(True)
+            timer.setInterval(wait)
+        self._soon.timeout.connect(self._refresh)
+        self._patience.timeout.connect(self._on_patience)
+        self._selection.changed.connect(self._on_selection)
+        self._keeper.ready.connect(self._refresh)
+        self._keeper.failed.connect(self._on_failed)
+        self.bind()
+
+    def inspect(self, layer: Points, row: int) -> None:
+        """Show a spot of a layer, and select it there."""
+        layer.selected_data = {row}
+        self._show_next(layer, row)
+
+    def bind(self) -> None:
+        """Follow the viewer; done when the widget is made or docked again."""
+        if not self._bound:
+            self._bound = True
+            self.panel.bind()
+            self._click.bind()
+            for event in self._events():
+                event.connect(self._later)
+            self._selection.bind()
+            self._on_selection()
+
+    def unbind(self) -> None:
+        """Leave no callback behind; done when the widget closes."""
+        if self._bound:
+            self._bound = False
+            self._soon.stop()
+            self._patience.stop()
+            self._keeper.forget()
+            self._selection.unbind()
+            self._watch.follow()
+            for event in self._events():
+                event.disconnect(self._later)
+            self._click.unbind()
+            self.panel.unbind()
+            self._layer = self._row = self._spot = None
+
+    def changeEvent(self, event: QEvent | None) -> None:
+        """Notice when napari docks the widget or closes its dock."""
+        super().changeEvent(event)
+        if event is not None and event.type() == QEvent.Type.ParentChange:
+            self.unbind() if self.parent() is None else self.bind()
+
+    def closeEvent(self, event: Any) -> None:
+        """Stop everything."""
+        self.unbind()
+        super().closeEvent(event)
+
+    def showEvent(self, event: Any) -> None:
+        """Go below the canvas when shown for the first time."""
+        super().showEvent(event)
+        if not self._docked:
+            self._docked = True
+            QTimer.singleShot(0, self._dock)
+
+    def _dock(self) -> None:
+        dock_below(self)
+
+    def _events(self) -> tuple[Any, ...]:
+        layers = self._viewer.layers.events
+        dims = self._viewer.dims.events
+        return layers.inserted, layers.removed, dims.current_step, dims.ndisplay
+
+    def _on_selection(self) -> None:
+        self._show_next(self._selection.layer, self._selection.row)
+
+    def _show_next(self, layer: Points | None, row: int | None) -> None:
+        self._layer, self._row, self._frame = layer, row, None
+        self._later()
+
+    def _later(self, event: Any = None) -> None:
+        """Refresh once, however many things change at a time."""
+        if self._bound:
+            self._soon.start()
+
+    def _refresh(self) -> None:
+        self.panel.hold()
+        layer = self._layer
+        if layer is None or layer not in self._viewer.layers:
+            self._layer = self._row = self._spot = None
+            self._follow(None, None)
+            self._show_nothing()
+        else:
+            image = image_of(layer, self._viewer.layers)
+            self._follow(layer, image)
+            self._follow_frame(layer)
+            self._show(layer, image)
+        self.refreshed.emit()
+
+    def _follow(self, layer: Points | None, image: Image | None) -> None:
+        """Notice when what is shown changes."""
+        emitters = []
+        if layer is not None:
+            events = layer.events
+            emitters += [events.name, events.data, events.metadata, events.scale, events.units]
+        if image is None:
+            self._keeper.forget()
+        else:
+            emitters.append(image.events.data)
+        self._watch.follow(*emitters)
+
+    def _follow_frame(self, layer: Points) -> None:
+        """Go on to the spot at the same place where the viewer shows another frame."""
+        rows, spot = len(layer.data), self._spot
+        if self._row is not None and self._row >= rows:
+            self._row = self._frame = None
+        if self._row is not None and self._frame is None:
+            spot = spot_of(layer, self._row)
+        if spot is None:
+            return
+        frame = shown_frame(self._viewer, layer, spot.index)
+        if self._frame is not None and frame != self._frame:
+            selected = self._selection
+            if (
+                selected.layer is layer
+                and selected.row is not None
+                and spot_of(layer, selected.row).index == frame
+            ):
+                self._row = selected.row
+            elif spot.fitted:
+                place = np.array([spot.values["y"], spot.values["x"]])
+                self._row = nearest_spot(layer, frame, place, half_roi(spot))
+        self._frame = frame
+
+    def _show(self, layer: Points, image: Image | None) -> None:
+        if self._row is None:
+            where = frame_words(self._frame or ())
+            self._show_message(
+                f"“{layer.name}” has no spot here in {where}. Move the slider, or click another "
+                "spot."
+                if where
+                else _HOW
+            )
+            return
+        spot = self._spot = spot_of(layer, self._row)
+        if not spot.fitted:
+            self._show_message(_NOT_FITTED)
+            return
+        try:
+            pixels = self._pixels(layer, image, spot)
+        except ValueError as error:
+            pixels = f"⚠ {error}"
+        if pixels is None:
+            self._patience.start()
+        else:
+            self._show_spot(layer, spot, pixels)
+
+    def _pixels(self, layer: Points, image: Image | None, spot: Spot) -> SpotSample | str | None:
+        """Return a spot's pixels, or why there are none; None if they are now being read."""
+        if image is None:
+            return _GONE if "image" in layer.metadata else _NO_IMAGE
+        held = self._keeper.frame(image, spot.index)
+        return None if held is None else sample_spot(spot.values, spot.settings, held.pixels)
+
+    def _show_spot(self, layer: Points, spot: Spot, pixels: SpotSample | str) -> None:
+        """Show numbers and pixels together, so that they are always of one spot."""
+        self._patience.stop()
+        self.panel.show_spot(spot, layer.name, pixel_size(layer))
+        if isinstance(pixels, str):
+            self.panel.say(pixels)
+        else:
+            self.panel.show_sample(pixels, spot)
+
+    def _show_without_pixels(self, why: str) -> None:
+        if self._layer is not None and self._spot is not None:
+            self._show_spot(self._layer, self._spot, why)
+
+    def _show_nothing(self) -> None:
+        fitted = any(is_result(layer) for layer in self._viewer.layers)
+        self._show_message(_HOW if fitted else f"{_FIT_FIRST}\n{_HOW}")
+
+    def _show_message(self, text: str) -> None:
+        self._patience.stop()
+        self.panel.show_message(text)
+
+    def _on_patience(self) -> None:
+        self._show_without_pixels(_READING)
+
+    def _on_failed(self, error: Exception) -> None:
+        self._show_without_pixels(f"⚠ {error}")

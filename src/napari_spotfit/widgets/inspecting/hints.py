@@ -1,0 +1,104 @@
+"""What a fit's numbers say against it, in one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ...backends.contract import kernel_order, make_limits
+from .sample import Roi, settings_of
+
+#: σ is at a bound if it is within this fraction of it.
+_AT_BOUND = 1e-3
+#: The centre is at the edge of the ROI if it is so near, in pixels.
+_AT_EDGE = 0.5
+#: Residuals scatter too much if their variance is so many times that of the shot noise.
+_TOO_MUCH = 4.0
+_COVARIED = ("y_stderr", "x_stderr", "sigma_stderr")
+
+
+def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+    """Return a sentence on what is plainly bad about a fit; empty if nothing is.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        The spot's columns.
+    settings : mapping
+        What the fit was made with.
+    roi : Roi
+        What was fitted.
+    """
+    return (
+        _width_hint(values, settings, roi)
+        or _edge_hint(values, roi)
+        or _height_hint(values)
+        or _error_hint(values)
+        or _residual_hint(values, settings, roi)
+    )
+
+
+def _width_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+    known = settings_of(values, settings)
+    limits = make_limits(known, (roi.rows, roi.columns))
+    names = kernel_order(known.profile)
+    for name, low, high, held in zip(names, limits.low, limits.high, limits.held, strict=True):
+        if held or not name.startswith(("sigma", "width")):
+            continue
+        label = {"sigma": "σ"}.get(name, name)
+        if values[name] <= low * (1 + _AT_BOUND):
+            return (
+                f"{label} is at its lower bound, {low:g} px: a single bright pixel or noise "
+                "rather than a spot."
+            )
+        if values[name] >= high * (1 - _AT_BOUND):
+            return (
+                f"{label} is at its upper bound, {high:g} px: the light is wider than the ROI, so "
+                "try a larger ROI size or a higher threshold."
+            )
+    return ""
+
+
+def _edge_hint(values: Mapping[str, float], roi: Roi) -> str:
+    # The outer edges of the outermost pixels.
+    from_y = min(values["y"] - roi.y, roi.y + roi.rows - 1 - values["y"]) + 0.5
+    from_x = min(values["x"] - roi.x, roi.x + roi.columns - 1 - values["x"]) + 0.5
+    if min(from_y, from_x) > _AT_EDGE:
+        return ""
+    return (
+        "The centre is at the edge of the ROI: a neighbour has drawn it there, or the spot lies "
+        "at the image's edge."
+    )
+
+
+def _height_hint(values: Mapping[str, float]) -> str:
+    if values["amplitude"] > 0:
+        return ""
+    return (
+        "The amplitude is not positive: a dark spot, which “Amplitude at least” 0 would keep out."
+    )
+
+
+def _error_hint(values: Mapping[str, float]) -> str:
+    if not any(math.isnan(values.get(name, 0.0)) for name in _COVARIED):
+        return ""
+    return (
+        "There are no standard errors, as the pixels do not tell the parameters apart: do not "
+        "trust σ and amplitude."
+    )
+
+
+def _residual_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+    """Compare the residual's variance with that of the light, which needs the gain."""
+    gain, reduced = settings.get("gain"), values.get("reduced_chi_square", math.nan)
+    if gain is None or settings.get("estimator", "lse") != "lse":
+        return ""
+    light = gain * values["photons"] / (roi.rows * roi.columns)
+    explained = gain * (light + values["background"])
+    if not (explained > 0 and reduced > _TOO_MUCH * explained):
+        return ""
+    return (
+        f"The residual's variance is {reduced / explained:.2g} times that of the shot noise: "
+        "look for a neighbour or another shape in it, or check gain and offset."
+    )

@@ -1,0 +1,190 @@
+"""What "Inspect spot" shows, side by side or one below the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QSize, Qt, QTimer
+from qtpy.QtWidgets import (
+    QBoxLayout,
+    QFrame,
+    QLabel,
+    QScrollArea,
+    QSizePolicy,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+from superqt import QElidingLabel
+
+from .numbers import Numbers
+from .pictures import Pictures
+from .profiles import Profiles
+from .verdict import Verdict
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+    from ..layers.units import PixelSize
+    from .sample import SpotSample
+    from .spot import Spot
+
+#: Width in pixels from which on all is side by side.
+_WIDE = 900
+#: Milliseconds in which what has changed finds its place before it is drawn.
+_SETTLING = 10
+_ROW_TIP = "<p>Layer, frame and row of the spot; the first of each is 0.</p>"
+_CHANGED = "The image has changed since this fit: the residual is not the fit's."
+
+
+class InspectPanel(QWidget):
+    """Verdict, pictures, profiles and numbers of one spot, or a message.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose theme counts.
+    parent : QWidget
+        Qt parent; the panel fills it.
+    """
+
+    def __init__(self, viewer: Viewer, parent: QWidget):
+        super().__init__(parent)
+        self.title = QElidingLabel()
+        self.title.setStyleSheet("font-weight: bold")
+        self.title.setToolTip(_ROW_TIP)
+        self.verdict, self.numbers = Verdict(), Numbers()
+        self.pictures, self.profiles = Pictures(viewer), Profiles(viewer)
+        self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
+        self.pixels, self.pages = QStackedWidget(), QStackedWidget()
+        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._views = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._still = QTimer(self)
+        self._still.setSingleShot(True)
+        self._still.timeout.connect(self._draw)
+        self._lay_out(parent)
+
+    def bind(self) -> None:
+        """Follow the viewer's theme."""
+        self.pictures.bind()
+        self.profiles.bind()
+
+    def unbind(self) -> None:
+        """Stop following it."""
+        self.pictures.unbind()
+        self.profiles.unbind()
+        self._still.stop()
+        self._draw()
+
+    def hold(self) -> None:
+        """Draw nothing until what is changed now has found its place.
+
+        Each time that something is drawn costs a picture of the whole window, its canvas
+        too.
+        """
+        if not self._still.isActive():
+            self.setUpdatesEnabled(False)
+            self._still.start(_SETTLING)
+
+    def show_message(self, text: str) -> None:
+        """Show a message and nothing else."""
+        self.message.setText(text)
+        self.pages.setCurrentWidget(self.message)
+
+    def show_spot(self, spot: Spot, layer: str, size: PixelSize | None) -> None:
+        """Show what a spot's numbers say."""
+        words = [layer, spot.frame_words, f"row {spot.row} of {spot.count}"]
+        self.title.setText(" · ".join(word for word in words if word))
+        self.verdict.show_spot(spot)
+        self.numbers.show_spot(spot, size)
+        if self.minimumSizeHint().width() != self.minimumWidth():
+            self.setMinimumWidth(self.minimumSizeHint().width())
+        self.pages.setCurrentIndex(0)
+
+    def show_sample(self, sample: SpotSample, spot: Spot) -> None:
+        """Show the spot's pixels."""
+        self.pictures.show_sample(sample)
+        self.profiles.show_sample(sample)
+        chi_square = spot.values.get("chi_square")
+        # Weights and likelihoods have a χ² that the residual alone does not tell.
+        plain = spot.settings.get("estimator", "lse") == "lse"
+        same = chi_square is None or not plain or sample.is_of(chi_square)
+        self.changed.setText("" if same else f"⚠ {_CHANGED}")
+        self.changed.setHidden(same)
+        self.pixels.setCurrentIndex(0)
+
+    def say(self, text: str) -> None:
+        """Show a sentence in the place of the pixels."""
+        self.note.setText(text)
+        self.pixels.setCurrentWidget(self.note)
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for the width of the widest part, and room for the scroll bar beside it."""
+        parts = (self.pictures, self.profiles, self.numbers)
+        width = max(part.minimumSizeHint().width() for part in parts)
+        assert self._bar is not None
+        return QSize(width + self._bar.sizeHint().width(), super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: Any) -> None:
+        """Turn the layout where the panel has become wide or narrow."""
+        super().resizeEvent(event)
+        wide = self.width() >= _WIDE
+        direction = QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom
+        for box in (self._body, self._views):
+            if box.direction() != direction:
+                box.setDirection(direction)
+        self.pictures.go(below=not wide)
+
+    def _draw(self) -> None:
+        self.setUpdatesEnabled(True)
+
+    def _lay_out(self, parent: QWidget) -> None:
+        self._views.addWidget(self.pictures, 3)
+        self._views.addWidget(self.profiles, 2)
+        views = QWidget()
+        column = _column(views)
+        column.addWidget(self.changed)
+        column.addLayout(self._views, 1)
+        self.pixels.addWidget(views)
+        self.pixels.addWidget(self.note)
+        spot = _column()
+        for widget in (self.title, self.verdict):
+            spot.addWidget(widget)
+        spot.addWidget(self.pixels, 1)
+        self._body.setContentsMargins(0, 0, 0, 0)
+        self._body.setSpacing(16)
+        self._body.addLayout(spot, 1)
+        self._body.addWidget(self.numbers)
+        content, scroll = QWidget(), QScrollArea()
+        content.setLayout(self._body)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setWidget(content)
+        self._bar = scroll.verticalScrollBar()
+        self.pages.addWidget(scroll)
+        self.pages.addWidget(self.message)
+        _column(self).addWidget(self.pages)
+        self.changed.hide()
+        # napari puts nothing but space below a widget that does not want all the height.
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
+        around = _column(parent)
+        around.setContentsMargins(8, 4, 8, 4)
+        around.addWidget(self)
+
+
+def _column(widget: QWidget | None = None) -> QVBoxLayout:
+    """Return a layout without margins."""
+    column = QVBoxLayout(widget) if widget is not None else QVBoxLayout()
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(4)
+    return column
+
+
+def _sentence() -> QLabel:
+    """Return a label for a sentence that may need several lines."""
+    label = QLabel()
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(True)
+    label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+    return label

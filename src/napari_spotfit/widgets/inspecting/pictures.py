@@ -1,0 +1,250 @@
+"""Data, model and residual of a spot, side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from qtpy.QtCore import QRectF, QSize, Qt
+from qtpy.QtGui import QColor
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QWidget
+
+from ..parts.gradient import Gradient
+from ..parts.plots import Plot
+from .pixel_axis import PixelAxis
+from .rounding import plain
+from .sample import Roi, SpotSample
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+#: Colour maps of the counts and of the residual: 0 is white, less blue, more red.
+_COUNTS, _RESIDUAL = "viridis", "CET-D1"
+#: The centre and the ring of one σ on either map.
+_ON_COUNTS, _ON_RESIDUAL = "#ff4fa3", "#202020"
+_TIPS = (
+    "<p>The image's pixels in the region of interest (ROI) that was fitted. The cross is the "
+    "fitted centre, the circle has the radius σ. Rows and columns are those of the image.</p>",
+    "<p>The fitted model at the centres of the pixels, with the camera offset, on the same "
+    "scale as the data.</p>",
+    "<p>Data minus model: red where the image is brighter, blue where it is darker. A good "
+    "fit leaves noise without a shape.</p>",
+)
+_COUNTS_TIP = "<p>The counts between which the colours of data and model run.</p>"
+_RESIDUAL_TIP = (
+    "<p>The largest residual of any pixel. The colours run from minus that much, blue, over 0, "
+    "white, to plus that much, red.</p>"
+)
+_TITLES = ("data", "model", "residual")
+#: Half the cross in image pixels.
+_ARM = 0.5
+#: Room in pixels for the rows' and columns' numbers, for a title, for a scale, and between.
+_LEFT, _BOTTOM, _TITLE, _SCALE, _GAP = 34, 20, 20, 20, 10
+#: Side of a picture in pixels: at least, and to ask for.
+_LEAST, _ASKED = 70, 90
+#: Digits of the scales' limits.
+_DIGITS = 3
+#: Qt's largest width, which is no limit.
+_NO_LIMIT = 16777215
+
+
+class Picture(Plot):
+    """One of the pictures, with rows and columns in image pixels.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose theme counts.
+    colors : str
+        Name of the colour map.
+    mark : str
+        Colour of centre and σ.
+    rows : bool
+        Whether the rows' numbers are shown.
+    """
+
+    def __init__(self, viewer: Viewer, colors: str, mark: str, rows: bool):
+        super().__init__(viewer)
+        self.setAxisItems({side: PixelAxis(side) for side in ("left", "bottom")})
+        self.image = pg.ImageItem(axisOrder="row-major")
+        self.image.setColorMap(pg.colormap.get(colors))
+        pen = pg.mkPen(mark, width=1.5)
+        self._cross = pg.PlotCurveItem(pen=pen, connect="pairs")
+        self._ring = pg.PlotCurveItem(pen=pen, antialias=True)
+        for item in (self.image, self._cross, self._ring):
+            self.addItem(item)
+        self.getViewBox().invertY(True)
+        self.getViewBox().disableAutoRange()
+        self.getAxis("left").setWidth(_LEFT)
+        self.showAxis("left", rows)
+        self.getAxis("bottom").setHeight(_BOTTOM)
+        self.plotItem.layout.setContentsMargins(0, 0, 0, 0)
+        self.setMinimumSize(1, 1)
+
+    def show_pixels(
+        self, pixels: NDArray[np.float64], levels: tuple[float, float], sample: SpotSample
+    ) -> None:
+        """Show pixels of a spot's ROI between two levels, its centre and its σ."""
+        roi = sample.roi
+        box = QRectF(roi.x - 0.5, roi.y - 0.5, roi.columns, roi.rows)
+        self.image.setImage(pixels, levels=levels)
+        self.image.setRect(box)
+        self.getViewBox().setRange(box, padding=0)
+        arm = np.array([-_ARM, _ARM, 0, 0])
+        self._cross.setData(sample.x + arm, sample.y + arm[::-1])
+        around, turn = np.linspace(0, 2 * np.pi, 61), np.radians(sample.width.angle)
+        along, across = sample.width.along * np.cos(around), sample.width.across * np.sin(around)
+        self._ring.setData(
+            sample.x + along * np.cos(turn) - across * np.sin(turn),
+            sample.y + along * np.sin(turn) + across * np.cos(turn),
+        )
+        # Now rather than while it is drawn, which would draw it twice.
+        self.scene().prepareForPaint()
+
+
+class Scale(QWidget):
+    """The two values between which the colours of a picture run.
+
+    Parameters
+    ----------
+    colors : str
+        Name of the colour map.
+    tip : str
+        Explanation.
+    both_ways : bool
+        Whether the scale runs around 0 and needs one value only.
+    parent : QWidget
+        Qt parent.
+    """
+
+    def __init__(self, colors: str, tip: str, both_ways: bool, parent: QWidget):
+        super().__init__(parent)
+        self._both_ways = both_ways
+        steps = pg.colormap.get(colors).map(np.linspace(0, 1, 17))
+        strip = Gradient([QColor(*step) for step in steps], height=8)
+        strip.setMinimumWidth(12)
+        self.low, self.high = QLabel(), QLabel()
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(4)
+        for widget, stretch in ((self.low, 0), (strip, 1), (self.high, 0)):
+            row.addWidget(widget, stretch)
+        self.low.setHidden(both_ways)
+        self.setToolTip(tip)
+
+    def show_limits(self, low: float, high: float) -> None:
+        """Show what the scale's ends are."""
+        least, most = (plain(limit, digits=_DIGITS) for limit in (low, high))
+        self.low.setText(least)
+        self.high.setText(f"{'±' * self._both_ways}{most} counts")
+
+
+class Pictures(QWidget):
+    """Data and model on one scale of counts, the residual around 0.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose theme counts.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._roi = Roi(0, 0, 1, 1)
+        self._below = False
+        self.data = Picture(viewer, _COUNTS, _ON_COUNTS, rows=True)
+        self.model = Picture(viewer, _COUNTS, _ON_COUNTS, rows=False)
+        self.residual = Picture(viewer, _RESIDUAL, _ON_RESIDUAL, rows=False)
+        self._all = (self.data, self.model, self.residual)
+        self._titles = [QLabel(text, self) for text in _TITLES]
+        self.counts = Scale(_COUNTS, _COUNTS_TIP, False, self)
+        self.around_zero = Scale(_RESIDUAL, _RESIDUAL_TIP, True, self)
+        for picture, title, tip in zip(self._all, self._titles, _TIPS, strict=True):
+            picture.setParent(self)
+            picture.setAccessibleName(title.text())
+            title.setAlignment(Qt.AlignmentFlag.AlignCenter)
+            for widget in (picture, title):
+                widget.setToolTip(tip)
+
+    def bind(self) -> None:
+        """Follow the viewer's theme."""
+        for picture in self._all:
+            picture.bind()
+
+    def unbind(self) -> None:
+        """Stop following it."""
+        for picture in self._all:
+            picture.unbind()
+
+    def show_sample(self, sample: SpotSample) -> None:
+        """Show a spot."""
+        if sample.roi[2:] != self._roi[2:]:
+            self._roi = sample.roi
+            self._fit()
+        levels, largest = sample.levels, sample.largest
+        self.data.show_pixels(sample.data, levels, sample)
+        self.model.show_pixels(sample.model, levels, sample)
+        # Some width where there is no residual at all.
+        around = largest or 1.0
+        self.residual.show_pixels(sample.residual, (-around, around), sample)
+        self.counts.show_limits(*levels)
+        self.around_zero.show_limits(-largest, largest)
+        self._place()
+
+    def go(self, *, below: bool) -> None:
+        """Be as high as the width asks for, or as wide as the height allows."""
+        self._below = below
+        self._fit()
+
+    def sizeHint(self) -> QSize:
+        """Ask for pictures in which pixels can be seen well."""
+        return self._size(_ASKED)
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for pictures in which pixels can be told apart."""
+        return self._size(_LEAST)
+
+    def resizeEvent(self, event: Any) -> None:
+        """Make the pictures as large as they can be."""
+        super().resizeEvent(event)
+        self._fit()
+        self._place()
+
+    def _fit(self) -> None:
+        """Take no more room than the pictures fill."""
+        roi, rest = self._roi, self._size(0)
+        if self._below:
+            side = (self.width() - rest.width()) / 3 * roi.rows / roi.columns
+            self.setMaximumWidth(_NO_LIMIT)
+            self.setFixedHeight(rest.height() + max(int(side), _LEAST))
+        else:
+            side = (self.height() - rest.height()) * roi.columns / roi.rows
+            self.setMinimumHeight(0)
+            self.setMaximumHeight(_NO_LIMIT)
+            self.setMaximumWidth(rest.width() + 3 * max(int(side), _LEAST))
+
+    def _size(self, side: int) -> QSize:
+        return QSize(_LEFT + 3 * side + 2 * _GAP, _TITLE + side + _BOTTOM + _SCALE)
+
+    def _place(self) -> None:
+        """Lay the pictures side by side, their pixels square."""
+        wide = (self.width() - _LEFT - 2 * _GAP) / (3 * self._roi.columns)
+        high = (self.height() - _TITLE - _BOTTOM - _SCALE) / self._roi.rows
+        pixel = max(min(wide, high), 1.0)
+        width, height = round(pixel * self._roi.columns), round(pixel * self._roi.rows)
+        top = max(self.height() - _TITLE - height - _BOTTOM - _SCALE, 0) // 2
+        below = top + _TITLE + height + _BOTTOM
+        spare = max(self.width() - _LEFT - 3 * width - 2 * _GAP, 0) // 2
+        lefts = [spare + _LEFT + number * (width + _GAP) for number in range(3)]
+        for picture, title, left in zip(self._all, self._titles, lefts, strict=True):
+            title.setGeometry(left, top, width, _TITLE)
+            rows = _LEFT if picture is self.data else 0
+            picture.setGeometry(left - rows, top + _TITLE, width + rows, height + _BOTTOM)
+        end = lefts[2] + width
+        beside = end - max(width, self.around_zero.sizeHint().width())
+        self.counts.setGeometry(lefts[0], below, beside - _GAP - lefts[0], _SCALE)
+        self.around_zero.setGeometry(beside, below, end - beside, _SCALE)

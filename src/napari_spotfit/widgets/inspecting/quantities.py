@@ -1,0 +1,107 @@
+"""A spot's numbers as a table of texts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..layers.units import PixelSize
+from .rounding import plain, with_error
+from .sample import settings_of
+from .spot import Spot
+
+#: Digits after the point of a length without a standard error.
+_DECIMALS = 3
+_LABELS = {
+    "sigma": "σ",
+    "sigma_x": "σ along x",
+    "sigma_y": "σ along y",
+    "chi_square": "χ²",
+    "reduced_chi_square": "reduced χ²",
+}
+_COUNTED = ("iterations",)
+_MEANINGS = {
+    "amplitude": "Height of the spot above the background, in the camera's counts.",
+    "background": "Level below the spot, in counts per pixel, without the camera offset.",
+    "photons": "Light of the whole spot: the integral of the fitted profile, divided by the "
+    "camera gain where it is known. Without a gain, a count is taken as a photon.",
+    "chi_square": "χ², what the fit makes as small as it can: the sum of the squared residuals "
+    "of all pixels of the ROI, or for maximum likelihood the Poisson deviance.",
+    "reduced_chi_square": "χ² divided by the degrees of freedom, which are the pixels of the ROI "
+    "less the fitted parameters: for least squares the residual's variance, for maximum "
+    "likelihood about 1 if the model is right.",
+    "iterations": "How many iterations the fit took.",
+    "score": "Height of the spot in the image that the detection has filtered, in multiples of "
+    "its noise. The threshold was compared with it.",
+}
+_ERROR = "After ±, the standard error."
+_PHYSICAL = (
+    "On the right, in the layer's own unit, from the centre of the image's first pixel or as a "
+    "length."
+)
+
+
+class Quantity(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    label: str
+    #: Value, standard error and unit; and the same in the layer's physical unit, if any.
+    text: str
+    physical: str
+    #: What it means.
+    tip: str
+
+
+def quantities(spot: Spot, size: PixelSize | None) -> list[Quantity]:
+    """Return all numbers of a spot, with standard errors and units.
+
+    Parameters
+    ----------
+    spot : Spot
+        The spot.
+    size : PixelSize or None
+        The size of a pixel where the layer has a physical unit.
+    """
+    meanings = {
+        shape.name: f"The {shape.meaning}."
+        for shape in settings_of({}, spot.settings).profile.shape
+    }
+    meanings |= _MEANINGS
+    return [
+        _quantity(name, meaning, spot, size)
+        for name, meaning in meanings.items()
+        if name in spot.values
+    ]
+
+
+def as_table(rows: list[Quantity], spot: Spot, size: PixelSize | None) -> str:
+    """Return the numbers with all their digits, separated by tabs, for a spreadsheet."""
+    unit = "" if size is None else f"\tvalue ({size.unit})\tstandard error ({size.unit})"
+    lines = [f"quantity\tvalue\tstandard error\tunit{unit}"]
+    for row in rows:
+        error = spot.values.get(f"{row.name}_stderr")
+        cells: list[object] = [row.name, spot.values[row.name], error, spot.units.get(row.name)]
+        factor = None if size is None else size.factor(row.name)
+        if size is not None:
+            for number in (spot.values[row.name], error):
+                cells.append(None if factor is None or number is None else number * factor)
+        lines.append("\t".join("" if cell is None else str(cell) for cell in cells))
+    lines.append(f"stop_condition\t{spot.stop}")
+    return "\n".join(lines)
+
+
+def _quantity(name: str, meaning: str, spot: Spot, size: PixelSize | None) -> Quantity:
+    value, error = spot.values[name], spot.values.get(f"{name}_stderr")
+    unit = spot.units.get(name, "")
+    decimals = _DECIMALS if unit == "px" else None
+    text = f"{value:.0f}" if name in _COUNTED else with_error(value, error, decimals)
+    factor = None if size is None else size.factor(name)
+    physical = ""
+    if size is not None and factor is not None:
+        scaled = None if error is None else error * factor
+        number = plain(value * factor) if scaled is None else with_error(value * factor, scaled)
+        physical = f"{number} {size.unit}"
+    tips = [meaning] + [_ERROR] * (error is not None) + [_PHYSICAL] * bool(physical)
+    return Quantity(
+        name, _LABELS.get(name, name), f"{text} {unit}".rstrip(), physical, " ".join(tips)
+    )

@@ -1,0 +1,197 @@
+"""What was fitted, and what came out of it: data, model and residual of one spot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...settings import Settings
+from ...stopping import ROUNDING
+from ..layers.widths import Ellipse, outline
+
+Array = NDArray[np.float64]
+
+#: Points of the model's curve per pixel.
+_FINE = 8
+#: The sum of the squared residuals is the fit's χ² within this fraction of it, and within
+#: the fit's rounding errors taken so many times.
+_SAME, _ROUNDINGS = 2e-3, 100.0
+
+
+class Roi(NamedTuple):
+    """First pixel and size of the region that was fitted."""
+
+    y: int
+    x: int
+    rows: int
+    columns: int
+
+
+class Line(NamedTuple):
+    """The pixels along one row or column of the ROI, and the model along the same line."""
+
+    #: Number of the row or column in the image.
+    at: int
+    places: Array
+    data: Array
+    #: The model's curve, with several points a pixel.
+    fine: Array
+    curve: Array
+
+
+@dataclass(frozen=True)
+class SpotSample:
+    """One spot's pixels in counts, beside the fit's model of them.
+
+    Attributes
+    ----------
+    roi : Roi
+        Where the pixels lie in the image.
+    data, model, residual : ndarray of float64, shape (rows, columns)
+        The image, the model with the camera offset, and what the model leaves over.
+    row, column : Line
+        Data and model through the pixel that is nearest to the centre.
+    y, x : float
+        Centre in image pixels.
+    width : Ellipse
+        One σ around it.
+    """
+
+    roi: Roi
+    data: Array
+    model: Array
+    residual: Array
+    row: Line
+    column: Line
+    y: float
+    x: float
+    width: Ellipse
+
+    @property
+    def levels(self) -> tuple[float, float]:
+        """Least and largest count of data and model."""
+        return float(min(self.data.min(), self.model.min())), float(
+            max(self.data.max(), self.model.max())
+        )
+
+    @property
+    def largest(self) -> float:
+        """Largest absolute residual."""
+        return float(np.abs(self.residual).max())
+
+    def is_of(self, chi_square: float) -> bool:
+        """Whether the residual is that of a fit with this χ²; not so if pixels have changed."""
+        rounding = ROUNDING * max(float(np.abs(self.data).max()), 1e-30)
+        tolerance = _SAME * chi_square + self.data.size * (_ROUNDINGS * rounding) ** 2
+        return bool(abs(float((self.residual**2).sum()) - chi_square) <= tolerance)
+
+
+def settings_of(values: Mapping[str, float], settings: Mapping[str, Any]) -> Settings:
+    """Return what a spot was fitted with.
+
+    Picked spots may each have a size of the ROI and a camera offset of their own.
+    """
+    known = Settings(**settings)
+    if np.isfinite(values.get("roi_size", np.nan)):
+        known = known.changed(roi_size=round(values["roi_size"]))
+    if np.isfinite(values.get("offset", np.nan)):
+        known = known.changed(offset=float(values["offset"]))
+    return known
+
+
+def roi_of(
+    values: Mapping[str, float], settings: Mapping[str, Any], shape: tuple[int, int] | None = None
+) -> Roi:
+    """Return the region that was fitted.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        The spot's columns. Without ``roi_y`` and ``roi_x`` the region lies around the
+        centre; ``roi_size`` tells the size of this one spot's region.
+    settings : mapping
+        What the fit was made with; ``roi_size`` counts.
+    shape : (int, int), optional
+        Rows and columns of the frame, into which a region around the centre is shifted.
+    """
+    size = settings_of(values, settings).roi_size
+    rows, columns = (int(n) for n in (size if isinstance(size, (tuple, list)) else (size, size)))
+    corner = values.get("roi_y", np.nan), values.get("roi_x", np.nan)
+    if np.all(np.isfinite(corner)):
+        return Roi(round(corner[0]), round(corner[1]), rows, columns)
+    if shape is not None:
+        rows, columns = min(rows, shape[0]), min(columns, shape[1])
+    y, x = (round(values[name]) - side // 2 for name, side in (("y", rows), ("x", columns)))
+    if shape is not None:
+        y, x = min(max(y, 0), shape[0] - rows), min(max(x, 0), shape[1] - columns)
+    return Roi(y, x, rows, columns)
+
+
+def sample_spot(
+    values: Mapping[str, float], settings: Mapping[str, Any], frame: NDArray[Any]
+) -> SpotSample:
+    """Cut a spot out of its frame and lay the model beside it.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        The spot's columns, positions in image pixels; ``roi_size`` and ``offset`` are those
+        of this one spot.
+    settings : mapping
+        What the fit was made with: ``roi_size``, ``model`` and ``offset`` count.
+    frame : ndarray, shape (Y, X)
+        The frame's pixels.
+
+    Raises
+    ------
+    ValueError
+        If the region lies outside the frame or has pixels that are no numbers.
+    """
+    roi = roi_of(values, settings, (frame.shape[0], frame.shape[1]))
+    last = roi.y + roi.rows, roi.x + roi.columns
+    if min(roi.y, roi.x) < 0 or last[0] > frame.shape[0] or last[1] > frame.shape[1]:
+        raise ValueError(
+            f"The image has {frame.shape[0]}×{frame.shape[1]} pixels and no longer reaches as far "
+            "as this spot: its data was replaced. Fit the image again."
+        )
+    data = frame[roi.y : last[0], roi.x : last[1]].astype(float)
+    if not np.isfinite(data).all():
+        raise ValueError(
+            "The image now has NaN or infinite pixels around this spot: its data was replaced. "
+            "Fit the image again."
+        )
+    rows, columns = np.arange(roi.y, last[0], dtype=float), np.arange(roi.x, last[1], dtype=float)
+    at_row = min(max(round(values["y"]), roi.y), last[0] - 1)
+    at_column = min(max(round(values["x"]), roi.x), last[1] - 1)
+    fine_y, fine_x = _fine(rows), _fine(columns)
+    known = settings_of(values, settings)
+    # Own models may know x and y themselves, which count from the ROI's first pixel.
+    own = {**values, "y": values["y"] - roi.y, "x": values["x"] - roi.x}
+
+    def evaluate(y: Array, x: Array) -> Array:
+        model = known.profile.evaluate(y - roi.y, x - roi.x, own, known.pixel)
+        return np.asarray(model + known.offset, float)
+
+    modelled = evaluate(rows[:, None], columns)
+    along_row = evaluate(np.full_like(fine_x, at_row), fine_x)
+    along_column = evaluate(fine_y, np.full_like(fine_y, at_column))
+    return SpotSample(
+        roi=roi,
+        data=data,
+        model=modelled,
+        residual=data - modelled,
+        row=Line(at_row, columns, data[at_row - roi.y], fine_x, along_row),
+        column=Line(at_column, rows, data[:, at_column - roi.x], fine_y, along_column),
+        y=values["y"],
+        x=values["x"],
+        width=outline(values),
+    )
+
+
+def _fine(pixels: Array) -> Array:
+    """Return places from the first pixel's edge to the last one's."""
+    return np.linspace(pixels[0] - 0.5, pixels[-1] + 0.5, _FINE * len(pixels) + 1)

@@ -1,0 +1,148 @@
+"""One spot of a layer: its numbers, its frame, and which spot is nearest to a place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .sample import roi_of, settings_of
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Points
+
+#: A point that lies so far in pixels from where its fit ended was moved by hand.
+_MOVED = 1e-2
+
+
+@dataclass(frozen=True)
+class Spot:
+    """What a layer says of one of its spots.
+
+    Attributes
+    ----------
+    row : int
+        Its row in the layer.
+    count : int
+        How many the layer has.
+    index : tuple of int
+        Its frame, as indices along the leading axes.
+    values : dict of str to float
+        Its columns that are numbers.
+    stop : str
+        The name of its stop condition.
+    settings, units : mapping
+        What the fit was made with, and the columns' units.
+    fitted : bool
+        Whether it has the numbers of a fit at all.
+    moved : bool
+        Whether the point lies elsewhere than the fit's centre.
+    """
+
+    row: int
+    count: int
+    index: tuple[int, ...]
+    values: dict[str, float]
+    stop: str
+    settings: Mapping[str, Any]
+    units: Mapping[str, str]
+    fitted: bool
+    moved: bool
+
+    @property
+    def frame_words(self) -> str:
+        """The frame in words; nothing where there is only one."""
+        return frame_words(self.index)
+
+
+def frame_words(index: tuple[int, ...]) -> str:
+    """Return a frame's indices in words; nothing where there is only one frame."""
+    if len(index) < 2:
+        return f"frame {index[0]}" if index else ""
+    return f"frame ({', '.join(str(i) for i in index)})"
+
+
+def spot_of(layer: Points, row: int) -> Spot:
+    """Read one row of a layer of fitted spots."""
+    cells = layer.features.iloc[row].to_dict()
+    values = {
+        name: float(value)
+        for name, value in cells.items()
+        if isinstance(value, (int, float, np.integer, np.floating))
+    }
+    settings = layer.metadata.get("settings", {})
+    names = [shape.name for shape in settings_of({}, settings).profile.shape]
+    fitted = all(
+        math.isfinite(values.get(name, math.nan)) for name in (*names, "amplitude", "background")
+    )
+    point = layer.data[row]
+    return Spot(
+        row=row,
+        count=len(layer.data),
+        index=tuple(int(i) for i in np.rint(point[:-2])),
+        values=values,
+        stop=str(cells.get("stop_condition")),
+        settings=settings,
+        units=layer.metadata.get("units", {}),
+        fitted=fitted,
+        moved=fitted and math.dist(point[-2:], (values["y"], values["x"])) > _MOVED,
+    )
+
+
+def shown_frame(viewer: Viewer, layer: Points, index: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the frame of a layer that the viewer shows.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer.
+    layer : napari.layers.Points
+        The layer.
+    index : tuple of int
+        Where to stay along leading axes that are displayed as a whole, as in 3-D.
+    """
+    here = np.rint(layer.world_to_data(viewer.dims.point)).astype(int)
+    first = viewer.dims.ndim - layer.ndim
+    return tuple(
+        index[axis] if first + axis in viewer.dims.displayed else int(here[axis])
+        for axis in range(layer.ndim - 2)
+    )
+
+
+def nearest_spot(
+    layer: Points, index: tuple[int, ...], place: NDArray[np.float64], reach: tuple[float, float]
+) -> int | None:
+    """Return the row of the spot that is nearest to a place; None if there is none in reach.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        The layer; spots that it hides do not count.
+    index : tuple of int
+        The frame.
+    place : ndarray, shape (2,)
+        y and x in pixels.
+    reach : (float, float)
+        How far away the spot may be along y and x.
+    """
+    data = layer.data
+    # The columns one after the other: there may be millions of rows.
+    rows = np.flatnonzero(np.abs(data[:, -2] - place[0]) <= reach[0])
+    rows = rows[np.abs(data[rows, -1] - place[1]) <= reach[1]]
+    for axis, along in enumerate(index):
+        rows = rows[np.abs(data[rows, axis] - along) < 0.5]
+    rows = rows[np.broadcast_to(layer.shown, len(data))[rows]]
+    if not len(rows):
+        return None
+    return int(rows[np.argmin(((data[rows, -2:] - place) ** 2).sum(axis=1))])
+
+
+def half_roi(spot: Spot) -> tuple[float, float]:
+    """Return half the height and width of a spot's ROI in pixels."""
+    roi = roi_of(spot.values, spot.settings)
+    return roi.rows / 2, roi.columns / 2

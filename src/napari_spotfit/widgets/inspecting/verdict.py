@@ -1,0 +1,78 @@
+"""How a spot's fit ended, in words."""
+
+from __future__ import annotations
+
+import html
+
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
+
+from ...stopping import StopCondition
+from ..layers.colors import STOP_COLORS
+from ..parts.legend import Ring
+from .hints import hint
+from .sample import roi_of
+from .spot import Spot
+
+_TIP = (
+    "<p>Why the fit stopped, what that means, and what to do about it. The ring has the colour "
+    "of the spot's border in the viewer.</p>"
+)
+_MOVED = "The point was moved or added by hand: the numbers are those of the fit, not of its place."
+
+
+class Verdict(QWidget):
+    """The stop condition's ring, its name, what it means and what to try.
+
+    Parameters
+    ----------
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._rings = QStackedWidget()
+        self._rings.setFixedSize(16, 16)
+        for color in STOP_COLORS.values():
+            self._rings.addWidget(Ring(color))
+        self.text = QLabel()
+        self.text.setTextFormat(Qt.TextFormat.RichText)
+        self.text.setWordWrap(True)
+        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        # As high as the width asks for, not as a narrow text would be.
+        self.text.setMinimumHeight(1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        row.addWidget(self._rings, 0, Qt.AlignmentFlag.AlignTop)
+        row.addWidget(self.text, 1)
+        self.setToolTip(_TIP)
+
+    def show_spot(self, spot: Spot) -> None:
+        """Judge a spot's fit."""
+        words = verdict(spot)
+        known = spot.stop in STOP_COLORS
+        self._rings.setVisible(known)
+        if known:
+            self._rings.setCurrentIndex(list(STOP_COLORS).index(spot.stop))
+        name, *rest = words
+        text = f"<b>{html.escape(name)}</b> {html.escape(' '.join(rest))}"
+        if text != self.text.text():
+            self.text.setText(text)
+
+
+def verdict(spot: Spot) -> list[str]:
+    """Return the stop condition's name and sentences on what it means and what to do."""
+    words = [spot.stop]
+    if spot.stop in StopCondition.__members__:
+        condition = StopCondition[spot.stop]
+        words = [
+            f"{spot.stop}, {'converged' if condition.converged else 'not converged'}.",
+            condition.explanation,
+            condition.advice,
+        ]
+    against = hint(spot.values, spot.settings, roi_of(spot.values, spot.settings))
+    if against and "Nothing to do." in words:
+        words.remove("Nothing to do.")
+    return words + [f"⚠ {text}" for text in (against, _MOVED if spot.moved else "") if text]

@@ -1,0 +1,75 @@
+"""Hide points, also where napari would draw them all the same."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from napari.layers import Points
+
+#: Diameters in screen pixels between which points are drawn however far one zooms.
+CANVAS_SIZES = (5, 10000)
+#: Key of the metadata under which the sizes of hidden points wait.
+_KEPT = "sizes_when_shown"
+
+
+@cache
+def napari_draws_hidden_points() -> bool:
+    """Whether napari ignores what is not shown once it displays all axes of a layer (0.9)."""
+    from napari.layers import Points
+
+    return Points([[0.0, 0.0]], shown=False).get_value((0.0, 0.0)) is not None
+
+
+def show_only(layer: Points, shown: NDArray[np.bool_] | bool, ndisplay: int) -> None:
+    """Show some points of a layer and hide the others.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        The layer.
+    shown : bool or array of bool, shape (n,)
+        Which points are shown.
+    ndisplay : int
+        How many axes the viewer displays.
+    """
+    layer.shown = shown
+    all_axes = layer.ndim <= ndisplay
+    if all_axes and not np.all(shown) and napari_draws_hidden_points():
+        sizes = _sizes(layer)
+        layer.metadata = {**layer.metadata, _KEPT: sizes}
+        # A point without a size is not drawn, unless there is a smallest size on the canvas.
+        layer.canvas_size_limits = (0, layer.canvas_size_limits[1])
+        layer.size = np.where(shown, sizes, 0)
+    else:
+        _restore_sizes(layer)
+
+
+def show_all(layer: Points) -> None:
+    """Show all points of a layer, also those that came since some were hidden."""
+    if not np.all(layer.shown):
+        layer.shown = True
+    _restore_sizes(layer)
+
+
+def _restore_sizes(layer: Points) -> None:
+    if _KEPT in layer.metadata:
+        layer.size = _sizes(layer)
+        layer.metadata.pop(_KEPT)
+        layer.canvas_size_limits = CANVAS_SIZES
+
+
+def _sizes(layer: Points) -> NDArray[np.float64]:
+    """Return the size of every point when it is shown."""
+    sizes, kept = np.array(layer.size, float), layer.metadata.get(_KEPT)
+    hidden = sizes <= 0
+    if kept is not None and len(kept) == len(sizes):
+        sizes[hidden] = kept[hidden]
+    elif hidden.any():  # points came or went meanwhile
+        known = sizes[~hidden] if kept is None or not len(kept) else kept
+        sizes[hidden] = np.median(known)
+    return sizes

@@ -1,0 +1,49 @@
+"""Keys on the canvas, bound where they are free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+
+class Keys:
+    """Keys of a viewer that do something while they are bound.
+
+    The keys of the active layer come first: where it has Delete of its own, that counts.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer.
+    actions : dict
+        What to do, by the key in napari's words.
+    """
+
+    def __init__(self, viewer: Viewer, actions: dict[str, Callable[[], object]]):
+        self._viewer, self._actions = viewer, actions
+        self._bound: list[str] = []
+
+    def bind(self) -> None:
+        """Bind the keys that the viewer does not use otherwise."""
+        for key, action in self._actions.items():
+            try:
+                self._viewer.bind_key(key, _ignoring_viewer(action), overwrite=False)
+            except ValueError:  # someone else's already
+                continue
+            self._bound.append(key)
+
+    def unbind(self) -> None:
+        """Free them."""
+        for key in self._bound:
+            self._viewer.bind_key(key, None)
+        self._bound.clear()
+
+
+def _ignoring_viewer(action: Callable[[], object]) -> Callable[[Viewer], None]:
+    def on_key(viewer: Viewer) -> None:
+        action()
+
+    return on_key

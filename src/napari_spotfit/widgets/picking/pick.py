@@ -1,0 +1,75 @@
+"""The fit of one spot under the cursor, by the code and settings of all others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...frames import HeldFrame
+from ...localize import fit_at
+from ...results import SpotFits
+from ...settings import Settings
+from ...survey import peak_near
+
+
+@dataclass(frozen=True, eq=False)
+class Pick:
+    """What a press of the mouse fits: spots of one frame, which is read once.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X)
+        As :func:`~napari_spotfit.fit_at` takes it.
+    index : tuple of int
+        Indices of the frame along the image's leading axes.
+    settings : Settings
+        Those of the fits of the whole image.
+    snap : bool
+        Whether the spot is the brightest maximum within half a ROI of the place, as the
+        detection finds it, or lies at the place itself.
+    """
+
+    image: Any
+    index: tuple[int, ...]
+    settings: Settings
+    snap: bool = True
+
+    @cached_property
+    def frame(self) -> HeldFrame:
+        """The frame, read when it is asked for first."""
+        return HeldFrame(self.image, self.index)
+
+    @property
+    def frame_shape(self) -> tuple[int, int]:
+        """Rows and columns of the frame, without reading it."""
+        rows, columns = self.image.shape[-2:]
+        return int(rows), int(columns)
+
+    def contains(self, place: ArrayLike) -> bool:
+        """Whether a place (y, x) lies on the frame's pixels."""
+        place = np.asarray(place, float)
+        return bool(np.all((place >= -0.5) & (place < np.array(self.frame_shape) - 0.5)))
+
+    def fit(self, place: ArrayLike) -> SpotFits:
+        """Fit the spot at a place.
+
+        Parameters
+        ----------
+        place : array, shape (2,)
+            y and x in pixels.
+
+        Returns
+        -------
+        SpotFits
+            One row. Where the detection finds the spot, it is that of
+            :func:`~napari_spotfit.localize` but for the score, which needs the noise
+            of the whole frame.
+        """
+        center: NDArray[np.float64] = np.asarray(place, float)
+        if self.snap:
+            center = peak_near(self.frame, center, self.settings)
+        return fit_at(self.frame, [(*self.index, *center)], settings=self.settings)

@@ -1,0 +1,121 @@
+"""The controls for fitting a spot with a click."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QWidget
+
+from .keys import Keys
+from .mouse import PickMouse, Press
+from .picker import Picker, Source
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Image
+
+    from ...settings import Settings
+
+_CLICK_TIP = (
+    "<p>While this is pressed, a click on the image fits the spot there, in the frame shown "
+    "and with the settings above. Drag, and the fit follows the mouse.</p>"
+    "<p>Shift-click does the same at any time. The spots come into a layer of their own; a "
+    "second click on a spot fits it again, and Delete removes the selected ones.</p>"
+)
+_SNAP_TIP = (
+    "<p>Fit the brightest spot within half a ROI of the click, on the pixel where the "
+    "detection finds it. Without, the ROI lies around the pixel that was clicked.</p>"
+)
+_UNDO_TIP = (
+    "<p>Take back the last click, or the last deletion among the picked spots (Ctrl+Z over "
+    "the image).</p>"
+)
+
+
+class PickBar(QWidget):
+    """A row of controls, and the mouse and keys on the canvas that go with them.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose canvas is clicked.
+    image : callable
+        Returns the image that is picked from, or raises a ValueError if there is none.
+    settings : callable
+        Returns the settings of the fits, or raises a ValueError that says why there are none.
+    colors : callable
+        Returns the names of the column that colours the faces of new layers and of the
+        colour map.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(
+        self,
+        viewer: Viewer,
+        image: Callable[[], Image],
+        settings: Callable[[], Settings],
+        colors: Callable[[], tuple[str, str]],
+        parent: QWidget | None = None,
+    ):
+        super().__init__(parent)
+        self._image, self._settings, self._colors = image, settings, colors
+        self.click, self.snap = QPushButton("Fit on click"), QCheckBox("Snap")
+        self.undo = QPushButton("Undo")
+        self.picker = Picker(viewer, self)
+        self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.said.emit)
+        keys = dict.fromkeys(("Delete", "Backspace"), self._remove_selected)
+        self._keys = Keys(viewer, {**keys, "Control-Z": self.picker.undo})
+        self._lay_out()
+        self.undo.clicked.connect(self.picker.undo)
+        self.picker.layers.changed.connect(self._on_changed)
+        self._on_changed()
+
+    def bind(self) -> None:
+        """Take the clicks and keys that are for picking."""
+        self.picker.bind()
+        self._mouse.bind()
+        self._keys.bind()
+
+    def unbind(self) -> None:
+        """Leave all of them to others."""
+        self.click.setChecked(False)
+        self._keys.unbind()
+        self._mouse.unbind()
+        self.picker.unbind()
+
+    def _begin(self, position: Any) -> Press | None:
+        try:
+            snap = self.snap.isChecked()
+            source = Source(self._image(), self._settings(), snap, *self._colors())
+            return self.picker.begin(source, position)
+        except (TypeError, ValueError) as error:
+            self.picker.failed.emit(error)
+            return None
+
+    def _remove_selected(self) -> None:
+        try:
+            image = self._image()
+        except ValueError:
+            return
+        self.picker.remove_selected(image)
+
+    def _on_changed(self) -> None:
+        self.undo.setEnabled(self.picker.layers.can_undo)
+
+    def _lay_out(self) -> None:
+        self.click.setCheckable(True)
+        self.snap.setChecked(True)
+        for control, tip, name in (
+            (self.click, _CLICK_TIP, "Fit on click"),
+            (self.snap, _SNAP_TIP, "Snap to the brightest spot"),
+            (self.undo, _UNDO_TIP, "Undo the last pick"),
+        ):
+            control.setToolTip(tip)
+            control.setAccessibleName(name)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.click, 1)
+        row.addWidget(self.snap)
+        row.addWidget(self.undo)

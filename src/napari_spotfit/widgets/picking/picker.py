@@ -1,0 +1,217 @@
+"""From a press of the mouse to a fitted spot in its layer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from qtpy.QtCore import QObject, Signal
+
+from ...results import SpotFits
+from ...settings import Settings
+from ...stopping import StopCondition
+from ..layers import images
+from ..parts.latest import Latest
+from .pick import Pick
+from .picked_layer import PickedLayers
+from .table import Picked, arguments
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Image, Points
+
+#: Narrow space that does not break.
+_SPACE = "\u202f"
+
+
+class Source(NamedTuple):
+    """What is picked from, and how."""
+
+    image: Image
+    settings: Settings
+    snap: bool
+    #: The column that colours the faces of a new layer, and the colour map.
+    face: str
+    colormap: str
+
+
+class _Press:
+    """One press of the mouse: where it is, and what was there before it."""
+
+    def __init__(self, source: Source, pick: Pick, wake: Callable[[], None]):
+        self.source, self.pick = source, pick
+        self._position: Any = None
+        #: Where a fit is still to be made.
+        self.place: NDArray[np.float64] | None = None
+        self.released = False
+        #: The layer in which the spot is shown, once it is, and its spots before that.
+        self.layer: Points | None = None
+        self.before: Picked | None = None
+        self._wake = wake
+
+    def aim(self, position: Any) -> bool:
+        """Remember a position in world coordinates if it is in the image."""
+        place = np.asarray(self.source.image.world_to_data(position))[-2:]
+        inside = self.pick.contains(place)
+        if inside:
+            self.place, self._position = place, position
+        return inside
+
+    def move(self, position: Any) -> None:
+        """Fit at another position; outside the image the last one stays."""
+        if not np.array_equal(position, self._position) and self.aim(position):
+            self._wake()
+
+    def release(self) -> None:
+        """Fit no further."""
+        self.released = True
+        self._wake()
+
+
+class Picker(QObject):
+    """Fits the spot under the cursor in a worker thread and shows it.
+
+    Presses are done one after the other and none is lost. Within one, only the latest
+    position counts.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the images.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: What there is to tell.
+    said = Signal(str)
+    #: The exception that a fit has raised.
+    failed = Signal(object)
+    #: Whether the first fit is awaited, which may have to wait for the engine.
+    awaited = Signal(bool)
+
+    def __init__(self, viewer: Viewer, parent: QObject):
+        super().__init__(parent)
+        self._viewer = viewer
+        self.layers = PickedLayers(viewer, self)
+        self._latest = Latest(self)
+        self._latest.done.connect(self._on_done)
+        self._latest.failed.connect(self._on_failed)
+        self._presses: deque[_Press] = deque()
+        self._fitting: _Press | None = None
+        self._engine_ready = False
+
+    def bind(self) -> None:
+        """Follow the viewer."""
+        self.layers.bind()
+
+    def unbind(self) -> None:
+        """Drop what is under way and stop following the viewer."""
+        self._latest.drop()
+        self._presses.clear()
+        self._fitting = None
+        self.awaited.emit(False)
+        self.layers.unbind()
+
+    def begin(self, source: Source, position: Any) -> _Press | None:
+        """Begin to pick at a position in world coordinates.
+
+        Returns
+        -------
+        _Press or None
+            What follows the mouse; None outside the image.
+
+        Raises
+        ------
+        ValueError
+            If the viewer shows no frame of the image, or it is a colour image.
+        """
+        image = source.image
+        pick = Pick(
+            images.full_resolution(image),
+            images.current_frame(self._viewer, image),
+            source.settings,
+            source.snap,
+        )
+        press = _Press(source, pick, self._next)
+        if not press.aim(position):
+            self.said.emit(f"The click was outside “{image.name}”: nothing was fitted.")
+            return None
+        for earlier in self._presses:  # should the end of one have got lost
+            earlier.released = True
+        self._presses.append(press)
+        self._next()
+        return press
+
+    def undo(self) -> None:
+        """Take back the last pick, refit, deletion or move of picked spots."""
+        if not self._presses:
+            self.layers.undo()
+
+    def remove_selected(self, image: Image) -> None:
+        """Remove the selected ones of an image's picked spots."""
+        if not self._presses:
+            self.layers.remove_selected(image)
+
+    def _next(self) -> None:
+        """Begin the next fit, unless one is under way."""
+        while self._presses and self._fitting is None:
+            press = self._presses[0]
+            if press.place is not None and press.source.image in self._viewer.layers:
+                place, press.place = press.place, None
+                self._fitting = press
+                self.awaited.emit(not self._engine_ready)
+                self._latest.ask(partial(_fit, press, place))
+            elif press.released or press.source.image not in self._viewer.layers:
+                self._presses.popleft()
+            else:
+                break
+
+    def _on_done(self, done: tuple[SpotFits, dict[str, Any]]) -> None:
+        press, self._fitting = self._fitting, None
+        self._engine_ready = True
+        self.awaited.emit(False)
+        if press is not None and press.source.image in self._viewer.layers:
+            self._show(press, *done)
+        self._next()
+
+    def _on_failed(self, error: Exception) -> None:
+        press, self._fitting = self._fitting, None
+        self.awaited.emit(False)
+        if press is not None and press in self._presses:
+            self._presses.remove(press)
+        self.failed.emit(error)
+        self._next()
+
+    def _show(self, press: _Press, fits: SpotFits, new: dict[str, Any]) -> None:
+        self.said.emit(_in_words(fits))
+        if not fits.valid[0]:
+            return
+        image, first = press.source.image, press.layer is None
+        if first:
+            self.layers.leave_other_model(image, press.source.settings)
+            press.before = self.layers.begin(image)
+        press.layer = self.layers.put(image, press.before, new)
+        if first:
+            self.layers.record(press.layer, press.before)
+
+
+def _fit(press: _Press, place: NDArray[np.float64]) -> tuple[SpotFits, dict[str, Any]]:
+    """Fit the spot at a place; return also what a layer is made of that shows it."""
+    fits = press.pick.fit(place)
+    return fits, arguments(fits, press.source.face, press.source.colormap)
+
+
+def _in_words(fits: SpotFits) -> str:
+    """Say what a fit has found."""
+    stop = StopCondition(int(fits.stop_condition[0]))
+    if stop is StopCondition.INVALID:
+        return f"No spot is drawn, as the fit is {stop.name}. {stop.explanation}"
+    photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
+    return (
+        f"Spot at y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
+        f"{photons} photons, {stop.name}"
+    )

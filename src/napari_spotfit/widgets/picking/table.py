@@ -1,0 +1,132 @@
+"""The picked spots as a value: what a pick adds or replaces, and what undo goes back to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...results import SpotFits
+from ...stopping import StopCondition
+from ..layers.points import default_face, points_arguments
+from ..layers.widths import mean_sigma
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from napari.layers import Points
+
+_NAMES = [condition.name for condition in StopCondition]
+_CONVERGED = [condition.name for condition in StopCondition if condition.converged]
+#: A label that no row has.
+_NO_ROW = -1
+
+
+class Picked(NamedTuple):
+    """The spots of a picked layer."""
+
+    #: Indices along the leading axes, y and x.
+    data: NDArray[np.float64]
+    features: pd.DataFrame
+    #: Rows of the selected spots.
+    selected: frozenset[int]
+    #: The settings of the last pick.
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(cls, layer: Points) -> Picked:
+        """Return a copy of what a layer shows."""
+        return cls(
+            layer.data.copy(),
+            layer.features.reset_index(drop=True),
+            frozenset(int(row) for row in layer.selected_data),
+            layer.metadata.get("settings", {}),
+        )
+
+    def converged(self) -> NDArray[np.bool_]:
+        """Return which fits ended in their minimum."""
+        return np.asarray(self.features["stop_condition"].isin(_CONVERGED))
+
+    def stop_counts(self) -> dict[str, int]:
+        """Return how many spots ended under each condition."""
+        counts = self.features["stop_condition"].value_counts()
+        return {str(name): int(count) for name, count in counts.items()}
+
+
+def arguments(fits: SpotFits, face: str, colormap: str) -> dict[str, Any]:
+    """Return what a layer is made of that shows one pick.
+
+    The size of its ROI and the camera offset are features here: from pick to pick they
+    may differ.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        One fit.
+    face, colormap : str
+        The column that colours the faces, σ if the fit has no such column, and the
+        colour map.
+    """
+    made = points_arguments(fits, face if face in fits.columns else default_face(fits), colormap)
+    if fits.settings is not None:
+        made["features"]["roi_size"] = float(fits.settings.roi_shape[0])
+        made["features"]["offset"] = float(fits.settings.offset)
+        made["metadata"]["units"] |= {"roi_size": "px", "offset": "counts"}
+    return made
+
+
+def put(picked: Picked, new: dict[str, Any]) -> Picked:
+    """Return the spots with a new one, which replaces the same spot's earlier fit.
+
+    Parameters
+    ----------
+    picked : Picked
+        The spots as they were.
+    new : dict
+        From :func:`arguments`.
+    """
+    one, place = new["features"], new["data"][0]
+    row = _same_spot(picked, place, float(mean_sigma(one)[0]))
+    data = picked.data.copy()
+    if row is None:
+        row = len(data)
+        data = np.vstack([data, place])
+    else:
+        data[row] = place
+    rows = np.arange(len(data))
+    rows[row] = _NO_ROW
+    features = _with_row(picked.features, rows, one)
+    return Picked(data, features, frozenset({row}), new["metadata"].get("settings", {}))
+
+
+def _with_row(features: pd.DataFrame, rows: NDArray[np.int64], one: pd.DataFrame) -> pd.DataFrame:
+    """Return features whose row without a label is that of a new fit.
+
+    Where the new fit lacks a column, as those of the errors, there is no value: an
+    earlier fit's would be wrong.
+    """
+    import pandas as pd
+
+    at = int(np.flatnonzero(rows == _NO_ROW)[0])
+    old = features.reindex(rows)
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys([*old.columns, *one.columns]):
+        known = name in old.columns
+        values = old[name].to_numpy(copy=True) if known else np.full(len(rows), np.nan)
+        if name in one.columns:
+            values[at] = one[name].iloc[0]
+        columns[name] = values
+    columns["stop_condition"] = pd.Categorical(columns["stop_condition"], categories=_NAMES)
+    return pd.DataFrame(columns)
+
+
+def _same_spot(picked: Picked, place: NDArray[np.float64], sigma: float) -> int | None:
+    """Return the row of the spot within σ, and at least a pixel, of a place in its frame."""
+    if not len(picked.data):
+        return None
+    distance = np.hypot(*(picked.data[:, -2:] - place[-2:]).T)
+    distance[np.any(picked.data[:, :-2] != place[:-2], axis=1)] = np.inf
+    row = int(np.argmin(distance))
+    # The lesser σ, so that a bad fit, which is often wide, replaces no good one beside it.
+    reach = np.fmax(np.fmin(mean_sigma(picked.features)[row], sigma), 1.0)
+    return row if distance[row] <= reach else None

@@ -1,0 +1,262 @@
+"""The spots of the frame that the viewer shows, drawn anew whenever a setting changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QObject, QTimer, Signal
+from qtpy.QtWidgets import QCheckBox
+
+from ..layers import images
+from ..layers.colors import FACE_COLORMAP
+from ..layers.masks import search_mask
+from ..parts.latest import Latest
+from .follow import Follower
+from .job import Previewed, Previewer, PreviewJob
+from .layer import PreviewLayer
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Image, Points
+
+    from ..fitting.settings_panel import SettingsPanel
+
+_TIP = (
+    "<p>Find and fit the spots of the frame that the viewer shows, and draw them anew whenever "
+    "the settings or the frame change. They are what <b>Fit</b> finds in this frame. The layer "
+    "of the preview goes when this is unticked.</p>"
+)
+#: After so many milliseconds without a first result the wait is explained.
+_PATIENCE = 1500
+
+
+class Preview(QObject):
+    """Keeps one layer showing the spots of the current frame while its box is ticked.
+
+    The work is done in the background; changes that come meanwhile are taken together,
+    and only the last counts.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose current frame counts.
+    settings : SettingsPanel
+        What to find and fit, and where.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: The layer shows another result.
+    drawn = Signal()
+    #: What went wrong, an exception; the same is not told twice in a row.
+    failed = Signal(object)
+    #: The first result takes long: the engine is compiled.
+    slow = Signal()
+    #: What was told last is no longer so.
+    recovered = Signal()
+
+    def __init__(self, viewer: Viewer, settings: SettingsPanel, parent: QObject):
+        super().__init__(parent)
+        self._viewer, self._settings = viewer, settings
+        self._shown = PreviewLayer(viewer)
+        self._work = Previewer()
+        self.latest = Latest(self)
+        self.box = QCheckBox("Preview")
+        self.box.setToolTip(_TIP)
+        self.box.setAccessibleName("Preview")
+        #: What colours the faces of a new layer.
+        self.face, self.colormap = "sigma", FACE_COLORMAP
+        self._image: Image | None = None
+        self._index: tuple[int, ...] | None = None
+        self._version = 0
+        self._make_mask: Callable[[], Any] | None = None
+        self._told, self._ready, self._bound = "", False, False
+        self._pixels = Follower(("data",), self._on_pixels)
+        self._place = Follower(
+            ("scale", "translate", "rotate", "shear", "affine", "units"), self._on_place
+        )
+        self._limit = Follower(
+            ("data", "paint", "set_data", "scale", "translate", "rotate", "shear", "affine"),
+            self._on_limit,
+        )
+        self._soon, self._patience = QTimer(self), QTimer(self)
+        for timer, interval in ((self._soon, 0), (self._patience, _PATIENCE)):
+            timer.setSingleShot(True)
+            timer.setInterval(interval)
+        self._connect()
+
+    @property
+    def layer(self) -> Points | None:
+        """The layer that shows the spots."""
+        return self._shown.layer
+
+    @property
+    def image(self) -> Image | None:
+        """The image whose spots are shown."""
+        return self._image
+
+    def bind(self) -> None:
+        """Make ready for the box to be ticked."""
+        self._settings.threshold_panel.bind()
+
+    def unbind(self) -> None:
+        """Untick the box, which ends all that follows the viewer."""
+        self.box.setChecked(False)
+        self._settings.threshold_panel.unbind()
+
+    def ask(self) -> None:
+        """Draw anew, once for all that changes before Qt has dealt with its events."""
+        if self._bound:
+            self._soon.start()
+
+    def _on_ticked(self, ticked: bool) -> None:
+        self._settings.threshold_panel.setVisible(ticked)
+        if ticked:
+            self._follow()
+            self.ask()
+        else:
+            self._leave()
+
+    def _follow(self) -> None:
+        self._bound = True
+        self._viewer.dims.events.current_step.connect(self._on_step)
+        self._viewer.layers.events.removed.connect(self._on_removed)
+        self._viewer.layers.events.reordered.connect(self._on_place)
+        self._on_image()
+        self._on_limit_chosen()
+
+    def _leave(self) -> None:
+        self._bound = False
+        self._soon.stop()
+        self._patience.stop()
+        self.latest.drop()
+        self._viewer.dims.events.current_step.disconnect(self._on_step)
+        self._viewer.layers.events.removed.disconnect(self._on_removed)
+        self._viewer.layers.events.reordered.disconnect(self._on_place)
+        for follower in (self._pixels, self._place, self._limit):
+            follower.follow(None)
+        self._image, self._work = None, Previewer()
+        self._settings.threshold_panel.clear()
+        self._shown.remove()
+        self._recover()
+
+    def _ask_now(self) -> None:
+        """Ask for the spots of what is shown now."""
+        if self._shown.image is not self._image:
+            self._shown.remove()
+            self._settings.threshold_panel.clear()
+        if self._image is None:
+            return
+        try:
+            job = self._job(self._image)
+        except (TypeError, ValueError) as error:
+            self._on_failed(error)
+            return
+        self._index = job.index
+        if not self._ready:
+            self._patience.start()
+        work = self._work
+        self.latest.ask(lambda: work(job))
+
+    def _job(self, image: Image) -> PreviewJob:
+        pixels, limit = images.full_resolution(image), self._settings.limit.layer
+        if limit is None:
+            self._make_mask = None
+        elif self._make_mask is None:
+            self._make_mask = search_mask(limit, image)
+        return PreviewJob(
+            image=pixels,
+            index=images.current_frame(self._viewer, image),
+            version=self._version,
+            settings=self._settings.settings(),
+            make_mask=self._make_mask,
+            face=self.face,
+            colormap=self.colormap,
+        )
+
+    def _on_done(self, result: Previewed) -> None:
+        self._ready = True
+        self._patience.stop()
+        if not self._bound or self._image is None or result.job.version != self._version:
+            return
+        self._shown.draw(self._image, result.points)
+        unit = result.job.settings.threshold_unit
+        self._settings.threshold_panel.show_found(result.fits, result.heights, unit)
+        self._recover()
+        self.drawn.emit()
+
+    def _on_failed(self, error: Exception) -> None:
+        self._patience.stop()
+        self._shown.empty()
+        self._settings.threshold_panel.clear()
+        if str(error) != self._told:
+            self._told = str(error)
+            self.failed.emit(error)
+        self.drawn.emit()
+
+    def _on_slow(self) -> None:
+        self._told = "slow"
+        self.slow.emit()
+
+    def _recover(self) -> None:
+        if self._told:
+            self._told = ""
+            self.recovered.emit()
+
+    def _on_image(self) -> None:
+        """Turn to the image that is chosen.
+
+        The layer on the other one goes later: napari may be in the middle of removing layers.
+        """
+        if not self._bound or self._image is self._settings.image.layer:
+            return
+        self._image = self._settings.image.layer
+        if self._image is None:
+            self._shown.hide()
+        self._pixels.follow(self._image)
+        self._place.follow(self._image)
+        self._make_mask = None
+        self._on_pixels()
+        self.latest.drop()
+
+    def _on_pixels(self, event: Any = None) -> None:
+        self._version += 1
+        self.ask()
+
+    def _on_place(self, event: Any = None) -> None:
+        self._make_mask = None
+        self.ask()
+
+    def _on_limit_chosen(self) -> None:
+        if self._bound:
+            self._limit.follow(self._settings.limit.layer)
+            self._on_limit()
+
+    def _on_limit(self, event: Any = None) -> None:
+        self._make_mask = None
+        self.ask()
+
+    def _on_step(self, event: Any = None) -> None:
+        """Draw anew if the image shows another frame."""
+        if self._image is not None:
+            try:
+                index = images.current_frame(self._viewer, self._image)
+            except ValueError:
+                index = None
+            if index is None or index != self._index:
+                self.ask()
+
+    def _on_removed(self, event: Any) -> None:
+        if self.layer is not None and event.value is self.layer:
+            self.box.setChecked(False)
+
+    def _connect(self) -> None:
+        self.box.toggled.connect(self._on_ticked)
+        self._settings.changed.connect(self.ask)
+        self._settings.image.changed.connect(self._on_image)
+        self._settings.limit.changed.connect(self._on_limit_chosen)
+        self._soon.timeout.connect(self._ask_now)
+        self._patience.timeout.connect(self._on_slow)
+        self.latest.done.connect(self._on_done)
+        self.latest.failed.connect(self._on_failed)

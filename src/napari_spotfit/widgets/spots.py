@@ -1,0 +1,217 @@
+"""The widget "Spots": the table of fitted spots, and which of them are shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QEvent, Qt, QTimer
+from qtpy.QtGui import QResizeEvent, QShowEvent
+from qtpy.QtWidgets import (
+    QBoxLayout,
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QSizePolicy,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from .layers.points import is_result
+from .layers.units import pixel_size
+from .parts.docking import dock_below
+from .parts.layer_choice import LayerChoice
+from .parts.status import StatusLine, number
+from .parts.wheel import guard_wheel
+from .table.export_bar import ExportBar
+from .table.filter_page import FilterPage
+from .table.scatter import ScatterPage
+from .table.shown_spots import ShownSpots
+from .table.subpixel import SubpixelPage
+from .table.view import SpotsTable
+
+if TYPE_CHECKING:
+    import napari
+
+#: From this width in pixels on the plots stand beside the table.
+_WIDE = 640
+#: Below this height they stand beside it in any case.
+_TALL = 330
+#: The smallest width and height. Not what the layout asks for: that depends on how wide it is.
+_SMALLEST = (280, 230)
+_LAYER_TIP = (
+    "<p>The layer whose spots are listed: one that a fit has made. Selecting such a layer in the "
+    "layer list chooses it here.</p>"
+)
+_UNITS_TIP = (
+    "<p>Show positions and widths in pixels or in the layer's unit, in the table, the plots, the "
+    "filters and what is copied or saved. The unit comes from the image's scale.</p>"
+)
+
+
+class Spots(QWidget):
+    """The spots of a layer as a table, filtered by their features.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers; napari passes it in.
+    """
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._bound = self._placed = False
+        self.spots = ShownSpots(self)
+        self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
+        self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)
+        self.table = SpotsTable(viewer, self.spots)
+        self.export = ExportBar(self.spots, self.table)
+        self.filters = FilterPage(viewer, self.spots)
+        self.scatter = ScatterPage(viewer, self.spots)
+        self.subpixel = SubpixelPage(viewer, self.spots)
+        self.tabs, self.splitter = QTabWidget(), QSplitter(Qt.Orientation.Vertical)
+        self._placing = QTimer(self)
+        self._placing.setSingleShot(True)
+        self._lay_out()
+        self._connect()
+        self.bind()
+
+    def bind(self) -> None:
+        """Follow the viewer; done when the widget is made or docked again."""
+        if not self._bound:
+            self._bound = True
+            for part in (self.status, *self._pages()):
+                part.bind()
+            self._viewer.layers.selection.events.active.connect(self._on_active)
+            self.layer.bind()
+            self._on_active()
+            self._on_layer()
+
+    def unbind(self) -> None:
+        """Stop all work and leave no callback behind; done when the widget closes."""
+        if self._bound:
+            self._bound = False
+            self._placing.stop()
+            self.export.unbind()
+            self.spots.show_layer(None)
+            self.layer.unbind()
+            self._viewer.layers.selection.events.active.disconnect(self._on_active)
+            for part in (self.status, *self._pages()):
+                part.unbind()
+
+    def changeEvent(self, event: QEvent | None) -> None:
+        """Notice when napari docks the widget or closes its dock."""
+        super().changeEvent(event)
+        if event is not None and event.type() == QEvent.Type.ParentChange:
+            self.unbind() if self.parent() is None else self.bind()
+
+    def closeEvent(self, event: Any) -> None:
+        """Stop everything."""
+        self.unbind()
+        super().closeEvent(event)
+
+    def showEvent(self, event: QShowEvent | None) -> None:
+        """Go below the canvas at first, where a table has room."""
+        super().showEvent(event)
+        if not self._placed:
+            self._placed = True
+            self._placing.start(0)
+
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        """Put the plots beside the table where there is room, else below it."""
+        super().resizeEvent(event)
+        wide = self.width() >= _WIDE and self.width() > self.height()
+        self._orient(wide or self.height() < _TALL)
+
+    def _pages(self) -> tuple[FilterPage, ScatterPage, SubpixelPage]:
+        return self.filters, self.scatter, self.subpixel
+
+    def _on_active(self, event: Any = None) -> None:
+        active = self._viewer.layers.selection.active
+        if is_result(active):
+            self.layer.layer = active
+
+    def _on_layer(self) -> None:
+        self._say("")
+        self.spots.show_layer(self.layer.layer)
+
+    def _on_replaced(self) -> None:
+        layer = self.spots.layer
+        pixel = None if layer is None else pixel_size(layer)
+        self.units.setVisible(pixel is not None)
+        self.units.setItemText(1, "" if pixel is None else pixel.unit)
+        self._on_changed()
+
+    def _on_changed(self) -> None:
+        shown, total = len(self.table.spots_model.rows), len(self.spots.shown)
+        self.count.setText(f"{number(shown)} of {number(total)} spots shown" if total else "")
+        self.export.show_rows()
+
+    def _on_tab(self) -> None:
+        for page in self._pages():
+            page.set_on_top(page is self.tabs.currentWidget())
+
+    def _say(self, text: str) -> None:
+        self.status.say(text)
+        self.status.setVisible(bool(text))
+
+    def _fail(self, text: str) -> None:
+        self.status.fail(text)
+        self.status.show()
+
+    def _connect(self) -> None:
+        # The table and the pages come first: they follow the same signals.
+        self.spots.replaced.connect(self._on_replaced)
+        self.spots.changed.connect(self._on_changed)
+        self.spots.said.connect(self._fail)
+        self.table.said.connect(self._fail)
+        self.table.copy_asked.connect(self.export.copy)
+        self.layer.changed.connect(self._on_layer)
+        self.units.currentIndexChanged.connect(lambda row: self.spots.set_physical(row == 1))
+        for part in (self.export, self.filters.list):
+            part.said.connect(self._say)
+            part.failed.connect(self._fail)
+        self.tabs.currentChanged.connect(self._on_tab)
+        self._placing.timeout.connect(lambda: dock_below(self))
+        self._on_tab()
+
+    def _orient(self, wide: bool) -> None:
+        direction = QBoxLayout.Direction
+        self._top.setDirection(direction.LeftToRight if wide else direction.TopToBottom)
+        self.splitter.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
+
+    def _lay_out(self) -> None:
+        self.layer.setToolTip(_LAYER_TIP)
+        self.layer.setAccessibleName("Layer of spots")
+        self.units.addItems(["px", ""])
+        self.units.setToolTip(_UNITS_TIP)
+        self.units.setAccessibleName("Unit of lengths")
+        self.units.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        guard_wheel(self.units)
+        self.count.setToolTip("<p>How many spots pass all filters, of how many.</p>")
+        self.export.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.status.hide()
+        for page, title in zip(self._pages(), ("Filter", "Scatter", "Sub-pixel"), strict=True):
+            self.tabs.addTab(page, title)
+        self.splitter.addWidget(self.table)
+        self.splitter.addWidget(self.tabs)
+        self.table.setMinimumSize(120, 70)
+        self.tabs.setMinimumSize(240, 150)
+        self.setMinimumSize(*_SMALLEST)
+        # Half each, whatever they ask for.
+        self.splitter.setSizes([10_000, 10_000])
+        self.splitter.setChildrenCollapsible(False)
+        self._top = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        for widgets in ((self.layer, self.units), (self.count, self.export)):
+            row = QHBoxLayout()
+            row.addWidget(widgets[0], 1)
+            row.addWidget(widgets[1])
+            self._top.addLayout(row, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6, 6, 6, 6)
+        column.setSpacing(4)
+        column.addLayout(self._top)
+        column.addWidget(self.splitter, 1)
+        column.addWidget(self.status)

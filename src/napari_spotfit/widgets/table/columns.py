@@ -1,0 +1,174 @@
+"""The columns of a layer's features: their values, units and meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models import MODELS
+from ..layers.units import PixelSize, pixel_size
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from napari.layers import Points
+
+#: The column with the reasons why the fits stopped.
+STOP = "stop_condition"
+_STDERR = "_stderr"
+_SHAPE = {shape.name: shape.meaning for model in MODELS.values() for shape in model.shape}
+_MEANINGS = {name: f"{text[0].upper()}{text[1:]}." for name, text in _SHAPE.items()} | {
+    "y": "Centre of the spot along the image's rows axis; 0 is the centre of the first pixel.",
+    "x": "Centre of the spot along the image's columns axis; 0 is the centre of the first pixel.",
+    "frame": "Frame of the image; the first is 0.",
+    "amplitude": "Height of the fitted spot above its background.",
+    "background": "Level below the spot, without the camera offset.",
+    "photons": "Integral of the fitted profile.",
+    "chi_square": "Sum of the squared residuals, χ².",
+    "reduced_chi_square": "χ² per degree of freedom.",
+    "iterations": "Iterations that the fit used.",
+    STOP: "Why the fit stopped.",
+    "roi_y": "First row of the pixels that were fitted.",
+    "roi_x": "First column of the pixels that were fitted.",
+    "score": "Height in the detection's filtered image, in multiples of its noise.",
+}
+_AXIS = re.compile(r"axis_\d+")
+_WHOLE = ("frame", "iterations", "roi_y", "roi_x")
+#: From so many values the usual size of a column's numbers is seen.
+_SAMPLE = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One column: numbers, or words by their codes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the feature.
+    values : ndarray, shape (n,)
+        Its numbers, or the codes of its words; -1 for none.
+    words : tuple of str
+        The words; none for a column of numbers.
+    """
+
+    name: str
+    values: NDArray[Any]
+    words: tuple[str, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column holds numbers."""
+        return not self.words
+
+    @property
+    def whole(self) -> bool:
+        """Whether its numbers are whole by their meaning, such as frames."""
+        return self.values.dtype.kind in "iub" or is_whole(self.name)
+
+    @property
+    def meaning(self) -> str:
+        """One sentence that says what the column holds."""
+        return meaning(self.name)
+
+    @cached_property
+    def usual(self) -> float:
+        """How large the column's numbers usually are, apart from their sign; 0 if unknown."""
+        sample = self.values[:: max(1, len(self.values) // _SAMPLE)].astype(float)
+        sample = np.abs(sample[np.isfinite(sample) & (sample != 0)])
+        return float(np.median(sample)) if len(sample) else 0.0
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units in which a layer's numbers are shown.
+
+    Parameters
+    ----------
+    of : mapping of str to str
+        The columns' own units.
+    pixel : PixelSize, optional
+        Turns pixels into a physical unit; pixels are shown without.
+    """
+
+    of: Mapping[str, str] = field(default_factory=dict)
+    pixel: PixelSize | None = None
+
+    def factor(self, name: str) -> float:
+        """Return what a column is multiplied by before it is shown."""
+        factor = None if self.pixel is None else self.pixel.factor(name)
+        return 1.0 if factor is None else factor
+
+    def unit(self, name: str) -> str:
+        """Return the unit in which a column is shown; nothing if it has none."""
+        if self.pixel is not None and self.pixel.factor(name) is not None:
+            return self.pixel.unit
+        unit = self.of.get(name, "")
+        # Photons are counted in photons: once is enough.
+        return "" if unit == name else unit
+
+    def title(self, name: str) -> str:
+        """Return a column's name with its unit, such as ``sigma [px]``."""
+        unit = self.unit(name)
+        return f"{name} [{unit}]" if unit else name
+
+    def convert(self, column: Column) -> NDArray[Any]:
+        """Return a column's numbers in the unit in which they are shown."""
+        factor = self.factor(column.name)
+        # A plain number, so that single precision stays single, with its few digits.
+        return column.values if factor == 1 else column.values * float(factor)
+
+
+def is_whole(name: str) -> bool:
+    """Whether a feature's numbers are whole by their meaning, whatever their type."""
+    return name in _WHOLE or _AXIS.fullmatch(name) is not None
+
+
+def meaning(name: str) -> str:
+    """Return one sentence that says what a feature is."""
+    if _AXIS.fullmatch(name):
+        return f"Index along the image's axis {name.removeprefix('axis_')}; the first is 0."
+    if name.endswith(_STDERR):
+        return f"Standard error of {name.removesuffix(_STDERR)}."
+    return _MEANINGS.get(name, "A feature that was added to the layer.")
+
+
+def read_columns(features: pd.DataFrame) -> dict[str, Column]:
+    """Return a layer's features as arrays, in the order in which they are looked at."""
+    columns = {str(name): _column(str(name), features[name]) for name in features.columns}
+    return {name: columns[name] for name in sorted(columns, key=_rank)}
+
+
+def read_units(layer: Points, *, physical: bool) -> Units:
+    """Return the units of a layer's features, in pixels or in the layer's physical unit."""
+    units = layer.metadata.get("units", {})
+    return Units(
+        {str(name): str(unit) for name, unit in units.items()},
+        pixel_size(layer) if physical else None,
+    )
+
+
+def _rank(name: str) -> int:
+    """Return what comes first: where the spot lies, its shape, light and stop condition."""
+    if name == "frame" or _AXIS.fullmatch(name):
+        return 0
+    if name in _SHAPE:
+        return 1
+    return {"photons": 2, STOP: 3}.get(name, 4)
+
+
+def _column(name: str, values: pd.Series) -> Column:
+    import pandas as pd
+
+    kind = getattr(values.dtype, "kind", "O")
+    if not isinstance(values.dtype, pd.CategoricalDtype) and kind in "fiub":
+        return Column(name, values.to_numpy())
+    categories = values.astype("category").cat
+    words = tuple(str(word) for word in categories.categories)
+    # A column without a word has still no numbers.
+    return Column(name, categories.codes.to_numpy(), words or ("",))

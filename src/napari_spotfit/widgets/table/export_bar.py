@@ -1,0 +1,178 @@
+"""Copy and save spots."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from qtpy.QtCore import Signal
+from qtpy.QtGui import QAction
+from qtpy.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QHBoxLayout,
+    QMenu,
+    QProgressBar,
+    QPushButton,
+    QStackedWidget,
+    QWidget,
+)
+
+from ..parts.latest import Latest
+from ..parts.status import number
+from .csv_file import as_text
+from .csv_run import CsvJob, CsvRun
+from .shown_spots import ShownSpots
+from .view import SpotsTable
+
+#: More rows than this are too much for a clipboard.
+_MOST_COPIED = 100_000
+_COPY_TIP = (
+    "<p>Copy the selected rows, or all that are shown if none is selected, to paste them into a "
+    "spreadsheet.</p>"
+)
+_SAVE_TIP = "<p>Save spots as a CSV file, in the units that the table shows.</p>"
+
+
+class ExportBar(QStackedWidget):
+    """The buttons Copy and Save, and the progress while a file is written.
+
+    Parameters
+    ----------
+    spots : ShownSpots
+        The spots.
+    table : SpotsTable
+        Their table, whose order and selection count.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    #: Something that the user should know, and something that went wrong.
+    said, failed = Signal(str), Signal(str)
+    #: A file was written, or not; the messages have said which.
+    finished = Signal()
+
+    def __init__(self, spots: ShownSpots, table: SpotsTable, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._spots, self._table = spots, table
+        self._run: CsvRun | None = None
+        self._copying = Latest(self)
+        self.copy_button, self.save_button = QPushButton("Copy"), QPushButton("Save")
+        self.cancel_button, self.progress = QPushButton("Cancel"), QProgressBar()
+        self.menu = QMenu(self)
+        self.save_shown = QAction("Spots that are shown, as CSV…", self)
+        self.save_all = QAction("All spots, as CSV…", self)
+        self.menu.addActions([self.save_shown, self.save_all])
+        self._lay_out()
+        self.copy_button.clicked.connect(self.copy)
+        self.cancel_button.clicked.connect(self.cancel)
+        self.save_shown.triggered.connect(lambda: self._ask_where(everything=False))
+        self.save_all.triggered.connect(lambda: self._ask_where(everything=True))
+        self._copying.done.connect(self._on_copied)
+        self._copying.failed.connect(lambda error: self.failed.emit(f"Not copied: {error}"))
+
+    def copy(self) -> None:
+        """Put the selected rows, or else all that are shown, on the clipboard."""
+        rows = self._table.selected_rows()
+        if not len(rows):
+            rows = self._table.spots_model.rows
+        if not len(rows):
+            self.failed.emit("There is no spot to copy; fit an image or loosen the filters.")
+        elif len(rows) > _MOST_COPIED:
+            self.failed.emit(
+                f"{number(len(rows))} spots are too many to copy, {number(_MOST_COPIED)} at most; "
+                "save them as CSV, select fewer, or filter them."
+            )
+        else:
+            text = partial(as_text, self._spots.columns, self._spots.units, rows)
+            self._copying.ask(lambda: (text(), len(rows)))
+
+    def save_to(self, path: Path, *, everything: bool) -> None:
+        """Write the spots that are shown, in the table's order, or all of them, as CSV."""
+        if self._run is not None:
+            return
+        spots = self._spots
+        rows = np.arange(len(spots.shown)) if everything else self._table.spots_model.rows
+        self._run = CsvRun(CsvJob(path, spots.columns, spots.units, rows), self)
+        self._run.progressed.connect(self._on_progress)
+        self._run.ended.connect(self._on_ended)
+        self.progress.setRange(0, max(len(rows), 1))
+        self.progress.setValue(0)
+        self.setCurrentIndex(1)
+        self._run.start()
+
+    def cancel(self) -> None:
+        """Stop writing; whatever had the file's name is as it was."""
+        if self._run is not None:
+            name = self._run.job.path.name
+            self._run.cancel()
+            self._end()
+            self.said.emit(f"Cancelled; {name} was not written.")
+            self.finished.emit()
+
+    def unbind(self) -> None:
+        """Stop all work; done when the widget closes."""
+        self._copying.drop()
+        self.cancel()
+
+    def show_rows(self) -> None:
+        """Offer what there is."""
+        some = self._spots.layer is not None
+        self.copy_button.setEnabled(some)
+        self.save_button.setEnabled(some)
+
+    def _ask_where(self, *, everything: bool) -> None:
+        layer = self._spots.layer
+        if layer is None:
+            return
+        name = f"{layer.name}.csv".replace("/", "-")
+        path, _ = QFileDialog.getSaveFileName(self, "Save spots", name, "CSV (*.csv)")
+        if path:
+            place = Path(path)
+            self.save_to(
+                place if place.suffix else place.with_suffix(".csv"), everything=everything
+            )
+
+    def _on_copied(self, copied: tuple[str, int]) -> None:
+        text, count = copied
+        clipboard = QApplication.clipboard()
+        if clipboard is not None:
+            clipboard.setText(text)
+            self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} copied.")
+
+    def _on_progress(self, done: int, total: int) -> None:
+        self.progress.setValue(done)
+
+    def _on_ended(self, error: Exception | None) -> None:
+        assert self._run is not None
+        job = self._run.job
+        self._end()
+        if error is None:
+            count = len(job.rows)
+            self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} saved as {job.path}")
+        else:
+            self.failed.emit(f"{job.path} was not written: {error}. Choose another place.")
+        self.finished.emit()
+
+    def _end(self) -> None:
+        self._run = None
+        self.setCurrentIndex(0)
+
+    def _lay_out(self) -> None:
+        self.copy_button.setToolTip(_COPY_TIP)
+        self.save_button.setToolTip(_SAVE_TIP)
+        self.save_button.setMenu(self.menu)
+        self.cancel_button.setToolTip("<p>Stop writing; no unfinished file is left.</p>")
+        self.progress.setFormat("Saving… %p %")
+        self.progress.setAccessibleName("Progress of saving")
+        for widgets in (
+            (self.copy_button, self.save_button),
+            (self.progress, self.cancel_button),
+        ):
+            page = QWidget()
+            row = QHBoxLayout(page)
+            row.setContentsMargins(0, 0, 0, 0)
+            for widget in widgets:
+                row.addWidget(widget)
+            self.addWidget(page)

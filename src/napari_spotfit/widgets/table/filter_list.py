@@ -1,0 +1,161 @@
+"""The filters in words, each with a button that takes it away; saved and loaded."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import (
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from .columns import STOP
+from .filters import Filters, read_filters, write_filters
+from .shown_spots import ShownSpots
+
+_KIND = "Filters of spots (*.json)"
+_NONE = "No filter"
+
+
+class FilterList(QWidget):
+    """Lists the filters of a layer.
+
+    Parameters
+    ----------
+    spots : ShownSpots
+        The spots.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    #: Something that the user should know, and something that went wrong.
+    said, failed = Signal(str), Signal(str)
+
+    def __init__(self, spots: ShownSpots, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._spots = spots
+        #: The sentences with their buttons, from top to bottom.
+        self.rows: list[tuple[QLabel, QToolButton]] = []
+        self._listed: list[str] | None = None
+        self.clear = _button("Clear", "Remove all filters: all spots are shown again.")
+        self.save = _button("Save…", "Save these filters as a JSON file.")
+        self.load = _button(
+            "Load…", "Replace these filters by those of a JSON file that was saved here."
+        )
+        self.clear.clicked.connect(lambda: spots.set_filters(Filters()))
+        self.save.clicked.connect(self._on_save)
+        self.load.clicked.connect(self._on_load)
+        self._lay_out()
+
+    def show_rows(self) -> None:
+        """List the filters."""
+        filters, units = self._spots.filters, self._spots.units
+        words = filters.words(units)
+        self.clear.setEnabled(bool(filters))
+        self.save.setEnabled(bool(filters))
+        self.load.setEnabled(self._spots.layer is not None)
+        if words == self._listed:
+            return
+        self._listed = words
+        if len(words) != len(self.rows) or not words:
+            self._make_rows(len(words))
+        for (label, _), sentence in zip(self.rows, words, strict=True):
+            label.setText(sentence)
+            label.setToolTip(f"<p>{html.escape(sentence)}</p>")
+
+    def save_to(self, path: Path) -> None:
+        """Save the filters as a file."""
+        try:
+            write_filters(path, self._spots.filters)
+        except OSError as error:
+            self.failed.emit(f"The filters were not saved: {error}. Choose another place.")
+            return
+        self.said.emit(f"The filters were saved as {path.name}.")
+
+    def load_from(self, path: Path) -> None:
+        """Replace the filters by those of a file; what the layer has no feature for is left out."""
+        try:
+            filters = read_filters(path)
+        except (OSError, ValueError) as error:
+            self.failed.emit(f"The filters stay as they are: {error}")
+            return
+        columns = self._spots.columns
+        numbers = [name for name, column in columns.items() if column.is_number]
+        known = filters.limited_to([*numbers, STOP])
+        self._spots.set_filters(known)
+        lost = filters.without(known).words()
+        text = f"The filters of {path.name} were loaded"
+        self.said.emit(
+            f"{text}, without “{'”, “'.join(lost)}”: the layer has no such feature."
+            if lost
+            else f"{text}."
+        )
+
+    def _on_save(self) -> None:
+        path, _ = QFileDialog.getSaveFileName(self, "Save filters", "filters.json", _KIND)
+        if path:
+            self.save_to(Path(path))
+
+    def _on_load(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(self, "Load filters", "", _KIND)
+        if path:
+            self.load_from(Path(path))
+
+    def _remove(self, place: int) -> None:
+        filters = self._spots.filters
+        self._spots.set_filters(filters.without(filters.parts()[place]))
+
+    def _make_rows(self, count: int) -> None:
+        inner = QWidget()
+        column = QVBoxLayout(inner)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        self.rows = []
+        for place in range(count):
+            label, button = QLabel(), QToolButton()
+            button.setText("×")
+            button.setAutoRaise(True)
+            button.setToolTip("<p>Remove this filter.</p>")
+            button.setAccessibleName("Remove this filter")
+            button.clicked.connect(lambda checked=False, place=place: self._remove(place))
+            label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+            row = QHBoxLayout()
+            row.addWidget(label, 1)
+            row.addWidget(button)
+            column.addLayout(row)
+            self.rows.append((label, button))
+        if not count:
+            column.addWidget(QLabel(_NONE))
+        column.addStretch()
+        self._area.setWidget(inner)
+
+    def _lay_out(self) -> None:
+        self._area = QScrollArea()
+        self._area.setWidgetResizable(True)
+        self._area.setFrameShape(QFrame.Shape.NoFrame)
+        self._area.setMinimumHeight(24)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(4)
+        for button in (self.clear, self.save, self.load):
+            buttons.addWidget(button)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        column.addWidget(self._area, 1)
+        column.addLayout(buttons)
+
+
+def _button(text: str, tip: str) -> QPushButton:
+    button = QPushButton(text)
+    button.setToolTip(f"<p>{tip}</p>")
+    return button

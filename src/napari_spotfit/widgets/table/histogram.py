@@ -1,0 +1,198 @@
+"""The histogram of a feature, with two handles that limit what is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyqtgraph as pg
+from qtpy.QtGui import QResizeEvent
+from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from ..parts.plots import Plot
+from ..parts.status import number
+from .bins import Bins, decimals_between, make_bins
+from .feature_choice import FeatureChoice
+from .filters import Filters
+from .ink import BLUE, DIM, ORANGE, faint
+from .limit_box import LimitBox
+from .shown_spots import ShownSpots
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+#: Below this width in pixels the limits stand below the feature.
+_WIDE = 320
+_FEATURE_TIP = "<p>The feature whose histogram is drawn and whose range limits what is shown.</p>"
+_LOW_TIP = (
+    "<p>Spots below this value are hidden. Empty it for no lower limit. The unit is that of the "
+    "feature on the left.</p>"
+)
+_HIGH_TIP = (
+    "<p>Spots above this value are hidden. Empty it for no upper limit. The unit is that of the "
+    "feature on the left.</p>"
+)
+_PLOT_TIP = (
+    "<p>Drag the two lines to hide spots outside the range, or drag what is between them. A line "
+    "at the end of the axis limits nothing.</p><p>Grey: all spots. Blue: those that pass the "
+    "other filters.</p>"
+)
+_OUTSIDE_TIP = (
+    "<p>The axis runs from the 0.5th to the 99.5th percentile, a little wider. Spots beyond it "
+    "are hidden only where the line is not at the end.</p>"
+)
+
+
+class Histogram(QWidget):
+    """Filter spots by the range of one feature after the other.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose theme counts.
+    spots : ShownSpots
+        The spots.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._spots = spots
+        self._bins: Bins | None = None
+        self._factor, self._decimals = 1.0, 3
+        self._drawn_for: Filters | None = None
+        self.feature = FeatureChoice(spots, "sigma")
+        self.low, self.high, self.outside = LimitBox(), LimitBox(), QLabel()
+        self.plot = Plot(viewer)
+        empty = {"stepMode": "center", "fillLevel": 0, "pen": None}
+        self.all = pg.PlotCurveItem([0, 1], [0], brush=DIM, **empty)
+        self.passing = pg.PlotCurveItem([0, 1], [0], brush=BLUE, **empty)
+        self.region = pg.LinearRegionItem(
+            brush=faint(ORANGE, 40), hoverBrush=faint(ORANGE, 70), pen=pg.mkPen(ORANGE, width=2),
+            hoverPen=pg.mkPen(ORANGE, width=4),
+        )  # fmt: skip
+        for item in (self.all, self.passing, self.region):
+            self.plot.addItem(item)
+        self._lay_out()
+        self.feature.chosen.connect(self.show_feature)
+        self.region.sigRegionChanged.connect(self._on_region)
+        self.low.changed.connect(self._on_box)
+        self.high.changed.connect(self._on_box)
+
+    def show_table(self) -> None:
+        """List the features and draw the chosen one."""
+        self.feature.show_features()
+        self.show_feature()
+
+    def show_feature(self) -> None:
+        """Draw the chosen feature with its limits."""
+        column, units = self.feature.column, self._spots.units
+        self._bins = self._drawn_for = None
+        for widget in (self.plot, self.low, self.high):
+            widget.setEnabled(column is not None)
+        self.outside.hide()
+        if column is None:
+            for curve in (self.all, self.passing):
+                curve.setData([0, 1], [0])
+            return
+        self._bins = bins = make_bins(column, self._limits())
+        self._factor = units.factor(column.name)
+        low, high = bins.low * self._factor, bins.high * self._factor
+        whole = column.whole and self._factor == 1
+        self._decimals = 0 if whole else decimals_between(low, high)
+        counts = bins.count(column.values)
+        self.all.setData(bins.edges * self._factor, counts)
+        self.plot.setXRange(low, high, padding=0.01)
+        self.plot.setYRange(0, 1.15 * max(counts.max(), 1), padding=0)
+        for box, start in ((self.low, low), (self.high, high)):
+            box.start = round(start, self._decimals)
+            box.setSingleStep(10.0**-self._decimals * (1 if whole else 5))
+        if bins.outside:
+            share = 100 * bins.outside / len(column.values)
+            self.outside.setText(f"{number(bins.outside)} ({share:.1g} %) beyond the axis")
+            self.outside.show()
+        self.show_rows()
+
+    def show_rows(self) -> None:
+        """Draw what passes the other filters, and where this feature's limits are."""
+        column, bins = self.feature.column, self._bins
+        if column is None or bins is None:
+            return
+        limits = self._limits()
+        if any(end is not None and not bins.low <= end <= bins.high for end in limits):
+            self.show_feature()  # with an axis that has the limit on it
+            return
+        others = self._spots.filters.without(Filters({column.name: (0, 0)}))
+        if others != self._drawn_for:
+            self._drawn_for = others
+            values = column.values[self._spots.passing(others)] if others else column.values
+            self.passing.setData(bins.edges * self._factor, bins.count(values))
+        low, high = limits
+        self.low.put(None if low is None else round(low * self._factor, 12))
+        self.high.put(None if high is None else round(high * self._factor, 12))
+        self.region.blockSignals(True)
+        ends = (bins.low if low is None else low, bins.high if high is None else high)
+        self.region.setBounds((bins.low * self._factor, bins.high * self._factor))
+        self.region.setRegion([end * self._factor for end in ends])
+        self.region.blockSignals(False)
+
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        """Put the limits beside the feature where there is room."""
+        super().resizeEvent(event)
+        direction = QBoxLayout.Direction
+        wide = self.width() >= _WIDE
+        self._row.setDirection(direction.LeftToRight if wide else direction.TopToBottom)
+
+    def _limits(self) -> tuple[float | None, float | None]:
+        return self._spots.filters.ranges.get(self.feature.name, (None, None))
+
+    def _on_region(self) -> None:
+        if self._bins is None:
+            return
+        low, high = (float(end) for end in self.region.getRegion())
+        margin = 1e-6 * (self._bins.high - self._bins.low) * self._factor
+        at_low = low <= self._bins.low * self._factor + margin
+        at_high = high >= self._bins.high * self._factor - margin
+        self._filter(
+            None if at_low else round(low, self._decimals),
+            None if at_high else round(high, self._decimals),
+        )
+
+    def _on_box(self) -> None:
+        low, high = self.low.get(), self.high.get()
+        if low is not None and high is not None and low > high:
+            # The limit that was typed counts; the other one gives way.
+            low, high = (low, low) if self.sender() is self.low else (high, high)
+        self._filter(low, high)
+
+    def _filter(self, low: float | None, high: float | None) -> None:
+        """Limit the feature; the numbers are in the unit in which it is shown."""
+        limits = (None if end is None else end / self._factor for end in (low, high))
+        self._spots.set_filters(self._spots.filters.with_range(self.feature.name, *limits))
+
+    def _lay_out(self) -> None:
+        self.feature.setToolTip(_FEATURE_TIP)
+        self.feature.setAccessibleName("Feature of the histogram")
+        self.low.setToolTip(_LOW_TIP)
+        self.low.setAccessibleName("Lower limit")
+        self.high.setToolTip(_HIGH_TIP)
+        self.high.setAccessibleName("Upper limit")
+        self.plot.setToolTip(_PLOT_TIP)
+        self.plot.setMinimumHeight(90)
+        self.outside.hide()
+        self.outside.setToolTip(_OUTSIDE_TIP)
+        limits = QHBoxLayout()
+        limits.addWidget(self.low, 1)
+        limits.addWidget(QLabel("to"))
+        limits.addWidget(self.high, 1)
+        self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._row.setSpacing(4)
+        self._row.addWidget(self.feature, 1)
+        self._row.addLayout(limits)
+        self.setMinimumWidth(200)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        column.addLayout(self._row)
+        column.addWidget(self.plot, 1)
+        column.addWidget(self.outside)

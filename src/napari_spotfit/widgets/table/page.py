@@ -1,0 +1,54 @@
+"""A page about a layer's spots that works only while it is on top."""
+
+from __future__ import annotations
+
+from qtpy.QtWidgets import QWidget
+
+from .shown_spots import ShownSpots
+
+
+class Page(QWidget):
+    """Brought up to date when its spots change, or later, when it comes on top.
+
+    Parameters
+    ----------
+    spots : ShownSpots
+        The spots.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, spots: ShownSpots, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._spots = spots
+        self._on_top = False
+        self._new_table = self._new_rows = True
+        spots.replaced.connect(self._on_replaced)
+        spots.changed.connect(self._on_changed)
+
+    def set_on_top(self, on_top: bool) -> None:
+        """Say whether the user sees the page."""
+        self._on_top = on_top
+        self._update()
+
+    def show_table(self) -> None:
+        """Follow another table or other units; ``show_rows`` comes next."""
+
+    def show_rows(self) -> None:
+        """Follow which spots are shown."""
+        raise NotImplementedError
+
+    def _on_replaced(self) -> None:
+        self._new_table = True
+        self._update()
+
+    def _on_changed(self) -> None:
+        self._new_rows = True
+        self._update()
+
+    def _update(self) -> None:
+        if self._on_top and (self._new_table or self._new_rows):
+            table, self._new_table, self._new_rows = self._new_table, False, False
+            if table:
+                self.show_table()
+            self.show_rows()

@@ -1,0 +1,172 @@
+"""Two features against each other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from ..parts.plots import Plot
+from ..parts.status import number
+from .feature_choice import FeatureChoice
+from .ink import BLUE, ORANGE, faint
+from .page import Page
+from .shown_spots import ShownSpots
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+#: More spots than this are drawn as an image of how many there are.
+_MOST_POINTS = 20_000
+#: More selected spots than this are not marked.
+_MOST_MARKS = 5000
+_PIXELS = 200
+#: About so many spots tell the percentiles well enough.
+_SAMPLE = 100_000
+#: Percentiles between which the axes run.
+_PERCENTILES = (0.1, 99.9)
+#: How near in pixels of the screen a click must be to a spot.
+_NEAR = 10
+_PLOT_TIP = (
+    "<p>The spots that are shown; those that are selected are marked in orange. Click a spot to "
+    "select it. More than 20 000 spots are drawn as an image: the brighter, the more.</p>"
+)
+_HINT_TIP = (
+    "<p>The axes run from the 0.1th to the 99.9th percentile of the spots that are shown, a "
+    "little wider.</p>"
+)
+
+
+class ScatterPage(Page):
+    """A scatter plot of any two features of the spots that are shown.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose theme counts.
+    spots : ShownSpots
+        The spots.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
+        super().__init__(spots, parent)
+        self.across, self.up = FeatureChoice(spots, "sigma"), FeatureChoice(spots, "photons")
+        self.hint, self.plot = QLabel(), Plot(viewer)
+        self.points = pg.ScatterPlotItem(size=4, pen=None, brush=faint(BLUE, 150))
+        self.image = pg.ImageItem(axisOrder="row-major", autoDownsample=False)
+        self.marks = pg.ScatterPlotItem(size=11, pen=pg.mkPen(ORANGE, width=2), brush=None)
+        for item in (self.image, self.points, self.marks):
+            self.plot.addItem(item)
+        self._rows: NDArray[np.intp] = np.zeros(0, np.intp)
+        self._places: NDArray[np.float64] = np.zeros((0, 2))
+        self._lay_out()
+        self.across.chosen.connect(self.show_rows)
+        self.up.chosen.connect(self.show_rows)
+        spots.selected.connect(self._mark)
+        self.plot.scene().sigMouseClicked.connect(self._on_click)
+
+    def bind(self) -> None:
+        """Follow the viewer's theme."""
+        self.plot.bind()
+
+    def unbind(self) -> None:
+        """Stop following it."""
+        self.plot.unbind()
+
+    def show_table(self) -> None:
+        """List the features."""
+        self.across.show_features()
+        self.up.show_features()
+
+    def show_rows(self) -> None:
+        """Draw the spots that are shown."""
+        self._collect()
+        count = len(self._places)
+        inside = count
+        if count:
+            sample = self._places[:: max(1, count // _SAMPLE)]
+            low, high = np.percentile(sample, _PERCENTILES, axis=0)
+            margin = np.where(high > low, 0.05 * (high - low), 0.05 * np.abs(low) + 1e-9)
+            low, high = low - margin, high + margin
+            within = np.all((self._places >= low) & (self._places <= high), axis=1)
+            inside = int(np.count_nonzero(within))
+            self.plot.setRange(xRange=(low[0], high[0]), yRange=(low[1], high[1]), padding=0)
+        many = count > _MOST_POINTS
+        self.image.setVisible(many)
+        self.points.setVisible(not many)
+        if many:
+            self._paint(self._places[within], low, high)
+        self.points.setData(pos=np.zeros((0, 2)) if many else self._places)
+        self._mark()
+        beyond = f", {number(count - inside)} beyond the axes" if inside < count else ""
+        self.hint.setText(f"{number(count)} spots{beyond}")
+
+    def _collect(self) -> None:
+        """Take the two features of the spots that are shown, as far as they are numbers."""
+        columns, units = (self.across.column, self.up.column), self._spots.units
+        self._rows, self._places = np.zeros(0, np.intp), np.zeros((0, 2))
+        if columns[0] is not None and columns[1] is not None:
+            rows = np.flatnonzero(self._spots.shown)
+            places = np.empty((len(rows), 2))
+            for axis, column in enumerate(columns):
+                assert column is not None
+                places[:, axis] = column.values[rows]
+                places[:, axis] *= units.factor(column.name)
+            finite = np.isfinite(places).all(axis=1)
+            self._rows, self._places = rows[finite], places[finite]
+
+    def _paint(self, places: NDArray[np.float64], low: Any, high: Any) -> None:
+        cells = ((places - low) * (_PIXELS / (high - low))).astype(np.intp)
+        np.clip(cells, 0, _PIXELS - 1, out=cells)
+        flat = np.bincount(cells[:, 1] * _PIXELS + cells[:, 0], minlength=_PIXELS**2)
+        density = np.log1p(flat.reshape(_PIXELS, _PIXELS))
+        table = pg.colormap.get("viridis").getLookupTable(nPts=256, alpha=True)
+        table[0, 3] = 0  # Where no spot is, the plot's own background shows.
+        self.image.setImage(density, levels=(0, density.max()), lut=table)
+        (left, bottom), (width, height) = low, high - low
+        self.image.setRect(float(left), float(bottom), float(width), float(height))
+
+    def _mark(self) -> None:
+        if not self._on_top:
+            self._new_rows = True
+            return
+        selected = self._spots.selection()
+        if len(selected) > _MOST_MARKS:
+            selected = selected[:0]
+        self.marks.setData(pos=self._places[np.isin(self._rows, selected)])
+
+    def _on_click(self, event: Any) -> None:
+        """Select the nearest spot, if it is near on the screen."""
+        if event.button() != Qt.MouseButton.LeftButton or not len(self._places):
+            return
+        box = self.plot.getViewBox()
+        clicked, pixel = box.mapSceneToView(event.scenePos()), box.viewPixelSize()
+        away = (self._places - (clicked.x(), clicked.y())) / pixel
+        distance = np.hypot(*away.T)
+        nearest = int(np.argmin(distance))
+        if distance[nearest] <= _NEAR:
+            self._spots.select(self._rows[nearest : nearest + 1])
+
+    def _lay_out(self) -> None:
+        for choice, axis in ((self.across, "horizontal"), (self.up, "vertical")):
+            choice.setToolTip(f"<p>The feature along the {axis} axis.</p>")
+            choice.setAccessibleName(f"Feature along the {axis} axis")
+        self.plot.setToolTip(_PLOT_TIP)
+        self.plot.setMinimumHeight(90)
+        self.hint.setToolTip(_HINT_TIP)
+        row = QHBoxLayout()
+        row.addWidget(self.up, 1)
+        row.addWidget(QLabel("against"))
+        row.addWidget(self.across, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6, 6, 6, 6)
+        column.setSpacing(2)
+        column.addLayout(row)
+        column.addWidget(self.plot, 1)
+        column.addWidget(self.hint)

@@ -1,0 +1,210 @@
+"""The spots of one layer: which are shown, which are selected, and in what units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from qtpy.QtCore import QObject, QTimer, Signal
+
+from ..layers.hiding import show_only
+from .columns import STOP, Column, Units, read_columns, read_units
+from .filters import Filters
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Points
+
+Rows = NDArray[np.intp]
+#: napari draws a mark around every selected point: beyond so many it would stall.
+MOST_SELECTED = 100_000
+
+
+class ShownSpots(QObject):
+    """Follows a layer of fitted spots and filters it.
+
+    Filters are applied a moment after they were set: of several in a row, as a moved
+    handle gives them, the last one counts.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layer.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: Another layer, another table or other units: everything is new.
+    replaced = Signal()
+    #: Other spots are shown, or the filters are others.
+    changed = Signal()
+    #: Other spots are selected.
+    selected = Signal()
+    #: Something that the user should know.
+    said = Signal(str)
+
+    def __init__(self, viewer: Viewer, parent: QObject):
+        super().__init__(parent)
+        self._viewer = viewer
+        self.layer: Points | None = None
+        self.columns: dict[str, Column] = {}
+        self.units = Units()
+        self.filters = Filters()
+        self.shown: NDArray[np.bool_] = np.zeros(0, bool)
+        self._physical = self._applying = False
+        self._apply_soon = self._soon(self._apply)
+        self._read_soon = self._soon(self._read_again)
+
+    def show_layer(self, layer: Points | None) -> None:
+        """Follow a layer, or none."""
+        if layer is self.layer:
+            return
+        self._finish()
+        self._follow(False)
+        self.layer = layer
+        self._follow(True)
+        # A fit that came while nobody looked has shown all spots, the filtered ones too.
+        self._read(apply=layer is not None and bool(np.all(layer.shown)))
+
+    def set_filters(self, filters: Filters) -> None:
+        """Show the spots that pass other filters."""
+        if self.layer is not None and filters != self.filters:
+            self.filters = filters
+            self._apply_soon.start()
+            self._keep(self.layer)
+
+    def set_physical(self, physical: bool) -> None:
+        """Show pixels in the layer's physical unit, where it has one, or as pixels."""
+        if physical != self._physical:
+            self._physical = physical
+            if self.layer is not None:
+                self.units = read_units(self.layer, physical=physical)
+                self.replaced.emit()
+
+    def passing(self, filters: Filters) -> NDArray[np.bool_]:
+        """Return which spots pass some filters."""
+        if self.layer is None or len(self.layer.features) != len(self.shown):
+            return np.zeros(len(self.shown), bool)
+        return filters.mask(self.layer.features)
+
+    def selection(self) -> Rows:
+        """Return the rows of the selected spots."""
+        if self.layer is None:
+            return np.zeros(0, np.intp)
+        rows = np.fromiter(self.layer.selected_data, np.intp, len(self.layer.selected_data))
+        return np.sort(rows[rows < len(self.shown)])
+
+    def select(self, rows: Rows) -> bool:
+        """Select spots in the viewer; return whether there were not too many."""
+        if self.layer is None or len(rows) > MOST_SELECTED:
+            return False
+        wanted = set(rows.tolist())
+        if wanted != set(self.layer.selected_data):
+            # Not by assignment: napari would then work out colours for points to come,
+            # which takes a second with a million points.
+            self.layer.selected_data.replace_selection(wanted)
+            self.layer.refresh(extent=False, thumbnail=False, data_displayed=False)
+        return True
+
+    def _soon(self, slot: Callable[[], None]) -> QTimer:
+        timer = QTimer(self)
+        timer.setSingleShot(True)
+        timer.timeout.connect(slot)
+        return timer
+
+    def _finish(self) -> None:
+        """Apply what waits, for the layer that is left."""
+        if self._read_soon.isActive():
+            self._read(apply=True)
+        elif self._apply_soon.isActive():
+            self._apply()
+
+    def _follow(self, follow: bool) -> None:
+        if self.layer is None:
+            return
+        events = self.layer.events
+        ties: list[tuple[Any, Callable[..., None]]] = [
+            (event, self._on_table) for event in (events.features, events.data)
+        ]
+        ties += [(event, self._on_table) for event in (events.scale, events.units)]
+        ties += [(event, self._on_drawn) for event in (events.set_data, events.metadata)]
+        ties += [(self.layer.selected_data.events.items_changed, self._on_selected)]
+        ties += [(self._viewer.dims.events.ndisplay, self._on_ndisplay)]
+        for event, slot in ties:
+            event.connect(slot) if follow else event.disconnect(slot)
+
+    def _on_ndisplay(self, event: Any) -> None:
+        if self.filters:
+            self._apply_soon.start()
+
+    def _on_table(self, event: Any = None) -> None:
+        # A refit changes points, table and colours one after the other: look afterwards.
+        self._read_soon.start()
+
+    def _read_again(self) -> None:
+        self._read(apply=True)
+
+    def _read(self, *, apply: bool) -> None:
+        layer = self.layer
+        self._apply_soon.stop()
+        self._read_soon.stop()
+        self.columns = {} if layer is None else read_columns(layer.features)
+        self.units = Units() if layer is None else read_units(layer, physical=self._physical)
+        self.filters = Filters() if layer is None else self._kept(layer)
+        if layer is not None and apply and self.filters:
+            self._put(layer)
+        self.shown = np.zeros(0, bool) if layer is None else np.array(layer.shown)
+        self.replaced.emit()
+
+    def _kept(self, layer: Points) -> Filters:
+        """Return the filters that a layer keeps, without those that have lost their feature."""
+        try:
+            kept = Filters.from_dict(layer.metadata.get("filters", {}))
+        except ValueError as error:
+            self.said.emit(f"The layer's filters cannot be read and are left out: {error}")
+            return Filters()
+        numbers = [name for name, column in self.columns.items() if column.is_number]
+        known = kept.limited_to([*numbers, STOP])
+        for words in kept.without(known).words():
+            self.said.emit(f"The filter “{words}” is dropped: its feature is gone.")
+        return known
+
+    def _apply(self) -> None:
+        self._apply_soon.stop()
+        if self.layer is not None and len(self.layer.features) == len(self.layer.shown):
+            self._put(self.layer)
+            self.shown = np.array(self.layer.shown)
+            self.changed.emit()
+
+    def _put(self, layer: Points) -> None:
+        self._applying = True
+        try:
+            self._keep(layer)
+            show_only(layer, self.filters.mask(layer.features), self._viewer.dims.ndisplay)
+        finally:
+            self._applying = False
+
+    def _keep(self, layer: Points) -> None:
+        layer.metadata = {**layer.metadata, "filters": self.filters.to_dict()}
+
+    def _on_drawn(self, event: Any = None) -> None:
+        """Notice that somebody else shows other spots, or has set other filters."""
+        waiting = self._apply_soon.isActive() or self._read_soon.isActive()
+        if self._applying or waiting or self.layer is None:
+            return
+        if len(self.layer.shown) != len(self.shown):
+            self._read_soon.start()
+            return
+        kept = self.layer.metadata.get("filters", self.filters.to_dict())
+        others = kept != self.filters.to_dict()
+        if others:
+            self.filters = self._kept(self.layer)
+        if others or not np.array_equal(self.layer.shown, self.shown):
+            self.shown = np.array(self.layer.shown)
+            self.changed.emit()
+
+    def _on_selected(self, *event: Any) -> None:
+        if not self._read_soon.isActive():
+            self.selected.emit()

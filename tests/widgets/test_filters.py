@@ -1,0 +1,144 @@
+"""Filters: what they let pass, how they are told, kept and combined."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from napari_spotfit import StopCondition
+from napari_spotfit.widgets.layers.units import PixelSize
+from napari_spotfit.widgets.table.columns import Units
+from napari_spotfit.widgets.table.filters import Filters, read_filters, write_filters
+
+NAMES = [condition.name for condition in StopCondition]
+FEATURES = ["sigma", "photons", "y"]
+
+numbers = st.one_of(st.sampled_from([0.0, 1.0, 2.5, math.nan, math.inf]), st.floats(-5, 5))
+limits = st.one_of(st.none(), st.floats(-5, 5), st.sampled_from([0.0, 1.0, 2.5]))
+
+
+@st.composite
+def tables(draw):
+    count = draw(st.integers(0, 12))
+    column = st.lists(numbers, min_size=count, max_size=count)
+    table = {name: np.array(draw(column), draw(st.sampled_from(["f4", "f8"]))) for name in FEATURES}
+    words = draw(st.lists(st.sampled_from([*NAMES, None]), min_size=count, max_size=count))
+    table["stop_condition"] = pd.Categorical(words, categories=NAMES)
+    return pd.DataFrame(table)
+
+
+@st.composite
+def filters(draw):
+    ranges = {}
+    for name in draw(st.lists(st.sampled_from(FEATURES), unique=True)):
+        low, high = draw(limits), draw(limits)
+        if low is not None and high is not None and low > high:
+            low, high = high, low
+        ranges[name] = low, high
+    return Filters(ranges, draw(st.sets(st.sampled_from(NAMES))))
+
+
+def passes(filters: Filters, spot: dict) -> bool:
+    """Say of one spot, in plain Python, whether it is shown."""
+    for name, (low, high) in filters.ranges.items():
+        value = float(spot[name])
+        if not ((low is None or value >= low) and (high is None or value <= high)):
+            return False
+    return spot["stop_condition"] not in filters.hidden
+
+
+@given(tables(), filters())
+def test_a_mask_is_what_the_words_say(table, chosen):
+    expected = [passes(chosen, spot) for spot in table.to_dict("records")]
+    assert chosen.mask(table).tolist() == expected
+
+
+@given(tables(), filters())
+def test_combined_filters_are_the_intersection_in_any_order(table, chosen):
+    parts = chosen.parts()
+    single = [part.mask(table) for part in parts]
+    np.testing.assert_array_equal(
+        np.all([np.ones(len(table), bool), *single], axis=0), chosen.mask(table)
+    )
+    turned = Filters(dict(reversed(chosen.ranges.items())), chosen.hidden)
+    assert turned == chosen
+    np.testing.assert_array_equal(turned.mask(table), chosen.mask(table))
+    for part in parts:
+        assert len(chosen.without(part).parts()) == len(parts) - 1
+        assert part not in chosen.without(part).parts()
+
+
+@given(filters())
+def test_words_name_every_filter_and_its_limits(chosen):
+    words = chosen.words()
+    assert len(words) == len(chosen.parts()) == len(chosen.ranges) + len(chosen.hidden)
+    for sentence, (name, ends) in zip(words, chosen.ranges.items(), strict=False):
+        assert name in sentence
+        assert all(f"{end:.6g}" in sentence for end in ends if end is not None)
+    assert {f"without {name}" for name in chosen.hidden} <= set(words)
+
+
+@given(filters())
+def test_a_round_trip_through_json(chosen):
+    assert Filters.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
+
+
+def test_words_in_either_unit():
+    chosen = Filters(
+        {"sigma": (0.8, 1.9), "photons": (500, None), "x": (None, 20)}, {"MAX_ITERATIONS"}
+    )
+    of = {"sigma": "px", "x": "px", "photons": "photons"}
+    assert chosen.words(Units(of)) == [
+        "0.8 ≤ sigma ≤ 1.9 px",
+        "photons ≥ 500",
+        "x ≤ 20 px",
+        "without MAX_ITERATIONS",
+    ]
+    assert chosen.words(Units(of, PixelSize(0.1, 0.1, "µm")))[:3] == [
+        "0.08 ≤ sigma ≤ 0.19 µm",
+        "photons ≥ 500",
+        "x ≤ 2 µm",
+    ]
+
+
+def test_an_open_range_is_no_filter():
+    assert not Filters({"sigma": (None, None)})
+    assert Filters().with_range("sigma", 1, 2).with_range("sigma", None, None) == Filters()
+    assert Filters().with_hidden("INVALID", True).with_hidden("INVALID", False) == Filters()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([1], "filters look like"),
+        ({"range": {}}, "filters look like"),
+        ({"ranges": [1]}, "limits by feature"),
+        ({"ranges": {"sigma": 3}}, "two limits"),
+        ({"ranges": {"sigma": [1, 2, 3]}}, "two limits"),
+        ({"ranges": {"sigma": ["a", 2]}}, "finite number"),
+        ({"ranges": {"sigma": [math.nan, 2]}}, "finite number"),
+        ({"ranges": {"sigma": [True, 2]}}, "finite number"),
+        ({"ranges": {"sigma": [3, 2]}}, "swap them"),
+        ({"hidden": "MIN_STEP"}, "list of stop conditions"),
+        ({"hidden": ["NEVER"]}, "MAX_ITERATIONS"),
+    ],
+)
+def test_what_are_no_filters_is_told(values, said):
+    with pytest.raises(ValueError, match=said):
+        Filters.from_dict(values)
+
+
+def test_a_file(tmp_path):
+    chosen = Filters({"sigma": (0.8, None)}, {"NO_DECREASE"})
+    path = tmp_path / "filters.json"
+    write_filters(path, chosen)
+    assert read_filters(path) == chosen
+    path.write_text("no json", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"filters\.json"):
+        read_filters(path)
