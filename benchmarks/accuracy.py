@@ -4,6 +4,9 @@ Leutenegger & Weber, Least-squares fitting of Gaussian spots on graphics process
 units, Table 1: 9×9 pixels, absolute errors over the true σ, median and mean. The
 simulation here has σ evenly between 1 and 2 px and centres within ±0.75 px of the
 middle, which reproduces the table's least-squares optimum.
+
+Then maximum likelihood, the standard errors, the integrated model, and every model by every
+estimator beside SciPy.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import argparse
 import platform
 
+import accuracy_estimators
+import accuracy_models
 import numpy as np
 
 from napari_spotfit import StopCondition, fit_spots, simulate_spots
@@ -71,6 +76,11 @@ def main() -> None:
         counts = fits.stop_counts()
         print("  stop conditions:", end=" ")
         print(", ".join(f"{c.name} {counts[c] / len(fits):.2%}" for c in StopCondition))
+    backend = arguments.backend
+    accuracy_estimators.likelihood(arguments.count, backend, errors)
+    accuracy_estimators.standard_errors(arguments.count // 5, backend)
+    accuracy_estimators.integrated(arguments.count // 20, backend)
+    accuracy_models.beside_scipy(min(arguments.count // 200, 500), backend)
 
 
 if __name__ == "__main__":

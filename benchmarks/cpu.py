@@ -2,7 +2,8 @@
 
 Start values made inside, NumPy arrays in and out, all cores. Picasso (0.11.3, from
 PyPI as picassosr) is given its start values and runs on all cores too; without it only
-our own figures are printed.
+our own figures are printed. Then the models and estimators beside the round least-squares
+fit, and single large fits.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from own_models import ROTATED, ROUND, large_spot
 
-from napari_spotfit import fit_spots, simulate_spots
+from napari_spotfit import StopCondition, fit_spots, simulate_spots
 from napari_spotfit.backends import threads
 
 #: Side of the ROI: the least million fits per second asked for on two cores.
@@ -24,6 +26,23 @@ WANTED = {7: 8.0, 9: 6.5, 11: None, 13: None, 16: 2.0, 24: None, 32: None}
 COMPARED, RATIO = (7, 9, 11), 30
 PHOTONS, BACKGROUND, SIGMA = 400, 40, (1.0, 2.0)
 REPEATS = 7
+#: What is compared with the round least-squares fit in the same run, and the least share of
+#: its speed that is asked for.
+KINDS: dict[str, tuple[dict[str, object], float | None]] = {
+    "elliptical": ({"model": "gaussian_elliptical"}, 0.6),
+    "integrated": ({"pixel": "integrated"}, 0.6),
+    "elliptical, integrated": ({"model": "gaussian_elliptical", "pixel": "integrated"}, None),
+    "Lorentzian": ({"model": "lorentzian"}, None),
+    "rotated": ({"model": "gaussian_rotated"}, None),
+    "rotated, as an expression": ({"model": ROTATED}, None),
+    "round, as an expression": ({"model": ROUND}, None),
+    "weights": ({"estimator": "wlse"}, None),
+    "maximum likelihood": ({"estimator": "mle"}, None),
+}
+#: Times as fast as Picasso's maximum likelihood.
+MLE_RATIO = 15
+#: Side of an image that is one fit, and the most milliseconds for it on two cores.
+LARGE = {1000: 150, 2828: 1200}
 
 
 def rates(
@@ -54,8 +73,8 @@ def spots_of(size: int, count: int) -> np.ndarray:
     return spots
 
 
-def picasso_rate(spots: np.ndarray) -> float | None:
-    """Return Picasso's million least-squares fits per second on all cores."""
+def picasso_rate(spots: np.ndarray, mle: bool = False) -> float | None:
+    """Return Picasso's million fits per second on all cores."""
     try:
         from picasso.fitting import gaussfit, seeds
     except ImportError:
@@ -65,7 +84,7 @@ def picasso_rate(spots: np.ndarray) -> float | None:
 
     def work() -> None:
         fit = gaussfit.fit_spots_async(
-            gaussfit.SPHERICAL, spots, start, n_threads=threads.available()
+            gaussfit.SPHERICAL, spots, start, mle=mle, n_threads=threads.available()
         )
         while not fit.finished():
             time.sleep(1e-3)
@@ -99,6 +118,53 @@ def main() -> None:
         cells.append(f"{peer:.3f}" if peer else "")
         cells.append(f"{plain[0] / peer:.0f} (≥ {RATIO})" if peer else "")
         print(f"{f'{size}×{size}':>7} " + " ".join(f"{cell:>16}" for cell in cells), flush=True)
+    for size in (7, 9):
+        models_and_estimators(size, arguments.count // 10)
+    for side, most in LARGE.items():
+        large(side, most)
+
+
+def models_and_estimators(size: int, count: int) -> None:
+    """Print the speed of other fits, as shares of the round least-squares fit's."""
+    spots = spots_of(size, count)
+    names = ("round", *KINDS)
+    works = [lambda: fit_spots(spots, errors=False)]
+    for options, _ in KINDS.values():
+        given = dict(options)
+        if given.get("estimator") == "wlse":
+            given["weights"] = np.ones((size, size), np.float32)
+        works.append(lambda given=given: fit_spots(spots, errors=False, **given))
+    speeds = dict(zip(names, rates(count, works), strict=True))
+    plain = speeds["round"][0]
+    print(
+        f"\n{size}×{size}, float32, {count} spots: million fits per second, share of the round fit"
+    )
+    for name in names:
+        median, best = speeds[name]
+        least = KINDS[name][1] if name in KINDS else None
+        asked = f"  (≥ {least:.0%})" if least else ""
+        print(f"{name:>28} {median:7.2f} ({best:.2f}) {median / plain:7.1%}{asked}", flush=True)
+    peer = picasso_rate(spots, mle=True)
+    if peer:
+        ours = speeds["maximum likelihood"][0]
+        print(
+            f"{'Picasso, likelihood':>28} {peer:7.3f}, ours {ours / peer:.1f} times (≥ {MLE_RATIO})"
+        )
+
+
+def large(side: int, most: float) -> None:
+    """Print how long one fit of a turned Gaussian to a whole image takes."""
+    for dtype in ("float32", "uint16"):
+        image, (y, x) = large_spot(side, dtype)
+        fit = fit_spots(image, model="gaussian_rotated")
+        off = max(abs(fit.y[0] - y), abs(fit.x[0] - x))
+        times = rates(1, [lambda image=image: fit_spots(image, model="gaussian_rotated")])
+        print(
+            f"{side}×{side} {dtype}, one turned Gaussian: {1e-3 / times[0][0]:.0f} ms (≤ {most}), "
+            f"{fit.iterations[0]} iterations, {StopCondition(fit.stop_condition[0]).name}, "
+            f"{off:.4f} px off {'' if off < 0.1 else 'WRONG'}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

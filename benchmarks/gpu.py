@@ -26,18 +26,20 @@ import gpu_figures
 import numpy as np
 from gpu_data import BACKGROUND, JITTER, PHOTONS, SIGMA, Report
 from gpu_machine import Cuda, Host
+from gpu_models import MODEL_SECTIONS
 from gpu_sections import SECTIONS, Bench
 
 import napari_spotfit
 
 FIGURES = "figures"
+MEASURES = SECTIONS | MODEL_SECTIONS
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = (*SECTIONS, FIGURES)
+    names = (*MEASURES, FIGURES)
     parser.add_argument("--only", default=",".join(names), help=f"some of {','.join(names)}")
     parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller batches")
     parser.add_argument("--output", type=Path, help="folder for the tables, CSV and pictures")
@@ -58,7 +60,7 @@ def main() -> int:
     _introduce(bench)
     if chosen != [FIGURES]:
         report.head()
-    parts = {name: partial(section, bench) for name, section in SECTIONS.items()}
+    parts = {name: partial(section, bench) for name, section in MEASURES.items()}
     parts[FIGURES] = partial(_figures, bench, folder)
     done = [_attempt(name, part) for name, part in parts.items() if name in chosen]
     return 0 if all(done) else 1

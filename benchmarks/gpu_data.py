@@ -84,7 +84,7 @@ def micros(value: float) -> str:
 class Report:
     """A Markdown table that is printed row by row."""
 
-    WIDTHS = (56, 24, 8, 8, 7)
+    WIDTHS = (66, 26, 8, 8, 7)
 
     def __init__(self, path: Path | None) -> None:
         self._file = path.open("w", encoding="utf-8") if path else None

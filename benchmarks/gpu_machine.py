@@ -105,10 +105,12 @@ class Cuda:
         end.synchronize()
         return float(self._cupy.cuda.get_elapsed_time(begin, end)) / 1e3
 
-    def fit(self, spots: Any, start: Any = None, errors: bool = False) -> dict[str, Any]:
+    def fit(
+        self, spots: Any, start: Any = None, errors: bool = False, **options: Any
+    ) -> dict[str, Any]:
         """Fit on the device what lies there; return what stays there."""
-        fits = fit_spots(spots, start=start, backend="cuda", errors=errors, on_device=True)
-        return fits.columns
+        options |= {"start": start, "errors": errors}
+        return fit_spots(spots, backend="cuda", on_device=True, **options).columns
 
     def fit_by_peer(self, spots: Any, start: Any) -> dict[str, Any]:
         import paper_kernel
@@ -183,8 +185,10 @@ class Host:
     def device_time(self, work: Work) -> float:
         return host_time(work)
 
-    def fit(self, spots: Any, start: Any = None, errors: bool = False) -> dict[str, Any]:
-        return fit_spots(spots, start=start, backend="cpu", errors=errors).columns
+    def fit(
+        self, spots: Any, start: Any = None, errors: bool = False, **options: Any
+    ) -> dict[str, Any]:
+        return fit_spots(spots, start=start, backend="cpu", errors=errors, **options).columns
 
     def fit_by_peer(self, spots: Any, start: Any) -> dict[str, Any]:
         return fit_spots(spots, start=start, backend="cpu", errors=False, threads=1).columns

@@ -207,7 +207,7 @@ def _classes(stop: np.ndarray) -> np.ndarray:
 
 
 def picasso(bench: Bench) -> None:
-    """Picasso's port of Gpufit, from its own start values, host to host."""
+    """Picasso's port of Gpufit, from its own start values, host to host, by both estimators."""
     try:
         from picasso.fitting import gaussfit_cuda, seeds
     except ImportError:
@@ -217,18 +217,23 @@ def picasso(bench: Bench) -> None:
     for size in (7, 9):
         spots = Host().tiled(bench.spots(size).pixels, bench.amount(1e6, 1e4))
         start = seeds.initial_parameters_gauss(spots, size, spherical=True)
-        works: list[Work] = [
-            lambda s=spots: fit_spots(s, backend=backend, errors=False),
-            lambda s=spots, p=start: gaussfit_cuda.fit_spots(gaussfit_cuda.SPHERICAL, s, p),
-        ]
-        try:
-            ours, theirs = in_turns(works, host_time, bench.repeats)
-        except RuntimeError as error:
-            bench.report.say("Picasso on the GPU", f"does not run: {error}")
-            return
-        name = f"{size}×{size} float32 NumPy to NumPy, Picasso"
-        bench.report.add(f"{name}, M fits/s", len(spots) / theirs / 1e6, rate)
-        bench.report.add(f"{name}: times as fast", theirs / ours, rate)
+        for estimator in ("lse", "mle"):
+            works: list[Work] = [
+                lambda s=spots, e=estimator: fit_spots(
+                    s, backend=backend, errors=False, estimator=e
+                ),
+                lambda s=spots, p=start, e=estimator: gaussfit_cuda.fit_spots(
+                    gaussfit_cuda.SPHERICAL, s, p, mle=e == "mle"
+                ),
+            ]
+            try:
+                ours, theirs = in_turns(works, host_time, bench.repeats)
+            except RuntimeError as error:
+                bench.report.say("Picasso on the GPU", f"does not run: {error}")
+                return
+            name = f"{size}×{size} float32 NumPy to NumPy, {estimator}, Picasso"
+            bench.report.add(f"{name}, M fits/s", len(spots) / theirs / 1e6, rate)
+            bench.report.add(f"{name}: times as fast", theirs / ours, rate)
 
 
 SECTIONS = {

@@ -4,10 +4,15 @@
 // when most lanes of the warp have finished theirs, these write their results and take
 // the next ones, while the others go on.
 //
-// Compile-time numbers: ROWS, COLUMNS (the ROI), LANES_X, LANES_Y (lanes per fit, along
-// columns and rows), PIXEL (the pixels' type), GATHER (whether ROIs lie in frames), WARPS (of
-// a block), BLOCKS (that share a multiprocessor at least), REFILL (idle lanes that make it
-// worth to take new fits), and the constants of where a fit stops.
+// Compile-time numbers: PROFILE, SHAPE, HELD, CANONICAL (the model), ROWS, COLUMNS (the ROI),
+// LANES_X, LANES_Y (lanes per fit, along columns and rows), PIXEL (the pixels' type), GATHER
+// (whether ROIs lie in frames), WARPS (of a block), BLOCKS (that share a multiprocessor at
+// least), REFILL (idle lanes that make it worth to take new fits), and the constants of where
+// a fit stops.
+
+// The search is over the shape alone, and its matrix needs no guard against being singular.
+#define MOST SHAPE
+#define GUARDED false
 
 #include "finish.cuh"
 
@@ -48,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     if (GATHER && lane < count) address = find_roi(rois, first_fit(per_warp) + lane);
 
     Pixels pixels = {};
-    Search search = {};
+    Search<SHAPE> search = {};
     search.stop = STOP_INVALID;
     for (;;) {
         const bool done = search.stop != STOP_RUNNING;

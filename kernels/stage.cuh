@@ -6,15 +6,9 @@
 // row for a ROI that lies in a frame (GATHER). Copies move whole words of 4 bytes, so that
 // a run of smaller pixels may begin within its first word, as it does in memory.
 
+#include "rois.cuh"
+#include "shape.cuh"
 #include "warp.cuh"
-
-// Where the pixels and the start values come from.
-struct Rois {
-    const PIXEL* frames;
-    long long height, width;   // of a frame
-    const long long* corners;  // frame, first row and first column, if they are gathered
-    const float* start;        // y, x, sigma; NaN, or null, asks for the built-in value
-};
 
 #define RUNS (GATHER ? ROWS : 1)
 #define RUN_PIXELS (GATHER ? COLUMNS : PIXELS)
@@ -28,7 +22,7 @@ struct Rois {
 
 struct Stage {
     alignas(8) unsigned words[GROUPS * SLOT_WORDS];
-    float start[GROUPS * 3];
+    float start[GROUPS * SHAPE];
     const char* address[GROUPS];  // of the first pixel in memory; null outside of the frames
 };
 
@@ -94,9 +88,9 @@ __device__ __forceinline__ void stage_rois(const Rois& rois, long long origin, i
             stage_roi(roi, rois.width * sizeof(PIXEL), &stage.words[slot * SLOT_WORDS]);
     }
     if (rois.start == nullptr) return;
-    const float* start = rois.start + 3 * (origin + first);
-    for (int t = lane; t < 3 * count; t += 32)
-        copy_word(&stage.start[(first + t / 3) % GROUPS * 3 + t % 3], start + t);
+    const float* start = rois.start + SHAPE * (origin + first);
+    for (int t = lane; t < SHAPE * count; t += 32)
+        copy_word(&stage.start[(first + t / SHAPE) % GROUPS * SHAPE + t % SHAPE], start + t);
 }
 
 // A ROI in its slot.

@@ -3,16 +3,12 @@
 //
 // The centre is the maximum of a 3x3 moving average. Sigma follows from the number M of
 // pixels above the spot's exp(-1/2) level, which a Gaussian exceeds within one sigma of its
-// centre: sigma = sqrt(M / pi).
+// centre: sigma = sqrt(M / pi). Other models' widths begin in proportion.
 
 #include "minimize.cuh"
 #include "stage.cuh"
 
-#define PI 3.14159265358979324f
 #define WITHIN_SIGMA 0.60653065971263342f  // exp(-1/2)
-
-#define NOT_A_NUMBER __int_as_float(0x7fffffff)
-#define INFINITE __int_as_float(0x7f800000)
 
 // What a fit's lanes know of its pixels together, less the first of them.
 struct Summary {
@@ -106,28 +102,33 @@ __device__ __forceinline__ Found look_through(const Staged& roi, PIXEL first, fl
 // Puts the fit in a slot of the stage before its first step, where a thread takes one. ROIs
 // with NaN or infinite pixels and constant ROIs end here.
 __device__ __forceinline__ void prepare(const Rois& rois, const Stage& stage, int slot, bool take,
-                                        const Limits& limits, Pixels& pixels, Search& search,
-                                        Kept& kept) {
+                                        const Limits& limits, Pixels& pixels,
+                                        Search<SHAPE>& search, Kept& kept) {
     const Staged roi = find_staged(rois, stage, slot);
     const PIXEL first = row_of(roi, 0)[0];
     const Summary summary = take_pixels(roi, first, take, pixels);
-    Shape start = {NOT_A_NUMBER, NOT_A_NUMBER, NOT_A_NUMBER};
-    if (take && rois.start != nullptr) {
-        const float* own = &stage.start[3 * slot];
-        start = {own[1], own[0], own[2]};
+    float start[SHAPE];
+    bool given = true;
+#pragma unroll
+    for (int j = 0; j < SHAPE; ++j) {
+        // The caller gives y, x, widths.
+        const int place = SHAPE * slot + (j == IS_X ? IS_Y : j == IS_Y ? IS_X : j);
+        start[j] = take && rois.start != nullptr ? stage.start[place] : NOT_A_NUMBER;
+        given = given && start[j] == start[j];
     }
-    const bool given = start.x == start.x && start.y == start.y && start.sigma == start.sigma;
     if (__any_sync(ALL_LANES, take && !given)) {
         const float range = summary.high - summary.low;
         const Found found = look_through(roi, first, fmaf(range, WITHIN_SIGMA, summary.low));
-        if (!(start.x == start.x)) start.x = float(found.place % COLUMNS);
-        if (!(start.y == start.y)) start.y = float(found.place / COLUMNS);
-        if (!(start.sigma == start.sigma)) start.sigma = sqrtf(found.bright * (1.0f / PI));
+        const float width = sqrtf(found.bright * (1.0f / PI)) * START_WIDTH;
+        const float own[] = {float(found.place % COLUMNS), float(found.place / COLUMNS)};
+#pragma unroll
+        for (int j = 0; j < SHAPE; ++j)
+            if (!(start[j] == start[j])) start[j] = j <= IS_Y ? own[j] : width;
     }
     if (!take) return;
-    begin(search, kept,
-          {clamp(start.x, -0.5f, COLUMNS - 0.5f), clamp(start.y, -0.5f, ROWS - 0.5f),
-           clamp(start.sigma, limits.sigma_min, limits.sigma_max)});
+#pragma unroll
+    for (int j = 0; j < SHAPE; ++j) start[j] = clamp(start[j], limits.low[j], limits.high[j]);
+    begin(search, kept, start);
     const float scale = summary.scale;
     kept.scale[lane_number()] = scale;
     kept.level[lane_number()] = float(first) + summary.mean;

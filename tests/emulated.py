@@ -21,17 +21,18 @@ _COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang+
 
 
 def launch(
-    file: str, name: str, grid, block, arguments, folder: Path | None = None, **macros: float
-) -> None:
+    file: str, name: str, grid, block, arguments, folder: Path | None = None, before: str = "",
+    **macros: float,
+) -> None:  # fmt: skip
     """Run a kernel over NumPy arrays and numbers, as CuPy runs it on the device.
 
     Arrays are passed as pointers, NumPy scalars and structures by value, None as a null
-    pointer. A
-    file that is not in ``kernels/`` needs its folder, and may include nothing.
+    pointer. A file that is not in ``kernels/`` needs its folder, and may include nothing;
+    ``before`` is C++ that comes before the file.
     """
     if _COMPILER is None or sys.platform != "linux":
         pytest.skip("needs Linux and a C++ compiler")
-    library = ctypes.CDLL(str(_library(file, name, folder, macros)))
+    library = ctypes.CDLL(str(_library(file, name, folder, before, macros)))
     sizes = (*grid, *(1,) * (3 - len(grid)), *block, *(1,) * (3 - len(block)))
     kept = []
     places = (ctypes.c_void_p * max(len(arguments), 1))()
@@ -44,9 +45,11 @@ def launch(
     library.launch((ctypes.c_uint * 6)(*sizes), places)
 
 
-def _library(file: str, name: str, folder: Path | None, macros: dict[str, float]) -> Path:
+def _library(
+    file: str, name: str, folder: Path | None, before: str, macros: dict[str, float]
+) -> Path:
     """Return the shared library with one kernel; it is compiled when it is new."""
-    text = source(file) if folder is None else (folder / file).read_text("utf-8")
+    text = before + (source(file) if folder is None else (folder / file).read_text("utf-8"))
     defines = [option for option in options(**macros) if option.startswith("-D")]
     code = f"""#include "cuda.hpp"
 #include <utility>

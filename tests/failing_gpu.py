@@ -68,4 +68,7 @@ class FailingGpu:
 
 
 def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda frames, *rest: function(getattr(frames, "frames", frames), *rest)
+    def read(frames: Any, *rest: Any, **named: Any) -> Any:
+        return function(getattr(frames, "frames", frames), *rest, **named)
+
+    return read

@@ -1,10 +1,148 @@
-"""The fit in double precision, by SciPy, from the paper's formulas."""
+"""Fits in double precision, by SciPy, from the formulas of the models and the estimators."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.ndimage import uniform_filter
 from scipy.optimize import least_squares
+
+from napari_spotfit.models import GAUSSIAN, Profile
+
+#: Maximum likelihood needs light everywhere; below this there is none.
+DARKEST = 1e-6
+
+
+class Kind(NamedTuple):
+    """A model and an estimator, with what is known of the pixels."""
+
+    profile: Profile = GAUSSIAN
+    pixel: str = "sampled"
+    estimator: str = "lse"
+    #: Weights for wlse, 0 for bad pixels; variances in photo-electrons² for mle, NaN for bad ones.
+    plane: Any = None
+
+
+class Best(NamedTuple):
+    """The best parameters: those of the shape as the model names them, amplitude, background."""
+
+    values: np.ndarray
+    #: χ², weighted or not, or the Poisson deviance.
+    chi_square: float
+    success: bool
+
+
+def names(kind: Kind) -> list[str]:
+    return [*(parameter.name for parameter in kind.profile.shape), "amplitude", "background"]
+
+
+def image(kind: Kind, values, shape) -> np.ndarray:
+    """Return h for parameters in the order of :func:`names`."""
+    rows, columns = np.indices(shape, float)
+    given = dict(zip(names(kind), values, strict=True))
+    return kind.profile.evaluate(rows, columns, given, kind.pixel)
+
+
+def derivatives(kind: Kind, values, shape) -> np.ndarray:
+    """Return ∂h/∂p by central differences, one column per parameter."""
+    values = np.asarray(values, float)
+    columns = []
+    for i in range(len(values)):
+        step = np.zeros(len(values))
+        step[i] = 1e-5 * max(abs(values[i]), 1)
+        ahead, behind = image(kind, values + step, shape), image(kind, values - step, shape)
+        columns.append(((ahead - behind) / (2 * step[i])).ravel())
+    return np.stack(columns, 1)
+
+
+def used(kind: Kind, shape) -> np.ndarray:
+    """Mask of the pixels that count."""
+    if kind.plane is None:
+        return np.ones(shape, bool)
+    return np.isfinite(kind.plane) if kind.estimator == "mle" else np.asarray(kind.plane) > 0
+
+
+def residuals(kind: Kind, values, spot) -> np.ndarray:
+    """Return what is squared and summed; for mle the signed roots of the deviance."""
+    good = used(kind, spot.shape)
+    h, g = image(kind, values, spot.shape)[good], spot[good]
+    if kind.estimator != "mle":
+        weights = 1.0 if kind.plane is None else np.asarray(kind.plane)[good]
+        return np.sqrt(weights) * (h - g)
+    v = 0.0 if kind.plane is None else np.asarray(kind.plane)[good]
+    h, e = np.maximum(h + v, DARKEST), np.maximum(g + v, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = (h - e) / e
+        terms = np.where(e > 0, e * (excess - np.log1p(excess)), h)
+    return np.sign(h - e) * np.sqrt(2 * np.maximum(terms, 0))
+
+
+def best(kind: Kind, spot, start, fixed=(), low=None, high=None) -> Best:
+    """Fit one spot: counts for least squares, photo-electrons for maximum likelihood.
+
+    Parameters
+    ----------
+    kind : Kind
+        What to fit, and how.
+    spot : array
+        The pixels.
+    start : array
+        Where to begin, in the order of :func:`names`.
+    fixed : names that keep their start values.
+    low, high : dict, optional
+        Bounds by name.
+    """
+    spot, start = np.asarray(spot, float), np.asarray(start, float)
+    free = np.array([name not in fixed for name in names(kind)])
+    lowest, highest = np.full(len(start), -np.inf), np.full(len(start), np.inf)
+    if kind.estimator == "mle":
+        lowest[-2:] = 0, DARKEST
+    for bounds, ends in ((low, lowest), (high, highest)):
+        for name, value in (bounds or {}).items():
+            ends[names(kind).index(name)] = value
+    values = np.clip(start, lowest + 1e-9, highest - 1e-9)
+
+    def whole(part):
+        values[free] = part
+        return values
+
+    result = least_squares(
+        lambda part: residuals(kind, whole(part), spot), values[free], jac="3-point",
+        bounds=(lowest[free], highest[free]), x_scale="jac", xtol=1e-11, ftol=1e-13, gtol=1e-11,
+        max_nfev=300,
+    )  # fmt: skip
+    return Best(whole(result.x).copy(), 2 * result.cost, bool(result.success))
+
+
+def standard_error(kind: Kind, values, spot, gain=None, fixed=()) -> tuple[np.ndarray, np.ndarray]:
+    """Return standard errors and covariances in the order of :func:`names`; 0 of what is fixed.
+
+    Least squares: the sandwich with shot noise, or from the residuals where the gain is
+    unknown. Maximum likelihood: the inverse Fisher information, of photo-electrons.
+    """
+    spot, free = np.asarray(spot, float), [name not in fixed for name in names(kind)]
+    good = used(kind, spot.shape).ravel()
+    j = derivatives(kind, values, spot.shape)[good][:, free]
+    h = image(kind, values, spot.shape).ravel()[good]
+    plane = np.ones(len(h)) if kind.plane is None else np.asarray(kind.plane, float).ravel()[good]
+    if kind.estimator == "mle":
+        v = 0.0 if kind.plane is None else plane
+        inside = np.linalg.inv((j.T / np.maximum(h + v, DARKEST)) @ j)
+    else:
+        inverse = np.linalg.inv((j.T * plane) @ j)
+        if gain is None:
+            squares = plane @ (spot.ravel()[good] - h) ** 2
+            inside = squares / (len(h) - sum(free)) * inverse
+        else:
+            noise = gain * np.maximum(h, 0)
+            inside = inverse @ ((j.T * (plane**2 * noise)) @ j) @ inverse
+    covariance = np.zeros((len(free), len(free)))
+    covariance[np.ix_(free, free)] = inside
+    return np.sqrt(np.diag(covariance)), covariance
+
+
+# The round Gaussian by least squares, from the paper's formulas.
 
 
 def model(parameters, shape):

@@ -334,8 +334,8 @@ def test_any_pixels_give_finite_parameters_or_an_invalid_fit(spots):
     [
         (np.zeros((9, 9)), ValueError, r"\(n, rows, columns\)"),
         (np.zeros((1, 1, 9, 9)), ValueError, r"\(n, rows, columns\)"),
-        (np.zeros((5, 3, 9)), ValueError, "4 to 32 pixels"),
-        (np.zeros((5, 33, 9)), ValueError, "4 to 32 pixels"),
+        (np.zeros((5, 3, 9)), ValueError, "4 to 4096 pixels"),
+        (np.zeros((1, 4097, 4)), ValueError, "4 to 4096 pixels a side; got 4097×4"),
         (np.zeros((5, 9, 9), complex), TypeError, "real numbers"),
         (np.zeros((5, 9, 9), bool), TypeError, "real numbers"),
         (np.full((5, 9, 9), "a"), TypeError, "real numbers"),
@@ -348,8 +348,10 @@ def test_wrong_spots_are_named(spots, error, words):
 
 def test_wrong_start_and_settings_are_named():
     spots = np.zeros((5, 9, 9))
-    with pytest.raises(ValueError, match=r"start must have the shape \(5, 3\)"):
+    with pytest.raises(ValueError, match=r"start must have the shape \(5, 3\): y, x and sigma of"):
         fit_spots(spots, start=np.zeros((5, 2)))
+    with pytest.raises(ValueError, match=r"\(5, 5\): y, x, sigma_x, sigma_y and angle of each"):
+        fit_spots(spots, start=np.zeros((5, 3)), model="gaussian_rotated")
     with pytest.raises(TypeError, match="unknown setting iterations; the settings are sigma"):
         fit_spots(spots, iterations=3)
     with pytest.raises(ValueError, match="max_iterations must be a whole number from 1 to 1000"):

@@ -12,11 +12,13 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_script_runs():
-    (block,) = (block for block in BLOCKS if "viewer" not in block)
+    script, models = (block for block in BLOCKS if "viewer" not in block)
     names: dict = {}
-    exec(compile(block, "README.md", "exec"), names)
+    exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
     assert len(names["table"]) > 3000
+    exec(compile(models, "README.md", "exec"), names)
+    assert names["fits"].converged.mean() > 0.9
 
 
 def test_the_consoles_lines_run():

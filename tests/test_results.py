@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_spotfit import SpotFits, StopCondition, localize, simulate_movie
-from napari_spotfit.results import UNITS
+from napari_spotfit import Settings, SpotFits, StopCondition, localize, simulate_movie
+from napari_spotfit.models import MODELS
+from napari_spotfit.results import units_of
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,9 @@ def test_table_has_words_and_units(fits):
     assert list(table) == list(fits.columns)
     assert set(table["stop_condition"]) <= {condition.name for condition in StopCondition}
     assert table.attrs["units"]["photons_stderr"] == "photons"
-    assert set(table.attrs["units"]) <= set(UNITS)
+    assert table.attrs["units"] == fits.units
+    assert fits.units["chi_square"] == "counts²"
+    assert set(fits.units) <= set(table)
 
 
 def test_counts_and_masks(fits):
@@ -70,3 +73,35 @@ def test_every_stop_condition_is_explained():
     for condition in StopCondition:
         assert condition.explanation.endswith(".")
         assert isinstance(condition.converged, bool)
+
+
+def made_up(settings, **columns):
+    values = {name: np.full(3, value, np.float32) for name, value in columns.items()}
+    return SpotFits({"y": np.zeros(3), "x": np.zeros(3)} | values, settings=settings)
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+def test_units_follow_the_model(model):
+    units = units_of(Settings(model=model, estimator="mle"))
+    for parameter in MODELS[model].shape:
+        assert units[parameter.name] == units[f"{parameter.name}_stderr"] == parameter.unit
+    # A deviance has no unit.
+    assert "chi_square" not in units
+
+
+def test_the_mean_width_of_any_model():
+    """As of a round Gaussian of the same height and light, also where there is no σ."""
+    light = {"amplitude": 40.0, "photons": 2 * np.pi * 1.5 * 40 / 2.5}
+    for model, widths in (
+        ("gaussian", {"sigma": 1.5**0.5}),
+        ("gaussian_elliptical", {"sigma_x": 2.0, "sigma_y": 0.75}),
+        ("gaussian_rotated", {"sigma_x": 2.0, "sigma_y": 0.75, "angle": 20.0}),
+        ("lorentzian", {"width": 9.0}),
+    ):
+        fits = made_up(Settings(model=model, gain=2.5), **widths, **light)
+        np.testing.assert_allclose(fits.mean_sigma, 1.5**0.5, rtol=1e-6)
+
+
+def test_columns_are_found_by_name(fits):
+    assert "sigma" in fits
+    assert "sigma_x" not in fits

@@ -6,7 +6,11 @@
 """
 
 from .backends.errors import BackendFallbackWarning, BackendUnavailableError
-from .localize import detect_spots, fit_at, fit_spots, localize
+from .camera import Camera
+from .cutouts import fit_spots
+from .localize import detect_spots, fit_at, localize
+from .models import Profile
+from .precision import localization_precision
 from .results import SpotFits
 from .settings import Settings
 from .simulate import simulate_movie, simulate_spots
@@ -17,6 +21,8 @@ from .widgets.layers.points import to_points_layer
 __all__ = [
     "BackendFallbackWarning",
     "BackendUnavailableError",
+    "Camera",
+    "Profile",
     "Settings",
     "SpotFits",
     "StopCondition",
@@ -25,6 +31,7 @@ __all__ = [
     "estimate_sigma",
     "fit_at",
     "fit_spots",
+    "localization_precision",
     "localize",
     "simulate_movie",
     "simulate_spots",

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .backends.base import Backend
 from .backends.candidates import Candidates, joined
 from .backends.choose import choose
-from .frames import (
-    FrameReader,
-    FrameSelection,
-    as_array,
-    check_real,
-    is_on_device,
-    native_type,
-    to_host,
-    to_native,
-)
+from .camera import Camera
+from .frames import FrameReader, FrameSelection, is_on_device
+from .options import merged, takes_settings, with_roi
 from .pieces import Piece, cut, read_pieces, side_by_side
+from .pixelmaps import PixelMaps
 from .results import SpotFits
-from .settings import ROI_MAX, ROI_MIN, Options, Settings, takes_settings
-
-_DEFAULTS = Settings()
-#: Cut-outs that are converted at a time where their type is not a backend's.
-_CONVERTED = 1 << 16
+from .rois import (
+    collected,
+    fit_block,
+    frame_numbers,
+    in_order,
+    leading_indices,
+    outside,
+    upload,
+    worth,
+)
+from .settings import Options, Settings
 
 
 class Part(NamedTuple):
@@ -42,99 +40,14 @@ class Part(NamedTuple):
 
 
 @takes_settings("fit", "stop", "bounds", "camera", "run")
-def fit_spots(
-    spots: Any,
-    *,
-    start: Any = None,
-    on_device: bool = False,
-    settings: Settings | None = None,
-    **options: Unpack[Options],
-) -> SpotFits:
-    """Fit spots that were cut out already.
-
-    Parameters
-    ----------
-    spots : array, shape (n, Sy, Sx)
-        Cut-outs of 4 to 32 pixels a side, of any real number type: NumPy, CuPy, or
-        whatever has ``__cuda_array_interface__`` or DLPack.
-    start : array, shape (n, 3), optional
-        Start values y, x and σ in pixels of the cut-outs; NaN, and by default,
-        they are made from the data.
-    on_device : bool, default False
-        Leave the results on the GPU, as CuPy arrays. Spots on the GPU are then fitted
-        on CuPy's current stream, and the call does not wait for them.
-    settings : Settings, optional
-        All settings at once; ``options`` change single ones.
-
-    Returns
-    -------
-    SpotFits
-        One row per cut-out, in order; y and x in pixels, (0, 0) the centre of a
-        cut-out's first pixel.
-
-    Raises
-    ------
-    TypeError
-        If the spots are complex, boolean or no numbers.
-    ValueError
-        If shapes or settings are outside what is accepted.
-
-    References
-    ----------
-    M. Leutenegger and M. Weber, Least-squares fitting of Gaussian spots on graphics
-    processing units (Fit2DGaussian).
-
-    Examples
-    --------
-    >>> from napari_spotfit import fit_spots, simulate_spots
-    >>> spots, truth = simulate_spots(1000, roi_size=7, photons=2000, seed=1)
-    >>> fits = fit_spots(spots)
-    >>> bool(abs(fits.x - truth["x"]).max() < 0.5)
-    True
-    """
-    settings = _settings(settings, options)
-    array = as_array(spots)
-    check_real(array.dtype, "spots")
-    if array.ndim != 3:
-        raise ValueError(f"spots must have the shape (n, rows, columns); got {array.shape}")
-    roi_shape = (array.shape[1], array.shape[2])
-    if not all(ROI_MIN <= size <= ROI_MAX for size in roi_shape):
-        raise ValueError(
-            f"spots must have {ROI_MIN} to {ROI_MAX} pixels a side; "
-            f"got {roi_shape[0]}×{roi_shape[1]}"
-        )
-    own_start = _checked_start(start, len(array))
-    if on_device:
-        if settings.backend == "cpu":
-            raise ValueError("on_device=True leaves results on a GPU; backend must not be 'cpu'")
-        backend = choose(settings.changed(backend="cuda"))
-        # Whatever has to be converted is, as a whole: the results are one array each.
-        pixels = to_native(array)
-        return SpotFits(
-            backend.fit_rois(pixels, None, roi_shape, settings, own_start, on_device=True),
-            settings=settings,
-        )
-    backend = choose(settings, None if is_on_device(array) else len(array))
-    # Converted in pieces: ten million spots are not copied as a whole.
-    as_it_is = array.flags.c_contiguous and native_type(array.dtype) == array.dtype
-    step = max(len(array), 1) if as_it_is else _CONVERTED
-    parts = []
-    for first in range(0, max(len(array), 1), step):
-        piece = array if as_it_is else to_native(array[first : first + step])
-        begin = None if own_start is None else to_host(own_start[first : first + step])
-        if is_on_device(piece):
-            piece = backend.upload(piece)
-        columns = backend.fit_rois(piece, None, roi_shape, settings, begin)
-        parts.append(SpotFits(columns, settings=settings))
-    return SpotFits.concatenate(parts)
-
-
-@takes_settings("fit", "stop", "bounds", "camera", "run")
 def fit_at(
     image: Any,
     centers: ArrayLike,
     roi_size: int | tuple[int, int] | None = None,
     *,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> SpotFits:
@@ -150,6 +63,12 @@ def fit_at(
         around the nearest pixel, shifted inwards at the image's edges.
     roi_size : int or (int, int), optional
         Side of the ROI, or rows and columns; odd, 9 by default.
+    weights : array, shape (Y, X) or (…, Y, X), optional
+        Weight of each pixel for ``estimator="wlse"``, 0 or above.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used.
+    camera : Camera, optional
+        Offset, gain and read-out variance, of all pixels or of each.
     settings : Settings, optional
         All settings at once; ``options`` change single ones.
 
@@ -171,7 +90,7 @@ def fit_at(
     >>> len(fits) == len(truth)
     True
     """
-    settings = _with_roi(settings, roi_size, options)
+    settings = with_roi(settings, roi_size, options)
     reader = _checked_reader(image, settings)
     places = np.asarray(centers, float)
     if places.ndim != 2 or places.shape[1] != len(reader.shape):
@@ -179,8 +98,11 @@ def fit_at(
             f"centers must have the shape (n, {len(reader.shape)}), one column per axis of the "
             f"image; got {places.shape}"
         )
-    backend = choose(settings, None if is_on_device(image) else len(places))
-    numbers = _frame_numbers(places, reader)
+    maps = PixelMaps(reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera)
+    backend = choose(
+        settings, None if is_on_device(image) else worth(len(places), settings.roi_shape)
+    )
+    numbers = frame_numbers(places, reader)
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     used = np.unique(ordered[ordered >= 0])
@@ -190,17 +112,17 @@ def fit_at(
         low, high = np.searchsorted(ordered, [block[0], block[-1] + 1])
         rows = order[low:high]
         frame = np.searchsorted(block, numbers[rows])
-        frames = backend.upload(pixels)
-        return _fit_block(backend, frames, pixels.shape, frame, places[rows, -2:], settings)
+        there = upload(backend, maps, block, pixels)
+        return fit_block(backend, there, maps, frame, places[rows, -2:])
 
-    parts = [_outside(backend, int((numbers < 0).sum()), settings)]
+    parts = [outside(backend, int((numbers < 0).sum()), maps.fitted)]
     blocks = list(reader.blocks(used, 1, backend.block_bytes))
     pieces = ((block, reader.read(block)) for block in blocks)
     parts += side_by_side(fit, pieces, min(backend.workers, len(blocks)))
-    columns = {name: _in_order([part[name] for part in parts], order) for name in parts[0]}
+    columns = {name: in_order([part[name] for part in parts], order) for name in parts[0]}
     index = places[:, :-2]
     index = np.where(np.isfinite(index), np.rint(index), -1).astype(np.int64)
-    return _collected(columns, index, settings)
+    return collected(columns, index, maps.settings)
 
 
 @takes_settings("detection", "run")
@@ -242,7 +164,7 @@ def detect_spots(
     >>> detect_spots(movie).shape[1]
     3
     """
-    settings = _settings(settings, options)
+    settings = merged(settings, options)
     return find(image, settings, frames=frames, mask=mask)[0]
 
 
@@ -260,7 +182,7 @@ def find(
     blocks = cut(reader, frames, backend)
     pieces = read_pieces(reader, blocks, mask)
     found = joined(list(side_by_side(detect, pieces, min(backend.workers, len(blocks)))))
-    index = _leading_indices(found.frame, reader)
+    index = leading_indices(found.frame, reader)
     return np.column_stack([index, found.y, found.x]).astype(float), found
 
 
@@ -271,6 +193,9 @@ def localize(
     *,
     frames: FrameSelection = None,
     mask: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
     progress: Callable[[int, int], object] | None = None,
     settings: Settings | None = None,
     **options: Unpack[Options],
@@ -289,6 +214,12 @@ def localize(
         indices are those of the whole image.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
+    weights : array, shape (Y, X) or (…, Y, X), optional
+        Weight of each pixel for ``estimator="wlse"``, 0 or above.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used, and where no spots are found.
+    camera : Camera, optional
+        Offset, gain and read-out variance, of all pixels or of each.
     progress : callable, optional
         Called with the number of frames that are done and their total.
     settings : Settings, optional
@@ -312,9 +243,12 @@ def localize(
     >>> fits.points().shape[1]
     3
     """
-    settings = _with_roi(settings, roi_size, options)
+    settings = with_roi(settings, roi_size, options)
     parts = []
-    for part in localize_parts(image, settings, frames=frames, mask=mask):
+    for part in localize_parts(
+        image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
+        camera=camera,
+    ):  # fmt: skip
         parts.append(part.fits)
         if progress is not None:
             progress(part.done, part.total)
@@ -322,7 +256,14 @@ def localize(
 
 
 def localize_parts(
-    image: Any, settings: Settings, *, frames: FrameSelection = None, mask: Any = None
+    image: Any,
+    settings: Settings,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
 ) -> Iterator[Part]:
     """Do what :func:`localize` does, a few frames at a time.
 
@@ -335,46 +276,25 @@ def localize_parts(
         The fits of some frames, and how many frames of how many are done.
     """
     reader = _checked_reader(image, settings)
+    maps = PixelMaps(reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera)
     backend = choose(settings)
     blocks = cut(reader, frames, backend)
     total = sum(len(block) for block in blocks)
 
     def find_and_fit(piece: Piece) -> tuple[SpotFits, int]:
-        on_backend = backend.upload(piece.pixels)
-        found = backend.detect(on_backend, settings, piece.mask)
+        block = upload(backend, maps, piece.block, piece.pixels, mark_bad=True)
+        found = backend.detect(block.frames, settings, piece.mask)
         places = np.column_stack([found.y, found.x]).astype(float)
-        shape = piece.pixels.shape
-        columns = _fit_block(backend, on_backend, shape, found.frame, places, settings)
+        columns = fit_block(backend, block, maps, found.frame, places)
         columns["score"] = found.score
-        index = _leading_indices(piece.block[found.frame], reader)
-        return _collected(columns, index, settings), len(piece.block)
+        index = leading_indices(piece.block[found.frame], reader)
+        return collected(columns, index, maps.settings), len(piece.block)
 
     pieces = read_pieces(reader, blocks, mask)
     done = 0
     for fits, count in side_by_side(find_and_fit, pieces, min(backend.workers, len(blocks))):
         done += count
         yield Part(fits, done, total, backend.ran_on())
-
-
-def _settings(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
-    settings = settings or _DEFAULTS
-    try:
-        return _changed(settings, **options)
-    except TypeError:  # an option that cannot be hashed, or that is wrong
-        return settings.changed(**options)
-
-
-@lru_cache(maxsize=256, typed=True)
-def _changed(settings: Settings, **options: Any) -> Settings:
-    """Return changed settings; the same again and again for calls in a closed loop."""
-    return settings.changed(**options)
-
-
-def _with_roi(
-    settings: Settings | None, roi_size: int | tuple[int, int] | None, options: Mapping[str, Any]
-) -> Settings:
-    settings = _settings(settings, options)
-    return settings if roi_size is None else settings.changed(roi_size=roi_size)
 
 
 def _checked_reader(image: Any, settings: Settings) -> FrameReader:
@@ -387,93 +307,3 @@ def _checked_reader(image: Any, settings: Settings) -> FrameReader:
             f"ROI ({rows}×{columns} px); choose a smaller roi_size"
         )
     return reader
-
-
-def _checked_start(start: Any, count: int) -> Any:
-    if start is None:
-        return None
-    values = as_array(start).astype(np.float32, order="C", copy=False)
-    if values.shape != (count, 3):
-        raise ValueError(
-            f"start must have the shape ({count}, 3): y, x and sigma of each spot; "
-            f"got {values.shape}"
-        )
-    return values
-
-
-def _fit_block(
-    backend: Backend,
-    frames: Any,
-    shape: tuple[int, ...],
-    frame: NDArray[Any],
-    places: NDArray[np.float64],
-    settings: Settings,
-) -> dict[str, NDArray[Any]]:
-    """Fit the ROIs around places (y, x) in uploaded frames; return columns in image pixels."""
-    half = np.array(settings.roi_shape) // 2
-    last = np.array(shape[1:]) - settings.roi_shape
-    corners = np.empty((len(places), 3), np.int64)
-    corners[:, 0] = frame
-    corners[:, 1:] = np.clip(np.rint(places).astype(np.int64) - half, 0, last)
-    start = np.full((len(places), 3), np.nan, np.float32)
-    start[:, :2] = places - corners[:, 1:]
-    columns = backend.fit_rois(frames, corners, settings.roi_shape, settings, start)
-    columns["y"] += corners[:, 1]
-    columns["x"] += corners[:, 2]
-    return _with_corners(columns, corners)
-
-
-def _frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:
-    """Return the frame number of each place, -1 for places outside the image."""
-    size = np.array(reader.shape)
-    with np.errstate(invalid="ignore"):
-        inside = np.all((places >= -0.5) & (places <= size - 0.5), axis=1)
-    numbers = np.full(len(places), -1, np.int64)
-    if reader.leading:
-        index = np.minimum(np.rint(places[inside, :-2]).astype(np.int64), size[:-2] - 1)
-        numbers[inside] = np.ravel_multi_index(tuple(index.T), reader.leading)
-    else:
-        numbers[inside] = 0
-    return numbers
-
-
-def _outside(backend: Backend, count: int, settings: Settings) -> dict[str, NDArray[Any]]:
-    """Return the columns of fits outside the image, which are INVALID."""
-    corners = np.full((count, 3), -1, np.int64)
-    nothing = np.zeros((1, *settings.roi_shape), np.float32)
-    return _with_corners(backend.fit_rois(nothing, corners, settings.roi_shape, settings), corners)
-
-
-def _with_corners(
-    columns: dict[str, NDArray[Any]], corners: NDArray[np.int64]
-) -> dict[str, NDArray[Any]]:
-    """Add where each ROI lies, so that what was fitted can be looked at again."""
-    columns["roi_y"], columns["roi_x"] = corners[:, 1:].T.astype(np.int32)
-    return columns
-
-
-def _in_order(parts: list[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Join parts whose rows are in the given order, and undo the order."""
-    joined = np.concatenate(parts)
-    result = np.empty_like(joined)
-    result[order] = joined
-    return result
-
-
-def _leading_indices(numbers: NDArray[np.int64], reader: FrameReader) -> NDArray[np.int64]:
-    """Return the indices along the leading axes, shape (n, number of leading axes)."""
-    if not reader.leading:
-        return np.empty((len(numbers), 0), np.int64)
-    return np.column_stack(np.unravel_index(numbers, reader.leading))
-
-
-def _collected(
-    columns: dict[str, NDArray[Any]], index: NDArray[np.int64], settings: Settings
-) -> SpotFits:
-    """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame."""
-    count = index.shape[1]
-    names = ["frame"] if count == 1 else [f"axis_{i}" for i in range(count)]
-    leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
-    if count > 1:
-        leading["frame"] = leading[names[-1]]
-    return SpotFits(leading | columns, names, settings)

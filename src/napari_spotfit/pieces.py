@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .backends.base import Backend
+from .framemap import FrameMap
 from .frames import FrameReader, FrameSelection, to_host
 
 Given = TypeVar("Given")
@@ -37,10 +38,10 @@ def read_pieces(
     reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
 ) -> Iterator[Piece]:
     """Read frames block by block, with the mask of each."""
-    masks = None if mask is None else _MaskReader(mask, reader)
+    masks = None if mask is None else FrameMap(mask, reader.shape, "mask", flags="where to search")
     for block in blocks:
         if len(block):
-            yield Piece(block, reader.read(block), None if masks is None else masks.read(block))
+            yield Piece(block, reader.read(block), None if masks is None else _mask(masks, block))
         else:
             yield Piece(block, np.empty((0, *reader.frame_shape), np.float32), None)
 
@@ -69,25 +70,7 @@ def side_by_side(
                 future.cancel()
 
 
-class _MaskReader:
-    """The mask of some frames: one for all, or one of its own for each."""
-
-    def __init__(self, mask: Any, reader: FrameReader) -> None:
-        if not (hasattr(mask, "shape") and hasattr(mask, "dtype")):
-            mask = np.asarray(mask)
-        if np.dtype(mask.dtype) != np.bool_:
-            raise TypeError(f"mask must be boolean, True where to search; got {mask.dtype}")
-        shape = tuple(mask.shape)
-        if shape not in (reader.frame_shape, reader.shape):
-            raise ValueError(
-                f"mask must have the shape {reader.frame_shape} or {reader.shape}; got {shape}"
-            )
-        self._frame = np.asarray(to_host(mask)) if len(shape) == 2 else None
-        self._stack = None if len(shape) == 2 else FrameReader(mask.astype(np.uint8))
-
-    def read(self, block: NDArray[np.int64]) -> NDArray[np.bool_]:
-        if self._stack is None:
-            assert self._frame is not None
-            return self._frame
-        frames: NDArray[np.bool_] = to_host(self._stack.read(block)).astype(np.bool_)
-        return frames
+def _mask(masks: FrameMap, block: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return the mask of some frames: (Y, X) for all of them, or (frames, Y, X)."""
+    where: NDArray[np.bool_] = to_host(masks.read(block))
+    return where[0] if masks.shared else where

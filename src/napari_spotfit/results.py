@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,23 +10,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .frames import to_host
-from .models import MODELS
 from .settings import Settings
 from .stopping import CONVERGED, StopCondition
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Unit of every column that has one.
-UNITS = {shape.name: shape.unit for model in MODELS.values() for shape in model.shape} | {
+#: Units of the columns that every model has, and of the rest where they do not depend on it.
+_UNITS = {
+    "y": "px",
+    "x": "px",
     "amplitude": "counts",
     "background": "counts/px",
     "photons": "photons",
-    "chi_square": "counts²",
-    "reduced_chi_square": "counts²",
+    "roi_y": "px",
+    "roi_x": "px",
 }
-UNITS |= {f"{name}_stderr": unit for name, unit in UNITS.items() if "chi" not in name}
-UNITS |= {"roi_y": "px", "roi_x": "px"}
+
+
+def units_of(settings: Settings | None) -> dict[str, str]:
+    """Return the unit of every column that has one.
+
+    Parameters
+    ----------
+    settings : Settings or None
+        What the fits were made with; None stands for the defaults.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> units_of(Settings(model="gaussian_rotated"))["angle_stderr"]
+    '°'
+    """
+    settings = settings or Settings()
+    shape = {parameter.name: parameter.unit for parameter in settings.profile.shape}
+    units = {name: unit for name, unit in (_UNITS | shape).items() if unit}
+    units |= {f"{name}_stderr": unit for name, unit in units.items() if "roi" not in name}
+    if settings.estimator == "lse":
+        units |= {"chi_square": "counts²", "reduced_chi_square": "counts²"}
+    return units
 
 
 class SpotFits:
@@ -36,20 +59,25 @@ class SpotFits:
     y, x : ndarray of float64
         Centres in pixels; (0, 0) is the centre of the first pixel.
     sigma : ndarray of float32
-        Standard deviation of the spot in pixels.
+        Standard deviation of the spot in pixels: a round Gaussian's. Other models have
+        ``sigma_x`` and ``sigma_y``, and ``angle`` in degrees; ``width``; or the names of
+        their own parameters.
     amplitude, background : ndarray of float32
         Height of the spot and level below it in counts; the camera offset is not
         part of the background.
     photons : ndarray of float32
         Integral of the fitted profile, over the camera gain where it is known.
     chi_square, reduced_chi_square : ndarray of float32
-        Sum of the squared residuals, and the same per degree of freedom.
+        Sum of the squared residuals (``wlse``: each times its weight; ``mle``: the Poisson
+        deviance), and the same per degree of freedom.
     iterations : ndarray of uint16
         Iterations that were used.
     stop_condition : ndarray of uint8
         :class:`StopCondition` codes.
     y_stderr, x_stderr, sigma_stderr, amplitude_stderr, background_stderr, photons_stderr
-        Standard errors (float32), unless the fit was made with ``errors=False``.
+        Standard errors (float32) of these and of other models' parameters, unless the fit
+        was made with ``errors=False``. NaN where the data do not determine them; 0 for
+        what was held.
     roi_y, roi_x : ndarray of int32
         First pixel of the ROI that was fitted, if it was part of an image; -1 outside.
     frame, axis_0, axis_1, … : ndarray of int64
@@ -111,6 +139,10 @@ class SpotFits:
     def __len__(self) -> int:
         return len(self._columns["y"])
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of this name."""
+        return name in self._columns
+
     def __iter__(self) -> Iterator[SpotFits]:
         return (self[i : i + 1] for i in range(len(self)))
 
@@ -133,6 +165,29 @@ class SpotFits:
     def index_names(self) -> tuple[str, ...]:
         """Names of the columns that index the image's leading axes."""
         return self._index_names
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Unit of every column that has one."""
+        return {name: unit for name, unit in units_of(self.settings).items() if name in self}
+
+    @property
+    def mean_sigma(self) -> NDArray[np.float32]:
+        """Width of each spot in pixels, whatever the model.
+
+        The σ of a round Gaussian; the geometric mean of an elliptical one's; else that of
+        the round Gaussian with the same height and the same light.
+        """
+        if "sigma" in self:
+            return self.sigma
+        if "sigma_x" in self and "sigma_y" in self:
+            x, y = self._columns["sigma_x"], self._columns["sigma_y"]
+            widths: NDArray[np.float32] = (x * y) ** np.float32(0.5)
+            return widths
+        gain = 1.0 if self.settings is None else self.settings.gain or 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):  # spots of no height
+            area: NDArray[np.float32] = abs(self.photons / self.amplitude) * np.float32(gain)
+        return (area / np.float32(2 * math.pi)) ** np.float32(0.5)
 
     @property
     def converged(self) -> NDArray[np.bool_]:
@@ -185,7 +240,7 @@ class SpotFits:
         table["stop_condition"] = pd.Categorical.from_codes(
             columns["stop_condition"].astype(np.int8), categories=names
         )
-        table.attrs["units"] = {name: UNITS[name] for name in self._columns if name in UNITS}
+        table.attrs["units"] = self.units
         return table
 
     @staticmethod

@@ -6,23 +6,23 @@ widget remembers are all made from :class:`Settings`.
 
 from __future__ import annotations
 
-import inspect
-import math
-import numbers
-import operator
-import types
 import typing
-from collections.abc import Callable
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict
 
 from . import stopping
-
-#: Side lengths of a ROI in pixels that the kernels accept.
-ROI_MIN, ROI_MAX = 4, 32
+from .checks import ROI_LARGEST as ROI_LARGEST
+from .checks import ROI_MAX as ROI_MAX
+from .checks import ROI_MIN as ROI_MIN
+from .checks import FrozenDict, check_pixel, check_shape_names, checked
+from .models import MODELS, Profile
 
 Backend = Literal["auto", "cpu", "cuda"]
+Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian"]
+Pixel = Literal["sampled", "integrated"]
+Estimator = Literal["lse", "wlse", "mle"]
 Devices = Literal["one", "all"]
 ThresholdUnit = Literal["noise", "counts"]
 
@@ -67,7 +67,7 @@ class Settings:
     >>> Settings(roi_size=8)
     Traceback (most recent call last):
     ...
-    ValueError: roi_size must be odd, from 5 to 31 px, so that a pixel is its centre; got 8
+    ValueError: roi_size must be odd, from 5 to 4095 px, so that a pixel is its centre; got 8
     """
 
     sigma: float = _setting(
@@ -113,16 +113,45 @@ class Settings:
         "fit",
         unit="px",
         minimum=5,
-        maximum=31,
+        maximum=ROI_LARGEST - 1,
     )
-    model: Literal["gaussian"] = _setting(
+    model: Model | Profile = _setting(
         "gaussian",
         "Model",
-        "The spot's shape: a round 2-D Gaussian on a constant background.",
+        "The spot's shape on a constant background. gaussian: round. gaussian_elliptical: with "
+        "one σ along x and one along y. gaussian_rotated: elliptical and turned by an angle. "
+        "lorentzian: with wide wings.",
         "fit",
     )
-    estimator: Literal["lse"] = _setting(
-        "lse", "Estimator", "lse: least squares, every pixel with the same weight.", "fit"
+    pixel: Pixel = _setting(
+        "sampled",
+        "Pixels",
+        "sampled: the model at the centre of each pixel. integrated: the model averaged over "
+        "each pixel, as a camera sees it, for the σ of the light itself; not for turned "
+        "Gaussians and Lorentzians.",
+        "fit",
+    )
+    estimator: Estimator = _setting(
+        "lse",
+        "Estimator",
+        "lse: least squares, every pixel with the same weight. wlse: least squares with the "
+        "weights that are given. mle: maximum likelihood of the photons' Poisson noise, the "
+        "most precise; it needs the camera's offset and gain.",
+        "fit",
+    )
+    fixed: Mapping[str, float | None] = _setting(
+        FrozenDict(),
+        "Held",
+        "Shape parameters that are not fitted, by name: a number is their value; with None "
+        "each spot keeps its own start value.",
+        "bounds",
+    )
+    bounds: Mapping[str, tuple[float | None, float | None]] = _setting(
+        FrozenDict(),
+        "Bounds",
+        "Lower and upper bound of shape parameters by name, None for an open end; y and x count "
+        "from the middle of the ROI.",
+        "bounds",
     )
     errors: bool = _setting(
         True, "Standard errors", "Also compute the standard error of every fitted parameter.", "fit"
@@ -252,7 +281,10 @@ class Settings:
         for item, hint in _fields():
             value = getattr(self, item.name)
             if value is not item.default:
-                object.__setattr__(self, item.name, _checked(item, hint, value))
+                parameter = item.metadata["parameter"]
+                object.__setattr__(self, item.name, checked(item.name, hint, parameter, value))
+        check_pixel(self.profile, self.pixel)
+        check_shape_names(self.profile, FrozenDict(self.fixed), FrozenDict(self.bounds))
         for low, high in (
             ("sigma_min", "sigma_max"),
             ("amplitude_min", "amplitude_max"),
@@ -268,6 +300,11 @@ class Settings:
         size = self.roi_size
         return size if isinstance(size, tuple) else (size, size)
 
+    @property
+    def profile(self) -> Profile:
+        """The model itself."""
+        return self.model if isinstance(self.model, Profile) else MODELS[self.model]
+
     def changed(self, **options: Any) -> Settings:
         """Return a copy with some settings changed; unknown names raise a TypeError."""
         if not options:
@@ -280,7 +317,12 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dictionary of plain values."""
-        return asdict(self)
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        if isinstance(self.model, Profile):
+            values["model"] = self.model.to_dict()
+        values["fixed"] = dict(self.fixed)
+        values["bounds"] = {name: list(ends) for name, ends in self.bounds.items()}
+        return values
 
 
 class Options(TypedDict, total=False):
@@ -293,8 +335,11 @@ class Options(TypedDict, total=False):
     threshold: float
     threshold_unit: ThresholdUnit
     min_distance: float
-    model: Literal["gaussian"]
-    estimator: Literal["lse"]
+    model: Model | Profile
+    pixel: Pixel
+    estimator: Estimator
+    fixed: Mapping[str, float | None]
+    bounds: Mapping[str, tuple[float | None, float | None]]
     errors: bool
     max_iterations: int
     max_error: float
@@ -327,108 +372,7 @@ def parameters() -> dict[str, Parameter]:
 
 def choices(name: str) -> tuple[str, ...]:
     """Return the accepted values of a setting that is one of several words."""
-    return typing.get_args(typing.get_type_hints(Settings)[name])
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def takes_settings(*groups: str) -> Callable[[Function], Function]:
-    """Show the settings of some groups as a function's own keyword arguments.
-
-    Its signature, as consoles complete it, and its docstring then name each with its
-    default, so that none is written twice.
-    """
-
-    def show(function: Function) -> Function:
-        shown = [item for item in fields(Settings) if item.metadata["parameter"].group in groups]
-        signature = inspect.signature(function)
-        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        added = [
-            inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default)
-            for item in shown
-            if item.name not in signature.parameters
-        ]
-        function.__signature__ = signature.replace(parameters=own + added)  # type: ignore[attr-defined]
-        function.__doc__ = _with_parameters(function.__doc__ or "", added)
-        return function
-
-    return show
-
-
-def _with_parameters(doc: str, added: list[inspect.Parameter]) -> str:
-    """Insert the section "Other Parameters" before the section "Returns" of a docstring."""
-    lines = ["Other Parameters", "----------------"]
-    for parameter in added:
-        about = parameters()[parameter.name]
-        unit = f" in {about.unit}" if about.unit else ""
-        lines += [f"{parameter.name}{unit}, default {parameter.default!r}", f"    {about.doc}"]
-    doc = inspect.cleandoc(doc)
-    return doc.replace("Returns\n-------", "\n".join(lines) + "\n\nReturns\n-------", 1)
-
-
-def _checked(item: Field[Any], hint: Any, value: Any) -> Any:
-    name, parameter = item.name, item.metadata["parameter"]
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if value is None:
-        if type(None) in kinds:
-            return None
-        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got None")
-    if typing.get_origin(hint) is Literal:
-        if value not in typing.get_args(hint):
-            raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-        return value
-    if name == "roi_size":
-        return checked_roi_size(value)
-    if bool in kinds:
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} must be True or False; got {value!r}")
-        return value
-    return _checked_number(name, int in kinds, hint, parameter, value)
-
-
-def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, value: Any) -> Any:
-    kind = numbers.Integral if whole else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind):
-        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-    number: float = operator.index(typing.cast(int, value)) if whole else float(value)
-    low, high = parameter.minimum, parameter.maximum
-    if (
-        not math.isfinite(number)
-        or (low is not None and (number < low or (parameter.above_minimum and number == low)))
-        or (high is not None and number > high)
-    ):
-        raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-    return number
-
-
-def _accepted(hint: Any, parameter: Parameter) -> str:
-    """Say in words which values a setting takes."""
-    if typing.get_origin(hint) is Literal:
-        return " or ".join(repr(word) for word in typing.get_args(hint))
-    kinds = typing.get_args(hint) or (hint,)
-    text = "a whole number" if int in kinds else "a finite number"
-    if parameter.minimum is not None:
-        text += f" {'above' if parameter.above_minimum else 'from'} {parameter.minimum:g}"
-    if parameter.maximum is not None:
-        text += f" to {parameter.maximum:g}"
-    if parameter.unit:
-        text += f" {parameter.unit}"
-    return text + (f", or None ({parameter.none_means})" if type(None) in kinds else "")
-
-
-def checked_roi_size(value: Any) -> int | tuple[int, int]:
-    """Check a ROI size around a centre pixel: odd, one number or (rows, columns)."""
-    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(sizes) != 2 or any(
-        isinstance(size, bool) or not isinstance(size, numbers.Integral) for size in sizes
-    ):
-        raise TypeError(f"roi_size must be a whole number or two, (rows, columns); got {value!r}")
-    low, high = ROI_MIN + 1, ROI_MAX - 1
-    if any(size % 2 == 0 or not low <= size <= high for size in sizes):
-        raise ValueError(
-            f"roi_size must be odd, from {low} to {high} px, so that a pixel is its centre; "
-            f"got {value!r}"
-        )
-    rows, columns = (int(size) for size in sizes)
-    return (rows, columns) if isinstance(value, (tuple, list)) else rows
+    hint = typing.get_type_hints(Settings)[name]
+    kinds = (hint, *typing.get_args(hint))  # a model may be something else than a word, too
+    words = next(kind for kind in kinds if typing.get_origin(kind) is Literal)
+    return typing.get_args(words)

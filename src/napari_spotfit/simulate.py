@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from .settings import Pixel
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: Spots whose profiles are in memory at a time.
 _PIECE = 20_000
+#: The shape parameters of turned spots.
+_TURNED = ("y", "x", "sigma_x", "sigma_y", "angle")
 
 
 def simulate_spots(
@@ -21,7 +27,13 @@ def simulate_spots(
     photons: float = 400.0,
     background: float = 0.5,
     sigma: float | tuple[float, float] = 1.3,
+    sigma_y: float | tuple[float, float] | None = None,
+    angle: float | tuple[float, float] | None = None,
+    pixel: Pixel = "sampled",
     jitter: float = 0.5,
+    offset: ArrayLike = 0.0,
+    gain: ArrayLike = 1.0,
+    variance: ArrayLike = 0.0,
     seed: int | None = None,
 ) -> tuple[NDArray[np.float32], pd.DataFrame]:
     """Make cut-outs of single spots with shot noise.
@@ -37,10 +49,20 @@ def simulate_spots(
     background : float
         Expected photons per pixel besides.
     sigma : float or (float, float)
-        Standard deviation of the spots in pixels, sampled at the pixel centres; of two
-        numbers, each spot has its own, evenly distributed between them.
+        Standard deviation of the spots in pixels; of two numbers, each spot has its own,
+        evenly distributed between them.
+    sigma_y : float or (float, float), optional
+        The same along y; `sigma` is that along x then.
+    angle : float or (float, float), optional
+        Degrees by which these axes are turned, from x towards y; needs `sigma_y`.
+    pixel : {"sampled", "integrated"}
+        Light at the centre of each pixel, or averaged over it as a camera does; turned
+        spots are sampled.
     jitter : float
         Centres lie up to this far from the cut-out's centre, in pixels along each axis.
+    offset, gain, variance : float or array, shape (rows, columns) or (count, rows, columns)
+        Counts of the camera without light, counts per photo-electron, and variance of its
+        read-out noise in counts², of all pixels or of each.
     seed : int, optional
         Same seed, same spots.
 
@@ -48,7 +70,12 @@ def simulate_spots(
     -------
     spots : ndarray of float32, shape (count, rows, columns)
     truth : DataFrame
-        Columns y, x, sigma, photons, background.
+        Columns y, x, sigma (or sigma_x and sigma_y, and angle), photons, background.
+
+    Raises
+    ------
+    ValueError
+        If turned spots are to be round or integrated over the pixels.
 
     Examples
     --------
@@ -59,19 +86,30 @@ def simulate_spots(
     """
     import pandas as pd
 
+    if angle is not None and (sigma_y is None or pixel == "integrated"):
+        raise ValueError("turned spots need sigma_y, and are sampled: pixel='sampled'")
     rows, columns = roi_size if isinstance(roi_size, tuple) else (roi_size, roi_size)
     rng = np.random.default_rng(seed)
-    y = (rows - 1) / 2 + rng.uniform(-jitter, jitter, count)
-    x = (columns - 1) / 2 + rng.uniform(-jitter, jitter, count)
-    widths = rng.uniform(*sigma, count) if isinstance(sigma, tuple) else np.full(count, sigma)
+    shape = {
+        "y": (rows - 1) / 2 + rng.uniform(-jitter, jitter, count),
+        "x": (columns - 1) / 2 + rng.uniform(-jitter, jitter, count),
+        "sigma" if sigma_y is None else "sigma_x": _each(rng, sigma, count),
+    }
+    if sigma_y is not None:
+        shape["sigma_y"] = _each(rng, sigma_y, count)
+    if angle is not None:
+        shape["angle"] = _each(rng, angle, count)
     spots = np.empty((count, rows, columns), np.float32)
+    offset, gain, variance = (
+        np.broadcast_to(np.asarray(value, float), spots.shape) for value in (offset, gain, variance)
+    )
     for first in range(0, count, _PIECE):
         part = slice(first, first + _PIECE)
-        width = widths[part]
-        v, u = profile(y[part], rows, width), profile(x[part], columns, width)
-        spots[part] = rng.poisson(photons * v[:, :, None] * u[:, None, :] + background)
-    truth = pd.DataFrame({"y": y, "x": x})
-    return spots, truth.assign(sigma=widths, photons=photons, background=background)
+        piece = {name: values[part] for name, values in shape.items()}
+        electrons = rng.poisson(photons * _light(piece, rows, columns, pixel) + background)
+        spots[part] = _counts(electrons, rng, offset[part], gain[part], variance[part])
+    truth = pd.DataFrame(shape)
+    return spots, truth.assign(photons=photons, background=background)
 
 
 def simulate_movie(
@@ -82,8 +120,10 @@ def simulate_movie(
     photons: float = 1000.0,
     background: float = 10.0,
     sigma: float = 1.3,
-    offset: float = 100.0,
-    gain: float = 1.0,
+    pixel: Pixel = "sampled",
+    offset: ArrayLike = 100.0,
+    gain: ArrayLike = 1.0,
+    variance: ArrayLike = 0.0,
     seed: int | None = None,
 ) -> tuple[NDArray[np.uint16], pd.DataFrame]:
     """Make a movie of single molecules that light up at random places.
@@ -101,9 +141,12 @@ def simulate_movie(
     background : float
         Expected photons per pixel besides.
     sigma : float
-        Standard deviation of the spots in pixels, sampled at the pixel centres.
-    offset, gain : float
-        Counts of the camera without light, and counts per photo-electron.
+        Standard deviation of the spots in pixels.
+    pixel : {"sampled", "integrated"}
+        Light at the centre of each pixel, or averaged over it as a camera does.
+    offset, gain, variance : float or array, shape (Y, X)
+        Counts of the camera without light, counts per photo-electron, and variance of its
+        read-out noise in counts², of all pixels or of each.
     seed : int, optional
         Same seed, same movie.
 
@@ -137,29 +180,78 @@ def simulate_movie(
     for frame in range(frames):
         light = np.full(shape, float(background))
         first = frame * spots_per_frame
-        add_spots(light, truth.iloc[first : first + spots_per_frame])
-        movie[frame] = expose(light, rng, offset, gain)
+        add_spots(light, truth.iloc[first : first + spots_per_frame], pixel)
+        movie[frame] = expose(light, rng, offset, gain, variance)
     return movie, truth
 
 
-def profile(center: NDArray[Any], size: int, sigma: Any) -> NDArray[np.float64]:
-    """Return a normalised Gaussian, sampled at the pixels 0…size-1, for each centre."""
+def profile(
+    center: NDArray[Any], size: int, sigma: Any, pixel: Pixel = "sampled"
+) -> NDArray[np.float64]:
+    """Return a normalised Gaussian in the pixels 0…size-1 of one axis, for each centre."""
     width = np.broadcast_to(np.asarray(sigma, float), center.shape)[:, None]
     distance = (np.arange(size) - center[:, None]) / width
+    if pixel == "integrated":
+        within: NDArray[np.float64] = ndtr(distance + 0.5 / width) - ndtr(distance - 0.5 / width)
+        return within
     return np.exp(-0.5 * distance**2) / (np.sqrt(2 * np.pi) * width)  # type: ignore[no-any-return]
 
 
-def add_spots(light: NDArray[np.float64], spots: pd.DataFrame) -> None:
+def add_spots(light: NDArray[np.float64], spots: pd.DataFrame, pixel: Pixel = "sampled") -> None:
     """Add spots (columns y, x, sigma, photons) to the expected photons of a frame."""
-    v = profile(spots["y"].to_numpy(), light.shape[0], spots["sigma"])
-    u = profile(spots["x"].to_numpy(), light.shape[1], spots["sigma"])
+    v = profile(spots["y"].to_numpy(), light.shape[0], spots["sigma"], pixel)
+    u = profile(spots["x"].to_numpy(), light.shape[1], spots["sigma"], pixel)
     light += (v * spots["photons"].to_numpy()[:, None]).T @ u
 
 
 def expose(
-    light: NDArray[np.float64], rng: np.random.Generator, offset: float, gain: float
+    light: NDArray[np.float64],
+    rng: np.random.Generator,
+    offset: ArrayLike,
+    gain: ArrayLike,
+    variance: ArrayLike = 0.0,
 ) -> NDArray[np.uint16]:
     """Return what a camera with shot noise makes of the expected photons."""
-    counts = np.rint(offset + gain * rng.poisson(light))
+    counts = np.rint(_counts(rng.poisson(light), rng, offset, gain, variance))
     exposed: NDArray[np.uint16] = np.clip(counts, 0, np.iinfo(np.uint16).max).astype(np.uint16)
     return exposed
+
+
+def _counts(
+    electrons: NDArray[np.int64],
+    rng: np.random.Generator,
+    offset: ArrayLike,
+    gain: ArrayLike,
+    variance: ArrayLike,
+) -> NDArray[np.float64]:
+    """Return the counts of photo-electrons, with read-out noise if there is any."""
+    counts: NDArray[np.float64] = np.asarray(offset) + np.asarray(gain) * electrons
+    if np.any(variance):
+        counts += np.sqrt(variance) * rng.normal(size=electrons.shape)
+    return counts
+
+
+def _each(
+    rng: np.random.Generator, value: float | tuple[float, float], count: int
+) -> NDArray[np.float64]:
+    """Return one number for each spot: all the same, or evenly between two."""
+    return rng.uniform(*value, count) if isinstance(value, tuple) else np.full(count, float(value))
+
+
+def _light(
+    shape: dict[str, NDArray[np.float64]], rows: int, columns: int, pixel: Pixel
+) -> NDArray[np.float64]:
+    """Return normalised spots of the given shapes, (count, rows, columns)."""
+    if "angle" not in shape:
+        sigma_x = shape.get("sigma_x", shape.get("sigma"))
+        sigma_y = shape.get("sigma_y", sigma_x)
+        v = profile(shape["y"], rows, sigma_y, pixel)
+        u = profile(shape["x"], columns, sigma_x, pixel)
+        return v[:, :, None] * u[:, None, :]
+    y0, x0, sigma_x, sigma_y, angle = (shape[name][:, None, None] for name in _TURNED)
+    y, x = np.indices((rows, columns), float)
+    cosine, sine = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+    along = ((x - x0) * cosine + (y - y0) * sine) / sigma_x
+    across = ((y - y0) * cosine - (x - x0) * sine) / sigma_y
+    light: NDArray[np.float64] = np.exp(-0.5 * (along**2 + across**2))
+    return light / (2 * math.pi * sigma_x * sigma_y)

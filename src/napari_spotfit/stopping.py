@@ -31,6 +31,23 @@ ROUNDING = 1e-7
 #: Of a fit without noise rounding alone leaves a χ² of about this many times n · ROUNDING².
 ROUNDING_FLOOR = 20.0
 
+#: Maximum likelihood begins where least squares has settled to this fraction of χ², ...
+LIKELIHOOD_DELTA = 1e-2
+#: ... with an amplitude and a background of at least so much of the ROI's mean in
+#: photo-electrons; if it is bounded by 0, the background stays above this much of it, so that
+#: no pixel becomes impossible.
+FIRST_AMPLITUDE, FIRST_BACKGROUND, LEAST_BACKGROUND = 1e-2, 1e-1, 1e-4
+
+#: With more pixels than this, ``min_delta`` is of the χ² of so many of them: the more pixels
+#: there are, the smaller a fraction of χ² the parameters' errors make.
+MIN_DELTA_PIXELS = 128
+#: Rounding errors of more pixels than this average out.
+ROUNDING_PIXELS = 1024
+
+#: A step of maximum likelihood is multiplied by what the one before has shown of the true
+#: curvature, within these factors, while the damping is low enough to be believed.
+SHORTEST_STRETCH, LONGEST_STRETCH = 0.5, 2.5
+
 #: Below this share of a parameter's own curvature the normal matrix is singular to
 #: single precision, and there are no standard errors.
 SINGULAR = 1e-6

@@ -12,7 +12,8 @@ from scipy.spatial import KDTree
 from .backends.band import RATIO, kernel_radius
 from .frames import FrameReader, FrameSelection, HeldFrame
 from .localize import find, fit_at
-from .settings import ROI_MAX, Options, Settings, takes_settings
+from .options import takes_settings
+from .settings import ROI_MAX, Options, Settings
 
 #: Spots that tell the PSF's width: so many of the brightest, and no fewer than that.
 _TELLING, _TOO_FEW = 100, 3
@@ -132,6 +133,10 @@ def estimate_sigma(
     True
     """
     settings = (settings or Settings()).changed(**options)
+    # Whatever the spots are fitted with later.
+    settings = settings.changed(
+        model="gaussian", pixel="sampled", estimator="lse", fixed={}, bounds={}
+    )
     if frames is None:
         frames = _spread(FrameReader(image).leading)
     for _ in range(_ROUNDS):

@@ -15,6 +15,7 @@ from failing_gpu import FailingGpu, errors
 
 from napari_spotfit import Settings, simulate_movie
 from napari_spotfit.backends.choose import choose
+from napari_spotfit.backends.contract import Planes
 from napari_spotfit.backends.errors import BackendFallbackWarning
 from napari_spotfit.backends.fallback import with_fallback
 
@@ -131,6 +132,29 @@ def test_frames_that_were_not_uploaded(blocks):
         columns = backend.fit_rois(spots, None, ROI, SETTINGS)
     expected = cpu().fit_rois(spots, None, ROI, SETTINGS)
     np.testing.assert_array_equal(columns["x"], expected["x"])
+
+
+def test_what_is_known_of_the_pixels_goes_along(blocks):
+    spots = np.ascontiguousarray(blocks[0][:, :9, :9])
+    weights = np.ones((1, 9, 9), np.float32)
+    weights[0, 3, 4] = 0
+    backend = with_fallback(FailingGpu(ERRORS["lost"]).backend, cpu)
+    with pytest.warns(BackendFallbackWarning):
+        columns = backend.fit_rois(spots, None, ROI, SETTINGS, planes=Planes(weights))
+    expected = cpu().fit_rois(spots, None, ROI, SETTINGS, planes=Planes(weights))
+    plain = cpu().fit_rois(spots, None, ROI, SETTINGS)
+    np.testing.assert_array_equal(columns["chi_square"], expected["chi_square"])
+    assert np.all(columns["chi_square"] < plain["chi_square"])
+
+
+@pytest.mark.gpu
+def test_planes_on_the_gpu_come_back(gpu, blocks):
+    spots = np.ascontiguousarray(blocks[0][:, :9, :9])
+    planes = Planes(cupy.ones((1, 9, 9), np.float32))
+    backend = with_fallback(FailingGpu(ERRORS["lost"]).backend, cpu)
+    with pytest.warns(BackendFallbackWarning):
+        columns = backend.fit_rois(spots, None, ROI, SETTINGS, planes=planes)
+    assert np.isfinite(columns["x"]).all()
 
 
 @pytest.mark.gpu

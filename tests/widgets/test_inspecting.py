@@ -118,6 +118,7 @@ GOOD = {
     "sigma": 1.3,
     "amplitude": 100.0,
     "background": 10.0,
+    "photons": 531.0,
     "y_stderr": 0.1,
     "x_stderr": 0.1,
     "sigma_stderr": 0.1,
@@ -169,3 +170,35 @@ def test_simulated_spots_with_the_right_camera_get_no_hint():
 def test_every_stop_condition_has_one_sentence_of_advice(condition):
     assert condition.advice.endswith(".")
     assert condition.advice.count(".") == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "gaussian_elliptical"},
+        {"model": "gaussian_rotated"},
+        {"model": "lorentzian"},
+        {"pixel": "integrated"},
+        {"model": "gaussian_elliptical", "fixed": {"sigma_x": 1.3, "sigma_y": 1.3}},
+    ],
+)
+def test_every_model_is_laid_beside_the_data(settings):
+    movie, _ = napari_spotfit.simulate_movie(
+        1, shape=(70, 60), spots_per_frame=8, photons=3000, seed=4
+    )
+    fits = napari_spotfit.localize(movie, **settings)
+    known = fits.settings.to_dict()
+    for values in rows(fits[fits.valid]):
+        sample = sample_spot(values, known, movie[0])
+        assert sample.is_of(values["chi_square"])
+        assert min(sample.width.along, sample.width.across) > 0
+        assert "bound" not in hint(values, known, sample.roi) or not fits.settings.fixed
+
+
+def test_the_likelihood_is_laid_beside_the_data():
+    movie, _ = napari_spotfit.simulate_movie(1, shape=(70, 60), spots_per_frame=8, seed=4)
+    fits = napari_spotfit.localize(movie, estimator="mle", offset=100.0, gain=1.0)
+    for values in rows(fits[fits.converged]):
+        sample = sample_spot(values, fits.settings.to_dict(), movie[0])
+        # The residual of photons is about as large as their noise.
+        assert (sample.residual**2 / sample.model).mean() < 10

@@ -10,7 +10,7 @@ import pytest
 from napari.components import ViewerModel
 from napari.layers import Image
 
-from napari_spotfit import SpotFits, StopCondition, to_points_layer
+from napari_spotfit import Settings, SpotFits, StopCondition, to_points_layer
 from napari_spotfit.widgets.layers import images, points
 from napari_spotfit.widgets.layers.colors import STOP_COLORS, color_faces
 
@@ -201,3 +201,15 @@ def test_axis_names():
     assert images.leading_names(Image(np.zeros((2, 3, 9, 9)))) == ("Axis 0", "Axis 1")
     named = Image(np.zeros((2, 3, 9, 9)), axis_labels=("t", "c", "y", "x"))
     assert images.leading_names(named) == ("t", "c")
+
+
+def test_other_models_colour_their_first_width():
+    fits = make_fits([2, 2, 3], sigma=[1.0, 1.0, 1.0])
+    columns = fits.columns
+    columns.pop("sigma")
+    columns |= {name: np.full(3, 1.5, np.float32) for name in ("sigma_x", "sigma_y")}
+    other = SpotFits(columns, fits.index_names, Settings(model="gaussian_elliptical"))
+    arguments = points.points_arguments(other)
+    assert arguments["face_color"] == "sigma_x"
+    assert arguments["size"] == pytest.approx(7 * 1.5)
+    assert arguments["metadata"]["units"]["sigma_y"] == "px"

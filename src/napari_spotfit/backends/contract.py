@@ -3,21 +3,54 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ..models import Profile
 from ..settings import Settings
 from ..stopping import SIGMA_MAX_ROI, SIGMA_MIN
 
-#: The columns of single-precision results, in the order in which backends write them.
-VALUES = ("sigma", "amplitude", "background", "photons", "chi_square", "reduced_chi_square")
-ERRORS = tuple(
-    f"{name}_stderr" for name in ("x", "y", "sigma", "amplitude", "background", "photons")
-)
+#: The fitted light, and how well it fits: single-precision results after the widths.
+_LIGHT = ("amplitude", "background", "photons", "chi_square", "reduced_chi_square")
 
 
-def width_of(errors: bool) -> int:
+def values_of(profile: Profile) -> tuple[str, ...]:
+    """Return the columns of single-precision results, in the order of the backends.
+
+    Examples
+    --------
+    >>> from napari_spotfit.models import GAUSSIAN
+    >>> values_of(GAUSSIAN)
+    ('sigma', 'amplitude', 'background', 'photons', 'chi_square', 'reduced_chi_square')
+    """
+    return profile.widths + _LIGHT
+
+
+def errors_of(profile: Profile) -> tuple[str, ...]:
+    """Return the columns of standard errors, which come after the values."""
+    names = ("x", "y", *profile.widths, "amplitude", "background", "photons")
+    return tuple(f"{name}_stderr" for name in names)
+
+
+def width_of(settings: Settings) -> int:
     """Return how many single-precision numbers a fit has."""
-    return len(VALUES) + (len(ERRORS) if errors else 0)
+    profile = settings.profile
+    return len(values_of(profile)) + (len(errors_of(profile)) if settings.errors else 0)
+
+
+class Planes(NamedTuple):
+    """What is known of each pixel besides its counts.
+
+    The array is single-precision, of shape (1, Y, X) for all frames alike, or of the
+    frames' own shape. For least squares it holds weights, 0 for bad pixels; for maximum
+    likelihood the read-out variance in photo-electrons², NaN for bad pixels.
+    """
+
+    values: Any
+
+
+def is_plain(settings: Settings, planes: Planes | None) -> bool:
+    """Whether the fits are those of the fast path: separable, every pixel counting alike."""
+    return settings.profile.separable and settings.estimator != "mle" and planes is None
 
 
 class Limits(NamedTuple):
@@ -27,8 +60,10 @@ class Limits(NamedTuple):
     max_error: float
     min_delta: float
     min_step: float
-    sigma_min: float
-    sigma_max: float
+    #: Of every shape parameter in the order of the kernels: x, y, widths.
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    held: tuple[bool, ...]
     amplitude_min: float
     amplitude_max: float
     background_min: float
@@ -36,25 +71,56 @@ class Limits(NamedTuple):
     bounded_amplitudes: bool
 
 
+def kernel_order(profile: Profile) -> tuple[str, ...]:
+    """Return the shape parameters in the order of the kernels: x, y, widths."""
+    return ("x", "y", *profile.widths)
+
+
 def make_limits(settings: Settings, roi_shape: tuple[int, int]) -> Limits:
-    """Return the settings as the fits take them; open bounds become infinite."""
+    """Return the settings as the fits take them; open bounds become infinite.
+
+    Maximum likelihood knows no negative light: there, amplitude and background are bounded
+    by 0 where the settings leave them open.
+    """
+    lowest = 0.0 if settings.estimator == "mle" else -math.inf
     amplitude = settings.amplitude_min, settings.amplitude_max
     background = settings.background_min, settings.background_max
+    names = kernel_order(settings.profile)
+    ends = [_ends(name, settings, roi_shape) for name in names]
     return Limits(
         max_iterations=float(settings.max_iterations),
         max_error=settings.max_error,
         min_delta=settings.min_delta,
         min_step=settings.min_step,
-        sigma_min=SIGMA_MIN if settings.sigma_min is None else settings.sigma_min,
-        sigma_max=SIGMA_MAX_ROI * max(roi_shape)
-        if settings.sigma_max is None
-        else settings.sigma_max,
-        amplitude_min=_or(amplitude[0], -math.inf),
+        low=tuple(low for low, _ in ends),
+        high=tuple(high for _, high in ends),
+        held=tuple(name in settings.fixed for name in names),
+        amplitude_min=_or(amplitude[0], lowest),
         amplitude_max=_or(amplitude[1], math.inf),
-        background_min=_or(background[0], -math.inf) + settings.offset,
+        background_min=_or(background[0], lowest) + settings.offset,
         background_max=_or(background[1], math.inf) + settings.offset,
-        bounded_amplitudes=any(bound is not None for bound in amplitude + background),
+        bounded_amplitudes=lowest == 0 or any(end is not None for end in amplitude + background),
     )
+
+
+def _ends(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tuple[float, float]:
+    """Return the bounds of a shape parameter in pixels of the ROI, or as it comes."""
+    own = next(shape for shape in settings.profile.shape if shape.name == name)
+    low, high = settings.bounds.get(name, (own.low, own.high))
+    if name in ("x", "y"):
+        size = roi_shape[0] if name == "y" else roi_shape[1]
+        middle = (size - 1) / 2
+        return max(-0.5, middle + _or(low, -math.inf)), min(
+            size - 0.5, middle + _or(high, math.inf)
+        )
+    if (value := settings.fixed.get(name)) is not None:
+        return value, value
+    if name == "angle" or settings.profile.expression is not None:
+        return _or(low, -math.inf), _or(high, math.inf)
+    if name.startswith("sigma"):
+        low = settings.sigma_min if low is None else low
+        high = settings.sigma_max if high is None else high
+    return _or(low, SIGMA_MIN), _or(high, SIGMA_MAX_ROI * max(roi_shape))
 
 
 def _or(value: float | None, otherwise: float) -> float:

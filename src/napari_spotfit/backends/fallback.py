@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..frames import to_host
 from .base import Backend
+from .contract import Planes
 from .cuda.reasons import first_line
 from .errors import BackendFallbackWarning
 
@@ -84,8 +85,8 @@ class _Run:
                 self._switch(error)
         # One at a time: the CPU's functions use all threads by themselves.
         with self._cpu_at_work:
-            rest = tuple(to_host(value) for value in rest)
-            named = {name: to_host(value) for name, value in named.items()}
+            rest = tuple(_to_host(value) for value in rest)
+            named = {name: _to_host(value) for name, value in named.items()}
             return getattr(self._cpu, task)(to_host(frames.given), *rest, **named)
 
     def _switch(self, error: Exception) -> None:
@@ -101,6 +102,11 @@ class _Run:
             ),
             stacklevel=4,
         )
+
+
+def _to_host(value: Any) -> Any:
+    """Return an argument in the host's memory."""
+    return Planes(to_host(value.values)) if isinstance(value, Planes) else to_host(value)
 
 
 def _cuda_errors() -> tuple[type[Exception], ...]:

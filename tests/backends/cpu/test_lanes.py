@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from napari_spotfit.backends.cpu import lanes
+from napari_spotfit.backends.cpu import lane_memory
+from napari_spotfit.backends.cpu.lane_functions import exp2_negative
 from napari_spotfit.backends.cpu.lanes import (
     WIDTH,
     absolute,
@@ -92,7 +93,7 @@ def test_count_counts_lanes(numbers):
 @njit
 def _exp2(a, out):
     for row in range(a.size // WIDTH):
-        store(out, row, lanes.exp2_negative(load(a, row)))
+        store(out, row, exp2_negative(load(a, row)))
 
 
 def test_exp2_is_exact_to_single_precision():
@@ -107,7 +108,7 @@ def test_exp2_is_exact_to_single_precision():
 
 @njit
 def _transpose(source, stride, offset, target, row):
-    lanes.transpose(source, stride, offset, target, row)
+    lane_memory.transpose(source, stride, offset, target, row)
 
 
 def test_transpose_turns_runs_into_lanes():
@@ -121,8 +122,8 @@ def test_transpose_turns_runs_into_lanes():
 
 @njit
 def _differences(values, reference, out):
-    lanes.store_elements(out, 0, lanes.load_difference(values, 1, reference))
-    out[WIDTH] = lanes.difference(values[0], reference)
+    lane_memory.store_elements(out, 0, lane_memory.load_difference(values, 1, reference))
+    out[WIDTH] = lane_memory.difference(values[0], reference)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "f4", "f8"])
@@ -140,7 +141,7 @@ def test_differences_are_taken_before_rounding(dtype):
 
 @njit
 def _store_as(values, out):
-    lanes.store_elements(out, 2, load(values, 0))
+    lane_memory.store_elements(out, 2, load(values, 0))
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8"])

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from functools import partial
 
-import emulated
 import numpy as np
 import pytest
+from emulated_fits import (
+    DEFAULTS,
+    GUARD,
+    POISON,
+    assert_alike,
+    assert_equal,
+    checked,
+    cut,
+    cut_outs,
+    fit_rois,
+    frames_with_rois,
+    kernel_of,
+    rows_of,
+    task_of,
+)
 from walled import exit_status, walled
 
-from napari_spotfit import Settings, StopCondition, simulate_spots
-from napari_spotfit.backends.contract import ERRORS
+from napari_spotfit import Settings, StopCondition
+from napari_spotfit.backends.contract import errors_of
 from napari_spotfit.backends.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.backends.cuda import fit, layout
-from napari_spotfit.stopping import CONVERGED
+from napari_spotfit.models import GAUSSIAN
 
 #: Every number of lanes, missing rows and columns, runs of pixels at any byte of a word.
 CASES = [
@@ -22,122 +36,6 @@ CASES = [
     ((31, 6), "u1"), ((32, 32), "f4"),
 ]  # fmt: skip
 BY_SHAPE = dict(CASES)
-
-#: What memory holds before a kernel writes: no result has such bytes.
-POISON = 0x4D
-#: Bytes before and after the results.
-GUARD = 64
-
-DEFAULTS = Settings()
-
-
-def fit_rois(frames, corners=None, settings=DEFAULTS, start=None, *, shape=None, rounds=3):
-    """Run the kernel as fit.py does, and see that it writes all results and nothing else."""
-    shape = frames.shape[1:] if shape is None else shape
-    n = len(frames) if corners is None else len(corners)
-    size = layout.row_bytes(settings.errors) * n
-    memory = np.full(GUARD + size + GUARD, POISON, np.uint8)
-    macros = layout.macros(shape, frames.dtype, corners is not None)
-    per_warp = rounds * 32 // (macros["LANES_X"] * macros["LANES_Y"])
-    rois = layout.rois(address(frames), frames.shape[1:], address(corners), address(start))
-    output = layout.output(memory.ctypes.data + GUARD, n, settings.errors)
-    arguments = (rois, output, layout.limits(settings, shape), layout.camera(settings))
-    emulated.launch(
-        "fit.cu", "fit", (-(-n // (per_warp * macros["WARPS"])),), (32 * macros["WARPS"],),
-        (*arguments, np.int64(n), np.int32(per_warp)), **macros,
-    )  # fmt: skip
-    return checked(memory, n, settings.errors)
-
-
-def address(array):
-    if array is None:
-        return 0
-    assert array.flags.c_contiguous
-    return array.ctypes.data
-
-
-def checked(memory, n, errors):
-    assert (memory[:GUARD] == POISON).all()
-    assert (memory[-GUARD:] == POISON).all()
-    results = layout.Results.within(memory[GUARD:-GUARD], n, errors)
-    for part in results:
-        pieces = np.ascontiguousarray(part).view(np.uint8).reshape(-1, part.itemsize)
-        assert not (pieces == POISON).all(axis=1).any()
-    return results.columns()
-
-
-def cut_outs(shape, pixel, n=200, seed=0, blank=0):
-    """Return spots of different sizes; a few are blank, which takes many iterations."""
-    wide = np.clip(min(shape) / 6, 1.1, 2.5)
-    spots, _ = simulate_spots(n, shape, photons=1500, background=2, sigma=(1, wide), seed=seed)
-    some = np.random.default_rng(seed).permutation(n)[:blank]
-    spots[some] = np.random.default_rng(seed).poisson(9, (blank, *shape))
-    if pixel == "i2":
-        spots -= 5
-    return np.clip(spots, -99, 255).astype(pixel)
-
-
-def frames_with_rois(shape, pixel, n=120, seed=0):
-    """Return frames with a spot in each quarter, and ROIs around them up to the last pixel.
-
-    The frames begin at an odd pixel, and so do most ROIs.
-    """
-    rng = np.random.default_rng(seed)
-    rows, columns = shape
-    spots = cut_outs(shape, pixel, 20, seed)
-    height, width = 2 * rows + 5, 2 * columns + 3
-    memory = np.zeros(5 * height * width + 1, pixel)
-    frames = memory[1:].reshape(5, height, width)
-    frames[:] = rng.integers(0, 5, frames.shape)
-    quarters = np.array(
-        [(f, y, x) for f in range(5) for y in (0, rows + 5) for x in (0, columns + 3)]
-    )
-    for (frame, y, x), spot in zip(quarters, spots, strict=True):
-        frames[frame, y : y + rows, x : x + columns] = spot
-    corners = quarters[rng.integers(0, 20, n)]
-    corners[:, 1:] += rng.integers(-1, 2, (n, 2))
-    corners[:, 1:] = corners[:, 1:].clip(0, (height - rows, width - columns))
-    corners[n // 2], corners[-1] = quarters[-1], quarters[0]
-    return frames, corners.astype(np.int64)
-
-
-def cut(frames, corners, shape):
-    rows, columns = shape
-    return np.stack([frames[f, y : y + rows, x : x + columns] for f, y, x in corners])
-
-
-def assert_equal(ours, theirs):
-    """To the last bit."""
-    assert list(ours) == list(theirs)
-    for name in theirs:
-        assert ours[name].dtype == theirs[name].dtype
-        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-
-
-def rows_of(columns, rows):
-    return {name: values[rows] for name, values in columns.items()}
-
-
-def assert_alike(ours, theirs, *, errors=True):
-    """Up to rounding, and with it an iteration more or less now and then."""
-    assert list(ours) == list(theirs)
-    n = len(theirs["x"])
-    few = max(0.01 * n, 2)
-    assert (ours["stop_condition"] != theirs["stop_condition"]).sum() <= few
-    assert (ours["iterations"] != theirs["iterations"]).sum() <= 10 * few
-    both = np.isin(ours["stop_condition"], CONVERGED) & np.isin(theirs["stop_condition"], CONVERGED)
-    assert both.mean() > 0.8
-    distance = np.hypot(ours["x"] - theirs["x"], ours["y"] - theirs["y"])[both]
-    assert (distance > 1e-3).sum() <= max(0.005 * n, 1)
-    for name in theirs:
-        a, b = (columns[name][both].astype(float) for columns in (ours, theirs))
-        assert ours[name].dtype == theirs[name].dtype
-        assert (np.isnan(a) != np.isnan(b)).sum() <= few, name
-        difference = np.abs(a - b)[np.isfinite(b)] / (np.abs(b[np.isfinite(b)]) + 1e-3)
-        if len(difference) == 0:
-            continue
-        assert np.median(difference) < (1e-2 if name.endswith("_stderr") else 1e-3), name
-        assert np.mean(difference > 0.05) < 0.05, name
 
 
 @pytest.mark.parametrize(("shape", "pixel"), CASES)
@@ -287,7 +185,7 @@ def test_errors(shape, gain):
     settings = Settings(gain=gain, offset=2.5)
     ours, theirs = fit_rois(spots, settings=settings), on_cpu(spots, None, shape, settings)
     assert_alike(ours, theirs)
-    for name in ERRORS:
+    for name in errors_of(GAUSSIAN):
         known = np.isfinite(theirs[name]) & np.isfinite(ours[name])
         assert known.mean() > 0.9
         median = np.median(np.abs(ours[name] / theirs[name] - 1)[known])
@@ -297,9 +195,9 @@ def test_errors(shape, gain):
 def test_without_errors_the_rest_is_the_same():
     spots = cut_outs((9, 9), "i2")
     whole = fit_rois(spots)
-    assert [name for name in whole if name.endswith("_stderr")] == list(ERRORS)
+    assert [name for name in whole if name.endswith("_stderr")] == list(errors_of(GAUSSIAN))
     part = fit_rois(spots, settings=Settings(errors=False))
-    assert_equal(part, {name: whole[name] for name in whole if name not in ERRORS})
+    assert_equal(part, {name: whole[name] for name in whole if name not in errors_of(GAUSSIAN)})
 
 
 @pytest.mark.parametrize(
@@ -339,22 +237,24 @@ def test_several_launches_make_one_result(gather, monkeypatch):
         frames, corners = cut_outs(shape, "u2", 333, blank=20), None
     start = np.full((333, 3), np.nan, np.float32)
     start[::2] = 3, 3, 1.2
-    macros = layout.macros(shape, frames.dtype, gather)
+    task = task_of(frames, corners, DEFAULTS, None, shape)
+    run, macros = kernel_of(task, False)
     launches = []
 
     def kernel(grid, block, arguments):
         launches.append(grid)
-        emulated.launch("fit.cu", "fit", grid, block, arguments, **macros)
+        run(grid, block, arguments)
 
     plan = fit._Plan(kernel, macros["WARPS"], 32, 1)
     monkeypatch.setattr(fit, "_plan", lambda *_: plan)
     monkeypatch.setattr(fit, "_device", lambda: 0)
     monkeypatch.setattr(fit, "_LAUNCH_PIXELS", 49 * 100)
-    memory = np.full(2 * GUARD + 333 * layout.row_bytes(True), POISON, np.uint8)
-    task = fit._Task(shape, DEFAULTS, frames.dtype, gather)
-    task.launch(frames, corners, start, memory.ctypes.data + GUARD, 333)
+    memory = np.full(2 * GUARD + 333 * layout.row_bytes(DEFAULTS), POISON, np.uint8)
+    task.launch(frames, corners, start, None, memory.ctypes.data + GUARD, 333)
     assert len(launches) > 3
-    assert_equal(checked(memory, 333, True), fit_rois(frames, corners, start=start, shape=shape))
+    assert_equal(
+        checked(memory, 333, DEFAULTS), fit_rois(frames, corners, start=start, shape=shape)
+    )
 
 
 @pytest.mark.parametrize("at_end", [False, True])

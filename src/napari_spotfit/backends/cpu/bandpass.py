@@ -14,17 +14,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..band import LEAST_WEIGHT, LEVEL_SAMPLES, TOO_FAR, Layout, make_band, mirrored
-from .lanes import (
-    WIDTH,
-    absolute,
-    count,
-    difference,
-    load_difference,
-    multiply_add,
-    select,
-    spread,
-    store_elements,
-)
+from .lane_memory import difference, load_difference, store_elements
+from .lanes import WIDTH, absolute, count, multiply_add, select, spread
 from .sources import fingerprint
 
 Flat = NDArray[np.float32]
@@ -227,4 +218,4 @@ def _cached(sources: int) -> tuple[Any, Any, Any]:
     return load, band_pass, band_pass_good
 
 
-load, band_pass, band_pass_good = _cached(int(fingerprint("bandpass", "lanes"), 16))
+load, band_pass, band_pass_good = _cached(int(fingerprint("bandpass"), 16))

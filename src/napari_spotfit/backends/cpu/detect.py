@@ -14,7 +14,8 @@ from ..band import LEAST_CONTRAST, Band, Layout, make_band
 from ..candidates import Candidates, Limits, joined, limits_from, masks_of, nothing
 from ..thinning import Places, has_plateau, merge_plateaus, one_per_spot
 from .bandpass import Filter, Flat, band_pass, band_pass_good, load, make_filter
-from .lanes import WIDTH, count, load_difference, spread
+from .lane_memory import load_difference
+from .lanes import WIDTH, count, spread
 from .noise import estimate_noise
 from .sources import fingerprint
 
@@ -223,4 +224,4 @@ def _cached(sources: int) -> Any:
     return find_maxima
 
 
-find_maxima = _cached(int(fingerprint("detect", "lanes"), 16))
+find_maxima = _cached(int(fingerprint("detect"), 16))

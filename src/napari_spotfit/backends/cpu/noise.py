@@ -32,17 +32,8 @@ from ..band import (
     Layout,
 )
 from .bandpass import Flat
-from .lanes import (
-    WIDTH,
-    absolute,
-    count,
-    load_difference,
-    maximum,
-    multiply_add,
-    select,
-    spread,
-    store_elements,
-)
+from .lane_memory import load_difference, store_elements
+from .lanes import WIDTH, absolute, count, maximum, multiply_add, select, spread
 from .sources import fingerprint
 
 _CLIP, _ZERO, _SIXTH = np.float32(CLIP), np.float32(0), np.float32(1 / 6)
@@ -180,4 +171,4 @@ def _cached(sources: int) -> Any:
     return estimate_noise
 
 
-estimate_noise = _cached(int(fingerprint("noise", "lanes"), 16))
+estimate_noise = _cached(int(fingerprint("noise"), 16))

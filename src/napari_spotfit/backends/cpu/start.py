@@ -2,17 +2,20 @@
 
 The centre is the maximum of a 3×3 moving average. σ follows from the number M of
 pixels above the spot's exp(-½) level, which a Gaussian exceeds within one σ of its
-centre: σ = √(M/π).
+centre: σ = √(M/π). What other models have besides starts in proportion to it.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from ...stopping import DAMPING_DECREASE, INITIAL_DAMPING, StopCondition
+from ...stopping import StopCondition
+from . import rotated
+from .kinds import Kind
 from .lanes import (
     Vector,
     clamp,
@@ -26,88 +29,177 @@ from .lanes import (
     store,
 )
 from .tile import (
-    CHI_SQUARE,
-    DAMPING,
-    DECREASE,
-    GRADIENT,
+    COUNT,
     ITERATIONS,
     LEVEL,
-    NORMAL,
+    POINT,
     RUNNING,
     SCALE,
-    SIGMA,
     STOP,
+    WEIGHT,
     Tile,
-    X,
-    Y,
+    put_before_first_step,
+    weight_of,
 )
+from .unroll import unrolled
 
 _INVALID = int(StopCondition.INVALID)
 _WITHIN_SIGMA = math.exp(-0.5)
 
 
 @njit(forceinline=True)
-def prepare(tile: Tile, rows: int, columns: int, sigma_min: float, sigma_max: float) -> None:
+def prepare(
+    kind: Kind, tile: Tile, state: int, rows: int, columns: int, limits: Any, fitted: int
+) -> None:
     """Normalise the pixels of a loaded tile and put its fits before their first step.
 
     A start value that is in the tile already (not NaN) is kept. ROIs with NaN or
-    infinite pixels and constant ROIs end here as INVALID.
+    infinite pixels, constant ones and those with no more pixels than parameters are
+    ``fitted`` end here as INVALID.
     """
-    state = rows * columns
-    count, energy = _normalise(tile, state)
+    low, bright, energy = _normalise(kind, tile, state, rows * columns)
     x, y = _brightest(tile, rows, columns)
-    sigma = square_root(count * spread(1 / math.pi))
+    sigma = square_root(bright * spread(1 / math.pi))
+    start = _start(kind, tile, state, x, y, sigma)
+    if rotated.is_rotated(kind):
+        light = rotated.moments(kind, tile, rows, columns, low, start[0], start[1], sigma)
+    else:
+        light = spread(0), spread(0), spread(0)
+    start = rotated.turned(kind, start, sigma, limits.held, light)
+    _begin(kind, tile, state, start, limits, energy, rows * columns, fitted)
 
-    own_x, own_y = load(tile, state + X), load(tile, state + Y)
-    own_sigma = load(tile, state + SIGMA)
-    x = select(own_x == own_x, own_x, x)
-    y = select(own_y == own_y, own_y, y)
-    sigma = select(own_sigma == own_sigma, own_sigma, sigma)
-    half = spread(0.5)
-    store(tile, state + X, clamp(x, -half, spread(columns) - half))
-    store(tile, state + Y, clamp(y, -half, spread(rows) - half))
-    store(tile, state + SIGMA, clamp(sigma, spread(sigma_min), spread(sigma_max)))
 
-    # A unit normal matrix and no gradient: the first step stays at the start values.
-    zero, one = spread(0), spread(1)
-    for i in range(6):
-        store(tile, state + NORMAL + i, zero)
-    for i in (0, 3, 5):
-        store(tile, state + NORMAL + i, one)
-    for i in range(3):
-        store(tile, state + GRADIENT + i, zero)
-    store(tile, state + CHI_SQUARE, spread(np.inf))
-    store(tile, state + DAMPING, spread(INITIAL_DAMPING / DAMPING_DECREASE))
-    store(tile, state + DECREASE, spread(np.inf))
-    usable = (energy > zero) & (energy < spread(np.inf))
+@unrolled
+def _start(
+    kind: Kind, tile: Any, state: Any, x: Vector, y: Vector, sigma: Vector
+) -> tuple[Vector, ...]:
+    """Return start values: the caller's, or ours; of a turned Gaussian's axes, none yet."""
+    ours = [x, y, *(constant + factor * sigma for constant, factor in kind.starts)]
+    given = [tile[state + POINT + i] for i in range(kind.shapes)]
+    known = 2 if kind.model == "gaussian_rotated" else kind.shapes
+    chosen = [select(own == own, own, our) for own, our in zip(given, ours, strict=True)]
+    return (*chosen[:known], *given[known:])
+
+
+@unrolled
+def _begin(
+    kind: Kind, tile: Any, state: Any, start: tuple[Vector, ...], limits: Any, energy: Vector,
+    pixels: Any, fitted: Any,
+) -> None:  # fmt: skip
+    for i, value in enumerate(start):
+        tile[state + POINT + i] = clamp(value, limits.low[i], limits.high[i])
+    for i in range(2):
+        tile[state + POINT + kind.shapes + i] = 0.0
+    tile[state + POINT + kind.shapes + 2] = np.inf
+    put_before_first_step(kind, tile, state)
+    usable = (energy > 0) & (energy < np.inf)
+    if kind.weighted:
+        usable = usable & (tile[state + COUNT] > spread(fitted))
     # The first trial, which is the start itself, does not count.
-    store(tile, state + ITERATIONS, select(usable, -one, zero))
-    store(tile, state + STOP, select(usable, spread(RUNNING), spread(_INVALID)))
+    tile[state + ITERATIONS] = select(usable, -1.0, 0.0)
+    tile[state + STOP] = select(usable, RUNNING, float(_INVALID))
 
 
 @njit(forceinline=True)
-def _normalise(tile: Tile, pixels: int) -> tuple[Vector, Vector]:
-    """Shift and scale the pixels; return how many are bright, and their sum of squares."""
-    total = spread(0)
+def _normalise(kind: Kind, tile: Tile, state: int, pixels: int) -> tuple[Vector, Vector, Vector]:
+    """Shift and scale the pixels, so that their (weighted) sum is 0, and their weights.
+
+    Returns
+    -------
+    The lowest pixel, how many are bright, and their sum of squares.
+    """
+    total, weights, number = spread(0), spread(0), spread(0)
     low, high = spread(np.inf), spread(-np.inf)
     for i in range(pixels):
-        g = load(tile, i)
-        total = total + g
-        low = minimum(g, low)
-        high = maximum(g, high)
-    mean = total * spread(1 / pixels)
+        g, w = _good_pixel(kind, tile, pixels, i)
+        total = _add_weighted(kind, w, g, total)
+        weights, number = weights + w, number + _one_if_good(w)
+        low, high = _extremes(kind, g, w, low, high)
+    n = _totals(kind, tile, state, pixels, weights, number)
+    mean = _mean(kind, total, pixels, weights)
     scale = spread(1) / (high - low)
-    bright = (low - mean) * scale + spread(_WITHIN_SIGMA)
-    count, energy = spread(0), spread(0)
-    one, zero = spread(1), spread(0)
+    base = (low - mean) * scale
+    level = base + spread(_WITHIN_SIGMA)
+    bright, energy = spread(0), spread(0)
     for i in range(pixels):
-        g = (load(tile, i) - mean) * scale
+        g, w = (load(tile, i) - mean) * scale, _scaled_weight(kind, tile, pixels, i, n)
+        g = _where_counted(kind, w, g)
         store(tile, i, g)
-        count = count + select(g > bright, one, zero)
+        bright = bright + select(_counts(kind, w, g > level), spread(1), spread(0))
         energy = multiply_add(g, g, energy)
-    store(tile, pixels + SCALE, scale)
-    store(tile, pixels + LEVEL, load(tile, pixels + LEVEL) + mean)
-    return count, energy
+    store(tile, state + SCALE, scale)
+    store(tile, state + LEVEL, load(tile, state + LEVEL) + mean)
+    return base, bright, energy
+
+
+@unrolled
+def _good_pixel(kind: Kind, tile: Any, pixels: Any, i: Any) -> tuple[Vector, Vector]:
+    """Return a pixel and its weight; those of bad pixels become 0."""
+    g = tile[i]
+    if not kind.weighted:
+        return g, spread(1.0)
+    plane = tile[i + pixels]
+    if not kind.poisson:
+        plane = select((plane > 0) & (plane < np.inf), plane, 0.0)
+        tile[i + pixels] = plane
+    w = weight_of(kind, tile, pixels, i)
+    g = select(w > 0, g, 0.0)
+    tile[i] = g
+    return g, w
+
+
+@unrolled
+def _add_weighted(kind: Kind, w: Vector, g: Vector, total: Vector) -> Vector:
+    return multiply_add(w, g, total) if kind.weighted else total + g
+
+
+@unrolled
+def _one_if_good(w: Any) -> Vector:
+    return select(w > 0, 1.0, 0.0)
+
+
+@unrolled
+def _extremes(kind: Kind, g: Vector, w: Any, low: Vector, high: Vector) -> tuple[Vector, Vector]:
+    lower, higher = minimum(g, low), maximum(g, high)
+    if not kind.weighted:
+        return lower, higher
+    return select(w > 0, lower, low), select(w > 0, higher, high)
+
+
+@unrolled
+def _totals(
+    kind: Kind, tile: Any, state: Any, pixels: Any, weights: Vector, number: Vector
+) -> Vector:
+    """Keep how many pixels count, and return by what their weights are 1 on average."""
+    if not kind.weighted:
+        return spread(1.0)
+    factor = number / weights
+    tile[state + COUNT], tile[state + WEIGHT] = number, factor
+    return factor
+
+
+@unrolled
+def _mean(kind: Kind, total: Vector, pixels: Any, weights: Vector) -> Vector:
+    return total / weights if kind.weighted else total * (1 / spread(pixels))
+
+
+@unrolled
+def _scaled_weight(kind: Kind, tile: Any, pixels: Any, i: Any, factor: Vector) -> Vector:
+    w = weight_of(kind, tile, pixels, i)
+    if kind.weighted and not kind.poisson:
+        w = w * factor
+        tile[i + pixels] = w
+    return w
+
+
+@unrolled
+def _where_counted(kind: Kind, w: Any, g: Vector) -> Vector:
+    return select(w > 0, g, 0.0) if kind.weighted else g
+
+
+@unrolled
+def _counts(kind: Kind, w: Any, bright: Any) -> Any:
+    return bright & (w > 0) if kind.weighted else bright
 
 
 @njit(forceinline=True)

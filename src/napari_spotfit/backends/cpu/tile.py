@@ -1,11 +1,14 @@
 """A tile: sixteen ROIs side by side, pixels first, then the state of their fits.
 
 A tile is a flat float32 array of rows of sixteen numbers, one per lane. Its first
-rows are the pixels; the rows after them, named here, hold what the fit knows. So a
+rows are the pixels, block by block: their data, and where the kind of fit has them, their
+weights and variances. The rows after them, named here, hold what the fit knows. So a
 fit moves from one tile to another by copying its column.
 
 Pixels are kept as (g - level) · scale: level is near the ROI's mean and scale is one
-over its range. Single precision then serves any offset and any unit of the data.
+over its range. Single precision then serves any offset and any unit of the data. For
+maximum likelihood they are photo-electrons: level is the camera's offset and scale one
+over its gain.
 """
 
 from __future__ import annotations
@@ -16,27 +19,101 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .lanes import WIDTH, difference, load_difference, prefetch, store_elements, transpose
+from ...stopping import DAMPING_DECREASE, INITIAL_DAMPING
+from .kinds import Kind
+from .lane_memory import difference, load_difference, prefetch, store_elements, transpose
+from .lanes import WIDTH, Vector, select, spread
+from .unroll import unrolled
 
 Tile: TypeAlias = NDArray[np.float32]
 
-#: Rows after the pixels: the point reached (POINT: shape, amplitudes and χ² in the
-#: tile's units), the course of the fit (COURSE: the damping, by how much χ² fell last,
-#: the iterations), why it stopped, the units themselves, ...
-X, Y, SIGMA, AMPLITUDE, BACKGROUND, CHI_SQUARE = range(6)
-DAMPING, DECREASE, ITERATIONS, STOP, SCALE, LEVEL = range(6, 12)
-POINT, COURSE = X, DAMPING
-#: ... the normal matrix (its upper triangle, by rows) and the right-hand side.
-NORMAL, GRADIENT = 12, 18
-STATE_ROWS = 21
+#: Rows after the pixels: the course of the fit (the damping, by how much χ² fell last, the
+#: iterations; for maximum likelihood, what the next step is expected to lower χ² by, and by
+#: what it is multiplied), why it stopped, the pixels' units, how many pixels count, by how much
+#: their weights were multiplied, the background that likelihood needs at least, ...
+DAMPING, DECREASE, ITERATIONS, EXPECTED, STRETCH = range(5)
+STOP, SCALE, LEVEL, COUNT, WEIGHT, BACKGROUND_FLOOR = range(5, 11)
+COURSE = DAMPING
+#: ... and the point reached: its shape parameters x, y, widths, then amplitude,
+#: background and χ² in the tile's units. The normal matrix (its upper triangle, by rows)
+#: and the right-hand side come last.
+POINT = X = 11
+Y = 12
 
 #: STOP of a fit that is under way.
 RUNNING = -1.0
 
 
-def new_tile(pixels: int) -> Tile:
+def normal_row(kind: Kind) -> int:
+    """Return the normal matrix' first row."""
+    return POINT + kind.shapes + 3
+
+
+def gradient_row(kind: Kind) -> int:
+    """Return the right-hand side's first row."""
+    return normal_row(kind) + kind.searched * (kind.searched + 1) // 2
+
+
+@unrolled
+def state_rows(kind: Kind) -> int:
+    """Return how many rows the state has."""
+    return gradient_row(kind) + kind.searched
+
+
+@unrolled
+def blocks(kind: Kind) -> int:
+    """Return how many numbers a pixel has."""
+    return kind.blocks
+
+
+@unrolled
+def point_of(kind: Kind, tile: Any, state: Any) -> tuple[Vector, ...]:
+    """Return the point reached."""
+    return tuple(tile[state + POINT + i] for i in range(kind.shapes + 3))
+
+
+@unrolled
+def point_with(
+    values: tuple[Vector, ...], amplitude: Vector, background: Vector, chi: Vector
+) -> tuple[Vector, ...]:
+    """Return a point: shape, amplitude, background, χ²."""
+    return (*values, amplitude, background, chi)
+
+
+@unrolled
+def weight_of(kind: Kind, tile: Any, pixels: Any, i: Any) -> Vector:
+    """Return the weight of a pixel in least squares."""
+    if not kind.weighted:
+        return 1.0
+    plane = tile[i + pixels]
+    return select(plane >= 0, 1.0, 0.0) if kind.poisson else plane
+
+
+@unrolled
+def count_of(kind: Kind, tile: Any, state: Any, pixels: Any) -> Vector:
+    """Return how many pixels count, which is also the sum of their weights."""
+    return tile[state + COUNT] if kind.weighted else spread(pixels)
+
+
+def put_before_first_step(kind: Kind, tile: Any, state: Any) -> None:
+    """Begin a search at the point reached; for unrolled functions.
+
+    A unit normal matrix and no gradient: the first step stays there.
+    """
+    n, row = kind.searched, normal_row(kind)
+    for i in range(n):
+        for j in range(i, n):
+            tile[state + row] = 1.0 if i == j else 0.0
+            row += 1
+        tile[state + gradient_row(kind) + i] = 0.0
+    tile[state + DAMPING] = INITIAL_DAMPING / DAMPING_DECREASE
+    tile[state + DECREASE] = np.inf
+    tile[state + EXPECTED], tile[state + STRETCH] = 0.0, 1.0
+
+
+def new_tile(kind: Kind, pixels: int) -> Tile:
     """Return an empty tile."""
-    return aligned(max(pixels + STATE_ROWS, _padded(pixels)))
+    return aligned(pixels * (kind.blocks - 1) + max(pixels + state_rows(kind), _padded(pixels)))
 
 
 def new_stage(pixels: int) -> Tile:
@@ -60,7 +137,7 @@ def aligned(rows: int) -> Tile:
 @njit(forceinline=True)
 def load_rois(
     tile: Tile, stage: Tile, frames: NDArray[Any], shape: tuple[int, int, int],
-    corners: NDArray[np.int64], first: int, last: int, rows: int, columns: int,
+    corners: NDArray[np.int64], first: int, last: int, rows: int, columns: int, state: int,
 ) -> None:  # fmt: skip
     """Copy the ROIs first…last-1, sixteen at the most, into a tile.
 
@@ -70,25 +147,82 @@ def load_rois(
     pixels = rows * columns
     stride = (pixels + WIDTH - 1) // WIDTH * WIDTH
     for lane in range(WIDTH):
-        begin = lane * stride
         top = _first_pixel(shape, corners, first + lane, last)
-        if top < 0:
-            stage[begin : begin + pixels] = np.nan
-            continue
-        reference = frames[top]
-        if columns == shape[2]:
-            _copy_run(stage, begin, frames, top, pixels, reference)
-        else:
-            for _ in range(rows):
-                _copy_run(stage, begin, frames, top, columns, reference)
-                begin += columns
-                top += shape[2]
+        reference = frames[max(top, 0)]
+        _copy_roi(stage, lane * stride, frames, shape, top, rows, columns, reference)
     for block in range(0, stride, WIDTH):
         transpose(stage, stride, block, tile, block)
     for lane in range(WIDTH):
         top = _first_pixel(shape, corners, first + lane, last)
         level = np.float32(0) if top < 0 else np.float32(frames[top])
-        tile[(pixels + LEVEL) * WIDTH + lane] = level
+        tile[(state + LEVEL) * WIDTH + lane] = level
+
+
+@njit(forceinline=True)
+def load_good_rois(
+    tile: Tile, stage: Tile, frames: NDArray[Any], shape: tuple[int, int, int],
+    planes: NDArray[np.float32], shared: bool, positive: bool,
+    corners: NDArray[np.int64], first: int, last: int, rows: int, columns: int, state: int,
+) -> None:  # fmt: skip
+    """Do the same, with the pixels' weights or variances in the tile's last block.
+
+    The first good pixel is taken off: one with a weight (``positive``) or a variance.
+    """
+    pixels = rows * columns
+    stride = (pixels + WIDTH - 1) // WIDTH * WIDTH
+    last_block = state - pixels
+    for lane in range(WIDTH):
+        top = _first_pixel(shape, corners, first + lane, last)
+        place = _first_pixel(shape, corners, first + lane, last, shared)
+        good = _first_good(planes, place, shape[2], rows, columns, positive)
+        reference = frames[max(top, 0) + good]
+        _copy_roi(stage, lane * stride, frames, shape, top, rows, columns, reference)
+    for block in range(0, stride, WIDTH):
+        transpose(stage, stride, block, tile, block)
+    for lane in range(WIDTH):
+        place = _first_pixel(shape, corners, first + lane, last, shared)
+        _copy_roi(stage, lane * stride, planes, shape, place, rows, columns, np.float32(0))
+    for block in range(0, stride, WIDTH):
+        transpose(stage, stride, block, tile, last_block + block)
+    for lane in range(WIDTH):
+        top = _first_pixel(shape, corners, first + lane, last)
+        place = _first_pixel(shape, corners, first + lane, last, shared)
+        good = _first_good(planes, place, shape[2], rows, columns, positive)
+        level = np.float32(0) if top < 0 else np.float32(frames[top + good])
+        tile[(state + LEVEL) * WIDTH + lane] = level
+
+
+@njit
+def _first_good(
+    planes: NDArray[np.float32], place: int, width: int, rows: int, columns: int, positive: bool
+) -> int:
+    """Return how far behind a ROI's first pixel its first good one comes."""
+    if place < 0:
+        return 0
+    for row in range(rows):
+        for column in range(columns):
+            value = planes[place + row * width + column]
+            if value > 0 or (value == value and not positive):
+                return row * width + column
+    return 0
+
+
+@njit(forceinline=True)
+def _copy_roi(
+    stage: Tile, begin: int, frames: NDArray[Any], shape: tuple[int, int, int], top: int,
+    rows: int, columns: int, reference: Any,
+) -> None:  # fmt: skip
+    """Copy a ROI less a reference to the stage; NaN where there is none."""
+    pixels = rows * columns
+    if top < 0:
+        stage[begin : begin + pixels] = np.nan
+    elif columns == shape[2]:
+        _copy_run(stage, begin, frames, top, pixels, reference)
+    else:
+        for _ in range(rows):
+            _copy_run(stage, begin, frames, top, columns, reference)
+            begin += columns
+            top += shape[2]
 
 
 @njit(forceinline=True)
@@ -110,15 +244,21 @@ def prefetch_rois(
 
 
 @njit(forceinline=True)
-def _first_pixel(shape: tuple[int, int, int], corners: NDArray[np.int64], i: int, last: int) -> int:
-    """Return where a ROI begins, -1 if there is none; without corners a frame is a ROI."""
+def _first_pixel(
+    shape: tuple[int, int, int], corners: NDArray[np.int64], i: int, last: int, shared: bool = False
+) -> int:
+    """Return where a ROI begins, -1 if there is none; without corners a frame is a ROI.
+
+    ``shared``: where it begins in the one frame that stands for all.
+    """
     if i >= last:
         return -1
     if len(corners) == 0:
-        return i * shape[1] * shape[2]
+        return 0 if shared else i * shape[1] * shape[2]
     if corners[i, 0] < 0:
         return -1
-    return (corners[i, 0] * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]
+    frame = 0 if shared else corners[i, 0]
+    return (frame * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]
 
 
 @njit(forceinline=True)

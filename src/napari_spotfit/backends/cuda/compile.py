@@ -22,12 +22,14 @@ OPTIONS = ("--std=c++17", "-default-device", "--prec-div=false", "--prec-sqrt=fa
 _CONSTANTS = (
     "INITIAL_DAMPING", "DAMPING_DECREASE", "DAMPING_INCREASE", "MAX_DAMPING",
     "SKIPPED_STEP", "SKIPPED_DAMPING", "ROUNDING", "ROUNDING_FLOOR", "SINGULAR",
+    "LIKELIHOOD_DELTA", "FIRST_AMPLITUDE", "FIRST_BACKGROUND", "LEAST_BACKGROUND",
+    "SHORTEST_STRETCH", "LONGEST_STRETCH",
 )  # fmt: skip
 
 _INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
 
 
-def kernel(file: str, name: str, **macros: float | str) -> Any:
+def kernel(file: str, name: str, before: str = "", **macros: float | str) -> Any:
     """Return a kernel for the current device.
 
     Parameters
@@ -36,6 +38,8 @@ def kernel(file: str, name: str, **macros: float | str) -> Any:
         The file in ``kernels/`` that defines it.
     name : str
         The kernel's name; it is ``extern "C"``.
+    before : str
+        C++ that comes before the file: what it asks for and does not define.
     **macros : int, float or str
         What the file takes as compile-time constants, by name; a str is C++ text.
 
@@ -46,16 +50,17 @@ def kernel(file: str, name: str, **macros: float | str) -> Any:
     """
     import cupy
 
-    return _compiled(file, name, tuple(sorted(macros.items())), cupy.cuda.Device().id)
+    return _compiled(file, name, before, tuple(sorted(macros.items())), cupy.cuda.Device().id)
 
 
 @lru_cache(maxsize=512)
 def _compiled(
-    file: str, name: str, macros: tuple[tuple[str, float | str], ...], device: int
+    file: str, name: str, before: str, macros: tuple[tuple[str, float | str], ...], device: int
 ) -> Any:
     import cupy
 
-    return cupy.RawModule(code=source(file), options=options(**dict(macros))).get_function(name)
+    code = before + source(file)
+    return cupy.RawModule(code=code, options=options(**dict(macros))).get_function(name)
 
 
 @lru_cache(maxsize=16)

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...settings import Settings
+from ...frames import to_host
+from ...settings import ROI_MAX, Settings
 from .. import threads
-from . import layout, transfer
+from ..contract import Planes, is_plain
+from . import large, layout, pixelwise, transfer
 from .compile import kernel
 from .layout import Results
 
@@ -30,6 +32,8 @@ _FEW_BYTES = 256 << 10
 #: Pixels of one launch. A display driver ends kernels after two seconds; this takes a
 #: tenth of that on a slow GPU.
 _LAUNCH_PIXELS = 1 << 29
+#: The same where fits visit every pixel at every step, which takes longer.
+_PIXELWISE_PIXELS = 1 << 26
 
 
 def fit_rois(
@@ -39,6 +43,7 @@ def fit_rois(
     settings: Settings,
     start: Any = None,
     *,
+    planes: Planes | None = None,
     on_device: bool = False,
     devices: Sequence[int] | None = None,
 ) -> dict[str, Any]:
@@ -48,8 +53,8 @@ def fit_rois(
 
     Parameters
     ----------
-    frames, corners, roi_shape, settings, start
-        As on the CPU.
+    frames, corners, roi_shape, settings, start, planes
+        As on the CPU; arrays may also be CuPy's.
     on_device : bool
         Leave the results on the device, and do not wait for them: they are made on
         CuPy's current stream.
@@ -63,24 +68,31 @@ def fit_rois(
     """
     import cupy
 
+    if max(roi_shape) > ROI_MAX:
+        return large.fit_rois(frames, corners, roi_shape, settings, start, planes, on_device)
     n = len(frames) if corners is None else len(corners)
     if corners is None and _address(frames) % 4:
         frames = frames.copy()  # kernels read whole words
     if n == 0:
-        return Results.within(np.empty(0, np.uint8), 0, settings.errors).columns()
-    task = _Task(roi_shape, settings, frames.dtype, corners is not None)
+        return Results.within(np.empty(0, np.uint8), 0, settings).columns(settings.profile)
+    known = None if planes is None else planes.values
+    more = known is not None and len(known) > 1
+    plain = is_plain(settings, planes)
+    task = _Task(roi_shape, settings, frames.dtype, corners is not None, plain, more)
     if isinstance(frames, np.ndarray) and corners is None and not on_device:
+        known = to_host(known)
         if frames.nbytes <= _FEW_BYTES:
-            return _fit_few(frames, start, task)
-        return _fit_in_pieces(frames, start, task, devices or (cupy.cuda.Device().id,))
+            return _fit_few(frames, start, known, task)
+        return _fit_in_pieces(frames, start, known, task, devices or (cupy.cuda.Device().id,))
     frames = transfer.upload(frames)
     corners = None if corners is None else cupy.asarray(corners, np.int64)
     start = None if start is None else cupy.asarray(start, np.float32)
+    known = None if known is None else transfer.upload(known)
     if on_device:
         memory = cupy.empty(task.row_bytes * n, np.uint8)
-        task.launch(frames, corners, start, memory.data.ptr, n)
-        return Results.within(memory, n, settings.errors).columns()
-    return _fit_there(frames, corners, start, task, n)
+        task.launch(frames, corners, start, known, memory.data.ptr, n)
+        return Results.within(memory, n, settings).columns(settings.profile)
+    return _fit_there(frames, corners, start, known, task, n)
 
 
 class _Task(NamedTuple):
@@ -90,45 +102,70 @@ class _Task(NamedTuple):
     settings: Settings
     pixel: np.dtype[Any]
     gather: bool
+    #: Whether the fits are those of the fast path, and whether each frame has its own plane.
+    plain: bool
+    more_planes: bool
 
     @property
     def row_bytes(self) -> int:
-        return layout.row_bytes(self.settings.errors)
+        return layout.row_bytes(self.settings)
 
-    def launch(self, frames: Any, corners: Any, start: Any, memory: int, n: int) -> None:
+    def planes(self, known: Any, first: int, last: int) -> Any:
+        """Return the planes of some cut-outs."""
+        return known[first:last] if self.more_planes and not self.gather else known
+
+    def launch(
+        self, frames: Any, corners: Any, start: Any, known: Any, memory: int, n: int
+    ) -> None:
         """Begin to fit, on the current stream; memory is where the results go.
 
         The arrays may be the device's or pinned ones of the host.
         """
-        plan = _plan(self.roi_shape, self.pixel, self.gather, _device())
-        settings, pixels = self.settings, self.roi_shape[0] * self.roi_shape[1]
-        limits, camera = layout.limits(settings, self.roi_shape), layout.camera(settings)
-        per_warp = plan.groups * layout.rounds(n, plan.groups, pixels, plan.multiprocessors)
+        plan = _plan(self, known is not None, _device())
+        pixels, shape = self.roi_shape[0] * self.roi_shape[1], len(self.settings.profile.shape)
+        per_warp, most = plan.groups, _PIXELWISE_PIXELS
+        if self.plain:
+            per_warp *= layout.rounds(n, plan.groups, pixels, plan.multiprocessors)
+            most = _LAUNCH_PIXELS
         per_block = per_warp * plan.warps
-        step = max(_LAUNCH_PIXELS // pixels // per_block, 1) * per_block
+        step = max(most // pixels // per_block, 1) * per_block
         frames_at, corners_at, start_at = _address(frames), _address(corners), _address(start)
         for first in range(0, n, step):
             count = min(step, n - first)
             rois, output = _arguments(
                 frames_at + (0 if self.gather else first * pixels * self.pixel.itemsize),
                 frames.shape[1:], corners_at and corners_at + 24 * first,
-                start_at and start_at + 12 * first,
-                memory, n, settings.errors, first,
+                start_at and start_at + 4 * shape * first,
+                memory, n, self.settings, first,
             )  # fmt: skip
             plan.kernel(
                 (-(-count // per_block),), (32 * plan.warps,),
-                (rois, output, limits, camera, np.int64(count), np.int32(per_warp)),
+                self.arguments(rois, output, self.planes(known, first, n), count, per_warp),
             )  # fmt: skip
+
+    def arguments(
+        self, rois: Any, output: Any, known: Any, count: int, per_warp: int
+    ) -> tuple[Any, ...]:
+        """Return the arguments of either kernel."""
+        settings, shape = self.settings, self.roi_shape
+        camera = layout.camera(settings)
+        if self.plain:
+            limits = layout.limits(settings, shape)
+            return rois, output, limits, camera, np.int64(count), np.int32(per_warp)
+        planes = pixelwise.planes(_address(known), self.more_planes)
+        limits = layout.limits(settings, shape, settings.offset)
+        first = pixelwise.first(settings.profile)
+        return rois, planes, output, limits, first, camera, np.int64(count)
 
 
 @lru_cache(maxsize=256)
 def _arguments(
     frames: int, frame_shape: tuple[int, int], corners: int, start: int,
-    memory: int, n: int, errors: bool, first: int,
+    memory: int, n: int, settings: Settings, first: int,
 ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Return where a kernel reads and writes; in a closed loop that stays the same."""
     return (
-        layout.rois(frames, frame_shape, corners, start), layout.output(memory, n, errors, first)
+        layout.rois(frames, frame_shape, corners, start), layout.output(memory, n, settings, first)
     )  # fmt: skip
 
 
@@ -142,16 +179,25 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def _plan(roi_shape: tuple[int, int], pixel: np.dtype[Any], gather: bool, device: int) -> _Plan:
+def _plan(task: _Task, planes: bool, device: int) -> _Plan:
     import cupy
 
-    shared = layout.lanes(*roi_shape)
+    file, before, macros = _kernel(task, planes)
     return _Plan(
-        kernel("fit.cu", "fit", **layout.macros(roi_shape, pixel, gather)),
-        layout.warps_per_block(roi_shape, pixel),
-        32 // (shared.x * shared.y),
+        kernel(file, "fit", before, **macros),
+        int(macros["WARPS"]),
+        32 // (int(macros.get("LANES_X", 1)) * int(macros["LANES_Y"])),
         int(cupy.cuda.Device(device).attributes["MultiProcessorCount"]),
     )
+
+
+def _kernel(task: _Task, planes: bool) -> tuple[str, str, dict[str, int | str]]:
+    """Return the file of a task's kernel, what comes before it, and its macros."""
+    settings, shape = task.settings, task.roi_shape
+    if task.plain:
+        return "fit.cu", "", layout.macros(shape, task.pixel, task.gather, settings)
+    macros = pixelwise.macros(shape, task.pixel, task.gather, planes, settings)
+    return "fit_pixelwise.cu", pixelwise.before(settings.profile), macros
 
 
 def _address(array: Any) -> int:
@@ -172,15 +218,16 @@ def _device() -> int:
     return number
 
 
-def _fit_few(frames: NDArray[Any], start: Any, task: _Task) -> dict[str, Any]:
+def _fit_few(frames: NDArray[Any], start: Any, known: Any, task: _Task) -> dict[str, Any]:
     """Fit few cut-outs with the least delay: the GPU reads and writes pinned memory."""
     n = len(frames)
     with transfer.stream():
         pixels = _pinned_copy(frames)
         begin = None if start is None else _pinned_copy(start)
+        there = None if known is None else _pinned_copy(known)
         memory = transfer.pinned(task.row_bytes * n)
-        task.launch(pixels, None, begin, _address(memory), n)
-    return Results.within(memory.copy(), n, task.settings.errors).columns()
+        task.launch(pixels, None, begin, there, _address(memory), n)
+    return Results.within(memory.copy(), n, task.settings).columns(task.settings.profile)
 
 
 def _pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
@@ -192,7 +239,7 @@ def _pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _fit_in_pieces(
-    frames: NDArray[Any], start: Any, task: _Task, devices: Sequence[int]
+    frames: NDArray[Any], start: Any, known: Any, task: _Task, devices: Sequence[int]
 ) -> dict[str, Any]:
     """Fit many cut-outs of the host, several pieces side by side.
 
@@ -200,13 +247,14 @@ def _fit_in_pieces(
     """
     import cupy
 
-    n, errors = len(frames), task.settings.errors
+    n, settings = len(frames), task.settings
     in_place = transfer.is_pinned(frames)
     size = task.row_bytes * n
     results = Results.within(
-        transfer.pinned(size) if in_place else np.empty(size, np.uint8), n, errors
+        transfer.pinned(size) if in_place else np.empty(size, np.uint8), n, settings
     )
     turn = itertools.cycle(devices)
+    for_all = {} if known is None or task.more_planes else _uploaded(known, devices)
 
     def fit_piece(first: int, last: int) -> None:
         count = last - first
@@ -214,11 +262,14 @@ def _fit_in_pieces(
             there = cupy.empty((count, *task.roi_shape), frames.dtype)
             kept = transfer.send(frames[first:last], there, stream)
             begin = None if start is None else cupy.asarray(start[first:last])
+            plane = for_all.get(_device())
+            if task.more_planes:
+                plane = cupy.asarray(known[first:last])
             memory = cupy.empty(task.row_bytes * count, np.uint8)
-            task.launch(there, None, begin, memory.data.ptr, count)
+            task.launch(there, None, begin, plane, memory.data.ptr, count)
             if in_place:
                 for column, part in zip(
-                    results, Results.within(memory, count, errors), strict=True
+                    results, Results.within(memory, count, settings), strict=True
                 ):
                     transfer.receive(part, column[..., first:last], stream)
             else:
@@ -227,7 +278,7 @@ def _fit_in_pieces(
             stream.synchronize()
             del kept
         if not in_place:
-            for column, part in zip(results, Results.within(back, count, errors), strict=True):
+            for column, part in zip(results, Results.within(back, count, settings), strict=True):
                 column[..., first:last] = part
 
     left = []
@@ -248,10 +299,23 @@ def _fit_in_pieces(
     for first, last in left:
         with cupy.cuda.Device(next(turn)):
             _halving(fit_piece, first, last)
-    return results.columns()
+    return results.columns(settings.profile)
 
 
-def _fit_there(frames: Any, corners: Any, start: Any, task: _Task, n: int) -> dict[str, Any]:
+def _uploaded(known: Any, devices: Sequence[int]) -> dict[int, Any]:
+    """Return the plane that is the same for all frames, on each device."""
+    import cupy
+
+    there = {}
+    for device in devices:
+        with cupy.cuda.Device(device):
+            there[device] = transfer.upload(known)
+    return there
+
+
+def _fit_there(
+    frames: Any, corners: Any, start: Any, known: Any, task: _Task, n: int
+) -> dict[str, Any]:
     """Fit ROIs that lie on the device; return the results to the host."""
     import cupy
 
@@ -263,11 +327,13 @@ def _fit_there(frames: Any, corners: Any, start: Any, task: _Task, n: int) -> di
             frames if corners is not None else frames[first:last],
             None if corners is None else corners[first:last],
             None if start is None else start[first:last],
+            task.planes(known, first, last),
             memory.data.ptr,
             last - first,
         )
         host = transfer.download(memory, cupy.cuda.get_current_stream())
-        parts.append(Results.within(host, last - first, task.settings.errors).columns())
+        results = Results.within(host, last - first, task.settings)
+        parts.append(results.columns(task.settings.profile))
 
     _halving(work, 0, n)
     if len(parts) == 1:

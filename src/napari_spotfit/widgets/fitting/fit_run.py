@@ -17,7 +17,7 @@ from ...localize import localize_parts
 from ...results import SpotFits
 from ...settings import Settings
 from ..layers.colors import FACE_COLORMAP
-from ..layers.points import points_arguments
+from ..layers.points import default_face, points_arguments
 from ..parts.collector import CollectorAtRest
 
 
@@ -118,7 +118,7 @@ def _work(
                 parts.append(part.fits)
                 yield part.done, part.total
         fits = SpotFits.concatenate(parts)
-        face = job.face if job.face in fits.columns else "sigma"
+        face = job.face if job.face in fits.columns else default_face(fits)
         return Fitted(fits, points_arguments(fits, face, job.colormap), part.device)
     except Exception as error:
         return _Failed(error)

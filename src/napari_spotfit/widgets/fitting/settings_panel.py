@@ -22,7 +22,7 @@ from qtpy.QtWidgets import (
 
 from ...backends.choose import Description, describe
 from ...settings import Settings, parameters
-from ..parts.controls import NumberBox, SettingsControls, make_label, tooltip
+from ..parts.controls import NumberBox, SettingsControls, TickBox, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice
 from ..preview.threshold_panel import ThresholdPanel
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _BASIC = ("sigma", "threshold", "threshold_unit", "min_distance", "roi_size")
 #: The folded part: heading and settings.
 _ADVANCED = {
+    "Fit": ("model", "pixel", "estimator"),
     "Camera": ("offset", "gain"),
     "Stop a fit": ("max_iterations", "min_delta", "min_step", "max_error"),
     "Bounds": (
@@ -54,6 +55,7 @@ _LIMIT_TIP = (
     "ellipses and polygons of this Shapes layer. Shapes, and labels without frames, "
     "count for every frame.</p>"
 )
+_HOLD_TIP = "<p>Do not fit the σ of Gaussians: every spot has the PSF σ set above.</p>"
 _ESTIMATE_TIP = (
     "<p>Fit the brightest spots that stand alone, in the frame shown or, if it has too few, in "
     "frames all over the movie, and take the median of their σ.</p>"
@@ -80,6 +82,7 @@ class SettingsPanel(QScrollArea):
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
         self.frames = FrameChoice()
         self.controls = SettingsControls(_NAMES)
+        self.hold_sigma = TickBox()
         self.estimate_button = QPushButton("Estimate")
         threshold = self.controls["threshold"]
         assert isinstance(threshold, NumberBox)
@@ -91,6 +94,7 @@ class SettingsPanel(QScrollArea):
         self._lay_out()
         for control in self.controls.controls.values():
             control.changed.connect(self.changed)
+        self.hold_sigma.changed.connect(self.changed)
         self.frames.changed.connect(self.changed)
         self.advanced.toggled.connect(self._on_fold)
         for name in ("backend", "devices", "threads"):
@@ -106,12 +110,17 @@ class SettingsPanel(QScrollArea):
         ValueError
             If they do not go together.
         """
-        return Settings(**self.controls.get())
+        settings = Settings(**self.controls.get())
+        if not self.hold_sigma.get():
+            return settings
+        held = [name for name in settings.profile.widths if name.startswith("sigma")]
+        return settings.changed(fixed=dict.fromkeys(held, settings.sigma))
 
     def values(self) -> dict[str, Any]:
         """Return what is remembered between sessions."""
         return {
             **self.controls.get(),
+            "hold_sigma": self.hold_sigma.get(),
             "frames": self.frames.mode,
             "advanced": self.advanced.open,
         }
@@ -119,12 +128,14 @@ class SettingsPanel(QScrollArea):
     def put(self, values: dict[str, Any]) -> None:
         """Show remembered values; what is no longer valid is left out."""
         self.controls.put(values)
+        self.hold_sigma.put(values.get("hold_sigma") is True)
         self.frames.mode = values.get("frames", "all")
         self.advanced.open = values.get("advanced") is True
 
     def reset(self) -> None:
         """Show the defaults."""
         self.controls.reset()
+        self.hold_sigma.put(False)
         self.frames.mode = "all"
 
     def unbind(self) -> None:
@@ -242,6 +253,8 @@ class SettingsPanel(QScrollArea):
                     form.addRow(self.why_no_gpu)
                 elif name == "devices":
                     self._devices_label = label
+                elif name == "estimator":
+                    self._add_row(form, "Hold σ", self.hold_sigma, _HOLD_TIP)
         self._offer_gpus(0)
         return content
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...stopping import SIGMA_MAX_ROI, SIGMA_MIN
-from .sample import Roi
+from ...backends.contract import kernel_order, make_limits
+from .sample import Roi, settings_of
 
 #: σ is at a bound if it is within this fraction of it.
 _AT_BOUND = 1e-3
@@ -31,7 +31,7 @@ def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> 
         What was fitted.
     """
     return (
-        _sigma_hint(values["sigma"], settings, roi)
+        _width_hint(values, settings, roi)
         or _edge_hint(values, roi)
         or _height_hint(values)
         or _error_hint(values)
@@ -39,19 +39,24 @@ def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> 
     )
 
 
-def _sigma_hint(sigma: float, settings: Mapping[str, Any], roi: Roi) -> str:
-    low = settings.get("sigma_min") or SIGMA_MIN
-    high = settings.get("sigma_max") or SIGMA_MAX_ROI * max(roi.rows, roi.columns)
-    if sigma <= low * (1 + _AT_BOUND):
-        return (
-            f"σ is at its lower bound, {low:g} px: a single bright pixel or noise rather than "
-            "a spot."
-        )
-    if sigma >= high * (1 - _AT_BOUND):
-        return (
-            f"σ is at its upper bound, {high:g} px: the light is wider than the ROI, so try a "
-            "larger ROI size or a higher threshold."
-        )
+def _width_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+    known = settings_of(values, settings)
+    limits = make_limits(known, (roi.rows, roi.columns))
+    names = kernel_order(known.profile)
+    for name, low, high, held in zip(names, limits.low, limits.high, limits.held, strict=True):
+        if held or not name.startswith(("sigma", "width")):
+            continue
+        label = {"sigma": "σ"}.get(name, name)
+        if values[name] <= low * (1 + _AT_BOUND):
+            return (
+                f"{label} is at its lower bound, {low:g} px: a single bright pixel or noise "
+                "rather than a spot."
+            )
+        if values[name] >= high * (1 - _AT_BOUND):
+            return (
+                f"{label} is at its upper bound, {high:g} px: the light is wider than the ROI, so "
+                "try a larger ROI size or a higher threshold."
+            )
     return ""
 
 
@@ -87,9 +92,9 @@ def _error_hint(values: Mapping[str, float]) -> str:
 def _residual_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
     """Compare the residual's variance with that of the light, which needs the gain."""
     gain, reduced = settings.get("gain"), values.get("reduced_chi_square", math.nan)
-    if gain is None:
+    if gain is None or settings.get("estimator", "lse") != "lse":
         return ""
-    light = 2 * math.pi * values["sigma"] ** 2 * values["amplitude"] / (roi.rows * roi.columns)
+    light = gain * values["photons"] / (roi.rows * roi.columns)
     explained = gain * (light + values["background"])
     if not (explained > 0 and reduced > _TOO_MUCH * explained):
         return ""

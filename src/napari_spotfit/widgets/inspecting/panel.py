@@ -106,7 +106,9 @@ class InspectPanel(QWidget):
         self.pictures.show_sample(sample)
         self.profiles.show_sample(sample)
         chi_square = spot.values.get("chi_square")
-        same = chi_square is None or sample.is_of(chi_square)
+        # Weights and likelihoods have a χ² that the residual alone does not tell.
+        plain = spot.settings.get("estimator", "lse") == "lse"
+        same = chi_square is None or not plain or sample.is_of(chi_square)
         self.changed.setText("" if same else f"⚠ {_CHANGED}")
         self.changed.setHidden(same)
         self.pixels.setCurrentIndex(0)

@@ -96,9 +96,11 @@ class Picture(Plot):
         self.getViewBox().setRange(box, padding=0)
         arm = np.array([-_ARM, _ARM, 0, 0])
         self._cross.setData(sample.x + arm, sample.y + arm[::-1])
-        angle = np.linspace(0, 2 * np.pi, 61)
+        around, turn = np.linspace(0, 2 * np.pi, 61), np.radians(sample.width.angle)
+        along, across = sample.width.along * np.cos(around), sample.width.across * np.sin(around)
         self._ring.setData(
-            sample.x + sample.sigma * np.cos(angle), sample.y + sample.sigma * np.sin(angle)
+            sample.x + along * np.cos(turn) - across * np.sin(turn),
+            sample.y + along * np.sin(turn) + across * np.cos(turn),
         )
         # Now rather than while it is drawn, which would draw it twice.
         self.scene().prepareForPaint()

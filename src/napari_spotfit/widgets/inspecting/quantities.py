@@ -6,13 +6,15 @@ from typing import NamedTuple
 
 from ..layers.units import PixelSize
 from .rounding import plain, with_error
-from .sample import model_of
+from .sample import settings_of
 from .spot import Spot
 
 #: Digits after the point of a length without a standard error.
 _DECIMALS = 3
 _LABELS = {
     "sigma": "σ",
+    "sigma_x": "σ along x",
+    "sigma_y": "σ along y",
     "chi_square": "χ²",
     "reduced_chi_square": "reduced χ²",
 }
@@ -22,9 +24,11 @@ _MEANINGS = {
     "background": "Level below the spot, in counts per pixel, without the camera offset.",
     "photons": "Light of the whole spot: the integral of the fitted profile, divided by the "
     "camera gain where it is known. Without a gain, a count is taken as a photon.",
-    "chi_square": "χ², the sum of the squared residuals of all pixels of the ROI.",
+    "chi_square": "χ², what the fit makes as small as it can: the sum of the squared residuals "
+    "of all pixels of the ROI, or for maximum likelihood the Poisson deviance.",
     "reduced_chi_square": "χ² divided by the degrees of freedom, which are the pixels of the ROI "
-    "less the fitted parameters: the residual's variance.",
+    "less the fitted parameters: for least squares the residual's variance, for maximum "
+    "likelihood about 1 if the model is right.",
     "iterations": "How many iterations the fit took.",
     "score": "Height of the spot in the image that the detection has filtered, in multiples of "
     "its noise. The threshold was compared with it.",
@@ -58,7 +62,10 @@ def quantities(spot: Spot, size: PixelSize | None) -> list[Quantity]:
     size : PixelSize or None
         The size of a pixel where the layer has a physical unit.
     """
-    meanings = {shape.name: f"The {shape.meaning}." for shape in model_of(spot.settings).shape}
+    meanings = {
+        shape.name: f"The {shape.meaning}."
+        for shape in settings_of({}, spot.settings).profile.shape
+    }
     meanings |= _MEANINGS
     return [
         _quantity(name, meaning, spot, size)

@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models import MODELS, Model
 from ...settings import Settings
 from ...stopping import ROUNDING
+from ..layers.widths import Ellipse, outline
 
 Array = NDArray[np.float64]
 
-_DEFAULTS = Settings()
 #: Points of the model's curve per pixel.
 _FINE = 8
 #: The sum of the squared residuals is the fit's χ² within this fraction of it, and within
@@ -56,8 +55,10 @@ class SpotSample:
         The image, the model with the camera offset, and what the model leaves over.
     row, column : Line
         Data and model through the pixel that is nearest to the centre.
-    y, x, sigma : float
-        Centre and width in image pixels.
+    y, x : float
+        Centre in image pixels.
+    width : Ellipse
+        One σ around it.
     """
 
     roi: Roi
@@ -68,7 +69,7 @@ class SpotSample:
     column: Line
     y: float
     x: float
-    sigma: float
+    width: Ellipse
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -89,9 +90,17 @@ class SpotSample:
         return bool(abs(float((self.residual**2).sum()) - chi_square) <= tolerance)
 
 
-def model_of(settings: Mapping[str, Any]) -> Model:
-    """Return the model that a layer's spots were fitted with."""
-    return MODELS[settings.get("model", _DEFAULTS.model)]
+def settings_of(values: Mapping[str, float], settings: Mapping[str, Any]) -> Settings:
+    """Return what a spot was fitted with.
+
+    Picked spots may each have a size of the ROI and a camera offset of their own.
+    """
+    known = Settings(**settings)
+    if np.isfinite(values.get("roi_size", np.nan)):
+        known = known.changed(roi_size=round(values["roi_size"]))
+    if np.isfinite(values.get("offset", np.nan)):
+        known = known.changed(offset=float(values["offset"]))
+    return known
 
 
 def roi_of(
@@ -109,9 +118,7 @@ def roi_of(
     shape : (int, int), optional
         Rows and columns of the frame, into which a region around the centre is shifted.
     """
-    size = settings.get("roi_size", _DEFAULTS.roi_size)
-    if np.isfinite(values.get("roi_size", np.nan)):
-        size = round(values["roi_size"])
+    size = settings_of(values, settings).roi_size
     rows, columns = (int(n) for n in (size if isinstance(size, (tuple, list)) else (size, size)))
     corner = values.get("roi_y", np.nan), values.get("roi_x", np.nan)
     if np.all(np.isfinite(corner)):
@@ -161,13 +168,13 @@ def sample_spot(
     at_row = min(max(round(values["y"]), roi.y), last[0] - 1)
     at_column = min(max(round(values["x"]), roi.x), last[1] - 1)
     fine_y, fine_x = _fine(rows), _fine(columns)
-    model = model_of(settings)
-    # Picked spots may each have been fitted with an offset of their own.
-    own = values.get("offset", np.nan)
-    offset = own if np.isfinite(own) else float(settings.get("offset", _DEFAULTS.offset))
+    known = settings_of(values, settings)
+    # Own models may know x and y themselves, which count from the ROI's first pixel.
+    own = {**values, "y": values["y"] - roi.y, "x": values["x"] - roi.x}
 
     def evaluate(y: Array, x: Array) -> Array:
-        return model.evaluate(y, x, values) + offset
+        model = known.profile.evaluate(y - roi.y, x - roi.x, own, known.pixel)
+        return np.asarray(model + known.offset, float)
 
     modelled = evaluate(rows[:, None], columns)
     along_row = evaluate(np.full_like(fine_x, at_row), fine_x)
@@ -181,7 +188,7 @@ def sample_spot(
         column=Line(at_column, rows, data[:, at_column - roi.x], fine_y, along_column),
         y=values["y"],
         x=values["x"],
-        sigma=values["sigma"],
+        width=outline(values),
     )
 
 

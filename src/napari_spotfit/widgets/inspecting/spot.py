@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .sample import model_of, roi_of
+from .sample import roi_of, settings_of
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -76,7 +76,7 @@ def spot_of(layer: Points, row: int) -> Spot:
         if isinstance(value, (int, float, np.integer, np.floating))
     }
     settings = layer.metadata.get("settings", {})
-    names = [shape.name for shape in model_of(settings).shape]
+    names = [shape.name for shape in settings_of({}, settings).profile.shape]
     fitted = all(
         math.isfinite(values.get(name, math.nan)) for name in (*names, "amplitude", "background")
     )

@@ -24,7 +24,7 @@ _BORDER = 0.06
 
 
 def points_arguments(
-    fits: SpotFits, face: str = "sigma", colormap: str = FACE_COLORMAP
+    fits: SpotFits, face: str | None = None, colormap: str = FACE_COLORMAP
 ) -> dict[str, Any]:
     """Return what napari's Points are made of, without touching napari.
 
@@ -32,17 +32,18 @@ def points_arguments(
     ----------
     fits : SpotFits
         Fits with their place in an image.
-    face : str
-        The column that colours the faces.
+    face : str, optional
+        The column that colours the faces; by default the first of the widths.
     colormap : str
         The colour map of the faces of a new layer.
     """
+    face = face or default_face(fits)
     drawn = fits[fits.valid]
     features = _features(drawn)
     if face not in features:
         raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
-    sigmas = drawn.sigma[drawn.converged]
-    sigma = float(np.median(sigmas)) if len(sigmas) else 1.3
+    widths = drawn.mean_sigma[drawn.converged]
+    sigma = float(np.median(widths)) if len(widths) else 1.3
     limits = {}
     if face != "stop_condition":
         limits["face_contrast_limits"] = face_limits(features[face].to_numpy(), drawn.converged)
@@ -133,11 +134,11 @@ def to_points_layer(
     image_layer: Image | None = None,
     *,
     name: str | None = None,
-    face: str = "sigma",
+    face: str | None = None,
 ) -> Points:
     """Return a napari layer that shows fitted spots.
 
-    Each spot is a ring around its centre. Its face colour is the fitted σ, its border
+    Each spot is a ring around its centre. Its face colour is the fitted width, its border
     colour the stop condition; hovering shows every other quantity. Invalid fits are
     not drawn.
 
@@ -150,8 +151,9 @@ def to_points_layer(
         rotation, shear, affine transform, units, axis labels and name.
     name : str, optional
         Name of the layer; the default is made from the image's name.
-    face : str, default "sigma"
-        The column that colours the faces.
+    face : str, optional
+        The column that colours the faces; by default the first of the widths, which is
+        ``sigma`` for round spots.
 
     Returns
     -------
@@ -163,6 +165,13 @@ def to_points_layer(
     if name is None:
         name = layer_name(image_layer) if image_layer is not None else "spots"
     return make_points_layer(points_arguments(fits, face), image_layer, name)
+
+
+def default_face(fits: SpotFits) -> str:
+    """Return the column that colours the faces unless another is chosen: the first width."""
+    if fits.settings is None:
+        return "sigma"
+    return fits.settings.profile.widths[0] if fits.settings.profile.widths else "photons"
 
 
 def is_result(layer: Layer | None) -> bool:

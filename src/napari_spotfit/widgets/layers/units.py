@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 #: How the usual units are written.
 _SYMBOLS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm"}
 #: Columns along y, along x, and along neither.
-_ALONG = {"y": "y", "roi_y": "y", "x": "x", "roi_x": "x", "sigma": ""}
+_ALONG = {"y": "y", "roi_y": "y", "x": "x", "roi_x": "x"}
+_ALONG |= dict.fromkeys(("sigma", "sigma_x", "sigma_y", "width"), "")
 _STDERR = "_stderr"
 
 

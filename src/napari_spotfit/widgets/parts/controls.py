@@ -30,6 +30,16 @@ _DECADES = ("min_delta", "min_step")
 _ODD = ("roi_size",)
 #: What the list says for a word, where that is not the word itself.
 _SPOKEN = {"noise": "× noise", "auto": "automatic", "cpu": "CPU", "cuda": "CUDA GPU"}
+_SPOKEN |= {
+    "gaussian": "Gaussian",
+    "gaussian_elliptical": "elliptical Gaussian",
+    "gaussian_rotated": "rotated Gaussian",
+    "lorentzian": "Lorentzian",
+    "lse": "least squares",
+    "mle": "maximum likelihood",
+}
+#: Words that need more than a control can give: weights.
+_NOT_OFFERED = ("wlse",)
 #: Spin boxes need an end; beyond it there is no meaningful count.
 _LARGEST = 1e12
 #: Width in pixels of a number's box.
@@ -165,6 +175,8 @@ class WordBox(QComboBox):
     def __init__(self, name: str, parent: QWidget | None = None):
         super().__init__(parent)
         for word in choices(name):
+            if word in _NOT_OFFERED:
+                continue
             self.addItem(_SPOKEN.get(word, word), word)
         guard_wheel(self)
         self.currentIndexChanged.connect(self.changed)
@@ -174,8 +186,9 @@ class WordBox(QComboBox):
         return str(self.currentData())
 
     def put(self, value: str) -> None:
-        """Choose a word."""
-        self.setCurrentIndex(self.findData(value))
+        """Choose a word, if it is offered."""
+        if (index := self.findData(value)) >= 0:
+            self.setCurrentIndex(index)
 
 
 class TickBox(QCheckBox):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
+from ...settings import Settings
 from ..layers.colors import color_faces, face_limits
 from ..layers.hiding import show_all
 from ..layers.points import align, is_result, make_points_layer
@@ -84,6 +85,13 @@ class PickedLayers(QObject):
         if layer is None or layer not in self._viewer.layers or not is_result(layer):
             return None
         return layer if layer.ndim == image.ndim else None
+
+    def leave_other_model(self, image: Image, settings: Settings) -> None:
+        """Let a new layer be made if the present one's spots were fitted with another model."""
+        layer = self.layer_of(image)
+        model = settings.to_dict()["model"]
+        if layer is not None and layer.metadata.get("settings", {}).get("model") != model:
+            del self._made[image]
 
     def begin(self, image: Image) -> Picked | None:
         """Return an image's picked spots as a press of the mouse finds them, and select none.

@@ -192,6 +192,7 @@ class Picker(QObject):
             return
         image, first = press.source.image, press.layer is None
         if first:
+            self.layers.leave_other_model(image, press.source.settings)
             press.before = self.layers.begin(image)
         press.layer = self.layers.put(image, press.before, new)
         if first:
@@ -211,6 +212,6 @@ def _in_words(fits: SpotFits) -> str:
         return f"No spot is drawn, as the fit is {stop.name}. {stop.explanation}"
     photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
     return (
-        f"Spot at y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.sigma[0]:.2f}{_SPACE}px, "
+        f"Spot at y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
         f"{photons} photons, {stop.name}"
     )

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ...results import SpotFits
 from ...stopping import StopCondition
-from ..layers.points import points_arguments
+from ..layers.points import default_face, points_arguments
+from ..layers.widths import mean_sigma
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +67,7 @@ def arguments(fits: SpotFits, face: str, colormap: str) -> dict[str, Any]:
         The column that colours the faces, σ if the fit has no such column, and the
         colour map.
     """
-    made = points_arguments(fits, face if face in fits.columns else "sigma", colormap)
+    made = points_arguments(fits, face if face in fits.columns else default_face(fits), colormap)
     if fits.settings is not None:
         made["features"]["roi_size"] = float(fits.settings.roi_shape[0])
         made["features"]["offset"] = float(fits.settings.offset)
@@ -85,7 +86,7 @@ def put(picked: Picked, new: dict[str, Any]) -> Picked:
         From :func:`arguments`.
     """
     one, place = new["features"], new["data"][0]
-    row = _same_spot(picked, place, float(one["sigma"].iloc[0]))
+    row = _same_spot(picked, place, float(mean_sigma(one)[0]))
     data = picked.data.copy()
     if row is None:
         row = len(data)
@@ -127,5 +128,5 @@ def _same_spot(picked: Picked, place: NDArray[np.float64], sigma: float) -> int 
     distance[np.any(picked.data[:, :-2] != place[:-2], axis=1)] = np.inf
     row = int(np.argmin(distance))
     # The lesser σ, so that a bad fit, which is often wide, replaces no good one beside it.
-    reach = np.fmax(np.fmin(picked.features["sigma"].iloc[row], sigma), 1.0)
+    reach = np.fmax(np.fmin(mean_sigma(picked.features)[row], sigma), 1.0)
     return row if distance[row] <= reach else None

@@ -15,7 +15,7 @@ from ...results import SpotFits
 from ...settings import Settings
 from ...survey import peak_heights
 from ..layers.colors import FACE_COLORMAP
-from ..layers.points import points_arguments
+from ..layers.points import default_face, points_arguments
 
 #: The settings on which the maxima depend; the threshold only chooses among them.
 _OF_MAXIMA = ("sigma", "min_distance", "threshold_unit", "backend", "devices", "threads")
@@ -75,7 +75,7 @@ class Previewer:
             (frame_key, mask_key, values), lambda: peak_heights(held, job.settings, **where)
         )
         fits = SpotFits.concatenate([part.fits for part in parts])
-        face = job.face if job.face in fits.columns else "sigma"
+        face = job.face if job.face in fits.columns else default_face(fits)
         return Previewed(job, fits, points_arguments(fits, face, job.colormap), heights)
 
     def _read_mask(self, job: PreviewJob) -> NDArray[np.bool_] | None:

@@ -211,5 +211,10 @@ static inline int __float_as_int(float value) {
     std::memcpy(&bits, &value, 4);
     return bits;
 }
+static inline void sincospif(float turns, float* s, float* c) {
+    const double angle = std::remainder(double(turns), 2.0) * 3.14159265358979323846;
+    *s = float(std::sin(angle));
+    *c = float(std::cos(angle));
+}
 using std::max;
 using std::min;

@@ -1,0 +1,104 @@
+"""What a camera makes of light: offset, gain and read-out variance, of all pixels or of each."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .frames import as_array, check_real
+
+#: What each quantity is measured in, and what it may be.
+_UNITS = {"offset": "counts", "gain": "counts/e⁻", "variance": "counts²"}
+
+
+@dataclass(frozen=True, eq=False)
+class Camera:
+    """A camera's calibration, in which every pixel may have numbers of its own (sCMOS).
+
+    Each quantity is one number, or a map: as large as a frame, of the same pixels as the
+    image that is fitted; for cut-outs as large as a cut-out, or one map for each of them.
+
+    Parameters
+    ----------
+    offset : float or array, optional
+        Counts without light: the mean of dark frames. By default the setting ``offset``.
+    gain : float or array, optional
+        Counts per photo-electron. By default the setting ``gain``.
+    variance : float or array, optional
+        Variance of the read-out noise in counts²: that of dark frames. Maximum
+        likelihood adds it to the shot noise; ``wlse`` takes its inverse for weights where
+        none are given; ``lse`` does not use it. By default 0.
+
+    Raises
+    ------
+    TypeError
+        If something is neither a real number nor an array of them.
+    ValueError
+        If a number is not finite, a gain not above 0, or a variance negative. Maps are
+        checked when they are used, except at bad pixels.
+
+    References
+    ----------
+    F. Huang et al., Video-rate nanoscopy using sCMOS camera-specific single-molecule
+    localization algorithms, Nature Methods 10, 653 (2013).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import Camera, fit_spots, simulate_spots
+    >>> rng = np.random.default_rng(0)
+    >>> offset, gain, variance = rng.normal(100, 2, (9, 9)), 2.2, rng.uniform(2, 30, (9, 9))
+    >>> spots, truth = simulate_spots(100, offset=offset, gain=gain, variance=variance, seed=1)
+    >>> camera = Camera(offset, gain, variance)
+    >>> fits = fit_spots(spots, estimator="mle", camera=camera)
+    >>> round(float(np.median(fits.photons)), -1)
+    400.0
+    """
+
+    offset: Any = None
+    gain: Any = None
+    variance: Any = None
+
+    def __post_init__(self) -> None:
+        for name in _UNITS:
+            object.__setattr__(self, name, _checked(name, getattr(self, name)))
+
+
+def is_wrong(name: str, values: Any) -> Any:
+    """Say where values, an array's or one of NumPy's numbers, cannot be right."""
+    lowest = {"offset": values > -math.inf, "gain": values > 0}.get(name, values >= 0)
+    return ~(lowest & (values < math.inf))
+
+
+def accepted(name: str) -> str:
+    """Say in words what a quantity's values must be."""
+    if name == "offset":
+        return "finite"
+    return "finite and above 0" if name == "gain" else "finite and not negative"
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return a number or an array of numbers; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = float(value)
+        if bool(is_wrong(name, np.float64(number))):
+            raise ValueError(
+                f"the camera's {name} must be {accepted(name)} ({_UNITS[name]}); got {value!r}"
+            )
+        return number
+    array = as_array(value)
+    check_real(array.dtype, f"the camera's {name}")
+    if array.ndim == 0:
+        return _checked(name, float(array))
+    if array.ndim < 2:
+        raise ValueError(
+            f"the camera's {name} must be one number or a map with axes (y, x); "
+            f"got an array of shape {tuple(array.shape)}"
+        )
+    return array

@@ -1,0 +1,72 @@
+"""The settings as keyword arguments of the public functions: shown, and taken together."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from .settings import Settings, parameters
+
+_DEFAULTS = Settings()
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes_settings(*groups: str) -> Callable[[Function], Function]:
+    """Show the settings of some groups as a function's own keyword arguments.
+
+    Its signature, as consoles complete it, and its docstring then name each with its
+    default, so that none is written twice.
+    """
+
+    def show(function: Function) -> Function:
+        shown = [item for item in fields(Settings) if item.metadata["parameter"].group in groups]
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        added = [
+            inspect.Parameter(item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default)
+            for item in shown
+            if item.name not in signature.parameters
+        ]
+        function.__signature__ = signature.replace(parameters=own + added)  # type: ignore[attr-defined]
+        function.__doc__ = _with_parameters(function.__doc__ or "", added)
+        return function
+
+    return show
+
+
+def _with_parameters(doc: str, added: list[inspect.Parameter]) -> str:
+    """Insert the section "Other Parameters" before the section "Returns" of a docstring."""
+    lines = ["Other Parameters", "----------------"]
+    for parameter in added:
+        about = parameters()[parameter.name]
+        unit = f" in {about.unit}" if about.unit else ""
+        lines += [f"{parameter.name}{unit}, default {parameter.default!r}", f"    {about.doc}"]
+    doc = inspect.cleandoc(doc)
+    return doc.replace("Returns\n-------", "\n".join(lines) + "\n\nReturns\n-------", 1)
+
+
+def merged(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
+    """Return settings, by default the defaults, with some changed by keyword arguments."""
+    settings = settings or _DEFAULTS
+    try:
+        return _changed(settings, **options)
+    except TypeError:  # an option that cannot be hashed, or that is wrong
+        return settings.changed(**options)
+
+
+def with_roi(
+    settings: Settings | None, roi_size: int | tuple[int, int] | None, options: Mapping[str, Any]
+) -> Settings:
+    """Do the same for functions that have an argument of its own for the ROI's size."""
+    settings = merged(settings, options)
+    return settings if roi_size is None else settings.changed(roi_size=roi_size)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _changed(settings: Settings, **options: Any) -> Settings:
+    """Return changed settings; the same again and again for calls in a closed loop."""
+    return settings.changed(**options)
