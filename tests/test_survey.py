@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dask.array
 import numpy as np
 import pytest
 
@@ -16,6 +15,8 @@ from napari_spotfit import (
 )
 from napari_spotfit.frames import HeldFrame
 from napari_spotfit.survey import peak_heights, peak_near
+
+da = pytest.importorskip("dask.array")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_heights_above_the_threshold_are_the_spots(movie, unit):
 @pytest.mark.parametrize("sigma", [0.9, 1.5, 2.6])
 def test_the_width_is_found_from_a_wrong_guess(sigma):
     movie, _ = simulate_movie(30, sigma=sigma, photons=5000, spots_per_frame=10, seed=2)
-    width = estimate_sigma(dask.array.from_array(movie, chunks=(1, -1, -1)), sigma=1.3)
+    width = estimate_sigma(da.from_array(movie, chunks=(1, -1, -1)), sigma=1.3)
     # A sampled profile on pixels that integrate.
     assert width.sigma == pytest.approx(sigma, rel=0.02)
     assert 10 <= width.spots <= 100
@@ -91,7 +92,7 @@ def test_a_held_frame_is_read_once():
         reads.append(block_info[None]["chunk-location"])
         return np.full((1, 1, 20, 30), len(reads), np.uint16)
 
-    image = dask.array.map_blocks(load, chunks=((1,) * 3, (1,) * 4, 20, 30), dtype=np.uint16)
+    image = da.map_blocks(load, chunks=((1,) * 3, (1,) * 4, 20, 30), dtype=np.uint16)
     held = HeldFrame(image, (2, 1))
     for _ in range(3):
         fits = fit_at(held, [[2, 1, 10, 10]], roi_size=5)

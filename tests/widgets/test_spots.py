@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pandas as pd
 import pytest
-from qtpy.QtCore import QPoint, QPointF, Qt, QThreadPool
+from qtpy.QtCore import QDeadlineTimer, QPoint, QPointF, Qt, QThreadPool
 from qtpy.QtWidgets import QApplication, QStyleOptionViewItem
 
 from napari_spotfit import StopCondition, to_points_layer
@@ -450,8 +450,8 @@ def test_csv_holds_what_is_shown_or_everything(spots, layer, qtbot, tmp_path, ph
 
 
 def test_a_cancelled_file_is_as_it_was(viewer, qtbot, tmp_path, monkeypatch):
-    # Hundreds of small parts, so that there is a middle in which to cancel.
-    monkeypatch.setattr(csv_file, "_CHUNK", 100)
+    # Thousands of small parts, so that there is a middle in which to cancel.
+    monkeypatch.setattr(csv_file, "_CHUNK", 10)
     add_spots(viewer, 100_000)
     spots = dock(viewer)
     path = tmp_path / "spots.csv"
@@ -464,6 +464,19 @@ def test_a_cancelled_file_is_as_it_was(viewer, qtbot, tmp_path, monkeypatch):
     assert path.read_text(encoding="utf-8") == "earlier"
     assert not list(tmp_path.glob(".*.part"))
     assert spots.export.currentIndex() == 0
+
+
+def test_cancelling_too_late_is_not_called_cancelled(spots, layer, qtbot, tmp_path):
+    path = tmp_path / "spots.csv"
+    spots.export.save_to(path, everything=True)
+    # The file is there, but this thread has not heard of it.
+    deadline = QDeadlineTimer(20_000)
+    while not path.exists() and not deadline.hasExpired():
+        pass
+    qtbot.mouseClick(spots.export.cancel_button, LEFT)
+    qtbot.waitUntil(lambda: spots.export.currentIndex() == 0)
+    assert f"{len(layer.data)} spots saved as {path}" in spots.status.text()
+    qtbot.waitUntil(no_worker)
 
 
 def test_a_file_that_cannot_be_written_gets_a_message(spots, qtbot, tmp_path):

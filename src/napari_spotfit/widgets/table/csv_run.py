@@ -45,19 +45,30 @@ class CsvRun(QObject):
         super().__init__(parent)
         self.job = job
         self._stop = threading.Event()
+        #: Taken once: by who cancels, or by the worker when it gives the file its name.
+        self._decision = threading.Lock()
         parent.destroyed.connect(self._stop.set)
 
     def start(self) -> None:
         """Start the worker."""
-        worker = create_worker(_work, self.job, self._stop, _start_thread=False)
+        worker = create_worker(_work, self.job, self._stop, self._decision, _start_thread=False)
         worker.yielded.connect(self._on_progress)
         worker.returned.connect(self._on_end)
         worker.start()
 
-    def cancel(self) -> None:
-        """Say nothing any more; the worker stops before the next part and leaves no file."""
-        self._stop.set()
-        self.blockSignals(True)
+    def cancel(self) -> bool:
+        """Stop before the next part, leave no file and say nothing any more.
+
+        Returns
+        -------
+        bool
+            False if it is too late: the file is written, and ``ended`` will come.
+        """
+        in_time = self._decision.acquire(blocking=False)
+        if in_time:
+            self._stop.set()
+            self.blockSignals(True)
+        return in_time
 
     def _on_progress(self, progress: tuple[int, int]) -> None:
         self.progressed.emit(*progress)
@@ -72,13 +83,16 @@ class _End:
     error: Exception | None = None
 
 
-def _work(job: CsvJob, stop: threading.Event) -> Generator[tuple[int, int], None, _End]:
+def _work(
+    job: CsvJob, stop: threading.Event, decision: threading.Lock
+) -> Generator[tuple[int, int], None, _End]:
     """Write part by part; errors are returned: a napari worker swallows a RuntimeError."""
     parts = write_csv(job.path, job.columns, job.units, job.rows)
     try:
         for progress in parts:
             yield progress
-            if stop.is_set():
+            last = progress[0] == progress[1]
+            if stop.is_set() or (last and not decision.acquire(blocking=False)):
                 break
     except Exception as error:
         return _End(error)

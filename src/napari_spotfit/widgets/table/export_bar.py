@@ -105,10 +105,9 @@ class ExportBar(QStackedWidget):
         self._run.start()
 
     def cancel(self) -> None:
-        """Stop writing; whatever had the file's name is as it was."""
-        if self._run is not None:
+        """Stop writing, unless it is too late; whatever had the file's name is as it was."""
+        if self._run is not None and self._run.cancel():
             name = self._run.job.path.name
-            self._run.cancel()
             self._end()
             self.said.emit(f"Cancelled; {name} was not written.")
             self.finished.emit()
