@@ -268,8 +268,8 @@ def test_the_place_in_the_list_is_known_from_all_segments_before(stages):
 @pytest.mark.parametrize("shape", [(0, 10, 10), (3, 0, 10), (3, 10, 0)])
 def test_no_pixels_no_spots(stages, shape):
     found = stages.run(np.zeros(shape, np.uint16), Settings(), np.zeros(shape, bool))
-    assert [column.shape for column in found] == [(0,)] * 4
-    assert [column.dtype for column in found] == [np.int64, np.int64, np.int64, np.float32]
+    assert [column.shape for column in found] == [(0,)] * 5
+    assert [column.dtype for column in found] == [np.int64] * 3 + [np.float32] * 2
 
 
 def test_frames_beyond_the_kernels_numbers_are_refused(stages):

@@ -195,7 +195,8 @@ def test_no_compiler(packages):
     import cupy
 
     installed = Path(cupy.__file__).parents[1]
-    for name in ("cupy", "cupy_backends", "cupyx", "numpy", "numpy.libs", "cuda"):
+    needed = ["cupy", "cupy_backends", "cupyx", "numpy", "numpy.libs", "scipy", "scipy.libs"]
+    for name in (*needed, "cuda"):
         if (installed / name).exists():
             (packages / name).symlink_to(installed / name)
     source = Path(devices.__file__).parents[3]
