@@ -36,8 +36,8 @@ struct Model {
         sincospif(p[ANGLE] * (1.0f / PI), &s, &c);
         ax = c * inverse_x, ay = s * inverse_x;
         bx = -s * inverse_y, by = c * inverse_y;
-        turn = SHEARED ? inverse_x + inverse_y
-                       : p[WIDTH_X] * inverse_y - p[WIDTH_Y] * inverse_x;
+        // Exactly 0 for a circle, whose angle is unknown.
+        turn = (inverse_x + inverse_y) * (SHEARED ? 1.0f : p[WIDTH_X] - p[WIDTH_Y]);
     }
     __device__ __forceinline__ float at(float column, float row, float (&d)[SHAPE]) const {
         const float dx = column - x, dy = row - y;
@@ -56,14 +56,7 @@ struct Model {
 
 #elif PROFILE == CUSTOM
 
-// Somebody's own: profile_at comes before the files of this folder.
-struct Model {
-    const float (&p)[SHAPE];
-
-    __device__ __forceinline__ explicit Model(const float (&parameters)[SHAPE]) : p(parameters) {}
-    __device__ __forceinline__ float at(float column, float row, float (&d)[SHAPE]) const {
-        return profile_at(column, row, p, d);
-    }
-};
+// Somebody's own, which comes before the files of this folder.
+typedef OwnProfile Model;
 
 #endif

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .grammar import Name, Node, Number
-from .program import TINY
+from .grammar import Call, Name, Node, Number
+from .program import TINY, Program
 
 if TYPE_CHECKING:
     from ..models import Profile
@@ -27,26 +27,67 @@ def to_cuda(profile: Profile) -> str:
     Returns
     -------
     str
-        The device function ``float profile_at(float x, float y, const float (&p)[SHAPE],
-        float (&d)[SHAPE])``, which returns f and writes its derivatives to d, all in the
-        order of the kernels: x, y, widths.
+        The structure ``OwnProfile``, made of the shape parameters; its function ``float
+        at(float x, float y, float (&d)[SHAPE])`` returns f and writes its derivatives to d,
+        all in the order of the kernels: x, y, widths. What is the same for all pixels is
+        worked out once.
     """
     if profile.expression is None:
         raise ValueError(f"the model {profile.name} was not made from an expression")
     program = profile.expression.program
-    value, *derivatives = (_text(node) for node in program.results)
+    once, each = _apart(program)
+    value, *derivatives = (text for name, text in each if not name)
     count = len(derivatives)
+    members = [*(f"p{i}" for i in range(count)), *once]
     lines = [
         f"__device__ __forceinline__ float nonzero(float u) {{ return u == 0.0f ? {TINY}f : u; }}",
-        f"__device__ __forceinline__ float profile_at(float x, float y, const float (&p)[{count}],",
-        f"                                            float (&d)[{count}]) {{",
-        f"    const float {', '.join(f'p{i} = p[{i}]' for i in range(count))};",
-        *(f"    const float {name} = {_text(n)};" for name, n in program.steps),
-        *(f"    d[{i}] = {text};" for i, text in enumerate(derivatives)),
-        f"    return {value};",
-        "}",
+        "struct OwnProfile {",
+        f"    float {', '.join(members)};",
+        f"    __device__ __forceinline__ explicit OwnProfile(const float (&p)[{count}]) {{",
+        *(f"        p{i} = p[{i}];" for i in range(count)),
+        *(f"        {name} = {text};" for name, text in once.items()),
+        "    }",
+        "    __device__ __forceinline__ float at(float x, float y,",
+        f"                                        float (&d)[{count}]) const {{",
+        *(f"        const float {name} = {text};" for name, text in each if name),
+        *(f"        d[{i}] = {text};" for i, text in enumerate(derivatives)),
+        f"        return {value};",
+        "    }",
+        "};",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _apart(program: Program) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Return what is the same for all pixels, by name, and the steps for each pixel.
+
+    The results come last, without a name.
+    """
+    pixels, once, each = {"x", "y"}, dict[str, str](), list[tuple[str, str]]()
+
+    def is_same(node: Node) -> bool:
+        if isinstance(node, Call):
+            return all(is_same(argument) for argument in node.arguments)
+        return isinstance(node, Number) or node.name not in pixels
+
+    def without_same(node: Node) -> Node:
+        """Put names in the place of what is the same for all pixels."""
+        if not isinstance(node, Call):
+            return node
+        if is_same(node):
+            text = _text(node)
+            name = next((known for known, other in once.items() if other == text), f"u{len(once)}")
+            once[name] = text
+            return Name(name)
+        return Call(node.function, tuple(without_same(argument) for argument in node.arguments))
+
+    for name, node in [*program.steps, *(("", node) for node in program.results)]:
+        if name and is_same(node):
+            once[name] = _text(node)
+        else:
+            pixels.add(name)
+            each.append((name, _text(without_same(node))))
+    return once, each
 
 
 def _text(node: Node) -> str:
