@@ -177,7 +177,7 @@ def test_no_pixels_no_spots(detect, shape):
     found = detect(np.zeros(shape, np.uint16), Settings(), np.zeros(shape, bool))
     assert isinstance(found, Candidates)
     assert [column.shape for column in found] == [(0,)] * len(Candidates._fields)
-    assert [column.dtype for column in found] == [np.int64, np.int64, np.int64, np.float32]
+    assert [column.dtype for column in found] == [*[np.int64] * 3, *[np.float32] * 2]
 
 
 def test_negative_values_are_nothing_special(detect):
