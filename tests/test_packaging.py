@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
 
-BASE_DEPENDENCIES = {"numba", "numpy", "pandas", "qtpy", "scipy", "superqt"}
+BASE_DEPENDENCIES = {"numba", "numpy", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt", "sympy"}
 
 #: What `import napari_spotfit` must leave to the functions that need it.
-HEAVY = {"cupy", "napari", "numba", "qtpy", "superqt"}
+HEAVY = {"cupy", "napari", "numba", "pyqtgraph", "qtpy", "superqt", "sympy"}
 HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 

@@ -17,6 +17,23 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 SPOTS = np.array([(10.3, 12.1), (14.8, 33.6), (35.2, 9.7), (31.4, 36.5)])
 SIGMA = 1.4
 SHAPE = (48, 50)
+#: Milliseconds to wait for what must happen.
+PATIENCE = 60_000
+
+
+@pytest.fixture
+def qtbot(qtbot: Any) -> Any:
+    """Wait for a minute by default: a busy machine is no failure."""
+    until, signal = qtbot.waitUntil, qtbot.waitSignal
+
+    def wait_until(callback: Callable[[], Any], *, timeout: int = PATIENCE) -> None:
+        until(callback, timeout=timeout)
+
+    def wait_signal(emitted: Any, *, timeout: int = PATIENCE, **options: Any) -> Any:
+        return signal(emitted, timeout=timeout, **options)
+
+    qtbot.waitUntil, qtbot.waitSignal = wait_until, wait_signal
+    return qtbot
 
 
 @pytest.fixture
