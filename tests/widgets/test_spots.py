@@ -450,9 +450,9 @@ def test_csv_holds_what_is_shown_or_everything(spots, layer, qtbot, tmp_path, ph
 
 
 def test_a_cancelled_file_is_as_it_was(viewer, qtbot, tmp_path, monkeypatch):
-    # Many small parts, so that there is a middle in which to cancel.
-    monkeypatch.setattr(csv_file, "_CHUNK", 500)
-    add_spots(viewer, 100_000)
+    # Seconds of work in many parts, so that there is a middle in which to cancel.
+    monkeypatch.setattr(csv_file, "_CHUNK", 5000)
+    add_spots(viewer, 500_000)
     spots = dock(viewer)
     path = tmp_path / "spots.csv"
     path.write_text("earlier", encoding="utf-8")
