@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, QTimer, Signal
+from qtpy.QtCore import QTimer, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
@@ -26,6 +26,7 @@ from .layers.masks import search_mask
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
 from .parts import remember
+from .parts.docking import Docked
 from .parts.status import StatusLine, number, summary
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
@@ -46,7 +47,7 @@ _COMPILING = "Fitting… The first fit on a computer takes a minute longer: the 
 _PATIENCE = 1500
 
 
-class FitSpots(QWidget):
+class FitSpots(Docked):
     """Find and fit the spots of an image layer.
 
     Parameters
@@ -64,7 +65,6 @@ class FitSpots(QWidget):
         self._results = ResultLayers(viewer)
         self._run: FitRun | None = None
         self._showing: Iterator[None] | None = None
-        self._bound = False
         self.settings = SettingsPanel(viewer)
         self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
         self.defaults_button = QPushButton("Defaults")
@@ -89,36 +89,32 @@ class FitSpots(QWidget):
         self._connect()
         self.bind()
 
-    def bind(self) -> None:
-        """Follow the viewer; done when the widget is made or docked again."""
-        if not self._bound:
-            self._bound = True
-            self.settings.bind()
-            self.preview.bind()
-            self.picking.bind()
-            self.status.bind()
-            events = self._viewer.layers.events
-            events.removed.connect(self._on_removed)
-            events.renamed.connect(self._on_active)
-            self._viewer.layers.selection.events.active.connect(self._on_active)
-            self._on_active()
+    def follow_viewer(self) -> None:
+        """Connect to the viewer and show its state."""
+        self.settings.bind()
+        self.preview.bind()
+        self.picking.bind()
+        self.status.bind()
+        events = self._viewer.layers.events
+        events.removed.connect(self._on_removed)
+        events.renamed.connect(self._on_active)
+        self._viewer.layers.selection.events.active.connect(self._on_active)
+        self._on_active()
 
-    def unbind(self) -> None:
-        """Cancel a running fit and leave no callback behind; done when the widget closes."""
-        if self._bound:
-            self._bound = False
-            self.cancel()
-            for _ in self._showing or ():
-                pass
-            self.picking.unbind()
-            self.preview.unbind()
-            self.estimate.drop()
-            self.settings.unbind()
-            self.status.unbind()
-            events = self._viewer.layers.events
-            events.removed.disconnect(self._on_removed)
-            events.renamed.disconnect(self._on_active)
-            self._viewer.layers.selection.events.active.disconnect(self._on_active)
+    def leave_viewer(self) -> None:
+        """Cancel a running fit and leave no callback behind."""
+        self.cancel()
+        for _ in self._showing or ():
+            pass
+        self.picking.unbind()
+        self.preview.unbind()
+        self.estimate.drop()
+        self.settings.unbind()
+        self.status.unbind()
+        events = self._viewer.layers.events
+        events.removed.disconnect(self._on_removed)
+        events.renamed.disconnect(self._on_active)
+        self._viewer.layers.selection.events.active.disconnect(self._on_active)
 
     def fit(self) -> None:
         """Start to fit the chosen image."""
@@ -143,17 +139,6 @@ class FitSpots(QWidget):
         if self._run is not None and self._showing is None:
             self._run.cancel()
             self._end("Cancelled; the layers are as they were.")
-
-    def changeEvent(self, event: QEvent | None) -> None:
-        """Notice when napari docks the widget or closes its dock."""
-        super().changeEvent(event)
-        if event is not None and event.type() == QEvent.Type.ParentChange:
-            self.unbind() if self.parent() is None else self.bind()
-
-    def closeEvent(self, event: Any) -> None:
-        """Stop everything."""
-        self.unbind()
-        super().closeEvent(event)
 
     def _image(self) -> Image:
         image = self.settings.image.layer

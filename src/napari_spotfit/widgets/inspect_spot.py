@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtCore import QEvent, QTimer, Signal
-from qtpy.QtWidgets import QWidget
+from qtpy.QtCore import QTimer, Signal
 
 from .inspecting.click import SpotClick
 from .inspecting.frame_keeper import FrameKeeper
@@ -18,7 +17,7 @@ from .layers.images import image_of
 from .layers.points import is_result
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
-from .parts.docking import dock_below
+from .parts.docking import Docked
 
 if TYPE_CHECKING:
     import napari
@@ -40,7 +39,7 @@ _READING = "Reading the frame…"
 _PATIENCE = 200
 
 
-class InspectSpot(QWidget):
+class InspectSpot(Docked):
     """Show what was fitted, and how well, for the spot that was clicked or selected.
 
     Parameters
@@ -53,9 +52,8 @@ class InspectSpot(QWidget):
     refreshed = Signal()
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__()
+        super().__init__(below=(0, 0))
         self._viewer = viewer
-        self._bound = self._docked = False
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
         self._row: int | None = None
@@ -63,8 +61,6 @@ class InspectSpot(QWidget):
         self._spot: Spot | None = None
         self._frame: tuple[int, ...] | None = None
         self.panel = InspectPanel(viewer, self)
-        # Else the window grows when napari docks this below another widget, before it moves.
-        self.setMinimumHeight(1)
         self._selection = SpotSelection(viewer, self)
         self._keeper = FrameKeeper(self)
         self._click = SpotClick(viewer, self.inspect)
@@ -85,53 +81,27 @@ class InspectSpot(QWidget):
         layer.selected_data = {row}
         self._show_next(layer, row)
 
-    def bind(self) -> None:
-        """Follow the viewer; done when the widget is made or docked again."""
-        if not self._bound:
-            self._bound = True
-            self.panel.bind()
-            self._click.bind()
-            for event in self._events():
-                event.connect(self._later)
-            self._selection.bind()
-            self._on_selection()
+    def follow_viewer(self) -> None:
+        """Connect to the viewer and show its state."""
+        self.panel.bind()
+        self._click.bind()
+        for event in self._events():
+            event.connect(self._later)
+        self._selection.bind()
+        self._on_selection()
 
-    def unbind(self) -> None:
-        """Leave no callback behind; done when the widget closes."""
-        if self._bound:
-            self._bound = False
-            self._soon.stop()
-            self._patience.stop()
-            self._keeper.forget()
-            self._selection.unbind()
-            self._watch.follow()
-            for event in self._events():
-                event.disconnect(self._later)
-            self._click.unbind()
-            self.panel.unbind()
-            self._layer = self._row = self._spot = None
-
-    def changeEvent(self, event: QEvent | None) -> None:
-        """Notice when napari docks the widget or closes its dock."""
-        super().changeEvent(event)
-        if event is not None and event.type() == QEvent.Type.ParentChange:
-            self.unbind() if self.parent() is None else self.bind()
-
-    def closeEvent(self, event: Any) -> None:
-        """Stop everything."""
-        self.unbind()
-        super().closeEvent(event)
-
-    def showEvent(self, event: Any) -> None:
-        """Go below the canvas when shown for the first time."""
-        super().showEvent(event)
-        if not self._docked:
-            self._docked = True
-            QTimer.singleShot(0, self._dock)
-
-    def _dock(self) -> None:
-        dock_below(self)
-        self.setMinimumHeight(0)
+    def leave_viewer(self) -> None:
+        """Leave no callback behind."""
+        self._soon.stop()
+        self._patience.stop()
+        self._keeper.forget()
+        self._selection.unbind()
+        self._watch.follow()
+        for event in self._events():
+            event.disconnect(self._later)
+        self._click.unbind()
+        self.panel.unbind()
+        self._layer = self._row = self._spot = None
 
     def _events(self) -> tuple[Any, ...]:
         layers = self._viewer.layers.events
@@ -147,7 +117,7 @@ class InspectSpot(QWidget):
 
     def _later(self, event: Any = None) -> None:
         """Refresh once, however many things change at a time."""
-        if self._bound:
+        if self.bound:
             self._soon.start()
 
     def _refresh(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, Qt, QTimer
-from qtpy.QtGui import QResizeEvent, QShowEvent
+from qtpy.QtCore import Qt
+from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -19,7 +19,7 @@ from qtpy.QtWidgets import (
 
 from .layers.points import is_result
 from .layers.units import pixel_size
-from .parts.docking import dock_below
+from .parts.docking import Docked
 from .parts.layer_choice import LayerChoice
 from .parts.status import StatusLine, number
 from .parts.wheel import guard_wheel
@@ -53,7 +53,7 @@ _UNITS_TIP = (
 )
 
 
-class Spots(QWidget):
+class Spots(Docked):
     """The spots of a layer as a table, filtered by their features.
 
     Parameters
@@ -63,9 +63,8 @@ class Spots(QWidget):
     """
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__()
+        super().__init__(below=_SMALLEST)
         self._viewer = viewer
-        self._bound = self._placed = False
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)
@@ -76,52 +75,27 @@ class Spots(QWidget):
         self.subpixel = SubpixelPage(viewer, self.spots)
         self.tabs, self.splitter = QTabWidget(), QSplitter(Qt.Orientation.Vertical)
         self._left, self._counting = QVBoxLayout(), QWidget()
-        self._placing = QTimer(self)
-        self._placing.setSingleShot(True)
         self._lay_out()
         self._connect()
         self.bind()
 
-    def bind(self) -> None:
-        """Follow the viewer; done when the widget is made or docked again."""
-        if not self._bound:
-            self._bound = True
-            for part in (self.status, *self._pages()):
-                part.bind()
-            self._viewer.layers.selection.events.active.connect(self._on_active)
-            self.layer.bind()
-            self._on_active()
-            self._on_layer()
+    def follow_viewer(self) -> None:
+        """Connect to the viewer and show its state."""
+        for part in (self.status, *self._pages()):
+            part.bind()
+        self._viewer.layers.selection.events.active.connect(self._on_active)
+        self.layer.bind()
+        self._on_active()
+        self._on_layer()
 
-    def unbind(self) -> None:
-        """Stop all work and leave no callback behind; done when the widget closes."""
-        if self._bound:
-            self._bound = False
-            self._placing.stop()
-            self.export.unbind()
-            self.spots.show_layer(None)
-            self.layer.unbind()
-            self._viewer.layers.selection.events.active.disconnect(self._on_active)
-            for part in (self.status, *self._pages()):
-                part.unbind()
-
-    def changeEvent(self, event: QEvent | None) -> None:
-        """Notice when napari docks the widget or closes its dock."""
-        super().changeEvent(event)
-        if event is not None and event.type() == QEvent.Type.ParentChange:
-            self.unbind() if self.parent() is None else self.bind()
-
-    def closeEvent(self, event: Any) -> None:
-        """Stop everything."""
-        self.unbind()
-        super().closeEvent(event)
-
-    def showEvent(self, event: QShowEvent | None) -> None:
-        """Go below the canvas at first, where a table has room."""
-        super().showEvent(event)
-        if not self._placed:
-            self._placed = True
-            self._placing.start(0)
+    def leave_viewer(self) -> None:
+        """Stop all work and leave no callback behind."""
+        self.export.unbind()
+        self.spots.show_layer(None)
+        self.layer.unbind()
+        self._viewer.layers.selection.events.active.disconnect(self._on_active)
+        for part in (self.status, *self._pages()):
+            part.unbind()
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         """Put the plots beside the table where there is room, else below it."""
@@ -129,10 +103,6 @@ class Spots(QWidget):
         wide = self.width() >= _WIDE and self.width() > self.height()
         self._orient(wide or self.height() < _TALL)
         self._place_counting(beside_tabs=wide and self.width() >= _ROOMY)
-
-    def _place(self) -> None:
-        dock_below(self)
-        self.setMinimumSize(*_SMALLEST)
 
     def _pages(self) -> tuple[FilterPage, ScatterPage, SubpixelPage]:
         return self.filters, self.scatter, self.subpixel
@@ -183,7 +153,6 @@ class Spots(QWidget):
             part.said.connect(self._say)
             part.failed.connect(self._fail)
         self.tabs.currentChanged.connect(self._on_tab)
-        self._placing.timeout.connect(self._place)
         self._on_tab()
 
     def _orient(self, wide: bool) -> None:
@@ -219,8 +188,6 @@ class Spots(QWidget):
         self.table.setMinimumSize(120, 70)
         self.tabs.setMinimumSize(240, 140)
         self.tabs.setStyleSheet(_HIGH_TABS)
-        # Else the window grows when napari docks this below another widget, before it moves.
-        self.setMinimumSize(1, 1)
         # Half each, whatever they ask for.
         self.splitter.setSizes([10_000, 10_000])
         self.splitter.setChildrenCollapsible(False)

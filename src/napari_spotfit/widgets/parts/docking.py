@@ -1,8 +1,9 @@
-"""Where a widget docks at first."""
+"""A widget's life in a dock of napari: where it docks at first, and when it works."""
 
 from __future__ import annotations
 
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QEvent, Qt, QTimer
+from qtpy.QtGui import QCloseEvent, QShowEvent
 from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
 
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
@@ -10,7 +11,81 @@ _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 _HEIGHT = 300
 
 
-def dock_below(widget: QWidget) -> None:
+class Docked(QWidget):
+    """A widget that follows the viewer from when it is made or docked until its dock closes.
+
+    What a subclass connects in :meth:`follow_viewer` it disconnects in
+    :meth:`leave_viewer`; they are called in turns, never one of them twice in a row. A
+    subclass calls :meth:`bind` at the end of its ``__init__``.
+
+    Parameters
+    ----------
+    below : (int, int), optional
+        Dock the widget below the canvas when it is shown for the first time, and let it
+        become as narrow and as low as these numbers of pixels; 0 is what its layout
+        needs. By default it stays where napari docks it.
+    """
+
+    def __init__(self, below: tuple[int, int] | None = None):
+        super().__init__()
+        self._bound = False
+        self._below = below
+        self._placing = QTimer(self)
+        self._placing.setSingleShot(True)
+        self._placing.timeout.connect(self._place)
+        if below is not None:
+            # Else the window grows when napari docks this below another widget, before it moves.
+            self.setMinimumSize(1, 1)
+
+    @property
+    def bound(self) -> bool:
+        """Whether the widget follows the viewer."""
+        return self._bound
+
+    def bind(self) -> None:
+        """Follow the viewer, unless the widget does."""
+        if not self._bound:
+            self._bound = True
+            self.follow_viewer()
+
+    def unbind(self) -> None:
+        """Stop all work and leave no callback behind."""
+        if self._bound:
+            self._bound = False
+            self._placing.stop()
+            self.leave_viewer()
+
+    def follow_viewer(self) -> None:
+        """Connect to the viewer and show its state."""
+
+    def leave_viewer(self) -> None:
+        """Stop what runs and disconnect from the viewer."""
+
+    def changeEvent(self, event: QEvent | None) -> None:
+        """Notice when napari docks the widget or closes its dock."""
+        super().changeEvent(event)
+        if event is not None and event.type() == QEvent.Type.ParentChange:
+            self.unbind() if self.parent() is None else self.bind()
+
+    def closeEvent(self, event: QCloseEvent | None) -> None:
+        """Stop everything."""
+        self.unbind()
+        super().closeEvent(event)
+
+    def showEvent(self, event: QShowEvent | None) -> None:
+        """Go below the canvas at first, once napari has docked the widget."""
+        super().showEvent(event)
+        if self._below is not None:
+            self._placing.start(0)
+
+    def _place(self) -> None:
+        if self._below is not None:
+            smallest, self._below = self._below, None
+            _dock_below(self)
+            self.setMinimumSize(*smallest)
+
+
+def _dock_below(widget: QWidget) -> None:
     """Move a widget's dock below the canvas, as a tab beside another one there.
 
     napari docks what its menus open on the right, where a wide widget has no room.
