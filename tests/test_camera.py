@@ -245,6 +245,18 @@ def test_weights_of_one_change_nothing(backend):
     np.testing.assert_allclose(weighted.chi_square, plain.chi_square, rtol=1e-3)
 
 
+@pytest.mark.parametrize("estimator", ["mle", "wlse"])
+def test_a_variance_of_all_pixels_is_a_setting_too(backend, estimator):
+    spots, _ = simulate(20, SIDE, photons=500, offset=100.0, variance=30.0, seed=3)
+    options = {"estimator": estimator, "backend": backend, "offset": 100.0, "gain": 1.0}
+    fits = fit_spots(spots, variance=30.0, **options)
+    same(fits, fit_spots(spots, camera=Camera(variance=30.0), **options))
+    assert fits.settings.variance == 30.0
+    if estimator == "mle":
+        without = fit_spots(spots, **options)
+        assert np.median(fits.x_stderr) > 1.1 * np.median(without.x_stderr)
+
+
 def test_cut_outs_with_too_few_pixels_are_invalid(backend):
     spots, _ = simulate(4, SIDE, photons=2000, seed=16)
     bad = np.zeros(spots.shape, bool)
@@ -285,6 +297,8 @@ ONES, NONE = np.ones((SIDE, SIDE)), np.zeros((SIDE, SIDE), bool)
         ({"camera": Camera(offset=np.ones((4, 9)))}, ValueError, "offset must have the shape"),
         ({"camera": Camera(offset=1.0), "offset": 2.0}, ValueError, "offset is given twice"),
         ({"camera": Camera(gain=1.0), "gain": 2.0}, ValueError, "gain is given twice"),
+        ({"camera": Camera(variance=1.0), "variance": 2.0}, ValueError, "variance is given twice"),
+        ({"variance": -1.0}, ValueError, "variance must be a finite number from 0 counts²"),
         ({"camera": 5}, TypeError, "must be a Camera"),
     ],
 )  # fmt: skip

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import (
+    Camera,
     Settings,
     detect_spots,
     estimate_sigma,
@@ -107,3 +108,51 @@ def test_a_held_frame_of_an_image_without_frames():
     one, other = localize(HeldFrame(image)), localize(image)
     for name in one.columns:
         np.testing.assert_array_equal(one.columns[name], other.columns[name])
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    rng = np.random.default_rng(11)
+    offset, gain = rng.normal(100, 15, (90, 110)), rng.uniform(1.2, 2.8, (90, 110))
+    movie, _ = simulate_movie(
+        4, (90, 110), spots_per_frame=12, photons=3000, offset=offset, gain=gain, seed=12
+    )
+    bad = rng.random((90, 110)) < 0.005
+    movie[:, bad] = 60_000
+    return movie, {"bad_pixels": bad, "camera": Camera(offset, gain)}
+
+
+class TestKnownPixels:
+    """Hot pixels and a gain of each pixel's own count for the survey as for localize."""
+
+    settings = Settings(roi_size=7, threshold=6.0)
+
+    def test_detection_finds_what_is_fitted(self, uneven):
+        movie, known = uneven
+        fits = localize(movie, settings=self.settings, **known)
+        places = detect_spots(movie, settings=self.settings, **known)
+        assert len(places) == len(fits) > 40
+        again = fit_at(movie, places, settings=self.settings, **known)
+        for name in ("y", "x", "photons", "x_stderr"):
+            np.testing.assert_array_equal(again.columns[name], fits.columns[name], name)
+        assert len(detect_spots(movie, settings=self.settings)) > len(places)  # the hot ones
+
+    def test_the_peak_of_a_click_is_no_hot_pixel(self, uneven):
+        movie, known = uneven
+        held = HeldFrame(movie, (2,))
+        fits = localize(movie, frames=2, settings=self.settings, **known)
+        for spot in fits[fits.valid]:
+            place = spot.y[0], spot.x[0]
+            rivals = np.hypot(fits.y - place[0], fits.x - place[1]) < 7 / 2 + 1.5
+            if rivals.sum() == 1:
+                peak = peak_near(held, place, self.settings, **known)
+                again = fit_at(held, [[2, *peak]], settings=self.settings, **known)
+                np.testing.assert_array_equal(again.x, spot.x)
+
+    def test_heights_and_width(self, uneven):
+        movie, known = uneven
+        heights = peak_heights(movie, self.settings, **known)
+        assert (heights > 6).sum() == len(localize(movie, settings=self.settings, **known))
+        width = estimate_sigma(movie, settings=self.settings, **known)
+        assert width.sigma == pytest.approx(1.35, abs=0.06)  # 1.3, sampled
+        assert width.scatter < 0.2

@@ -180,7 +180,7 @@ class HeldFrame:
     def __init__(self, image: Any, index: tuple[int, ...] = ()) -> None:
         reader = FrameReader(image)
         number = int(np.ravel_multi_index(index, reader.leading)) if index else 0
-        self.index = index
+        self.index, self.number = index, number
         self.pixels: NDArray[Any] = to_host(reader.read(np.array([number])))[0]
         self.shape, self.dtype = reader.shape, self.pixels.dtype
 

@@ -14,7 +14,7 @@ from .camera import Camera
 from .frames import FrameReader, FrameSelection, is_on_device
 from .options import merged, takes_settings, with_roi
 from .pieces import Piece, cut, read_pieces, side_by_side
-from .pixelmaps import PixelMaps
+from .pixelmaps import PixelMaps, maps_of_detection
 from .results import SpotFits
 from .rois import (
     collected,
@@ -131,6 +131,8 @@ def detect_spots(
     *,
     frames: FrameSelection = None,
     mask: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> NDArray[np.float64]:
@@ -144,6 +146,10 @@ def detect_spots(
         Which frames, one choice per leading axis; all by default.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used, and where no spots are found.
+    camera : Camera, optional
+        Maps of offset and gain, for which the frames are corrected.
     settings : Settings, optional
         All settings at once; ``options`` change single ones.
 
@@ -165,18 +171,26 @@ def detect_spots(
     3
     """
     settings = merged(settings, options)
-    return find(image, settings, frames=frames, mask=mask)[0]
+    return find(image, settings, frames=frames, mask=mask, bad_pixels=bad_pixels, camera=camera)[0]
 
 
 def find(
-    image: Any, settings: Settings, *, frames: FrameSelection = None, mask: Any = None
+    image: Any,
+    settings: Settings,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
 ) -> tuple[NDArray[np.float64], Candidates]:
     """Return what :func:`detect_spots` does, and the candidates with score and height."""
     reader = FrameReader(image)
+    maps = maps_of_detection(reader.shape, settings, bad_pixels, camera)
     backend = choose(settings)
 
     def detect(piece: Piece) -> Candidates:
-        found: Candidates = backend.detect(backend.upload(piece.pixels), settings, piece.mask)
+        pixels = maps.corrected(piece.block, piece.pixels, mark_bad=True)
+        found: Candidates = backend.detect(backend.upload(pixels), settings, piece.mask)
         return found._replace(frame=piece.block[found.frame])
 
     blocks = cut(reader, frames, backend)

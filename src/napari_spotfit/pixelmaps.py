@@ -7,6 +7,7 @@ whose pixels have offsets or gains of their own are corrected before.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -66,6 +67,8 @@ class PixelMaps:
             raise TypeError(f"camera must be a Camera(offset, gain, variance); got {camera!r}")
         camera = camera or _NO_CAMERA
         _check_together(settings, weights is not None, camera)
+        if settings.variance is not None:
+            camera = replace(camera, variance=settings.variance)
         self._shape, self._count = shape[-2:], math.prod(shape[:-2])
         self._estimator, self._parameters = settings.estimator, _fitted_parameters(settings)
         self._maps: dict[str, FrameMap] = {}
@@ -83,8 +86,7 @@ class PixelMaps:
             self._maps["bad_pixels"] = FrameMap(
                 bad_pixels, shape, "bad_pixels", flags="where a pixel is not used"
             )
-        known = {name: self._numbers[name] for name in ("offset", "gain") if name in self._numbers}
-        self.settings = settings.changed(**known)
+        self.settings = settings.changed(**self._numbers)
         self._corrects = "offset" in self._maps or "gain" in self._maps
         self.fitted = self.settings.changed(offset=0.0) if self._corrects else self.settings
         self._counts_checked = False
@@ -217,9 +219,21 @@ class PixelMaps:
         return to_host(values) if numbers is np else numbers.asarray(values)
 
 
+def maps_of_detection(
+    shape: tuple[int, ...], settings: Settings, bad_pixels: Any, camera: Camera | None
+) -> PixelMaps:
+    """Return what the detection has to know of an image's pixels, whatever fits them later."""
+    plain = settings.changed(estimator="lse")
+    return PixelMaps(shape, plain, bad_pixels=bad_pixels, camera=camera)
+
+
 def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
     """Check that what is given belongs to the estimator, and is given once."""
-    given = {"offset": settings.offset != 0, "gain": settings.gain is not None}
+    given = {
+        "offset": settings.offset != 0,
+        "gain": settings.gain is not None,
+        "variance": settings.variance is not None,
+    }
     for name, is_given in given.items():
         if is_given and getattr(camera, name) is not None:
             raise ValueError(f"the {name} is given twice: leave it to the camera, or to {name}=…")
@@ -228,10 +242,11 @@ def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
             f"weights are for estimator='wlse'; got estimator={settings.estimator!r}. To leave "
             "pixels out, give bad_pixels"
         )
-    if settings.estimator == "wlse" and not weights and camera.variance is None:
+    known = camera.variance is not None or settings.variance is not None
+    if settings.estimator == "wlse" and not (weights or known):
         raise ValueError(
-            "estimator='wlse' needs weights=…, one for each pixel, or a camera with the variance "
-            "of its pixels"
+            "estimator='wlse' needs weights=…, one for each pixel, or the variance of the "
+            "camera's pixels"
         )
 
 

@@ -254,6 +254,17 @@ class Settings:
         above_minimum=True,
         none_means="unknown",
     )
+    variance: float | None = _setting(
+        None,
+        "Read-out variance",
+        "Variance of the camera's read-out noise, that of frames without light. Maximum "
+        "likelihood adds it to the shot noise; weighted least squares takes its inverse for "
+        "weights; plain least squares does not use it.",
+        "camera",
+        unit="counts²",
+        minimum=0,
+        none_means="0",
+    )
     backend: Backend = _setting(
         "auto",
         "Run on",
@@ -353,6 +364,7 @@ class Options(TypedDict, total=False):
     background_max: float | None
     offset: float
     gain: float | None
+    variance: float | None
     backend: Backend
     devices: Devices
     threads: int | None

@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import KDTree
 
 from .backends.band import RATIO, kernel_radius
+from .camera import Camera
 from .frames import FrameReader, FrameSelection, HeldFrame
 from .localize import find, fit_at
 from .options import takes_settings
+from .pixelmaps import maps_of_detection
 from .settings import ROI_MAX, Options, Settings
 
 #: Spots that tell the PSF's width: so many of the brightest, and no fewer than that.
@@ -36,7 +38,14 @@ class PsfWidth(NamedTuple):
     spots: int
 
 
-def peak_near(held: HeldFrame, place: ArrayLike, settings: Settings) -> NDArray[np.float64]:
+def peak_near(
+    held: HeldFrame,
+    place: ArrayLike,
+    settings: Settings,
+    *,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+) -> NDArray[np.float64]:
     """Return the brightest maximum of the filtered frame within half a ROI of a place.
 
     It is the pixel on which the detection finds the spot, so that a fit there is the fit
@@ -50,6 +59,8 @@ def peak_near(held: HeldFrame, place: ArrayLike, settings: Settings) -> NDArray[
         y and x in pixels.
     settings : Settings
         ``sigma``, ``min_distance`` and the ROI's size count; the threshold does not.
+    bad_pixels, camera : optional
+        As :func:`~napari_spotfit.detect_spots` takes them.
 
     Returns
     -------
@@ -63,23 +74,25 @@ def peak_near(held: HeldFrame, place: ArrayLike, settings: Settings) -> NDArray[
     corner = np.clip(np.rint(place).astype(int) - size // 2, 0, held.pixels.shape - size)
     rows, columns = (slice(first, first + n) for first, n in zip(corner, size, strict=True))
     every = settings.changed(threshold=0.0, backend="cpu", threads=1)
-    places, found = find(held.pixels[rows, columns], every)
+    maps = maps_of_detection(held.shape, settings, bad_pixels, camera)
+    frame = maps.corrected(np.array([held.number]), held.pixels[np.newaxis], mark_bad=True)[0]
+    places, found = find(frame[rows, columns], every)
     distance = (places + corner - place) / reach
     near = np.flatnonzero((distance**2).sum(axis=1) <= 1)
     return places[near[np.argmax(found.height[near])]] + corner if len(near) else place
 
 
-def peak_heights(
-    image: Any, settings: Settings, *, frames: FrameSelection = None, mask: Any = None
-) -> NDArray[np.float32]:
+def peak_heights(image: Any, settings: Settings, **where: Any) -> NDArray[np.float32]:
     """Return the height of every maximum, in the unit of the threshold.
 
     Parameters
     ----------
     image : array, shape (…, Y, X)
-        As :func:`~napari_spotfit.detect_spots` takes it, and ``frames`` and ``mask`` too.
+        As :func:`~napari_spotfit.detect_spots` takes it.
     settings : Settings
         Those of the detection; the threshold itself does not count, its unit does.
+    **where
+        Its ``frames``, ``mask``, ``bad_pixels`` and ``camera``.
 
     Returns
     -------
@@ -87,7 +100,7 @@ def peak_heights(
         Multiples of the noise, or counts. Those above the threshold are the spots
         that are detected with it.
     """
-    _, found = find(image, settings.changed(threshold=0.0), frames=frames, mask=mask)
+    _, found = find(image, settings.changed(threshold=0.0), **where)
     return found.score if settings.threshold_unit == "noise" else found.height
 
 
@@ -97,6 +110,8 @@ def estimate_sigma(
     *,
     frames: FrameSelection = None,
     mask: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> PsfWidth:
@@ -110,6 +125,10 @@ def estimate_sigma(
         Which frames; by default up to 20 of them, evenly spread.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used, and where no spots are found.
+    camera : Camera, optional
+        Offset and gain, of all pixels or of each.
     settings : Settings, optional
         All settings at once; ``options`` change single ones. ``sigma`` is the first guess.
 
@@ -139,8 +158,9 @@ def estimate_sigma(
     )
     if frames is None:
         frames = _spread(FrameReader(image).leading)
+    known = {"bad_pixels": bad_pixels, "camera": camera}
     for _ in range(_ROUNDS):
-        width = _width(image, settings, frames, mask)
+        width = _width(image, settings, known, frames=frames, mask=mask)
         settled = abs(width.sigma / settings.sigma - 1) < _SETTLED
         settings = settings.changed(sigma=min(max(width.sigma, 0.5), 10.0))
         if settled:
@@ -148,17 +168,20 @@ def estimate_sigma(
     return width
 
 
-def _width(image: Any, settings: Settings, frames: FrameSelection, mask: Any) -> PsfWidth:
-    """Return the width of the spots that are found with the settings' own width."""
+def _width(image: Any, settings: Settings, known: dict[str, Any], **where: Any) -> PsfWidth:
+    """Return the width of the spots that are found with the settings' own width.
+
+    What is known of the pixels counts for detection and fit, where to search for the first.
+    """
     side = min(2 * round(_ROI_SIGMAS * settings.sigma / 2) + 1, ROI_MAX - 1)
     roi = max(side, 7)
-    places, found = find(image, settings, frames=frames, mask=mask)
+    places, found = find(image, settings, **where, **known)
     shape = FrameReader(image).frame_shape
     inside = np.all((places[:, -2:] >= roi // 2) & (places[:, -2:] < np.array(shape) - roi // 2), 1)
     alone = np.flatnonzero(inside & (_nearest(found.frame, places[:, -2:]) > roi))
     chosen = alone[np.argsort(-found.score[alone], kind="stable")[:_TELLING]]
     if len(chosen) >= _TOO_FEW:
-        fits = fit_at(image, places[chosen], settings=settings.changed(roi_size=roi))
+        fits = fit_at(image, places[chosen], settings=settings.changed(roi_size=roi), **known)
         sigma = fits.sigma[fits.converged].astype(float)
         if len(sigma) >= _TOO_FEW:
             middle = float(np.median(sigma))
