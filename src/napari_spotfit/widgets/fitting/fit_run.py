@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from napari.qt.threading import create_worker
-from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QObject, Signal
 
-from ...backends.errors import BackendFallbackWarning
 from ...frames import FrameSelection
 from ...localize import localize_parts
 from ...results import SpotFits
@@ -19,6 +16,7 @@ from ...settings import Settings
 from ..layers.colors import FACE_COLORMAP
 from ..layers.points import default_face, points_arguments
 from ..parts.collector import CollectorAtRest
+from ..parts.work import Steps, Work
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,8 @@ class Fitted:
     device: str
 
 
-class FitRun(QObject):
-    """A fit that is running.
-
-    Either ``fitted`` or ``failed`` is emitted at the end, on the GUI thread; nothing
-    is after ``cancel``.
+class FitRun(Work):
+    """A fit that is running; it can be cancelled between two parts of the frames.
 
     Parameters
     ----------
@@ -56,69 +51,22 @@ class FitRun(QObject):
         Qt parent; when it goes, the run is cancelled.
     """
 
-    progressed = Signal(int, int)
     fitted = Signal(object)
-    failed = Signal(object)
 
     def __init__(self, job: Job, parent: QObject):
-        super().__init__(parent)
-        self._job = job
-        self._stop = threading.Event()
-        parent.destroyed.connect(self._stop.set)
-
-    def start(self) -> None:
-        """Start the worker."""
-        worker = create_worker(_work, self._job, self._stop, _start_thread=False)
-        worker.yielded.connect(self._on_progress)
-        worker.returned.connect(self._on_end)
-        worker.warned.connect(self._on_warning)
-        worker.start()
-
-    def cancel(self) -> None:
-        """Say nothing any more; the worker stops before the next frames."""
-        self._stop.set()
-        self.blockSignals(True)
-
-    def _on_progress(self, progress: tuple[int, int]) -> None:
-        self.progressed.emit(*progress)
-
-    def _on_warning(self, warning: tuple[Any, ...]) -> None:
-        """Show that the GPU has failed; napari itself leaves out what a worker warns of."""
-        if issubclass(warning[1], BackendFallbackWarning) and not self._stop.is_set():
-            notification_manager.receive_warning(*warning)
-
-    def _on_end(self, end: Fitted | _Failed | None) -> None:
-        if isinstance(end, _Failed):
-            self.failed.emit(end.error)
-        elif end is not None:
-            self.fitted.emit(end)
-        self.deleteLater()
+        super().__init__(partial(_fit, job), parent)
+        self.done.connect(self.fitted)
 
 
-@dataclass(frozen=True)
-class _Failed:
-    error: Exception
-
-
-def _work(
-    job: Job, stop: threading.Event
-) -> Generator[tuple[int, int], None, Fitted | _Failed | None]:
-    """Fit part by part; return None if stopped.
-
-    Errors are returned, not raised: a napari worker swallows a RuntimeError.
-    """
-    try:
-        with CollectorAtRest() as collector:
-            mask = job.make_mask() if job.make_mask is not None else None
-            parts = []
-            for part in localize_parts(job.image, job.settings, frames=job.frames, mask=mask):
-                collector.end()
-                if stop.is_set():
-                    return None
-                parts.append(part.fits)
-                yield part.done, part.total
-        fits = SpotFits.concatenate(parts)
-        face = job.face if job.face in fits.columns else default_face(fits)
-        return Fitted(fits, points_arguments(fits, face, job.colormap), part.device)
-    except Exception as error:
-        return _Failed(error)
+def _fit(job: Job) -> Steps:
+    """Fit part by part; return what is ``Fitted``."""
+    with CollectorAtRest() as collector:
+        mask = job.make_mask() if job.make_mask is not None else None
+        parts = []
+        for part in localize_parts(job.image, job.settings, frames=job.frames, mask=mask):
+            collector.end()
+            parts.append(part.fits)
+            yield part.done, part.total
+    fits = SpotFits.concatenate(parts)
+    face = job.face if job.face in fits.columns else default_face(fits)
+    return Fitted(fits, points_arguments(fits, face, job.colormap), part.device)

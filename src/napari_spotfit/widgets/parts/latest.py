@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from napari.qt.threading import create_worker
-from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QObject, Signal
 
-from ...backends.errors import BackendFallbackWarning
 from .collector import CollectorAtRest
+from .work import Steps, Work
 
 Job = Callable[[], Any]
 
@@ -35,8 +34,7 @@ class Latest(QObject):
     def __init__(self, parent: QObject):
         super().__init__(parent)
         self._waiting: Job | None = None
-        self._running: Job | None = None
-        self._dropped = False
+        self._running: Work | None = None
 
     @property
     def busy(self) -> bool:
@@ -51,32 +49,27 @@ class Latest(QObject):
 
     def drop(self) -> None:
         """Forget the job that waits, and be silent about the one that runs."""
-        self._waiting, self._dropped = None, True
+        self._waiting = None
+        if self._running is not None:
+            self._running.cancel()
 
     def _start(self) -> None:
-        self._running, self._waiting, self._dropped = self._waiting, None, False
-        worker = create_worker(_work, self._running, _start_thread=False)
-        worker.returned.connect(self._on_end)
-        worker.warned.connect(self._on_warning)
-        worker.start()
+        if self._waiting is None:
+            return
+        self._running = Work(partial(_steps, self._waiting), self)
+        self._waiting = None
+        self._running.ended.connect(self._on_ended)
+        self._running.done.connect(self.done)
+        self._running.failed.connect(self.failed)
+        self._running.start()
 
-    def _on_warning(self, warning: tuple[Any, ...]) -> None:
-        if issubclass(warning[1], BackendFallbackWarning) and not self._dropped:
-            notification_manager.receive_warning(*warning)
-
-    def _on_end(self, end: tuple[Any, Exception | None]) -> None:
-        result, error = end
-        dropped, self._running = self._dropped, None
-        if self._waiting is not None:
-            self._start()
-        if not dropped:
-            self.done.emit(result) if error is None else self.failed.emit(error)
+    def _on_ended(self) -> None:
+        self._running = None
+        self._start()
 
 
-def _work(job: Job) -> tuple[Any, Exception | None]:
-    """Return the job's result or its error: a napari worker swallows a RuntimeError."""
-    try:
-        with CollectorAtRest():
-            return job(), None
-    except Exception as error:
-        return None, error
+def _steps(job: Job) -> Steps:
+    with CollectorAtRest():
+        result = job()
+    yield 1, 1
+    return result

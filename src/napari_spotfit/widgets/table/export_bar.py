@@ -98,7 +98,8 @@ class ExportBar(QStackedWidget):
         rows = np.arange(len(spots.shown)) if everything else self._table.spots_model.rows
         self._run = CsvRun(CsvJob(path, spots.columns, spots.units, rows), self)
         self._run.progressed.connect(self._on_progress)
-        self._run.ended.connect(self._on_ended)
+        self._run.done.connect(self._on_saved)
+        self._run.failed.connect(self._on_failed)
         self.progress.setRange(0, max(len(rows), 1))
         self.progress.setValue(0)
         self.setCurrentIndex(1)
@@ -106,9 +107,8 @@ class ExportBar(QStackedWidget):
 
     def cancel(self) -> None:
         """Stop writing, unless it is too late; whatever had the file's name is as it was."""
-        if self._run is not None and self._run.cancel():
-            name = self._run.job.path.name
-            self._end()
+        if self._run is not None and self._run.cancel_in_time():
+            name = self._end().path.name
             self.said.emit(f"Cancelled; {name} was not written.")
             self.finished.emit()
 
@@ -145,20 +145,22 @@ class ExportBar(QStackedWidget):
     def _on_progress(self, done: int, total: int) -> None:
         self.progress.setValue(done)
 
-    def _on_ended(self, error: Exception | None) -> None:
-        assert self._run is not None
-        job = self._run.job
-        self._end()
-        if error is None:
-            count = len(job.rows)
-            self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} saved as {job.path}")
-        else:
-            self.failed.emit(f"{job.path} was not written: {error}. Choose another place.")
+    def _on_saved(self) -> None:
+        job = self._end()
+        count = len(job.rows)
+        self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} saved as {job.path}")
         self.finished.emit()
 
-    def _end(self) -> None:
-        self._run = None
+    def _on_failed(self, error: Exception) -> None:
+        job = self._end()
+        self.failed.emit(f"{job.path} was not written: {error}. Choose another place.")
+        self.finished.emit()
+
+    def _end(self) -> CsvJob:
+        assert self._run is not None
+        job, self._run = self._run.job, None
         self.setCurrentIndex(0)
+        return job
 
     def _lay_out(self) -> None:
         self.setStyleSheet(_LOW_BUTTONS)

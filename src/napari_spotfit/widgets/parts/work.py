@@ -1,0 +1,94 @@
+"""Work in a worker thread that can be cancelled, and whose errors are all told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from napari.qt.threading import create_worker
+from napari.utils.notifications import notification_manager
+from qtpy.QtCore import QObject, Signal
+
+from ...backends.errors import BackendFallbackWarning
+
+#: Does the work, yields after each step how many are done of how many, returns the result.
+Steps = Generator[tuple[int, int], None, Any]
+
+
+class Work(QObject):
+    """Steps that are done one after the other in a worker thread.
+
+    When they end, ``ended`` is emitted, and then either ``done`` or ``failed``, all on the
+    GUI thread; after ``cancel`` only ``ended`` is.
+
+    Parameters
+    ----------
+    steps : callable
+        Returns the steps; called in the worker thread.
+    parent : QObject
+        Qt parent; when it goes, the work is cancelled.
+    """
+
+    progressed = Signal(int, int)
+    #: What the steps returned.
+    done = Signal(object)
+    #: The exception that they raised instead.
+    failed = Signal(object)
+    ended = Signal()
+
+    def __init__(self, steps: Callable[[], Steps], parent: QObject):
+        super().__init__(parent)
+        self._steps = steps
+        self._stop = threading.Event()
+        self.destroyed.connect(self._stop.set)
+
+    def start(self) -> None:
+        """Start the worker."""
+        worker = create_worker(_work, self._steps, self._stop, _start_thread=False)
+        worker.yielded.connect(self._on_progress)
+        worker.warned.connect(self._on_warning)
+        worker.returned.connect(self._on_end)
+        worker.start()
+
+    def cancel(self) -> None:
+        """Say nothing any more but that the work has ended, which is before the next step."""
+        self._stop.set()
+
+    def _on_progress(self, progress: tuple[int, int]) -> None:
+        if not self._stop.is_set():
+            self.progressed.emit(*progress)
+
+    def _on_warning(self, warning: tuple[Any, ...]) -> None:
+        """Show that the GPU has failed; napari itself leaves out what a worker warns of."""
+        if issubclass(warning[1], BackendFallbackWarning) and not self._stop.is_set():
+            notification_manager.receive_warning(*warning)
+
+    def _on_end(self, end: _End) -> None:
+        self.ended.emit()
+        if not self._stop.is_set():
+            self.done.emit(end.result) if end.error is None else self.failed.emit(end.error)
+        self.deleteLater()
+
+
+@dataclass(frozen=True)
+class _End:
+    result: Any = None
+    error: Exception | None = None
+
+
+def _work(
+    steps: Callable[[], Steps], stop: threading.Event
+) -> Generator[tuple[int, int], None, _End]:
+    """Do the steps; errors are returned, not raised: a napari worker swallows a RuntimeError."""
+    try:
+        with closing(steps()) as left:
+            while not stop.is_set():
+                yield next(left)
+    except StopIteration as end:
+        return _End(end.value)
+    except Exception as error:
+        return _End(error=error)
+    return _End()
