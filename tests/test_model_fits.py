@@ -125,6 +125,19 @@ def test_a_held_centre_is_the_place_that_was_given(backend):
     np.testing.assert_allclose(fits.points(), places, atol=1e-4)
 
 
+@pytest.mark.parametrize("side", [9, 41])
+def test_a_held_centres_numbers_count_from_the_middle(backend, side):
+    spots, _ = simulate(5, side, sigma=side / 7, photons=5e4, seed=2)
+    for estimator in ("lse", "mle"):
+        options = {"estimator": estimator, "backend": backend}
+        fits = fit_spots(spots, fixed={"x": 0.3, "y": -1.0}, **options)
+        assert fits.valid.all()
+        np.testing.assert_allclose(fits.x, side // 2 + 0.3, rtol=1e-6)
+        np.testing.assert_allclose(fits.y, side // 2 - 1.0, rtol=1e-6)
+        beyond = fit_spots(spots, fixed={"x": 2.0 * side}, **options)
+        np.testing.assert_allclose(beyond.x, side - 0.5)
+
+
 def test_bounds_of_shapes_hold(backend):
     clean, _ = spots_of("gaussian_elliptical", count=100, seed=6)
     spots = np.random.default_rng(7).poisson(clean)

@@ -142,8 +142,8 @@ class Settings:
     fixed: Mapping[str, float | None] = _setting(
         FrozenDict(),
         "Held",
-        "Shape parameters that are not fitted, by name: a number is their value; with None "
-        "each spot keeps its own start value.",
+        "Shape parameters that are not fitted, by name: a number is their value, that of y and x "
+        "counted from the middle of the ROI; with None each spot keeps its own start value.",
         "bounds",
     )
     bounds: Mapping[str, tuple[float | None, float | None]] = _setting(

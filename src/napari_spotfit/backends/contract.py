@@ -107,14 +107,18 @@ def _ends(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tuple[fl
     """Return the bounds of a shape parameter in pixels of the ROI, or as it comes."""
     own = next(shape for shape in settings.profile.shape if shape.name == name)
     low, high = settings.bounds.get(name, (own.low, own.high))
+    held = settings.fixed.get(name)
+    if held is not None:
+        low = high = held
     if name in ("x", "y"):
         size = roi_shape[0] if name == "y" else roi_shape[1]
-        middle = (size - 1) / 2
-        return max(-0.5, middle + _or(low, -math.inf)), min(
-            size - 0.5, middle + _or(high, math.inf)
+        first, middle, last = -0.5, (size - 1) / 2, size - 0.5
+        return (
+            min(max(first, middle + _or(low, -math.inf)), last),
+            max(min(last, middle + _or(high, math.inf)), first),
         )
-    if (value := settings.fixed.get(name)) is not None:
-        return value, value
+    if held is not None:
+        return held, held
     if name == "angle" or settings.profile.expression is not None:
         return _or(low, -math.inf), _or(high, math.inf)
     if name.startswith("sigma"):

@@ -106,6 +106,26 @@ def parse(text: str, names: Iterable[str], what: str = "the expression") -> Node
     return _Reader(text, tuple(names), what).read()
 
 
+def unknown_names(text: str) -> tuple[str, ...]:
+    """Return the names of an expression other than functions and constants, as they come.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no expression.
+
+    Examples
+    --------
+    >>> unknown_names("exp(-(x - x0)**2 / w)")
+    ('x', 'x0', 'w')
+    """
+    known = FUNCTIONS.keys() | CONSTANTS.keys()
+    words = [token.text for token in _tokens(text, "the expression") if token.kind == "name"]
+    names = tuple(dict.fromkeys(word for word in words if word not in known))
+    parse(text, names)
+    return names
+
+
 def _tokens(text: str, what: str) -> Iterator[_Token]:
     place = 0
     text = text.rstrip()
