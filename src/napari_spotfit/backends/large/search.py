@@ -142,8 +142,8 @@ def _is_small(point: Point, trial: Point, rules: Rules) -> bool:
     counts than of the distance over which the model changes.
     """
     size = np.abs(point.parameters)
-    with np.errstate(divide="ignore"):
-        size[:2] = np.minimum(size[:2], np.sqrt(point.norm / np.diag(point.normal)[:2]))
+    with np.errstate(divide="ignore", invalid="ignore"):  # a spot without light has neither
+        size[:2] = np.fmin(size[:2], np.sqrt(point.norm / np.diag(point.normal)[:2]))
     moved = np.abs(trial.parameters - point.parameters)
     return bool(((moved < rules.min_step * size) | rules.held)[: rules.shape].all())
 
