@@ -11,7 +11,8 @@ from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import Settings
 from napari_spotfit.settings import parameters
-from napari_spotfit.widgets.parts.controls import NumberBox, SettingsControls, make_control
+from napari_spotfit.widgets.parts.controls import SettingsControls, make_control
+from napari_spotfit.widgets.parts.number_box import NumberBox
 
 #: What is held or bounded has no control of its own.
 NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds"))

@@ -22,9 +22,10 @@ from qtpy.QtWidgets import (
 
 from ...backends.choose import Description, describe
 from ...settings import Settings, parameters
-from ..parts.controls import NumberBox, SettingsControls, TickBox, make_label, tooltip
+from ..parts.controls import SettingsControls, TickBox, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice
+from ..parts.number_box import NumberBox
 from ..preview.threshold_panel import ThresholdPanel
 from .frames import FrameChoice
 

@@ -14,7 +14,7 @@ from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QSlider, QVBoxLayout, QWidget
 
 from ...results import SpotFits
-from ..parts.controls import NumberBox
+from ..parts.number_box import NumberBox
 from ..parts.plots import Plot, theme_colors
 from ..parts.status import number
 from ..parts.wheel import guard_wheel

@@ -1,0 +1,156 @@
+"""A number with its unit, or nothing at all."""
+
+from __future__ import annotations
+
+import re
+
+from qtpy.QtCore import QSize, Signal
+from qtpy.QtGui import QValidator
+from qtpy.QtWidgets import QDoubleSpinBox, QWidget
+
+from ...settings import Parameter
+from .wheel import guard_wheel
+
+#: Spin boxes need an end; beyond it there is no meaningful count.
+_LARGEST = 1e12
+#: Width in pixels of a number's box.
+_WIDTH = 120
+#: The number that stands for None in an optional number's spin box.
+_NONE = -1e15
+
+
+class NumberBox(QDoubleSpinBox):
+    """A number with its unit, or nothing at all where it may be left open.
+
+    Parameters
+    ----------
+    parameter : Parameter
+        Its unit and range, and what None means.
+    optional : bool
+        Whether None is a value, which is shown as what it means.
+    whole, odd : bool
+        Which numbers are accepted.
+    step : float
+        What one click on an arrow adds.
+    decades : bool
+        Whether one click multiplies or divides by ten instead.
+    width : int
+        The width in pixels to ask for.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        parameter: Parameter,
+        *,
+        optional: bool = False,
+        whole: bool = False,
+        odd: bool = False,
+        step: float = 1.0,
+        decades: bool = False,
+        width: int = _WIDTH,
+        parent: QWidget | None = None,
+    ):
+        super().__init__(parent)
+        self._parameter, self._optional = parameter, optional
+        self._whole, self._odd = whole, odd
+        self._step, self._decades, self._width = step, decades, width
+        self.setDecimals(0 if self._whole else 12)
+        self.setRange(_NONE if self._optional else self._lowest(), self._highest())
+        self.setSuffix(f" {parameter.unit}" if parameter.unit else "")
+        if self._optional:
+            self.setSpecialValueText(parameter.none_means)
+        self.setKeyboardTracking(False)
+        guard_wheel(self)
+        self.valueChanged.connect(self.changed)
+
+    def get(self) -> float | int | None:
+        """Return the number, or None where the setting is left open."""
+        self.interpretText()
+        value = self.value()
+        if self._optional and value == _NONE:
+            return None
+        return round(value) if self._whole else value
+
+    def put(self, value: float | None) -> None:
+        """Show a number, or None."""
+        self.setValue(_NONE if value is None else value)
+
+    def textFromValue(self, value: float) -> str:
+        """Show no more digits than the number needs."""
+        text = f"{value:.0f}" if self._whole else f"{value:.9g}"
+        return re.sub(r"e([+-])0*", lambda match: f"e{match[1].strip('+')}", text)
+
+    def valueFromText(self, text: str | None) -> float:
+        """Read a number with point or comma; nothing means None."""
+        return _NONE if self._says_none(text) else float(self._words(text))
+
+    def validate(self, text: str | None, position: int) -> tuple[QValidator.State, str, int]:
+        """Accept what the setting accepts and keep what may become so."""
+        if self._says_none(text):
+            return QValidator.State.Acceptable, text or "", position
+        words = self._words(text)
+        try:
+            good = self._accepts(float(words))
+        except ValueError:
+            good = False
+            if re.search(r"[^\d.eE+-]", words):
+                return QValidator.State.Invalid, text or "", position
+        state = QValidator.State.Acceptable if good else QValidator.State.Intermediate
+        return state, text or "", position
+
+    def fixup(self, text: str | None) -> str:
+        """Turn a number outside the range, or an even one, into the nearest accepted one."""
+        try:
+            value = float(self._words(text))
+        except ValueError:
+            return text or ""
+        return self.textFromValue(self._nearest(value)) + self.suffix()
+
+    def stepBy(self, steps: int) -> None:
+        """Go up or down by the setting's own step, or in decades."""
+        value = self.get()
+        if value is None:
+            new = max(self._lowest(), 0.0)
+        elif self._decades:
+            new = (value or 1e-7) * 10.0 ** min(max(steps, -30), 30)
+        else:
+            new = value + steps * self._step
+        self.setValue(self._nearest(round(new, 12)))
+        self.selectAll()
+
+    def sizeHint(self) -> QSize:
+        """Ask for room for usual numbers, not for the longest that may be typed."""
+        return QSize(self._width, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for the same room."""
+        return QSize(self._width, super().minimumSizeHint().height())
+
+    def _says_none(self, text: str | None) -> bool:
+        return self._optional and (text == self.specialValueText() or not self._words(text))
+
+    def _words(self, text: str | None) -> str:
+        return (text or "").removesuffix(self.suffix()).strip().replace(",", ".")
+
+    def _lowest(self) -> float:
+        low = self._parameter.minimum
+        if low is None:
+            return -_LARGEST
+        return low + (self._step if self._parameter.above_minimum else 0)
+
+    def _highest(self) -> float:
+        return _LARGEST if self._parameter.maximum is None else self._parameter.maximum
+
+    def _accepts(self, value: float) -> bool:
+        low, parity = self._parameter.minimum, not (self._odd and value % 2 != 1)
+        above = low is None or value > low or (value == low and not self._parameter.above_minimum)
+        whole = not self._whole or value == round(value)
+        return above and abs(value) <= self._highest() and parity and whole
+
+    def _nearest(self, value: float) -> float:
+        value = min(max(value, self._lowest()), self._highest())
+        return 2 * (value // 2) + 1 if self._odd else value
