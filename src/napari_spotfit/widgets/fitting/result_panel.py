@@ -30,8 +30,8 @@ _BORDER_TIP = (
     "<p>The rim of every ring has the colour of the stop condition: why its fit ended, and how "
     "many fits ended so.</p>"
 )
-#: Milliseconds after which the panel looks whether the layer's colours were changed
-#: elsewhere: of limits and maps that are set in the console, napari tells nobody.
+#: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
+#: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
 
 

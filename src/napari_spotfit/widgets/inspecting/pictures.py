@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import QRectF, QSize, Qt
-from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from ..parts.gradient import Gradient
@@ -124,8 +124,8 @@ class Scale(QWidget):
     def __init__(self, colors: str, tip: str, both_ways: bool, parent: QWidget):
         super().__init__(parent)
         self._both_ways = both_ways
-        steps = pg.colormap.get(colors).map(np.linspace(0, 1, 17))
-        strip = Gradient([QColor(*step) for step in steps], height=8)
+        strip = Gradient(height=8)
+        strip.show_map(partial(pg.colormap.get(colors).map, mode="float"))
         strip.setMinimumWidth(12)
         self.low, self.high = QLabel(), QLabel()
         row = QHBoxLayout(self)

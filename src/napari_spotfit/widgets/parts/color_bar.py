@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 from qtpy.QtCore import QSize, Signal
-from qtpy.QtGui import QColor, QValidator
+from qtpy.QtGui import QValidator
 from qtpy.QtWidgets import QCheckBox, QDoubleSpinBox, QHBoxLayout, QWidget
 
 from .gradient import Gradient
@@ -121,9 +120,7 @@ class ColorBar(QWidget):
         self.auto.blockSignals(True)
         self.auto.setChecked(layer.metadata.get("face_limits") is None)
         self.auto.blockSignals(False)
-        colors = np.asarray(layer.face_colormap.map(np.linspace(0, 1, 17)))
-        self._gradient.colors = [QColor.fromRgbF(*map(float, color)) for color in colors]
-        self._gradient.update()
+        self._gradient.show_map(layer.face_colormap.map)
 
     def _put(self, low: float, high: float) -> None:
         """Show two numbers, with enough digits to tell them apart."""
