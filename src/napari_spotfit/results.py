@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from .frames import to_host
 from .settings import Settings
 from .stopping import CONVERGED, StopCondition
+from .widths import mean_sigma
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -178,16 +178,9 @@ class SpotFits:
         The σ of a round Gaussian; the geometric mean of an elliptical one's; else that of
         the round Gaussian with the same height and the same light.
         """
-        if "sigma" in self:
-            return self.sigma
-        if "sigma_x" in self and "sigma_y" in self:
-            x, y = self._columns["sigma_x"], self._columns["sigma_y"]
-            widths: NDArray[np.float32] = (x * y) ** np.float32(0.5)
-            return widths
         gain = 1.0 if self.settings is None else self.settings.gain or 1.0
-        with np.errstate(divide="ignore", invalid="ignore"):  # spots of no height
-            area: NDArray[np.float32] = abs(self.photons / self.amplitude) * np.float32(gain)
-        return (area / np.float32(2 * math.pi)) ** np.float32(0.5)
+        widths: NDArray[np.float32] = mean_sigma(self._columns, gain)
+        return widths
 
     @property
     def converged(self) -> NDArray[np.bool_]:
