@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..layers.meanings import meaning
 from ..layers.units import PixelSize
 from .rounding import plain, with_error
 from .sample import settings_of
@@ -19,20 +20,16 @@ _LABELS = {
     "reduced_chi_square": "reduced χ²",
 }
 _COUNTED = ("iterations",)
-_MEANINGS = {
-    "amplitude": "Height of the spot above the background, in the camera's counts.",
-    "background": "Level below the spot, in counts per pixel, without the camera offset.",
-    "photons": "Light of the whole spot: the integral of the fitted profile, divided by the "
-    "camera gain where it is known. Without a gain, a count is taken as a photon.",
-    "chi_square": "χ², what the fit makes as small as it can: the sum of the squared residuals "
-    "of all pixels of the ROI, or for maximum likelihood the Poisson deviance.",
-    "reduced_chi_square": "χ² divided by the degrees of freedom, which are the pixels of the ROI "
-    "less the fitted parameters: for least squares the residual's variance, for maximum "
-    "likelihood about 1 if the model is right.",
-    "iterations": "How many iterations the fit took.",
-    "score": "Height of the spot in the image that the detection has filtered, in multiples of "
-    "its noise. The threshold was compared with it.",
-}
+#: What is listed besides the shape parameters, in order.
+_BESIDES = (
+    "amplitude",
+    "background",
+    "photons",
+    "chi_square",
+    "reduced_chi_square",
+    "iterations",
+    "score",
+)
 _ERROR = "After ±, the standard error."
 _PHYSICAL = (
     "On the right, in the layer's own unit, from the centre of the image's first pixel or as a "
@@ -62,14 +59,10 @@ def quantities(spot: Spot, size: PixelSize | None) -> list[Quantity]:
     size : PixelSize or None
         The size of a pixel where the layer has a physical unit.
     """
-    meanings = {
-        shape.name: f"The {shape.meaning}."
-        for shape in settings_of({}, spot.settings).profile.shape
-    }
-    meanings |= _MEANINGS
+    shape = settings_of({}, spot.settings).profile.shape
     return [
-        _quantity(name, meaning, spot, size)
-        for name, meaning in meanings.items()
+        _quantity(name, meaning(name, shape), spot, size)
+        for name in (*(parameter.name for parameter in shape), *_BESIDES)
         if name in spot.values
     ]
 
@@ -90,7 +83,7 @@ def as_table(rows: list[Quantity], spot: Spot, size: PixelSize | None) -> str:
     return "\n".join(lines)
 
 
-def _quantity(name: str, meaning: str, spot: Spot, size: PixelSize | None) -> Quantity:
+def _quantity(name: str, what: str, spot: Spot, size: PixelSize | None) -> Quantity:
     value, error = spot.values[name], spot.values.get(f"{name}_stderr")
     unit = spot.units.get(name, "")
     decimals = _DECIMALS if unit == "px" else None
@@ -101,7 +94,7 @@ def _quantity(name: str, meaning: str, spot: Spot, size: PixelSize | None) -> Qu
         scaled = None if error is None else error * factor
         number = plain(value * factor) if scaled is None else with_error(value * factor, scaled)
         physical = f"{number} {size.unit}"
-    tips = [meaning] + [_ERROR] * (error is not None) + [_PHYSICAL] * bool(physical)
+    tips = [what] + [_ERROR] * (error is not None) + [_PHYSICAL] * bool(physical)
     return Quantity(
         name, _LABELS.get(name, name), f"{text} {unit}".rstrip(), physical, " ".join(tips)
     )

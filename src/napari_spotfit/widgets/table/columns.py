@@ -1,8 +1,7 @@
-"""The columns of a layer's features: their values, units and meaning."""
+"""The columns of a layer's features: their values and units."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models import MODELS
+from ..layers.meanings import AXIS, SHAPE, meaning
 from ..layers.units import PixelSize, pixel_size
 
 if TYPE_CHECKING:
@@ -20,24 +19,6 @@ if TYPE_CHECKING:
 
 #: The column with the reasons why the fits stopped.
 STOP = "stop_condition"
-_STDERR = "_stderr"
-_SHAPE = {shape.name: shape.meaning for model in MODELS.values() for shape in model.shape}
-_MEANINGS = {name: f"{text[0].upper()}{text[1:]}." for name, text in _SHAPE.items()} | {
-    "y": "Centre of the spot along the image's rows axis; 0 is the centre of the first pixel.",
-    "x": "Centre of the spot along the image's columns axis; 0 is the centre of the first pixel.",
-    "frame": "Frame of the image; the first is 0.",
-    "amplitude": "Height of the fitted spot above its background.",
-    "background": "Level below the spot, without the camera offset.",
-    "photons": "Integral of the fitted profile.",
-    "chi_square": "Sum of the squared residuals, χ².",
-    "reduced_chi_square": "χ² per degree of freedom.",
-    "iterations": "Iterations that the fit used.",
-    STOP: "Why the fit stopped.",
-    "roi_y": "First row of the pixels that were fitted.",
-    "roi_x": "First column of the pixels that were fitted.",
-    "score": "Height in the detection's filtered image, in multiples of its noise.",
-}
-_AXIS = re.compile(r"axis_\d+")
 _WHOLE = ("frame", "iterations", "roi_y", "roi_x")
 #: From so many values the usual size of a column's numbers is seen.
 _SAMPLE = 2000
@@ -73,7 +54,7 @@ class Column:
 
     @property
     def meaning(self) -> str:
-        """One sentence that says what the column holds."""
+        """What the column holds, in words."""
         return meaning(self.name)
 
     @cached_property
@@ -126,16 +107,7 @@ class Units:
 
 def is_whole(name: str) -> bool:
     """Whether a feature's numbers are whole by their meaning, whatever their type."""
-    return name in _WHOLE or _AXIS.fullmatch(name) is not None
-
-
-def meaning(name: str) -> str:
-    """Return one sentence that says what a feature is."""
-    if _AXIS.fullmatch(name):
-        return f"Index along the image's axis {name.removeprefix('axis_')}; the first is 0."
-    if name.endswith(_STDERR):
-        return f"Standard error of {name.removesuffix(_STDERR)}."
-    return _MEANINGS.get(name, "A feature that was added to the layer.")
+    return name in _WHOLE or AXIS.fullmatch(name) is not None
 
 
 def read_columns(features: pd.DataFrame) -> dict[str, Column]:
@@ -155,9 +127,9 @@ def read_units(layer: Points, *, physical: bool) -> Units:
 
 def _rank(name: str) -> int:
     """Return what comes first: where the spot lies, its shape, light and stop condition."""
-    if name == "frame" or _AXIS.fullmatch(name):
+    if name == "frame" or AXIS.fullmatch(name):
         return 0
-    if name in _SHAPE:
+    if name in SHAPE:
         return 1
     return {"photons": 2, STOP: 3}.get(name, 4)
 
