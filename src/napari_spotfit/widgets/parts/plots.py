@@ -1,4 +1,4 @@
-"""Plots in the viewer's colours."""
+"""Plots in the viewer's colours, and the colours of what is drawn in them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from qtpy.QtWidgets import QWidget
 
 if TYPE_CHECKING:
     from napari import Viewer
+
+#: Colours that show on dark and on light; after Okabe & Ito, for all kinds of colour vision.
+BLUE, ORANGE = "#56b4e9", "#e69f00"
+GREY = QColor(128, 128, 128)
+#: What is there but does not count at the moment.
+DIM = QColor(128, 128, 128, 110)
 
 
 class Plot(pg.PlotWidget):  # type: ignore[misc]
@@ -62,3 +68,10 @@ def theme_colors(viewer: Viewer) -> tuple[QColor, QColor]:
     """Return the colours of background and text in the viewer's theme."""
     theme = get_theme(viewer.theme)
     return QColor(theme.background.as_hex()), QColor(theme.text.as_hex())
+
+
+def faint(color: str, alpha: int) -> QColor:
+    """Return a colour that lets through what is behind it."""
+    result = QColor(color)
+    result.setAlpha(alpha)
+    return result

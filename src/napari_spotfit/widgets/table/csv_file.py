@@ -1,14 +1,19 @@
-"""Spots as text: CSV files and what is copied."""
+"""Spots as text: what is copied, and CSV files, which are written in a worker thread."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from qtpy.QtCore import QObject
 
+from ..parts.work import Steps, Work
 from .columns import Column, Units
 
 if TYPE_CHECKING:
@@ -25,33 +30,61 @@ def as_text(columns: Mapping[str, Column], units: Units, rows: Rows) -> str:
     return str(_chunk(columns, units, rows).to_csv(sep="\t", index=False, lineterminator="\n"))
 
 
-def write_csv(
-    path: Path, columns: Mapping[str, Column], units: Units, rows: Rows
-) -> Generator[tuple[int, int], None, None]:
-    """Write a CSV file in parts; yield how many rows are written, and of how many.
+@dataclass(frozen=True, eq=False)
+class CsvJob:
+    """What to write; made on the GUI thread, used in the worker."""
 
-    The file takes its name when it is complete. If the iterator is closed before, or
-    fails, whatever had that name is as it was.
+    path: Path
+    columns: Mapping[str, Column]
+    units: Units
+    rows: Rows
+
+
+class CsvRun(Work):
+    """Writes a file.
 
     Parameters
     ----------
-    path : Path
-        The file.
-    columns : mapping of str to Column
-        All columns.
-    units : Units
-        The units in which the numbers are written; the header names them.
-    rows : ndarray of int
-        Which rows, in order.
+    job : CsvJob
+        What to write.
+    parent : QObject
+        Qt parent; when it goes, the run is cancelled.
     """
-    unfinished = path.with_name(f".{path.name}.part")
+
+    def __init__(self, job: CsvJob, parent: QObject):
+        # Taken once: by who cancels, or by the worker when it gives the file its name.
+        decision = threading.Lock()
+        super().__init__(partial(_write, job, decision), parent)
+        self.job, self._decision = job, decision
+
+    def cancel_in_time(self) -> bool:
+        """Cancel the run and leave no file, unless it is too late.
+
+        Returns
+        -------
+        bool
+            False if it is too late: the file is written, and ``done`` or ``failed`` will come.
+        """
+        in_time = self._decision.acquire(blocking=False)
+        if in_time:
+            self.cancel()
+        return in_time
+
+
+def _write(job: CsvJob, decision: threading.Lock) -> Steps:
+    """Write in parts; the file takes its name when it is complete, unless that was decided against.
+
+    If so, or if it fails or is closed before, whatever had that name is as it was.
+    """
+    unfinished, rows = job.path.with_name(f".{job.path.name}.part"), job.rows
     try:
         with unfinished.open("w", encoding="utf-8", newline="") as file:
             for start in range(0, max(len(rows), 1), _CHUNK):
                 part = rows[start : start + _CHUNK]
-                _chunk(columns, units, part).to_csv(file, index=False, header=start == 0)
+                _chunk(job.columns, job.units, part).to_csv(file, index=False, header=start == 0)
                 yield start + len(part), len(rows)
-        unfinished.replace(path)
+        if decision.acquire(blocking=False):
+            unfinished.replace(job.path)
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -21,8 +21,7 @@ from qtpy.QtWidgets import (
 
 from ..parts.latest import Latest
 from ..parts.status import number
-from .csv_file import as_text
-from .csv_run import CsvJob, CsvRun
+from .csv_file import CsvJob, CsvRun, as_text
 from .shown_spots import ShownSpots
 from .view import SpotsTable
 

@@ -58,6 +58,8 @@ class FilterPage(Page):
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(area)
+        self.table_due.connect(self.show_table)
+        self.rows_due.connect(self.show_rows)
 
     def bind(self) -> None:
         """Follow the viewer's theme."""

@@ -8,12 +8,11 @@ import pyqtgraph as pg
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from ..parts.plots import Plot
+from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from ..parts.status import number
 from .bins import Bins, decimals_between, make_bins
 from .feature_choice import FeatureChoice
 from .filters import Filters
-from .ink import BLUE, DIM, ORANGE, faint
 from .limit_box import LimitBox
 from .shown_spots import ShownSpots
 

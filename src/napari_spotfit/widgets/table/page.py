@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QWidget
 
 from .shown_spots import ShownSpots
 
 
 class Page(QWidget):
-    """Brought up to date when its spots change, or later, when it comes on top.
+    """Says when it is to be drawn: when its spots change, or later, when it comes on top.
 
     Parameters
     ----------
@@ -17,6 +18,11 @@ class Page(QWidget):
     parent : QWidget, optional
         Qt parent.
     """
+
+    #: There is another table, or other units; ``rows_due`` comes next.
+    table_due = Signal()
+    #: Other spots are shown.
+    rows_due = Signal()
 
     def __init__(self, spots: ShownSpots, parent: QWidget | None = None):
         super().__init__(parent)
@@ -31,13 +37,6 @@ class Page(QWidget):
         self._on_top = on_top
         self._update()
 
-    def show_table(self) -> None:
-        """Follow another table or other units; ``show_rows`` comes next."""
-
-    def show_rows(self) -> None:
-        """Follow which spots are shown."""
-        raise NotImplementedError
-
     def _on_replaced(self) -> None:
         self._new_table = True
         self._update()
@@ -50,5 +49,5 @@ class Page(QWidget):
         if self._on_top and (self._new_table or self._new_rows):
             table, self._new_table, self._new_rows = self._new_table, False, False
             if table:
-                self.show_table()
-            self.show_rows()
+                self.table_due.emit()
+            self.rows_due.emit()

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from ..parts.plots import Plot
+from ..parts.plots import BLUE, ORANGE, Plot, faint
 from ..parts.status import number
 from .feature_choice import FeatureChoice
-from .ink import BLUE, ORANGE, faint
 from .page import Page
 from .shown_spots import ShownSpots
 
@@ -68,6 +67,8 @@ class ScatterPage(Page):
         self._lay_out()
         self.across.chosen.connect(self.show_rows)
         self.up.chosen.connect(self.show_rows)
+        self.table_due.connect(self.show_table)
+        self.rows_due.connect(self.show_rows)
         spots.selected.connect(self._mark)
         self.plot.scene().sigMouseClicked.connect(self._on_click)
 

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
 
-from ..parts.plots import Plot
+from ..parts.plots import BLUE, GREY, ORANGE, Plot
 from ..parts.status import number
-from .ink import BLUE, GREY, ORANGE
 from .page import Page
 from .shown_spots import ShownSpots
 
@@ -75,6 +74,7 @@ class SubpixelPage(Page):
         column.addWidget(self.legend)
         column.addWidget(self.plot, 1)
         column.addWidget(self.words)
+        self.rows_due.connect(self.show_rows)
 
     def bind(self) -> None:
         """Follow the viewer's theme."""
