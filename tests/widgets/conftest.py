@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hand import Hand
 from qtpy.QtCore import QSettings, Qt
 
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -46,6 +47,11 @@ def widget(viewer):
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
     return widget
+
+
+@pytest.fixture
+def hand(viewer):
+    return Hand(viewer)
 
 
 @pytest.fixture(autouse=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 
 import numpy as np
 import pytest
-from qtpy.QtCore import QThreadPool
+from event_loop import freed, no_worker
 
 from napari_spotfit import StopCondition
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -25,10 +24,6 @@ def near(points, spots, distance=0.3):
     """Whether every point lies at a spot and every spot has a point."""
     gaps = np.hypot(*(points[:, None, -2:] - spots[None]).transpose(2, 0, 1))
     return bool(np.all(gaps.min(axis=0) < distance) and np.all(gaps.min(axis=1) < distance))
-
-
-def no_worker():
-    return QThreadPool.globalInstance().activeThreadCount() == 0
 
 
 def test_choose_fit_and_look(viewer, widget, fit, make_movie, spots):
@@ -150,12 +145,7 @@ def test_a_closed_widget_is_freed(viewer, qtbot):
     viewer.window.remove_dock_widget(widget)
     gone = weakref.ref(widget)
     del widget
-
-    def freed():
-        gc.collect()
-        return gone() is None
-
-    qtbot.waitUntil(freed)
+    qtbot.waitUntil(lambda: freed(gone))
 
 
 def test_removing_the_image_stops_the_fit(viewer, widget, qtbot, start, gate):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 
 import numpy as np
 import pyqtgraph
 import pytest
-from qtpy.QtCore import QEvent, QPointF, Qt, QThreadPool
-from qtpy.QtGui import QMouseEvent
+from event_loop import freed, no_worker
+from hand import Mouse, in_plot
+from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import localize, simulate_movie
@@ -72,26 +72,6 @@ def _holds(check):
     except AssertionError:
         return False
     return True
-
-
-def drag(plot, start, end):
-    """Drag with the left button between two places in a plot's data."""
-    view, seen = plot.getViewBox(), plot.viewport()
-
-    def send(kind, place, button, held):
-        at = QPointF(plot.mapFromScene(view.mapViewToScene(QPointF(*place))))
-        there = QPointF(seen.mapToGlobal(at))
-        event = QMouseEvent(kind, at, there, button, held, Qt.KeyboardModifier.NoModifier)
-        QApplication.sendEvent(seen, event)
-
-    left, none = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
-    send(QEvent.Type.MouseMove, start, none, none)
-    send(QEvent.Type.MouseButtonPress, start, left, left)
-    for share in np.linspace(0.1, 1, 10):
-        send(
-            QEvent.Type.MouseMove, np.array(start) * (1 - share) + np.array(end) * share, none, left
-        )
-    send(QEvent.Type.MouseButtonRelease, end, left, none)
 
 
 @pytest.mark.parametrize("lengths", [(), (3,), (2, 3)])
@@ -200,7 +180,8 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
     frame = viewer.dims.current_step[0]
     shows(widget, image, frame)
     place = panel.line.value()
-    drag(panel.plot, (place, 0.3), (place - 0.4, 0.3))
+    places = np.linspace((place, 0.3), (place - 0.4, 0.3), 11)
+    Mouse(panel.plot.viewport()).drag(*(in_plot(panel.plot, *there) for there in places))
     assert np.log10(box.value()) == pytest.approx(place - 0.4, abs=0.05)
     assert len(shows(widget, image, frame)) > 4
     box.put(1e6)
@@ -395,13 +376,8 @@ def test_closing_while_it_works_leaves_nothing(viewer, image, qtbot, tick):
     del widget
     viewer.dims.set_current_step(0, 1)
     image.data = image.data.copy()
-    qtbot.waitUntil(lambda: QThreadPool.globalInstance().activeThreadCount() == 0)
-
-    def freed():
-        gc.collect()
-        return gone() is None
-
-    qtbot.waitUntil(freed)
+    qtbot.waitUntil(no_worker)
+    qtbot.waitUntil(lambda: freed(gone))
     viewer.theme = "light"
 
 

@@ -1,0 +1,109 @@
+"""What the inspector shows of a spot: numbers, pictures, profiles and words."""
+
+import numpy as np
+import pytest
+from hand import LEFT
+from inspector import add_spots, shows
+from qtpy.QtWidgets import QApplication
+
+import napari_spotfit
+
+
+def test_a_selected_spot_is_shown_with_all_its_numbers(viewer, inspector, until, make_movie):
+    movie = make_movie(3)
+    _, layer = add_spots(viewer, movie)
+    layer.selected_data = {5}
+    until(lambda: shows(inspector, layer, 5))
+    values = layer.features.iloc[5]
+    texts = inspector.panel.numbers.texts()
+    for name in ("y", "x", "sigma", "amplitude", "background", "photons"):
+        number, _, rest = texts[name][0].replace("\u202f", "").partition(" ± ")
+        error, unit = rest.split(" ")
+        stderr = float(values[f"{name}_stderr"])
+        assert float(number) == pytest.approx(values[name], abs=0.051 * stderr)
+        assert float(error) == pytest.approx(stderr, rel=0.051)
+        assert unit == layer.metadata["units"][name]
+        assert texts[name][1] == ""
+    for name in ("chi_square", "reduced_chi_square"):
+        number, unit = texts[name][0].replace("\u202f", "").split(" ")
+        assert float(number) == pytest.approx(values[name], rel=1e-3)
+        assert unit == "counts²"
+    assert texts["iterations"][0] == f"{values['iterations']:.0f}"
+    verdict = inspector.panel.verdict.text.text()
+    condition = napari_spotfit.StopCondition[values["stop_condition"]]
+    assert condition.name in verdict
+    assert condition.explanation in verdict
+    assert condition.advice in verdict
+    assert "frame 1" in inspector.panel.title.text()
+
+
+def test_data_model_and_residual(viewer, inspector, until, make_movie):
+    movie = make_movie(3)
+    _, layer = add_spots(viewer, movie)
+    layer.selected_data = {5}
+    until(lambda: shows(inspector, layer, 5))
+    values, panel = layer.features.iloc[5], inspector.panel
+    y, x = int(values["roi_y"]), int(values["roi_x"])
+    data, model, residual = (
+        picture.image.image
+        for picture in (panel.pictures.data, panel.pictures.model, panel.pictures.residual)
+    )
+    np.testing.assert_array_equal(data, movie[1, y : y + 9, x : x + 9])
+    np.testing.assert_allclose(data - model, residual)
+    assert (residual**2).sum() == pytest.approx(values["chi_square"], rel=5e-4)
+    low, high = panel.pictures.data.image.levels
+    assert (low, high) == tuple(panel.pictures.model.image.levels)
+    assert low == min(data.min(), model.min())
+    assert high == max(data.max(), model.max())
+    low, high = panel.pictures.residual.image.levels
+    assert -low == high == np.abs(residual).max()
+    assert f"±{high:.3g} counts" == panel.pictures.around_zero.high.text()
+    places, line = panel.profiles.row.dots.getData()
+    row = round(values["y"])
+    np.testing.assert_array_equal(line, movie[1, row, places.astype(int)])
+    assert panel.profiles.row.title.text() == f"row {row}"
+    fine, curve = panel.profiles.row.curve.getData()
+    np.testing.assert_allclose(np.interp(places, fine, curve), model[row - y])
+
+
+def test_physical_units_follow_the_layer(viewer, inspector, until, make_movie):
+    _, layer = add_spots(viewer, make_movie(), scale=(0.1, 0.1), units=("um", "um"))
+    layer.selected_data = {1}
+    until(lambda: shows(inspector, layer, 1))
+    values = layer.features.iloc[1]
+    for scale in (0.1, 0.25):
+        layer.scale = (scale, scale)
+
+        def right(scale=scale):
+            number, _, rest = inspector.panel.numbers.texts()["sigma"][1].partition(" ± ")
+            good = abs(float(number) - scale * values["sigma"]) < 0.1 * values["sigma_stderr"]
+            error = float(rest.split(" ")[0])
+            return good and abs(error / scale / values["sigma_stderr"] - 1) < 0.06
+
+        until(right)
+
+
+def test_the_numbers_can_be_copied(viewer, inspector, until, qtbot, make_movie):
+    _, layer = add_spots(viewer, make_movie(), scale=(0.1, 0.1), units=("um", "um"))
+    layer.selected_data = {1}
+    until(lambda: shows(inspector, layer, 1))
+    qtbot.mouseClick(inspector.panel.numbers.copy_button, LEFT)
+    lines = [line.split("\t") for line in QApplication.clipboard().text().splitlines()]
+    cells = {line[0]: line[1:] for line in lines}
+    values = layer.features.iloc[1]
+    assert float(cells["sigma"][0]) == values["sigma"]
+    assert float(cells["sigma"][1]) == values["sigma_stderr"]
+    assert float(cells["x"][3]) == pytest.approx(0.1 * values["x"])
+    assert cells["stop_condition"][0] == values["stop_condition"]
+
+
+def test_everything_explains_itself(viewer, inspector, until, make_movie):
+    _, layer = add_spots(viewer, make_movie())
+    layer.selected_data = {1}
+    until(lambda: shows(inspector, layer, 1))
+    panel = inspector.panel
+    labels = [label for row in panel.numbers._rows for label in row]
+    pictures = [panel.pictures.data, panel.pictures.model, panel.pictures.residual]
+    for part in (*labels, *pictures, panel.profiles.row, panel.profiles.column, panel.verdict):
+        assert part.toolTip().startswith("<p>"), part
+    assert panel.numbers.copy_button.accessibleName()
