@@ -156,16 +156,42 @@ def preview(repeats: int) -> None:
             show("  longest pause of the viewer", pauses)
 
 
-def million_spots(count: int) -> SpotFits:
-    """Return fits of simulated spots, again and again, at random places of a movie."""
+def million_spots(count: int, frames: int | None = None) -> SpotFits:
+    """Return fits of simulated spots, again and again, at random places of an image or movie."""
     spots, _ = simulate_spots(min(count, 50_000), photons=800, seed=1)
     fits, rng = fit_spots(spots), np.random.default_rng(1)
     rows = np.arange(count) % len(fits)
-    columns = {"frame": np.sort(rng.integers(0, 2000, count))}
+    columns = {} if frames is None else {"frame": np.sort(rng.integers(0, frames, count))}
     columns |= {name: values[rows] for name, values in fits.columns.items()}
     columns["y"], columns["x"] = rng.uniform(0, 512, (2, count))
     columns["photons"] = columns["photons"] * rng.lognormal(0, 0.3, count).astype(np.float32)
-    return SpotFits(columns, ("frame",), fits.settings)
+    return SpotFits(columns, () if frames is None else ("frame",), fits.settings)
+
+
+def colors(
+    layer: napari.layers.Points, one: str, other: str, repeats: int, *, drawn: bool = True
+) -> None:
+    """From one feature's colours to another one's, and back."""
+    there, back = [], []
+    for _ in range(repeats):
+        back.append(milliseconds(lambda: color_faces(layer, one), drawn=drawn))
+        there.append(milliseconds(lambda: color_faces(layer, other), drawn=drawn))
+    show(f"colours: {one} to {other}", there, 1000)
+    show(f"colours: {other} to {one}", back[1:] or back, 1000)
+
+
+def one_image(count: int, repeats: int) -> None:
+    """Colours of many spots that are all visible at once.
+
+    OpenGL in software would draw them for minutes: times are until the canvas has the colours.
+    """
+    print(f"\nColours in one 2-D image, handed to the canvas but not drawn, {count:,} spots")
+    with open_viewer() as (viewer, _):
+        image = viewer.add_image(np.zeros((512, 512), np.uint8), name="image")
+        layer = viewer.add_layer(to_points_layer(million_spots(count), image))
+        for names in (("photons", "stop_condition"), ("sigma", "photons")):
+            colors(layer, *names, repeats, drawn=False)
+        viewer.layers.clear()
 
 
 def million(count: int, repeats: int) -> None:
@@ -173,16 +199,10 @@ def million(count: int, repeats: int) -> None:
     print(f"\nSpots widget and colours, {count:,} spots")
     with open_viewer() as (viewer, _):
         image = viewer.add_image(np.zeros((2000, 8, 8), np.uint8), name="movie")
-        layer = to_points_layer(million_spots(count), image)
-        viewer.add_layer(layer)
+        layer = viewer.add_layer(to_points_layer(million_spots(count, frames=2000), image))
         settle()
         for names in (("photons", "stop_condition"), ("stop_condition", "x"), ("sigma", "photons")):
-            there, back = [], []
-            for _ in range(repeats):
-                back.append(milliseconds(lambda first=names[0]: color_faces(layer, first)))
-                there.append(milliseconds(lambda last=names[1]: color_faces(layer, last)))
-            show(f"colours: {names[0]} to {names[1]}", there, 1000)
-            show(f"colours: {names[1]} to {names[0]}", back[1:] or back, 1000)
+            colors(layer, *names, repeats)
         widgets: list[Spots] = []
 
         def open_widget() -> None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import napari
-import numpy as np
-from qtpy.QtCore import QEvent, QEventLoop, QPointF, Qt, QTimer
-from qtpy.QtGui import QMouseEvent
+from qtpy.QtCore import QEventLoop, QTimer
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit.widgets.fit_spots import FitSpots
 
-_NO_BUTTON, _LEFT = Qt.MouseButton.NoButton, Qt.MouseButton.LeftButton
-_SHIFT = Qt.KeyboardModifier.ShiftModifier
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from hand import SHIFT, Hand
 
 
 class Heartbeat:
@@ -55,11 +55,12 @@ def settle(rounds: int = 5) -> None:
         QApplication.processEvents()
 
 
-def milliseconds(work: Callable[[], Any]) -> float:
-    """Return how long something takes until it is drawn."""
+def milliseconds(work: Callable[[], Any], *, drawn: bool = True) -> float:
+    """Return how long something takes, by default until it is drawn."""
     began = time.perf_counter()
     work()
-    settle()
+    if drawn:
+        settle()
     return 1e3 * (time.perf_counter() - began)
 
 
@@ -80,34 +81,22 @@ class Canvas:
     """The canvas of a viewer: where the mouse clicks, and when it was drawn."""
 
     def __init__(self, viewer: napari.Viewer):
-        self._viewer = viewer
-        # There is no public way to the canvas' own events.
-        self._canvas = viewer.window._qt_viewer.canvas
+        self._hand = Hand(viewer)
         self.drawn: list[float] = []
-        self._canvas._scene_canvas.events.draw.connect(self._on_draw, position="last")
+        # There is no public way to the canvas' own events.
+        canvas = viewer.window._qt_viewer.canvas
+        canvas._scene_canvas.events.draw.connect(self._on_draw, position="last")
 
     def shift_click(self, image: napari.layers.Image, place: tuple[float, float]) -> float:
         """Shift-click a place (y, x) of the frame shown; return when."""
-        point = self._at(image, place)
-        self._send(QEvent.Type.MouseMove, point, _NO_BUTTON, _NO_BUTTON)
+        point = self._hand.at(image, place)
+        self._hand.hover(point, SHIFT)
         settle()
         self.drawn.clear()
         began = time.perf_counter()
-        self._send(QEvent.Type.MouseButtonPress, point, _LEFT, _LEFT)
-        self._send(QEvent.Type.MouseButtonRelease, point, _LEFT, _NO_BUTTON)
+        self._hand.press(point, SHIFT)
+        self._hand.release(point, SHIFT)
         return began
-
-    def _at(self, image: napari.layers.Image, place: tuple[float, float]) -> QPointF:
-        position = np.array(image.world_to_data(self._viewer.dims.point), float)
-        position[-2:] = place
-        world = np.array(image.data_to_world(position))[-2:]
-        x, y = self._canvas.view.scene.transform.map(world[::-1])[:2]
-        return QPointF(float(x), float(y))
-
-    def _send(self, kind: QEvent.Type, point: QPointF, button: Any, buttons: Any) -> None:
-        native = self._canvas.native
-        event = QMouseEvent(kind, point, native.mapToGlobal(point), button, buttons, _SHIFT)
-        QApplication.sendEvent(native, event)
 
     def _on_draw(self, event: Any) -> None:
         self.drawn.append(time.perf_counter())

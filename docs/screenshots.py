@@ -6,6 +6,7 @@ bad one and read why it is bad. The README shows these pictures.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from demo import fit, open_sample, save_window
-from qtpy.QtCore import QEvent, QEventLoop, QPointF, QSettings, Qt, QTimer
-from qtpy.QtGui import QMouseEvent
-from qtpy.QtWidgets import QApplication
+from qtpy.QtCore import QEventLoop, QSettings, QTimer
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from hand import Hand
 
 if TYPE_CHECKING:
     import napari
 
 IMAGES = Path(__file__).parent / "images"
-_LEFT, _NO_BUTTON = Qt.MouseButton.LeftButton, Qt.MouseButton.NoButton
 
 
 def wait_until(done: Callable[[], bool]) -> None:
@@ -37,22 +38,6 @@ def dock(viewer: napari.Viewer, name: str) -> Any:
     _, widget = viewer.window.add_plugin_dock_widget("napari-spotfit", name)
     wait_until(lambda: True)
     return widget
-
-
-def click(viewer: napari.Viewer, y: float, x: float) -> None:
-    """Click a place in world coordinates with the mouse."""
-    # There is no public way from world coordinates to the canvas.
-    canvas = viewer.window._qt_viewer.canvas
-    point = QPointF(*canvas.view.scene.transform.map((x, y))[:2])
-    there = canvas.native.mapToGlobal(point)
-    for kind, button, held in (
-        (QEvent.Type.MouseMove, _NO_BUTTON, _NO_BUTTON),
-        (QEvent.Type.MouseButtonPress, _LEFT, _LEFT),
-        (QEvent.Type.MouseButtonRelease, _LEFT, _NO_BUTTON),
-    ):
-        event = QMouseEvent(kind, point, there, button, held, Qt.KeyboardModifier.NoModifier)
-        QApplication.sendEvent(canvas.native, event)
-        wait_until(lambda: True)
 
 
 def look_at(viewer: napari.Viewer, y: float, x: float, closer: float) -> None:
@@ -89,11 +74,10 @@ def tell(sample: str) -> None:
     table = layer.features
     bad = np.flatnonzero(table["stop_condition"] == "MAX_ITERATIONS")
     worst = bad[np.argmax(table["chi_square"].to_numpy()[bad])]
-    place = layer.data_to_world(layer.data[worst])
-    look_at(viewer, *place, closer=3)
+    look_at(viewer, *layer.data_to_world(layer.data[worst]), closer=3)
     shown: list[bool] = []
     inspector.refreshed.connect(lambda: shown.append(True))
-    click(viewer, *place)
+    Hand(viewer).click(layer, layer.data[worst])
     wait_until(lambda: bool(shown))
     save_window(viewer, IMAGES / "inspect.png")
     viewer.close()
