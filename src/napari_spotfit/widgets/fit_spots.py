@@ -22,7 +22,7 @@ from .fitting.result_panel import ResultPanel
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
 from .layers.colors import COLORMAPS, FACE_COLORMAP
-from .layers.masks import search_mask
+from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
 from .parts import remember
@@ -42,7 +42,10 @@ _FIT_TIP = (
     "points: then it is yours, and the new spots come in a new layer.</p>"
 )
 _FITTING = "Fitting…"
-_COMPILING = "Fitting… The first fit on a computer takes a minute longer: the engine is compiled."
+_COMPILING = (
+    "Fitting… The first fit with a model takes up to a minute longer: the engine is compiled for "
+    "this computer."
+)
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 
@@ -72,7 +75,9 @@ class FitSpots(Docked):
         self.buttons = QStackedWidget()
         self.preview = Preview(viewer, self.settings, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self)
-        self.picking = PickBar(viewer, self._image, self.settings.settings, self._colors)
+        self.picking = PickBar(
+            viewer, self._image, self.settings.settings, self._picked_maps, self._colors
+        )
         self.status = StatusLine(viewer)
         self.result = ResultPanel()
         self._patience = QTimer(self)
@@ -148,16 +153,19 @@ class FitSpots(Docked):
             )
         return image
 
+    def _picked_maps(self, image: Image) -> LayerMaps:
+        return layer_maps(image, self.settings.camera.layers())
+
     def _colors(self) -> tuple[str, str]:
         return self._face, self._colormap
 
     def _job(self) -> tuple[Image, Job]:
-        image, limit = self._image(), self.settings.limit.layer
+        image = self._image()
         return image, Job(
             image=images.full_resolution(image),
             settings=self.settings.settings(),
             frames=self.settings.frames.frames(self._viewer, image),
-            make_mask=None if limit is None else search_mask(limit, image),
+            maps=layer_maps(image, self.settings.layers()),
             face=self._face,
             colormap=self._colormap,
         )

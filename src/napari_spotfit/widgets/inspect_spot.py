@@ -10,10 +10,11 @@ from qtpy.QtCore import QTimer, Signal
 from .inspecting.click import SpotClick
 from .inspecting.frame_keeper import FrameKeeper
 from .inspecting.panel import InspectPanel
-from .inspecting.sample import SpotSample, sample_spot
+from .inspecting.sample import SpotSample, camera_settings, sample_spot, settings_of
 from .inspecting.spot import Spot, frame_words, half_roi, nearest_spot, shown_frame, spot_of
 from .inspecting.watch import Watch
 from .layers.images import image_of
+from .layers.maps import maps_of
 from .layers.points import is_result
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
@@ -196,8 +197,12 @@ class InspectSpot(Docked):
         """Return a spot's pixels, or why there are none; None if they are now being read."""
         if image is None:
             return _GONE if "image" in layer.metadata else _NO_IMAGE
-        held = self._keeper.frame(image, spot.index)
-        return None if held is None else sample_spot(spot.values, spot.settings, held.pixels)
+        maps = maps_of(layer, image, self._viewer.layers)
+        camera = camera_settings(settings_of(spot.values, spot.settings), maps.ids)
+        seen = self._keeper.frame(image, spot.index, camera, maps)
+        if seen is None:
+            return None
+        return sample_spot(spot.values, spot.settings, seen.pixels, seen.bad)
 
     def _show_spot(self, layer: Points, spot: Spot, pixels: SpotSample | str) -> None:
         """Show numbers and pixels together, so that they are always of one spot."""

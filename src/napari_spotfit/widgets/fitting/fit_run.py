@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from ...localize import localize_parts
 from ...results import SpotFits
 from ...settings import Settings
 from ..layers.colors import FACE_COLORMAP
+from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import default_face, points_arguments
 from ..parts.collector import CollectorAtRest
 from ..parts.work import Steps, Work
@@ -26,7 +26,7 @@ class Job:
     image: Any
     settings: Settings
     frames: FrameSelection = None
-    make_mask: Callable[[], Any] | None = None
+    maps: LayerMaps = NO_MAPS
     face: str = "sigma"
     colormap: str = FACE_COLORMAP
 
@@ -61,12 +61,12 @@ class FitRun(Work):
 def _fit(job: Job) -> Steps:
     """Fit part by part; return what is ``Fitted``."""
     with CollectorAtRest() as collector:
-        mask = job.make_mask() if job.make_mask is not None else None
-        parts = []
-        for part in localize_parts(job.image, job.settings, frames=job.frames, mask=mask):
+        maps, parts = job.maps.read(), []
+        for part in localize_parts(job.image, job.settings, frames=job.frames, **maps):
             collector.end()
             parts.append(part.fits)
             yield part.done, part.total
     fits = SpotFits.concatenate(parts)
     face = job.face if job.face in fits.columns else default_face(fits)
-    return Fitted(fits, points_arguments(fits, face, job.colormap), part.device)
+    points = points_arguments(fits, face, job.colormap, job.maps.ids)
+    return Fitted(fits, points, part.device)

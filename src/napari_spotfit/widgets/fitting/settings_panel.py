@@ -22,41 +22,38 @@ from qtpy.QtWidgets import (
 
 from ...backends.choose import Description, describe
 from ...settings import Settings, parameters
-from ..parts.controls import SettingsControls, TickBox, make_label, tooltip
+from ..parts.controls import SettingsControls, add_row, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice
 from ..parts.number_box import NumberBox
 from ..preview.threshold_panel import ThresholdPanel
+from .camera_form import QUANTITIES, CameraForm
 from .frames import FrameChoice
+from .model_form import ModelForm
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
 
 _BASIC = ("sigma", "threshold", "threshold_unit", "min_distance", "roi_size")
-#: The folded part: heading and settings.
+#: Settings of the folded part with rows of their own, below a heading.
 _ADVANCED = {
-    "Fit": ("model", "pixel", "estimator"),
-    "Camera": ("offset", "gain"),
+    "Bounds": ("amplitude_min", "amplitude_max", "background_min", "background_max"),
     "Stop a fit": ("max_iterations", "min_delta", "min_step", "max_error"),
-    "Bounds": (
-        "sigma_min",
-        "sigma_max",
-        "amplitude_min",
-        "amplitude_max",
-        "background_min",
-        "background_max",
-    ),
     "Run": ("errors", "backend", "devices", "threads"),
 }
-_NAMES = _BASIC + tuple(name for names in _ADVANCED.values() for name in names)
+_NAMES = (
+    *_BASIC,
+    *("model", "pixel", "estimator"),
+    *QUANTITIES,
+    *(name for names in _ADVANCED.values() for name in names),
+)
 _IMAGE_TIP = "<p>The image whose spots are fitted.</p>"
 _LIMIT_TIP = (
     "<p>Search for spots only where this Labels layer is above zero, or inside the rectangles, "
     "ellipses and polygons of this Shapes layer. Shapes, and labels without frames, "
     "count for every frame.</p>"
 )
-_HOLD_TIP = "<p>Do not fit the σ of Gaussians: every spot has the PSF σ set above.</p>"
 _ESTIMATE_TIP = (
     "<p>Fit the brightest spots that stand alone, in the frame shown or, if it has too few, in "
     "frames all over the movie, and take the median of their σ.</p>"
@@ -76,6 +73,8 @@ class SettingsPanel(QScrollArea):
     """
 
     changed = Signal()
+    #: Another layer was chosen for what is known of the image's pixels.
+    maps_changed = Signal()
 
     def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
@@ -83,7 +82,8 @@ class SettingsPanel(QScrollArea):
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
         self.frames = FrameChoice()
         self.controls = SettingsControls(_NAMES)
-        self.hold_sigma = TickBox()
+        self.model = ModelForm(self.controls, self)
+        self.camera = CameraForm(viewer, self.controls, self)
         self.estimate_button = QPushButton("Estimate")
         threshold = self.controls["threshold"]
         assert isinstance(threshold, NumberBox)
@@ -95,7 +95,9 @@ class SettingsPanel(QScrollArea):
         self._lay_out()
         for control in self.controls.controls.values():
             control.changed.connect(self.changed)
-        self.hold_sigma.changed.connect(self.changed)
+        self.model.changed.connect(self.changed)
+        self.limit.changed.connect(self.maps_changed)
+        self.camera.changed.connect(self.maps_changed)
         self.frames.changed.connect(self.changed)
         self.advanced.toggled.connect(self._on_fold)
         for name in ("backend", "devices", "threads"):
@@ -111,17 +113,18 @@ class SettingsPanel(QScrollArea):
         ValueError
             If they do not go together.
         """
-        settings = Settings(**self.controls.get())
-        if not self.hold_sigma.get():
-            return settings
-        held = [name for name in settings.profile.widths if name.startswith("sigma")]
-        return settings.changed(fixed=dict.fromkeys(held, settings.sigma))
+        return Settings(**self.camera.without_maps(self.controls.get() | self.model.settings()))
+
+    def layers(self) -> dict[str, Layer]:
+        """Return the layers that say something of the image's pixels, by what they say."""
+        limit = self.limit.layer
+        return ({} if limit is None else {"mask": limit}) | self.camera.layers()
 
     def values(self) -> dict[str, Any]:
         """Return what is remembered between sessions."""
         return {
             **self.controls.get(),
-            "hold_sigma": self.hold_sigma.get(),
+            **self.model.values(),
             "frames": self.frames.mode,
             "advanced": self.advanced.open,
         }
@@ -129,25 +132,29 @@ class SettingsPanel(QScrollArea):
     def put(self, values: dict[str, Any]) -> None:
         """Show remembered values; what is no longer valid is left out."""
         self.controls.put(values)
-        self.hold_sigma.put(values.get("hold_sigma") is True)
+        self.model.put(values)
         self.frames.mode = values.get("frames", "all")
         self.advanced.open = values.get("advanced") is True
 
     def reset(self) -> None:
         """Show the defaults."""
         self.controls.reset()
-        self.hold_sigma.put(False)
+        self.model.reset()
+        self.camera.reset()
         self.frames.mode = "all"
 
     def unbind(self) -> None:
         """Stop following the viewer."""
         self.image.unbind()
         self.limit.unbind()
+        self.camera.unbind()
+        self.model.unbind()
 
     def bind(self) -> None:
         """Follow the viewer."""
         self.image.bind()
         self.limit.bind()
+        self.camera.bind()
 
     def sizeHint(self) -> QSize:
         """Ask for the height of the contents, with their sentences broken into lines."""
@@ -214,7 +221,7 @@ class SettingsPanel(QScrollArea):
 
     def _basic_form(self) -> QFormLayout:
         form = _form()
-        self._add_row(form, "Image", self.image, _IMAGE_TIP)
+        add_row(form, QLabel("Image"), self.image, _IMAGE_TIP)
         self._frames_label = QLabel("Frames")
         form.addRow(self._frames_label, self.frames)
         self.estimate_button.setToolTip(_ESTIMATE_TIP)
@@ -235,16 +242,18 @@ class SettingsPanel(QScrollArea):
             if name == "threshold":
                 form.addRow(self.threshold_panel)
                 self.threshold_panel.hide()
-        self._add_row(form, "Search in", self.limit, _LIMIT_TIP)
+        add_row(form, QLabel("Search in"), self.limit, _LIMIT_TIP)
         return form
 
     def _advanced_form(self) -> QWidget:
         content = QWidget()
         form = _form(content)
+        form.addRow(_heading("Fit"))
+        self.model.add_rows(form)
+        form.addRow(_heading("Camera"))
+        self.camera.add_rows(form)
         for heading, names in _ADVANCED.items():
-            title = QLabel(heading)
-            title.setStyleSheet("font-weight: bold; padding-top: 6px")
-            form.addRow(title)
+            form.addRow(_heading(heading))
             for name in names:
                 label = make_label(name, self.controls[name])
                 form.addRow(label, self.controls[name])
@@ -254,18 +263,8 @@ class SettingsPanel(QScrollArea):
                     form.addRow(self.why_no_gpu)
                 elif name == "devices":
                     self._devices_label = label
-                elif name == "estimator":
-                    self._add_row(form, "Hold σ", self.hold_sigma, _HOLD_TIP)
         self._offer_gpus(0)
         return content
-
-    def _add_row(self, form: QFormLayout, text: str, widget: QWidget, tip: str) -> None:
-        label = QLabel(text)
-        label.setBuddy(widget)
-        label.setToolTip(tip)
-        widget.setToolTip(tip)
-        widget.setAccessibleName(text)
-        form.addRow(label, widget)
 
     def _on_image(self) -> None:
         self.frames.show_layer(self.image.layer)
@@ -282,6 +281,12 @@ def _device(values: dict[str, Any]) -> tuple[dict[str, Any], Description]:
     """Return the values and what a fit with them runs on."""
     run = {name: values[name] for name in ("backend", "devices", "threads")}
     return values, describe(Settings(**run))
+
+
+def _heading(text: str) -> QLabel:
+    title = QLabel(text)
+    title.setStyleSheet("font-weight: bold; padding-top: 6px")
+    return title
 
 
 def _soft_label() -> QLabel:

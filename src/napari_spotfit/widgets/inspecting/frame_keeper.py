@@ -1,20 +1,52 @@
-"""The frame of the spot that is inspected, read once."""
+"""The frame of the spot that is inspected, read once, as it was fitted."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...frames import HeldFrame
+from ...pixelmaps import maps_of_detection
+from ...settings import Settings
 from ..layers.images import full_resolution, leading_shape
+from ..layers.maps import LayerMaps
 from ..parts.latest import Latest
 
 if TYPE_CHECKING:
     from napari.layers import Image
 
-#: An image's array and a frame of it.
-Key = tuple[Any, tuple[int, ...]]
+
+class Seen(NamedTuple):
+    """A frame as its spots were fitted.
+
+    Attributes
+    ----------
+    pixels : ndarray, shape (Y, X)
+        Counts, as a camera of one offset and one gain would have taken them; of bad pixels,
+        NaN.
+    bad : ndarray of bool, shape (Y, X), or None
+        Which pixels are bad, if it is known of any.
+    """
+
+    pixels: NDArray[Any]
+    bad: NDArray[np.bool_] | None = None
+
+
+class Key(NamedTuple):
+    """What makes one frame another than the next."""
+
+    array: Any
+    at: tuple[int, ...]
+    settings: Settings
+    ids: Mapping[str, str]
+
+    def is_same(self, other: Key) -> bool:
+        """Whether it is the same frame, fitted in the same way."""
+        return self.array is other.array and self[1:] == other[1:]
 
 
 class FrameKeeper(QObject):
@@ -34,13 +66,26 @@ class FrameKeeper(QObject):
     def __init__(self, parent: QObject):
         super().__init__(parent)
         self._latest = Latest(self)
-        self._kept: tuple[Key, HeldFrame] | None = None
+        self._kept: tuple[Key, Seen] | None = None
         self._asked: Key | None = None
         self._latest.done.connect(self._on_done)
         self._latest.failed.connect(self._on_failed)
 
-    def frame(self, image: Image, index: tuple[int, ...]) -> HeldFrame | None:
+    def frame(
+        self, image: Image, index: tuple[int, ...], settings: Settings, maps: LayerMaps
+    ) -> Seen | None:
         """Return a frame, or None if it is now being read and ``ready`` will tell.
+
+        Parameters
+        ----------
+        image : Image
+            The image.
+        index : tuple of int
+            The frame's indices along the leading axes.
+        settings : Settings
+            Those of the fits, with the numbers of the camera that no map stands for.
+        maps : LayerMaps
+            The maps of the fits.
 
         Raises
         ------
@@ -55,14 +100,14 @@ class FrameKeeper(QObject):
                 f"“{image.name}” no longer has this spot's frame: its data was replaced. Fit the "
                 "image again."
             )
-        key = array, index
-        if self._kept is not None and _same(self._kept[0], key):
+        key = Key(array, index, settings, maps.ids)
+        if self._kept is not None and key.is_same(self._kept[0]):
             self._asked = None
             self._latest.drop()
             return self._kept[1]
-        if self._asked is None or not _same(self._asked, key):
+        if self._asked is None or not key.is_same(self._asked):
             self._asked = key
-            self._latest.ask(lambda: (key, HeldFrame(array, index)))
+            self._latest.ask(lambda: (key, _seen(key, maps)))
         return None
 
     def forget(self) -> None:
@@ -70,8 +115,8 @@ class FrameKeeper(QObject):
         self._kept = self._asked = None
         self._latest.drop()
 
-    def _on_done(self, result: tuple[Key, HeldFrame]) -> None:
-        if self._asked is not None and _same(result[0], self._asked):
+    def _on_done(self, result: tuple[Key, Seen]) -> None:
+        if self._asked is not None and self._asked.is_same(result[0]):
             self._kept, self._asked = result, None
             self.ready.emit()
 
@@ -80,5 +125,17 @@ class FrameKeeper(QObject):
         self.failed.emit(error)
 
 
-def _same(one: Key, other: Key) -> bool:
-    return one[0] is other[0] and one[1] == other[1]
+def _seen(key: Key, maps: LayerMaps) -> Seen:
+    """Read a frame and its maps."""
+    held, known = HeldFrame(key.array, key.at), maps.read()
+    if not known:
+        return Seen(held.pixels)
+    bad, camera = known.get("bad_pixels"), known.get("camera")
+    pixel_maps = maps_of_detection(held.shape, key.settings, bad, camera)
+    frame = pixel_maps.corrected(np.array([held.number]), held.pixels[np.newaxis])[0]
+    # With one offset for all pixels, which is not in the fitted background.
+    frame = frame.astype(float) + (pixel_maps.settings.offset - pixel_maps.fitted.offset)
+    if bad is not None:
+        bad = np.asarray(bad if bad.ndim == 2 else bad[key.at])
+        frame[bad] = np.nan
+    return Seen(frame, bad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,7 +52,8 @@ class SpotSample:
     roi : Roi
         Where the pixels lie in the image.
     data, model, residual : ndarray of float64, shape (rows, columns)
-        The image, the model with the camera offset, and what the model leaves over.
+        The image, the model with the camera offset, and what the model leaves over; data and
+        residual of bad pixels are NaN.
     row, column : Line
         Data and model through the pixel that is nearest to the centre.
     y, x : float
@@ -74,20 +75,19 @@ class SpotSample:
     @property
     def levels(self) -> tuple[float, float]:
         """Least and largest count of data and model."""
-        return float(min(self.data.min(), self.model.min())), float(
-            max(self.data.max(), self.model.max())
-        )
+        both = np.stack([self.data, self.model])
+        return float(np.nanmin(both)), float(np.nanmax(both))
 
     @property
     def largest(self) -> float:
         """Largest absolute residual."""
-        return float(np.abs(self.residual).max())
+        return float(np.nanmax(np.abs(self.residual)))
 
     def is_of(self, chi_square: float) -> bool:
         """Whether the residual is that of a fit with this χ²; not so if pixels have changed."""
-        rounding = ROUNDING * max(float(np.abs(self.data).max()), 1e-30)
+        rounding = ROUNDING * max(float(np.nanmax(np.abs(self.data))), 1e-30)
         tolerance = _SAME * chi_square + self.data.size * (_ROUNDINGS * rounding) ** 2
-        return bool(abs(float((self.residual**2).sum()) - chi_square) <= tolerance)
+        return bool(abs(float(np.nansum(self.residual**2)) - chi_square) <= tolerance)
 
 
 def settings_of(values: Mapping[str, float], settings: Mapping[str, Any]) -> Settings:
@@ -101,6 +101,15 @@ def settings_of(values: Mapping[str, float], settings: Mapping[str, Any]) -> Set
     if np.isfinite(values.get("offset", np.nan)):
         known = known.changed(offset=float(values["offset"]))
     return known
+
+
+def camera_settings(settings: Settings, roles: Collection[str]) -> Settings:
+    """Return a fit's offset and gain, as far as its maps, of these roles, do not say them.
+
+    Without maps nothing counts: then all spots of a frame are seen alike.
+    """
+    known = ("offset", "gain") if roles else ()
+    return Settings(**{name: getattr(settings, name) for name in known if name not in roles})
 
 
 def roi_of(
@@ -132,7 +141,10 @@ def roi_of(
 
 
 def sample_spot(
-    values: Mapping[str, float], settings: Mapping[str, Any], frame: NDArray[Any]
+    values: Mapping[str, float],
+    settings: Mapping[str, Any],
+    frame: NDArray[Any],
+    bad: NDArray[np.bool_] | None = None,
 ) -> SpotSample:
     """Cut a spot out of its frame and lay the model beside it.
 
@@ -145,6 +157,8 @@ def sample_spot(
         What the fit was made with: ``roi_size``, ``model`` and ``offset`` count.
     frame : ndarray, shape (Y, X)
         The frame's pixels.
+    bad : ndarray of bool, shape (Y, X), optional
+        Which of them are bad, and may be NaN.
 
     Raises
     ------
@@ -159,7 +173,8 @@ def sample_spot(
             "as this spot: its data was replaced. Fit the image again."
         )
     data = frame[roi.y : last[0], roi.x : last[1]].astype(float)
-    if not np.isfinite(data).all():
+    window = slice(roi.y, last[0]), slice(roi.x, last[1])
+    if not (np.isfinite(data) | (False if bad is None else bad[window])).all():
         raise ValueError(
             "The image now has NaN or infinite pixels around this spot: its data was replaced. "
             "Fit the image again."

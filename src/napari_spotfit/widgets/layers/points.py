@@ -13,6 +13,8 @@ from .hiding import CANVAS_SIZES, show_all
 from .images import transform_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
     from napari.layers import Image, Layer, Points
 
@@ -24,7 +26,10 @@ _BORDER = 0.06
 
 
 def points_arguments(
-    fits: SpotFits, face: str | None = None, colormap: str = FACE_COLORMAP
+    fits: SpotFits,
+    face: str | None = None,
+    colormap: str = FACE_COLORMAP,
+    maps: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return what napari's Points are made of, without touching napari.
 
@@ -36,6 +41,8 @@ def points_arguments(
         The column that colours the faces; by default the first of the widths.
     colormap : str
         The colour map of the faces of a new layer.
+    maps : mapping of str to str, optional
+        The ids of the layers with what was known of the pixels, by what they say.
     """
     face = face or default_face(fits)
     drawn = fits[fits.valid]
@@ -60,6 +67,7 @@ def points_arguments(
             "stop_counts": {condition.name: n for condition, n in fits.stop_counts().items()},
             "invalid": len(fits) - len(drawn),
             "face": face,
+            "maps": dict(maps or {}),
         },
     }
 

@@ -7,7 +7,7 @@ import html
 from typing import Any, get_args, get_type_hints
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QCheckBox, QComboBox, QLabel, QWidget
+from qtpy.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QWidget
 
 from ...settings import Parameter, Settings, choices, parameters
 from .number_box import NumberBox
@@ -35,10 +35,9 @@ _SPOKEN |= {
     "gaussian_rotated": "rotated Gaussian",
     "lorentzian": "Lorentzian",
     "lse": "least squares",
+    "wlse": "weighted least squares",
     "mle": "maximum likelihood",
 }
-#: Words that need more than a control can give: weights.
-_NOT_OFFERED = ("wlse",)
 
 
 class WordBox(QComboBox):
@@ -49,8 +48,6 @@ class WordBox(QComboBox):
     def __init__(self, name: str, parent: QWidget | None = None):
         super().__init__(parent)
         for word in choices(name):
-            if word in _NOT_OFFERED:
-                continue
             self.addItem(_SPOKEN.get(word, word), word)
         guard_wheel(self)
         self.currentIndexChanged.connect(self.changed)
@@ -128,6 +125,15 @@ def make_label(name: str, control: QWidget) -> QLabel:
     label.setToolTip(control.toolTip())
     label.setBuddy(control)
     return label
+
+
+def add_row(form: QFormLayout, label: QLabel, control: QWidget, tip: str) -> None:
+    """Add a control that belongs to no setting to a form, with its label and tooltip."""
+    label.setBuddy(control)
+    for widget in (label, control):
+        widget.setToolTip(tip)
+    control.setAccessibleName(label.text())
+    form.addRow(label, control)
 
 
 def tooltip(parameter: Parameter, default: Any) -> str:

@@ -35,7 +35,7 @@ class NumberBox(QDoubleSpinBox):
     decades : bool
         Whether one click multiplies or divides by ten instead.
     width : int
-        The width in pixels to ask for.
+        The width in pixels to ask for; narrow ones have no arrows.
     parent : QWidget, optional
         Qt parent.
     """
@@ -58,6 +58,8 @@ class NumberBox(QDoubleSpinBox):
         self._parameter, self._optional = parameter, optional
         self._whole, self._odd = whole, odd
         self._step, self._decades, self._width = step, decades, width
+        if width < _WIDTH:
+            self.setButtonSymbols(self.ButtonSymbols.NoButtons)
         self.setDecimals(0 if self._whole else 12)
         self.setRange(_NONE if self._optional else self._lowest(), self._highest())
         self.setSuffix(f" {parameter.unit}" if parameter.unit else "")
@@ -128,7 +130,7 @@ class NumberBox(QDoubleSpinBox):
 
     def minimumSizeHint(self) -> QSize:
         """Ask for the same room."""
-        return QSize(self._width, super().minimumSizeHint().height())
+        return self.sizeHint()
 
     def _says_none(self, text: str | None) -> bool:
         return self._optional and (text == self.specialValueText() or not self._words(text))

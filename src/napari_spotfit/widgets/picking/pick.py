@@ -14,6 +14,7 @@ from ...localize import fit_at
 from ...results import SpotFits
 from ...settings import Settings
 from ...survey import peak_near
+from ..layers.maps import NO_MAPS, LayerMaps
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,8 @@ class Pick:
         Indices of the frame along the image's leading axes.
     settings : Settings
         Those of the fits of the whole image.
+    maps : LayerMaps
+        What layers say of its pixels, read when it is asked for first.
     snap : bool
         Whether the spot is the brightest maximum within half a ROI of the place, as the
         detection finds it, or lies at the place itself.
@@ -36,12 +39,17 @@ class Pick:
     image: Any
     index: tuple[int, ...]
     settings: Settings
+    maps: LayerMaps = NO_MAPS
     snap: bool = True
 
     @cached_property
     def frame(self) -> HeldFrame:
         """The frame, read when it is asked for first."""
         return HeldFrame(self.image, self.index)
+
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        return self.maps.read()
 
     @property
     def frame_shape(self) -> tuple[int, int]:
@@ -71,5 +79,6 @@ class Pick:
         """
         center: NDArray[np.float64] = np.asarray(place, float)
         if self.snap:
-            center = peak_near(self.frame, center, self.settings)
-        return fit_at(self.frame, [(*self.index, *center)], settings=self.settings)
+            known = {name: self._known.get(name) for name in ("bad_pixels", "camera")}
+            center = peak_near(self.frame, center, self.settings, **known)
+        return fit_at(self.frame, [(*self.index, *center)], settings=self.settings, **self._known)

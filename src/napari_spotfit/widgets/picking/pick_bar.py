@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from napari.layers import Image
 
     from ...settings import Settings
+    from ..layers.maps import LayerMaps
 
 _CLICK_TIP = (
     "<p>While this is pressed, a click on the image fits the spot there, in the frame shown "
@@ -44,6 +45,8 @@ class PickBar(QWidget):
         Returns the image that is picked from, or raises a ValueError if there is none.
     settings : callable
         Returns the settings of the fits, or raises a ValueError that says why there are none.
+    maps : callable
+        Returns what layers say of the pixels of an image, or raises a ValueError.
     colors : callable
         Returns the names of the column that colours the faces of new layers and of the
         colour map.
@@ -56,11 +59,12 @@ class PickBar(QWidget):
         viewer: Viewer,
         image: Callable[[], Image],
         settings: Callable[[], Settings],
+        maps: Callable[[Image], LayerMaps],
         colors: Callable[[], tuple[str, str]],
         parent: QWidget | None = None,
     ):
         super().__init__(parent)
-        self._image, self._settings, self._colors = image, settings, colors
+        self._image, self._settings, self._maps, self._colors = image, settings, maps, colors
         self.click, self.snap = QPushButton("Fit on click"), QCheckBox("Snap")
         self.undo = QPushButton("Undo")
         self.picker = Picker(viewer, self)
@@ -88,7 +92,9 @@ class PickBar(QWidget):
     def _begin(self, position: Any) -> Press | None:
         try:
             snap = self.snap.isChecked()
-            source = Source(self._image(), self._settings(), snap, *self._colors())
+            image = self._image()
+            maps = self._maps(image)
+            source = Source(image, self._settings(), maps, snap, *self._colors())
             return self.picker.begin(source, position)
         except (TypeError, ValueError) as error:
             self.picker.failed.emit(error)

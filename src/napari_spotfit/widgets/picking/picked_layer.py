@@ -171,7 +171,7 @@ class PickedLayers(QObject):
             layer.metadata = {
                 **layer.metadata,
                 "units": {**layer.metadata.get("units", {}), **(units or {})},
-                "settings": picked.settings,
+                **picked.made_with,
                 "stop_counts": picked.stop_counts(),
             }
             was_empty = not len(layer.data)

@@ -15,6 +15,7 @@ from ...results import SpotFits
 from ...settings import Settings
 from ...stopping import StopCondition
 from ..layers import images
+from ..layers.maps import LayerMaps
 from ..parts.latest import Latest
 from .pick import Pick
 from .picked_layer import PickedLayers
@@ -33,6 +34,7 @@ class Source(NamedTuple):
 
     image: Image
     settings: Settings
+    maps: LayerMaps
     snap: bool
     #: The column that colours the faces of a new layer, and the colour map.
     face: str
@@ -134,6 +136,7 @@ class Picker(QObject):
             images.full_resolution(image),
             images.current_frame(self._viewer, image),
             source.settings,
+            source.maps,
             source.snap,
         )
         press = _Press(source, pick, self._next)
@@ -202,7 +205,8 @@ class Picker(QObject):
 def _fit(press: _Press, place: NDArray[np.float64]) -> tuple[SpotFits, dict[str, Any]]:
     """Fit the spot at a place; return also what a layer is made of that shows it."""
     fits = press.pick.fit(place)
-    return fits, arguments(fits, press.source.face, press.source.colormap)
+    source = press.source
+    return fits, arguments(fits, source.face, source.colormap, source.maps.ids)
 
 
 def _in_words(fits: SpotFits) -> str:

@@ -13,6 +13,8 @@ from ..layers.points import default_face, points_arguments
 from ..layers.widths import mean_sigma
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
     from napari.layers import Points
 
@@ -30,8 +32,8 @@ class Picked(NamedTuple):
     features: pd.DataFrame
     #: Rows of the selected spots.
     selected: frozenset[int]
-    #: The settings of the last pick.
-    settings: dict[str, Any]
+    #: Settings and maps of the last pick, as they stand in the layer's metadata.
+    made_with: dict[str, Any]
 
     @classmethod
     def of(cls, layer: Points) -> Picked:
@@ -40,7 +42,7 @@ class Picked(NamedTuple):
             layer.data.copy(),
             layer.features.reset_index(drop=True),
             frozenset(int(row) for row in layer.selected_data),
-            layer.metadata.get("settings", {}),
+            _made_with(layer.metadata),
         )
 
     def converged(self) -> NDArray[np.bool_]:
@@ -53,7 +55,13 @@ class Picked(NamedTuple):
         return {str(name): int(count) for name, count in counts.items()}
 
 
-def arguments(fits: SpotFits, face: str, colormap: str) -> dict[str, Any]:
+def _made_with(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {name: metadata.get(name, {}) for name in ("settings", "maps")}
+
+
+def arguments(
+    fits: SpotFits, face: str, colormap: str, maps: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return what a layer is made of that shows one pick.
 
     The size of its ROI and the camera offset are features here: from pick to pick they
@@ -66,8 +74,11 @@ def arguments(fits: SpotFits, face: str, colormap: str) -> dict[str, Any]:
     face, colormap : str
         The column that colours the faces, σ if the fit has no such column, and the
         colour map.
+    maps : mapping of str to str, optional
+        The ids of the layers with what was known of the pixels, by what they say.
     """
-    made = points_arguments(fits, face if face in fits.columns else default_face(fits), colormap)
+    face = face if face in fits.columns else default_face(fits)
+    made = points_arguments(fits, face, colormap, maps)
     if fits.settings is not None:
         made["features"]["roi_size"] = float(fits.settings.roi_shape[0])
         made["features"]["offset"] = float(fits.settings.offset)
@@ -96,7 +107,7 @@ def put(picked: Picked, new: dict[str, Any]) -> Picked:
     rows = np.arange(len(data))
     rows[row] = _NO_ROW
     features = _with_row(picked.features, rows, one)
-    return Picked(data, features, frozenset({row}), new["metadata"].get("settings", {}))
+    return Picked(data, features, frozenset({row}), _made_with(new["metadata"]))
 
 
 def _with_row(features: pd.DataFrame, rows: NDArray[np.int64], one: pd.DataFrame) -> pd.DataFrame:

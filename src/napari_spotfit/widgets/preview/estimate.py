@@ -13,7 +13,7 @@ from ...frames import HeldFrame
 from ...settings import Settings, parameters
 from ...survey import PsfWidth, estimate_sigma
 from ..layers import images
-from ..layers.masks import search_mask
+from ..layers.maps import LayerMaps, layer_maps
 from ..parts.latest import Latest
 
 if TYPE_CHECKING:
@@ -74,13 +74,12 @@ class SigmaEstimate(QObject):
                 "there is no image with spots to estimate σ from; open one, or a sample in "
                 "File ▸ Open Sample"
             )
-        limit = self._settings.limit.layer
         return partial(
             _estimate,
             images.full_resolution(image),
             images.current_frame(self._viewer, image),
             self._settings.settings(),
-            None if limit is None else search_mask(limit, image),
+            layer_maps(image, self._settings.layers()),
         )
 
     def _on_done(self, width: PsfWidth) -> None:
@@ -110,15 +109,17 @@ def _estimate(
     image: Any,
     index: tuple[int, ...],
     settings: Settings,
-    make_mask: Callable[[], Any] | None,
+    maps: LayerMaps,
 ) -> PsfWidth:
     """Estimate from the frame that is shown; from some of all frames if it has too few spots."""
-    mask = None if make_mask is None else make_mask()
+    known = maps.read()
+    known.pop("weights", None)
+    mask = known.pop("mask", None)
     held = HeldFrame(image, index)
     here = mask if mask is None or mask.ndim == 2 else np.asarray(mask[index])
     try:
-        return estimate_sigma(held, frames=index or None, mask=here, settings=settings)
+        return estimate_sigma(held, frames=index or None, mask=here, settings=settings, **known)
     except ValueError:
         if not index:
             raise
-    return estimate_sigma(image, mask=mask, settings=settings)
+    return estimate_sigma(image, mask=mask, settings=settings, **known)

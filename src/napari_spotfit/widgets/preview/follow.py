@@ -1,4 +1,4 @@
-"""Follow some events of one layer, then of another one."""
+"""Follow some events of some layers, then of other ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Follower:
-    """Calls a method on some events of one layer at a time.
+    """Calls a method on some events of the layers that are followed.
 
     Parameters
     ----------
@@ -22,18 +22,18 @@ class Follower:
 
     def __init__(self, names: tuple[str, ...], method: Callable[[Any], None]):
         self._names, self._method = names, method
-        self._layer: Layer | None = None
+        self._layers: tuple[Layer, ...] = ()
 
-    def follow(self, layer: Layer | None) -> None:
-        """Follow another layer, or none."""
+    def follow(self, *layers: Layer | None) -> None:
+        """Follow other layers, each once, or none."""
         for event in self._events():
             event.disconnect(self._method)
-        self._layer = layer
+        self._layers = tuple(dict.fromkeys(layer for layer in layers if layer is not None))
         for event in self._events():
             event.connect(self._method)
 
     def _events(self) -> list[Any]:
-        if self._layer is None:
-            return []
-        events = (getattr(self._layer.events, name, None) for name in self._names)
+        events = (
+            getattr(layer.events, name, None) for layer in self._layers for name in self._names
+        )
         return [event for event in events if event is not None]

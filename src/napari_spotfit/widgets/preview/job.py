@@ -15,6 +15,7 @@ from ...results import SpotFits
 from ...settings import Settings
 from ...survey import peak_heights
 from ..layers.colors import FACE_COLORMAP
+from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import default_face, points_arguments
 
 #: The settings on which the maxima depend; the threshold only chooses among them.
@@ -32,8 +33,8 @@ class PreviewJob:
     #: Something else whenever the image has other pixels.
     version: int
     settings: Settings
-    #: Another function whenever the mask is another one.
-    make_mask: Callable[[], Any] | None = None
+    #: Another one whenever the layers say something else.
+    maps: LayerMaps = NO_MAPS
     face: str = "sigma"
     colormap: str = FACE_COLORMAP
 
@@ -51,39 +52,40 @@ class Previewed(NamedTuple):
 class Previewer:
     """Does one job after the other, never two at once, and keeps what the next can use.
 
-    The fits are those of :func:`~napari_spotfit.localize`. The frame and its mask are read
+    The fits are those of :func:`~napari_spotfit.localize`. The frame and its maps are read
     anew only when another one is asked for, and the maxima are searched only when something
     other than the threshold has changed.
     """
 
     def __init__(self) -> None:
         self._frame: _Kept[HeldFrame] = _Kept()
-        self._whole_mask: _Kept[Any] = _Kept()
-        self._mask: _Kept[NDArray[np.bool_] | None] = _Kept()
+        self._maps: _Kept[dict[str, Any]] = _Kept()
+        self._mask: _Kept[NDArray[np.bool_]] = _Kept()
         self._heights: _Kept[NDArray[np.float32]] = _Kept()
 
     def __call__(self, job: PreviewJob) -> Previewed:
         """Find and fit the spots of a frame."""
         frame_key = (job.version, job.index)
         held = self._frame.get(frame_key, lambda: HeldFrame(job.image, job.index))
-        mask_key = (job.make_mask, job.index)
-        mask = self._mask.get(mask_key, lambda: self._read_mask(job))
+        maps = {"frames": job.index or None, **self._maps.get(job.maps, job.maps.read)}
+        if "mask" in maps:
+            key, whole = (job.maps, job.index), maps["mask"]
+            maps["mask"] = self._mask.get(key, lambda: _of_frame(whole, job.index))
+        parts = list(localize_parts(held, job.settings, **maps))
+        maps.pop("weights", None)
         values = tuple(getattr(job.settings, name) for name in _OF_MAXIMA)
-        where: dict[str, Any] = {"frames": job.index or None, "mask": mask}
-        parts = list(localize_parts(held, job.settings, **where))
         heights = self._heights.get(
-            (frame_key, mask_key, values), lambda: peak_heights(held, job.settings, **where)
+            (frame_key, job.maps, values), lambda: peak_heights(held, job.settings, **maps)
         )
         fits = SpotFits.concatenate([part.fits for part in parts])
         face = job.face if job.face in fits.columns else default_face(fits)
-        return Previewed(job, fits, points_arguments(fits, face, job.colormap), heights)
+        points = points_arguments(fits, face, job.colormap, job.maps.ids)
+        return Previewed(job, fits, points, heights)
 
-    def _read_mask(self, job: PreviewJob) -> NDArray[np.bool_] | None:
-        """Return the mask of the frame."""
-        if job.make_mask is None:
-            return None
-        mask = self._whole_mask.get(job.make_mask, job.make_mask)
-        return np.asarray(mask if mask.ndim == 2 else mask[job.index])
+
+def _of_frame(mask: Any, index: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return a mask's frame."""
+    return np.asarray(mask if mask.ndim == 2 else mask[index])
 
 
 class _Kept(Generic[Thing]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, QTimer, Signal
@@ -10,7 +9,7 @@ from qtpy.QtWidgets import QCheckBox
 
 from ..layers import images
 from ..layers.colors import FACE_COLORMAP
-from ..layers.masks import search_mask
+from ..layers.maps import LayerMaps, layer_maps
 from ..parts.latest import Latest
 from .follow import Follower
 from .job import Previewed, Previewer, PreviewJob
@@ -70,15 +69,15 @@ class Preview(QObject):
         self._image: Image | None = None
         self._index: tuple[int, ...] | None = None
         self._version = 0
-        self._make_mask: Callable[[], Any] | None = None
+        self._maps: LayerMaps | None = None
         self._told, self._ready, self._bound = "", False, False
         self._pixels = Follower(("data",), self._on_pixels)
         self._place = Follower(
             ("scale", "translate", "rotate", "shear", "affine", "units"), self._on_place
         )
-        self._limit = Follower(
+        self._known = Follower(
             ("data", "paint", "set_data", "scale", "translate", "rotate", "shear", "affine"),
-            self._on_limit,
+            self._on_maps,
         )
         self._soon, self._patience = QTimer(self), QTimer(self)
         for timer, interval in ((self._soon, 0), (self._patience, _PATIENCE)):
@@ -124,7 +123,7 @@ class Preview(QObject):
         self._viewer.layers.events.removed.connect(self._on_removed)
         self._viewer.layers.events.reordered.connect(self._on_place)
         self._on_image()
-        self._on_limit_chosen()
+        self._on_maps_chosen()
 
     def _leave(self) -> None:
         self._bound = False
@@ -134,8 +133,8 @@ class Preview(QObject):
         self._viewer.dims.events.current_step.disconnect(self._on_step)
         self._viewer.layers.events.removed.disconnect(self._on_removed)
         self._viewer.layers.events.reordered.disconnect(self._on_place)
-        for follower in (self._pixels, self._place, self._limit):
-            follower.follow(None)
+        for follower in (self._pixels, self._place, self._known):
+            follower.follow()
         self._image, self._work = None, Previewer()
         self._settings.threshold_panel.clear()
         self._shown.remove()
@@ -160,17 +159,14 @@ class Preview(QObject):
         self.latest.ask(lambda: work(job))
 
     def _job(self, image: Image) -> PreviewJob:
-        pixels, limit = images.full_resolution(image), self._settings.limit.layer
-        if limit is None:
-            self._make_mask = None
-        elif self._make_mask is None:
-            self._make_mask = search_mask(limit, image)
+        if self._maps is None:
+            self._maps = layer_maps(image, self._settings.layers())
         return PreviewJob(
-            image=pixels,
+            image=images.full_resolution(image),
             index=images.current_frame(self._viewer, image),
             version=self._version,
             settings=self._settings.settings(),
-            make_mask=self._make_mask,
+            maps=self._maps,
             face=self.face,
             colormap=self.colormap,
         )
@@ -216,7 +212,7 @@ class Preview(QObject):
             self._shown.hide()
         self._pixels.follow(self._image)
         self._place.follow(self._image)
-        self._make_mask = None
+        self._maps = None
         self._on_pixels()
         self.latest.drop()
 
@@ -225,16 +221,16 @@ class Preview(QObject):
         self.ask()
 
     def _on_place(self, event: Any = None) -> None:
-        self._make_mask = None
+        self._maps = None
         self.ask()
 
-    def _on_limit_chosen(self) -> None:
+    def _on_maps_chosen(self) -> None:
         if self._bound:
-            self._limit.follow(self._settings.limit.layer)
-            self._on_limit()
+            self._known.follow(*self._settings.layers().values())
+            self._on_maps()
 
-    def _on_limit(self, event: Any = None) -> None:
-        self._make_mask = None
+    def _on_maps(self, event: Any = None) -> None:
+        self._maps = None
         self.ask()
 
     def _on_step(self, event: Any = None) -> None:
@@ -255,7 +251,7 @@ class Preview(QObject):
         self.box.toggled.connect(self._on_ticked)
         self._settings.changed.connect(self.ask)
         self._settings.image.changed.connect(self._on_image)
-        self._settings.limit.changed.connect(self._on_limit_chosen)
+        self._settings.maps_changed.connect(self._on_maps_chosen)
         self._soon.timeout.connect(self._ask_now)
         self._patience.timeout.connect(self._on_slow)
         self.latest.done.connect(self._on_done)

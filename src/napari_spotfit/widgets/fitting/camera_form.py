@@ -1,0 +1,157 @@
+"""The controls for what is known of the camera and its pixels: numbers, or layers as maps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QObject, Signal
+from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QWidget
+
+from ...settings import Settings
+from ..parts.controls import SettingsControls, add_row, make_label
+from ..parts.layer_choice import LayerChoice
+from ..parts.number_box import NumberBox
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Layer
+
+#: Settings that a map may stand for.
+QUANTITIES = ("offset", "gain", "variance")
+_DEFAULTS = Settings()
+_MAP_TIP = (
+    "<p>One {what} for all pixels, or an image layer with that of each pixel (sCMOS), as large "
+    "as a frame.</p>"
+)
+_WHAT = {"offset": "offset", "gain": "gain", "variance": "read-out variance"}
+_BAD_TIP = (
+    "<p>Pixels that are not used, and where no spots are searched: those that are above zero in "
+    "this Labels layer, not zero in this Image layer, or inside the rectangles, ellipses and "
+    "polygons of this Shapes layer.</p>"
+)
+_WEIGHTS_TIP = (
+    "<p>An image layer with the weight of each pixel, 0 or above, as large as a frame or as the "
+    "image. Without, weights are the inverse of the read-out variance.</p>"
+)
+
+
+class CameraForm(QObject):
+    """What is known of the pixels.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose layers can be chosen.
+    controls : SettingsControls
+        Has the controls of offset, gain and variance, and of the estimator.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: Another layer was chosen.
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer, controls: SettingsControls, parent: QObject):
+        super().__init__(parent)
+        self._controls = controls
+        self.maps = {
+            name: LayerChoice(viewer.layers, _is_image, nothing="all pixels alike", optional=True)
+            for name in QUANTITIES
+        }
+        self.bad_pixels = LayerChoice(viewer.layers, _is_marking, nothing="none", optional=True)
+        self.weights = LayerChoice(
+            viewer.layers, _is_image, nothing="from the variance", optional=True
+        )
+        self._weights_label = QLabel("Weights")
+        for choice in self._choices().values():
+            choice.changed.connect(self._on_changed)
+        controls["estimator"].changed.connect(self._on_estimator)
+        self._on_changed()
+
+    def layers(self) -> dict[str, Layer]:
+        """Return the layers that are chosen, by what they say."""
+        chosen = {role: choice.layer for role, choice in self._choices().items()}
+        if self._controls["estimator"].get() != "wlse":
+            del chosen["weights"]
+        return {role: layer for role, layer in chosen.items() if layer is not None}
+
+    def without_maps(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return settings without the numbers for which there is a map.
+
+        Raises
+        ------
+        ValueError
+            If the estimator needs weights and nothing says them.
+        """
+        chosen = self.layers()
+        alike = "weights" not in chosen and "variance" not in chosen
+        if values["estimator"] == "wlse" and alike and not values["variance"]:
+            raise ValueError(
+                "weighted least squares needs weights: under Advanced ▸ Camera choose a layer with "
+                "them, or the read-out variance whose inverse they are"
+            )
+        return values | {
+            name: getattr(_DEFAULTS, name) for name in QUANTITIES if self.maps[name].layer
+        }
+
+    def reset(self) -> None:
+        """Choose no layer."""
+        for choice in self._choices().values():
+            choice.layer = None
+
+    def bind(self) -> None:
+        """Follow the viewer's layers."""
+        for choice in self._choices().values():
+            choice.bind()
+
+    def unbind(self) -> None:
+        """Stop following them."""
+        for choice in self._choices().values():
+            choice.unbind()
+
+    def add_rows(self, form: QFormLayout) -> None:
+        """Add the controls to a form."""
+        for name in QUANTITIES:
+            number, choice = self._controls[name], self.maps[name]
+            assert isinstance(number, NumberBox)
+            # Room for the layer's name beside it.
+            number.setButtonSymbols(NumberBox.ButtonSymbols.NoButtons)
+            choice.setToolTip(_MAP_TIP.format(what=_WHAT[name]))
+            choice.setAccessibleName(f"Map of the {_WHAT[name]}")
+            row = QHBoxLayout()
+            row.setSpacing(4)
+            row.addWidget(number, 1)
+            row.addWidget(choice, 1)
+            form.addRow(make_label(name, number), row)
+        for label, choice, tip in (
+            (QLabel("Bad pixels"), self.bad_pixels, _BAD_TIP),
+            (self._weights_label, self.weights, _WEIGHTS_TIP),
+        ):
+            add_row(form, label, choice, tip)
+        self._show_weights()
+
+    def _choices(self) -> dict[str, LayerChoice]:
+        return {**self.maps, "bad_pixels": self.bad_pixels, "weights": self.weights}
+
+    def _on_changed(self) -> None:
+        for name, choice in self.maps.items():
+            self._controls[name].setEnabled(choice.layer is None)
+        self.changed.emit()
+
+    def _on_estimator(self) -> None:
+        self._show_weights()
+        self.changed.emit()
+
+    def _show_weights(self) -> None:
+        weighted = self._controls["estimator"].get() == "wlse"
+        for widget in (self._weights_label, self.weights):
+            assert isinstance(widget, QWidget)
+            widget.setVisible(weighted)
+
+
+def _is_image(layer: Layer) -> bool:
+    return type(layer).__name__ == "Image"
+
+
+def _is_marking(layer: Layer) -> bool:
+    return type(layer).__name__ in ("Labels", "Shapes", "Image")
