@@ -39,7 +39,7 @@ def fit(viewer: napari.Viewer, widget: FitSpots) -> Points:
     widget.fit_button.click()
     wait.exec()
     viewer.reset_view()  # the docked widget has made the canvas narrower
-    spots = f"{viewer.layers[0].name} spots"
+    spots = f"{widget.settings.image.layer.name} spots"
     if spots not in viewer.layers:
         sys.exit(widget.status.text())
     return viewer.layers[spots]

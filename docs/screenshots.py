@@ -93,6 +93,25 @@ def show_movie(sample: str) -> None:
     viewer.close()
 
 
+def show_camera(sample: str) -> None:
+    """Choose what is known of the camera's pixels, and fit with all of it."""
+    viewer, widget = open_sample(sample)
+    panel = widget.settings
+    panel.advanced.open = True
+    panel.controls["estimator"].put("mle")
+    for name, choice in panel.camera.maps.items():
+        choice.layer = viewer.layers[f"sCMOS {name}"]
+    panel.camera.bad_pixels.layer = viewer.layers["sCMOS hot pixels"]
+    viewer.layers.selection.active = viewer.layers["sCMOS"]
+    fit(viewer, widget)
+    fit(viewer, widget)  # the first one had the engine to load
+    bar = panel.verticalScrollBar()
+    bar.setValue(panel.advanced.y())
+    save_window(viewer, IMAGES / "camera.png")
+    print(widget.status.text())
+    viewer.close()
+
+
 def main() -> None:
     """Take all pictures."""
     IMAGES.mkdir(exist_ok=True)
@@ -100,6 +119,7 @@ def main() -> None:
         QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
         show_movie("molecules")
         tell("smfish")
+        show_camera("scmos")
 
 
 if __name__ == "__main__":

@@ -119,6 +119,39 @@ def smfish() -> list[LayerData]:
     return [_image_layer(expose(light, rng, _OFFSET, _GAIN), truth, "smFISH")]
 
 
+def scmos() -> list[LayerData]:
+    """Return a movie of an sCMOS camera, and what is known of each of its pixels.
+
+    Returns
+    -------
+    list of layer data tuples
+        Maps of offset, gain and read-out variance, labels of hot pixels, and 30 frames of
+        128×128 pixels with 12 molecules each, whose ``metadata["truth"]`` is the table of all.
+    """
+    rng = np.random.default_rng(4)
+    shape = (128, 128)
+    hot = rng.random(shape) < 0.002
+    offset = rng.normal(_OFFSET, 2.0, shape)
+    gain = rng.uniform(0.85, 1.15, shape) * 2.2
+    variance = rng.lognormal(np.log(6.0), 0.8, shape)
+    movie, truth = simulate_movie(
+        30, shape, spots_per_frame=12, photons=600.0, background=8.0, sigma=_SIGMA,
+        offset=offset + 400.0 * hot, gain=gain, variance=variance, seed=5,
+    )  # fmt: skip
+    maps = {"offset": offset, "gain": gain, "variance": variance}
+    return [
+        *(_map_layer(values.astype(np.float32), f"sCMOS {name}") for name, values in maps.items()),
+        _map_layer(hot.astype(np.uint8), "sCMOS hot pixels", "labels"),
+        _image_layer(movie, truth, "sCMOS"),
+    ]
+
+
+def _map_layer(values: NDArray[Any], name: str, kind: str = "image") -> LayerData:
+    """Return a map of a camera's pixels, to be chosen rather than looked at."""
+    place = {"scale": (_PIXEL, _PIXEL), "units": ("um", "um"), "axis_labels": ("y", "x")}
+    return values, {"name": name, "visible": False, **place}, kind
+
+
 def _image_layer(
     image: NDArray[np.uint16], truth: pd.DataFrame, name: str, **metadata: Any
 ) -> LayerData:
