@@ -243,10 +243,10 @@ def test_an_image_smaller_than_the_roi_gets_a_message(viewer, widget, fit):
 
 def test_settings_that_do_not_go_together_get_a_message(viewer, widget, press, make_movie):
     viewer.add_image(make_movie(), name="image")
-    widget.settings.controls["sigma_min"].put(3)
-    widget.settings.controls["sigma_max"].put(2)
+    widget.settings.controls["amplitude_min"].put(3)
+    widget.settings.controls["amplitude_max"].put(2)
     press(widget.fit_button)
-    assert "sigma_min must be below sigma_max" in widget.status.text()
+    assert "amplitude_min must be below amplitude_max" in widget.status.text()
 
 
 def test_labels_limit_the_search(viewer, widget, fit, make_movie, spots):

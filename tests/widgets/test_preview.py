@@ -16,6 +16,7 @@ from napari_spotfit import localize, simulate_movie
 from napari_spotfit.settings import Settings
 from napari_spotfit.survey import peak_heights
 from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.layers.maps import LayerMaps
 from napari_spotfit.widgets.preview.job import Previewer, PreviewJob
 
 NAME = "movie (preview)"
@@ -82,9 +83,10 @@ def test_a_job_gives_what_the_batch_gives(make_movie, lengths):
     mask[..., 25:] = True
     previewer = Previewer()
     for settings in (Settings(), Settings(threshold=3, roi_size=7), Settings(threshold=40)):
-        for make_mask in (None, lambda: mask):
-            result = previewer(PreviewJob(movie, index, 1, settings, make_mask))
-            limits = {"frames": index or None, "mask": None if make_mask is None else mask}
+        for maps in ({}, {"mask": mask}, {"bad_pixels": mask}):
+            job = PreviewJob(movie, index, 1, settings, LayerMaps(lambda maps=maps: dict(maps)))
+            result = previewer(job)
+            limits = {"frames": index or None, **maps}
             expected = localize(movie, settings=settings, **limits)
             assert result.fits.columns.keys() == expected.columns.keys()
             for name, values in expected.columns.items():
@@ -130,7 +132,7 @@ def test_it_follows_every_change(viewer, widget, image, tick, shows, qtbot):
         ("threshold", 1.5),
         ("sigma", 1.9),
         ("roi_size", 13),
-        ("sigma_max", 1.45),
+        ("background_max", 40),
         ("min_distance", 6.0),
         ("threshold_unit", "counts"),
     ):
@@ -291,16 +293,16 @@ def test_errors_are_told_once_and_empty_the_layer(viewer, widget, image, tick, s
     controls = widget.settings.controls
     errors = []
     widget.preview.failed.connect(errors.append)
-    controls["sigma_min"].put(3)
-    controls["sigma_max"].put(2)
+    controls["amplitude_min"].put(3)
+    controls["amplitude_max"].put(2)
     qtbot.waitUntil(lambda: len(widget.preview.layer.data) == 0)
     controls["threshold"].put(7)
     QApplication.processEvents()
-    assert "sigma_min must be below sigma_max" in widget.status.text()
+    assert "amplitude_min must be below amplitude_max" in widget.status.text()
     assert len(errors) == 1
     assert widget.settings.threshold_panel.count.text() == "–"
-    controls["sigma_max"].put(4)
-    controls["sigma_min"].put(0.5)
+    controls["amplitude_max"].put(None)
+    controls["amplitude_min"].put(None)
     shows(widget, image, viewer.dims.current_step[0])
     assert widget.status.text() == ""
 

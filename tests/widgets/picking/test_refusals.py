@@ -23,10 +23,10 @@ def test_what_cannot_be_picked_is_explained(viewer, widget, hand, settle, make_m
     hand.click(image, spots[0])
     assert "2-D view" in widget.status.text()
     viewer.dims.ndisplay = 2
-    widget.settings.controls["sigma_min"].put(3)
-    widget.settings.controls["sigma_max"].put(2)
+    widget.settings.controls["amplitude_min"].put(3)
+    widget.settings.controls["amplitude_max"].put(2)
     hand.click(image, spots[0])
-    assert "sigma_min must be below sigma_max" in widget.status.text()
+    assert "amplitude_min must be below amplitude_max" in widget.status.text()
     settle()
     assert len(viewer.layers) == 2
 
