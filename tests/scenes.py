@@ -43,6 +43,17 @@ def places(found):
     return np.column_stack([found.y, found.x])
 
 
+def nearest(found, truth, radius):
+    """Return each true place's distance to the nearest found one, inf beyond the radius.
+
+    Places are (y, x), or (frame, y, x), of which only those of the same frame are near.
+    """
+    found, truth = (np.array(these, float) for these in (found, truth))
+    for these in (found, truth):
+        these[:, :-2] *= 1e6
+    return cKDTree(found).query(truth, distance_upper_bound=radius)[0]
+
+
 def matches(truth, found, radius):
     """Count the pairs of emitter and detection, nearest first, each in one pair only."""
     if len(found) == 0:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference
 from reference import Kind
+from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, fit_at, fit_spots, localize, simulate_movie
 from napari_spotfit import simulate_spots as simulate
@@ -32,11 +33,6 @@ def scene():
     )  # fmt: skip
     inside = truth["y"].between(6, 63) & truth["x"].between(6, 73)
     return movie, truth[inside].reset_index(drop=True), maps
-
-
-def same(a, b, names=None):
-    for name in names or a.columns:
-        np.testing.assert_array_equal(a.columns[name], b.columns[name], err_msg=name)
 
 
 class TestPlanes:
@@ -209,7 +205,7 @@ def test_bad_pixels_may_hold_anything(backend):
             for value in (0, 1e6, np.nan, np.inf, -np.inf)
         ]
         for others in fits[1:]:
-            same(fits[0], others)
+            assert_same(fits[0], others)
         assert fits[0].converged.mean() > 0.98
         good = fits[0].converged
         np.testing.assert_allclose(fits[0].x[good], truth["x"][good], atol=0.2)
@@ -231,7 +227,7 @@ def test_bad_pixels_of_each_cut_out(backend):
     bad = np.random.default_rng(14).random(spots.shape) < 0.05
     fits = fit_spots(spots, bad_pixels=bad, backend=backend)
     alone = fit_spots(spots[7:8], bad_pixels=bad[7], backend=backend)
-    same(fits[7:8], alone)
+    assert_same(fits[7:8], alone)
 
 
 def test_weights_of_one_change_nothing(backend):
@@ -250,7 +246,7 @@ def test_a_variance_of_all_pixels_is_a_setting_too(backend, estimator):
     spots, _ = simulate(20, SIDE, photons=500, offset=100.0, variance=30.0, seed=3)
     options = {"estimator": estimator, "backend": backend, "offset": 100.0, "gain": 1.0}
     fits = fit_spots(spots, variance=30.0, **options)
-    same(fits, fit_spots(spots, camera=Camera(variance=30.0), **options))
+    assert_same(fits, fit_spots(spots, camera=Camera(variance=30.0), **options))
     assert fits.settings.variance == 30.0
     if estimator == "mle":
         without = fit_spots(spots, **options)

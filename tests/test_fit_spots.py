@@ -8,8 +8,9 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from same_fits import assert_same
 
-from napari_spotfit import Settings, SpotFits, StopCondition, fit_spots, simulate_spots
+from napari_spotfit import Settings, StopCondition, fit_spots, simulate_spots
 
 #: Agreement with double precision where both converge, and in how many spots.
 CENTER_TOLERANCE, SIGMA_TOLERANCE, SHARE = 2e-3, 5e-3, 0.995
@@ -25,10 +26,6 @@ PAPER = {
 
 def noise_free(shape, y, x, sigma, amplitude=100.0, background=10.0):
     return reference.model((y, x, sigma, amplitude, background), shape)
-
-
-def same(a: SpotFits, b: SpotFits) -> bool:
-    return all(np.array_equal(a.columns[n], b.columns[n], equal_nan=True) for n in a.columns)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (5, 8), (7, 7), (9, 9), (16, 16), (31, 6), (32, 32)])
@@ -187,10 +184,10 @@ def test_any_number_of_spots(backend, count):
 def test_a_fit_does_not_depend_on_its_neighbours_or_the_threads(backend):
     spots, _ = simulate_spots(20_001, 7, photons=200, seed=5)
     fits = fit_spots(spots, backend=backend, threads=1)
-    assert same(fits, fit_spots(spots, backend=backend, threads=3))
+    assert_same(fits, fit_spots(spots, backend=backend, threads=3))
     order = np.random.default_rng(0).permutation(len(spots))
-    assert same(fits[order], fit_spots(spots[order], backend=backend))
-    assert same(fits[77:78], fit_spots(spots[77:78], backend=backend))
+    assert_same(fits[order], fit_spots(spots[order], backend=backend))
+    assert_same(fits[77:78], fit_spots(spots[77:78], backend=backend))
 
 
 def test_bad_spots_are_invalid_and_spoil_no_other(backend):
@@ -201,7 +198,7 @@ def test_bad_spots_are_invalid_and_spoil_no_other(backend):
     fits = fit_spots(bad, backend=backend)
     invalid = np.isin(np.arange(64), (3, 10, 20, 33))
     assert np.array_equal(~fits.valid, invalid)
-    assert same(good[~invalid], fits[~invalid])
+    assert_same(good[~invalid], fits[~invalid])
     assert not fits.iterations[invalid].any()
     for name, values in fits.columns.items():
         if name not in ("iterations", "stop_condition"):
@@ -241,14 +238,14 @@ def test_a_large_offset_costs_no_precision(backend, dtype, offset):
 def test_any_real_number_type(backend, dtype):
     spots, _ = simulate_spots(70, 6, photons=400, seed=12)
     spots = np.minimum(spots, 127)
-    assert same(fit_spots(spots, backend=backend), fit_spots(spots.astype(dtype), backend=backend))
+    assert_same(fit_spots(spots, backend=backend), fit_spots(spots.astype(dtype), backend=backend))
 
 
 def test_strided_spots(backend):
     spots, _ = simulate_spots(40, 8, seed=13)
     padded = np.zeros((80, 8, 16), np.float32)
     padded[::2, ::-1, 3:11] = spots
-    assert same(
+    assert_same(
         fit_spots(spots, backend=backend), fit_spots(padded[::2, ::-1, 3:11], backend=backend)
     )
 
@@ -260,7 +257,7 @@ def test_own_start_values_are_used_and_nan_asks_for_ours(backend):
     started = fit_spots(spots, start=own, backend=backend)
     assert started.iterations.mean() < fits.iterations.mean() - 0.5
     np.testing.assert_allclose(started.x, fits.x, atol=2e-3)
-    assert same(fits, fit_spots(spots, start=np.full((100, 3), np.nan), backend=backend))
+    assert_same(fits, fit_spots(spots, start=np.full((100, 3), np.nan), backend=backend))
     far = fit_spots(spots, start=np.tile([1e6, -1e6, 1e6], (100, 1)), backend=backend)
     assert np.isfinite(far.x[far.valid]).all()
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from same_fits import assert_same
+from scenes import nearest
 from scipy.spatial import cKDTree
 
 from napari_spotfit import (
@@ -31,12 +33,6 @@ zarr = pytest.importorskip("zarr")
 def scene():
     """A movie whose spots are bright and well apart, and its truth."""
     return simulate_movie(6, shape=(80, 90), spots_per_frame=9, photons=4000, background=5, seed=3)
-
-
-def same(a: SpotFits, b: SpotFits) -> bool:
-    return list(a.columns) == list(b.columns) and all(
-        np.array_equal(a.columns[n], b.columns[n], equal_nan=True) for n in a.columns
-    )
 
 
 def test_where_each_roi_lies(scene):
@@ -70,13 +66,6 @@ def apart(places, distance):
     return near > distance
 
 
-def matched(found, truth, radius):
-    """For each true place the distance to the nearest found one, inf beyond the radius."""
-    tree = cKDTree(np.asarray(found, float) * [1e6, 1, 1])
-    distance = tree.query(np.asarray(truth, float) * [1e6, 1, 1], distance_upper_bound=radius)[0]
-    return distance
-
-
 class TestFitAt:
     def test_equals_cut_outs(self, scene):
         movie, truth = scene
@@ -97,14 +86,14 @@ class TestFitAt:
         movie, truth = scene
         places = truth[["frame", "y", "x"]].to_numpy()
         order = np.random.default_rng(1).permutation(len(places))
-        assert same(fit_at(movie, places)[order], fit_at(movie, places[order]))
+        assert_same(fit_at(movie, places)[order], fit_at(movie, places[order]))
 
     def test_places_outside_are_invalid_and_others_are_not(self, scene):
         movie, _ = scene
         places = [[0, 20, 20], [0, -3, 20], [9, 20, 20], [0, np.nan, 5], [0, 79.4, 89.4], [5, 0, 0]]
         fits = fit_at(movie, places)
         assert list(fits.valid) == [True, False, False, False, True, True]
-        assert same(fits[:1], fit_at(movie, places[:1]))
+        assert_same(fits[:1], fit_at(movie, places[:1]))
         assert list(fits.stop_condition[1:4]) == [StopCondition.INVALID] * 3
 
     def test_no_places(self, scene):
@@ -134,7 +123,7 @@ class TestLocalize:
         fits = localize(movie)
         places = truth[["frame", "y", "x"]].to_numpy()
         places = places[apart(places, 12)]
-        distance = matched(fits.points(), places, 1)
+        distance = nearest(fits.points(), places, 1)
         assert np.isfinite(distance).all()
         assert np.median(distance) < 0.05
 
@@ -154,7 +143,7 @@ class TestLocalize:
             "strided": lambda: np.repeat(movie, 2, axis=2)[:, :, ::2],
             "int32": lambda: movie.astype(np.int32),
         }[kind]()
-        assert same(localize(movie), localize(other))
+        assert_same(localize(movie), localize(other))
 
     def test_more_axes_carry_their_indices(self, scene):
         movie, _ = scene
@@ -177,7 +166,7 @@ class TestLocalize:
         for frames in (slice(1, 4), [4, 1], 3, -1):
             part = localize(movie, frames=frames)
             chosen = np.isin(whole.frame, np.atleast_1d(np.arange(6)[frames]))
-            assert same(whole[chosen], part)
+            assert_same(whole[chosen], part)
         deep = movie.reshape(2, 3, 80, 90)
         part = localize(deep, frames=(1, slice(0, 2)))
         assert set(zip(part.axis_0, part.axis_1, strict=True)) == {(1, 0), (1, 1)}
@@ -190,7 +179,7 @@ class TestLocalize:
         whole = localize(movie)
         limited = localize(movie, mask=np.broadcast_to(mask, movie.shape) if full else mask)
         rows = detect_spots(movie)[:, 2] >= 45
-        assert same(whole[rows], limited)
+        assert_same(whole[rows], limited)
 
     def test_progress_counts_frames(self, scene):
         calls = []
@@ -271,10 +260,10 @@ def test_storm_movie(dax):
     fits = localize(movie)
     found = fits[fits.valid].points()
     lone = places[apart(places, 13.5)]
-    distance = matched(found, lone, 1)
+    distance = nearest(found, lone, 1)
     assert np.isfinite(distance).mean() >= 0.97
     assert np.median(distance[np.isfinite(distance)]) <= 0.04
-    assert np.isinf(matched(places, found, 2)).mean() <= 0.02
+    assert np.isinf(nearest(places, found, 2)).mean() <= 0.02
 
 
 def test_paint_movie(paint):
@@ -282,7 +271,7 @@ def test_paint_movie(paint):
     movie, theirs = paint
     fits = localize(movie)
     places = np.column_stack([theirs["frame"], theirs["y"], theirs["x"]])
-    distance = matched(fits[fits.valid].points(), places, 0.3)
+    distance = nearest(fits[fits.valid].points(), places, 0.3)
     assert np.isfinite(distance).mean() >= 0.97
 
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from same_fits import assert_same
 
 from napari_spotfit import (
-    SpotFits,
     detect_spots,
     fit_at,
     fit_spots,
@@ -81,15 +81,6 @@ def no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
-
-
-def assert_same(ours: SpotFits, theirs: SpotFits, score=0):
-    """To the last bit, but for the score where its tolerance is given."""
-    assert list(ours.columns) == list(theirs.columns)
-    for name, values in theirs.columns.items():
-        assert ours.columns[name].dtype == values.dtype
-        tolerance = score if name == "score" else 0
-        np.testing.assert_allclose(ours.columns[name], values, tolerance, err_msg=name)
 
 
 def on_gpu(array, **options):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import least_squares
-from scipy.special import xlogy
+import reference
 
 from napari_spotfit import Settings, StopCondition
 from napari_spotfit.backends.contract import Planes
@@ -58,22 +57,11 @@ def fit_one(fit, image, settings, plane=None, start=None):
     return {name: value[0] for name, value in columns.items()}
 
 
-def reference(image, settings, truth, weights=1.0, deviance=False):
-    """Return shape, amplitude, background and the minimum by SciPy, in double precision."""
-    y, x = np.indices(image.shape, float)
-    names = ("y", "x", *settings.profile.widths, "amplitude", "background")
-    begin = np.array([*(CENTER | truth).values(), image.max() - 4, 4.0])
-
-    def residual(values):
-        known = dict(zip(names, values, strict=True))
-        model = settings.profile.evaluate(y, x, known, settings.pixel)
-        if deviance:
-            terms = model - image + xlogy(image, image / model)
-            return (np.sign(model - image) * np.sqrt(2 * np.maximum(terms, 0))).ravel()
-        return (np.sqrt(weights) * (model - image)).ravel()
-
-    found = least_squares(residual, begin, x_scale=np.abs(begin), xtol=1e-12, ftol=1e-12)
-    return dict(zip(names, found.x, strict=True)), 2 * found.cost
+def best(image, settings, truth, plane=None):
+    """Return shape, amplitude and background by their names, and the minimum, by SciPy."""
+    kind = reference.Kind(settings.profile, settings.pixel, settings.estimator, plane)
+    found = reference.best(kind, image, [*(CENTER | truth).values(), image.max() - 4, 4.0])
+    return dict(zip(reference.names(kind), found.values, strict=True)), found.chi_square
 
 
 @pytest.mark.parametrize("estimator", ["lse", "mle"])
@@ -96,14 +84,14 @@ def test_fits_agree_with_scipy(fit, kind, estimator):
     settings, truth = KINDS[kind]
     rng = np.random.default_rng(3)
     image = rng.poisson(image_of(settings, truth)).astype(float)
-    weights, plane = 1.0, None
+    settings, plane = settings.changed(estimator=estimator), None
     if estimator == "wlse":
-        plane = weights = rng.uniform(0.2, 2, SHAPE).astype(np.float32)
-        weights[::9, ::4] = 0
-    expected, misfit = reference(image, settings, truth, weights)
+        plane = rng.uniform(0.2, 2, SHAPE).astype(np.float32)
+        plane[::9, ::4] = 0
+    expected, misfit = best(image, settings, truth, plane)
     if plane is not None:
         image[::9, ::4] = np.nan
-    found = fit_one(fit, image, settings.changed(estimator=estimator), plane)
+    found = fit_one(fit, image, settings, plane)
     assert StopCondition(found["stop_condition"]).converged
     for name, value in expected.items():
         assert abs(found[name] - value) < 0.05 * found[f"{name}_stderr"], name
@@ -117,7 +105,7 @@ def test_likelihood_agrees_with_scipy(fit, kind):
     settings, truth = KINDS[kind]
     settings = settings.changed(estimator="mle", gain=1.0)
     image = np.random.default_rng(14).poisson(image_of(settings, truth, 60, 4)).astype(float)
-    expected, deviance = reference(image, settings, truth, deviance=True)
+    expected, deviance = best(image, settings, truth)
     found = fit_one(fit, image, settings)
     assert StopCondition(found["stop_condition"]).converged
     for name, value in expected.items():

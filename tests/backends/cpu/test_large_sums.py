@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from large_images import EVERY_FUNCTION, cpu_image
 
 from napari_spotfit import Settings
-from napari_spotfit.backends.contract import Planes
-from napari_spotfit.backends.cpu.kinds import kind_of
-from napari_spotfit.backends.cpu.large import CpuImage, Source, source
-from napari_spotfit.models import Profile
 
-EVERY_FUNCTION = Profile.from_expression(
-    "exp(-((x-x0)**2 + abs(y-y0)**q)/(2*s**2)) + 0.3*sin((x-x0)/s)*cos((y-y0)/s)"
-    "*erf(s - q)*tanh(x/9)*tan(q/2)/sqrt(1 + (x/s)**2) + log(1 + (y-y0)**2)/99/s**0.5",
-    start={"s": "sigma", "q": 1.3},
-)
 #: Settings, and a shape in the order of the kernels.
 KINDS = {
     "round": (Settings(), (50.3, 40.2, 12.0)),
@@ -34,9 +24,7 @@ AMPLITUDE, BACKGROUND = 0.7, 0.2
 
 
 def image(settings, data, plane=None):
-    known = Source(np.empty(0, np.float32), 0, 0) if plane is None else source(plane, 0, 0, 0)
-    kind = kind_of(settings, None if plane is None else Planes(plane))
-    made = CpuImage(SHAPE, source(data, 0, 0, 0), known, replace(kind, turns=0), settings)
+    made = cpu_image(settings, data, plane)
     made.set_unit(0.0, 1.0)
     return made
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import emulated
 import numpy as np
 import nvrtc
 import pytest
+from large_images import EVERY_FUNCTION, cpu_image
 
-from napari_spotfit.backends.contract import Planes
 from napari_spotfit.backends.cpu import large as cpu
 from napari_spotfit.backends.cuda import large, pixelwise
 from napari_spotfit.backends.cuda.compile import options, source
@@ -20,11 +18,6 @@ from napari_spotfit.settings import Settings
 
 FLAT_TOP = Profile.from_expression(
     "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)", start={"s": "sigma", "q": 1}
-)
-EVERY_FUNCTION = Profile.from_expression(
-    "exp(-((x-x0)**2 + abs(y-y0)**q)/(2*s**2)) + 0.3*sin((x-x0)/s)*cos((y-y0)/s)"
-    "*erf(s - q)*tanh(x/9)*tan(q/2)/sqrt(1 + (x/s)**2) + log(1 + (y-y0)**2)/99/s**0.5",
-    start={"s": "sigma", "q": 1.3},
 )
 #: Settings, and a shape in the order of the kernels.
 KINDS = {
@@ -70,13 +63,7 @@ class OnHost:
 
 def twin(settings, frames, plane=None):
     """Return the same image on the CPU."""
-    known = cpu.Source(np.empty(0, np.float32), 0, 0)
-    if plane is not None:
-        known = cpu.source(plane, 0, 0, 0)
-    kind = replace(cpu.kind_of(settings, None if plane is None else Planes(plane)), turns=0)
-    return cpu.CpuImage(
-        frames.shape[1:], cpu.source(frames, 0, 0, 0), known, kind, settings.changed(threads=1)
-    )
+    return cpu_image(settings.changed(threads=1), frames, plane)
 
 
 def pixels(pixel="u2"):
