@@ -178,6 +178,7 @@ def test_every_stop_condition_has_one_sentence_of_advice(condition):
         {"model": "gaussian_elliptical"},
         {"model": "gaussian_rotated"},
         {"model": "lorentzian"},
+        {"model": "lorentzian", "gain": 2.5},
         {"pixel": "integrated"},
         {"model": "gaussian_elliptical", "fixed": {"sigma_x": 1.3, "sigma_y": 1.3}},
     ],
@@ -188,10 +189,11 @@ def test_every_model_is_laid_beside_the_data(settings):
     )
     fits = napari_spotfit.localize(movie, **settings)
     known = fits.settings.to_dict()
-    for values in rows(fits[fits.valid]):
+    valid = fits[fits.valid]
+    for values, width in zip(rows(valid), valid.mean_sigma, strict=True):
         sample = sample_spot(values, known, movie[0])
         assert sample.is_of(values["chi_square"])
-        assert min(sample.width.along, sample.width.across) > 0
+        assert (sample.width.along * sample.width.across) ** 0.5 == pytest.approx(width)
         assert "bound" not in hint(values, known, sample.roi) or not fits.settings.fixed
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...settings import Settings
 from ...stopping import ROUNDING
-from ..layers.widths import Ellipse, outline
+from .outline import Ellipse, outline
 
 Array = NDArray[np.float64]
 
@@ -203,7 +203,7 @@ def sample_spot(
         column=Line(at_column, rows, data[:, at_column - roi.x], fine_y, along_column),
         y=values["y"],
         x=values["x"],
-        width=outline(values),
+        width=outline(values, known.gain or 1.0),
     )
 
 

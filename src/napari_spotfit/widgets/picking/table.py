@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ...results import SpotFits
 from ...stopping import StopCondition
+from ...widths import mean_sigma
 from ..layers.points import default_face, points_arguments
-from ..layers.widths import mean_sigma
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,8 @@ def put(picked: Picked, new: dict[str, Any]) -> Picked:
         From :func:`arguments`.
     """
     one, place = new["features"], new["data"][0]
-    row = _same_spot(picked, place, float(mean_sigma(one)[0]))
+    gain = new["metadata"].get("settings", {}).get("gain") or 1.0
+    row = _same_spot(picked, place, float(mean_sigma(one, gain)[0]), gain)
     data = picked.data.copy()
     if row is None:
         row = len(data)
@@ -131,7 +132,7 @@ def _with_row(features: pd.DataFrame, rows: NDArray[np.int64], one: pd.DataFrame
     return pd.DataFrame(columns)
 
 
-def _same_spot(picked: Picked, place: NDArray[np.float64], sigma: float) -> int | None:
+def _same_spot(picked: Picked, place: NDArray[np.float64], sigma: float, gain: float) -> int | None:
     """Return the row of the spot within σ, and at least a pixel, of a place in its frame."""
     if not len(picked.data):
         return None
@@ -139,5 +140,5 @@ def _same_spot(picked: Picked, place: NDArray[np.float64], sigma: float) -> int 
     distance[np.any(picked.data[:, :-2] != place[:-2], axis=1)] = np.inf
     row = int(np.argmin(distance))
     # The lesser σ, so that a bad fit, which is often wide, replaces no good one beside it.
-    reach = np.fmax(np.fmin(mean_sigma(picked.features)[row], sigma), 1.0)
+    reach = np.fmax(np.fmin(mean_sigma(picked.features, gain)[row], sigma), 1.0)
     return row if distance[row] <= reach else None

@@ -10,8 +10,6 @@ import numpy as np
 
 from ...widths import mean_sigma
 
-__all__ = ["Ellipse", "mean_sigma", "outline"]
-
 
 class Ellipse(NamedTuple):
     """Half axes in pixels, and the angle of the first from x towards y in degrees."""
@@ -21,10 +19,19 @@ class Ellipse(NamedTuple):
     angle: float
 
 
-def outline(values: Mapping[str, float]) -> Ellipse:
-    """Return the ellipse of one σ of a spot, or the circle where it has one width."""
+def outline(values: Mapping[str, float], gain: float = 1.0) -> Ellipse:
+    """Return the ellipse of one σ of a spot, or the circle where it has one width.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        The spot's columns.
+    gain : float
+        Counts per photon with which its photons were computed.
+    """
     along, across = values.get("sigma_x", math.nan), values.get("sigma_y", math.nan)
     if math.isfinite(along) and math.isfinite(across):
         return Ellipse(along, across, values.get("angle", 0.0))
-    sigma = float(mean_sigma({name: np.float64(value) for name, value in values.items()}))
+    columns = {name: np.float64(value) for name, value in values.items()}
+    sigma = float(mean_sigma(columns, gain))
     return Ellipse(sigma, sigma, 0.0)
