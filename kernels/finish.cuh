@@ -4,10 +4,17 @@
 // background) and A = J'J, the covariance is A^-1 (J' diag(var) J) A^-1 with the shot noise
 // var = gain * model where the camera's gain is known, else s^2 A^-1 with
 // s^2 = chi^2 / (N - parameters). All sums are products of sums along the axes: no pixel is
-// visited.
+// visited. What is held, or ended at a bound, is left out of A.
 
 #include "results.cuh"
 #include "start.cuh"
+
+// A number in counts, within its bounds there and, for write_errors to see, at them where the
+// search left it at those in its own unit.
+__device__ __forceinline__ float in_counts(float own, float own_low, float own_high, float counts,
+                                           float low, float high) {
+    return own <= own_low ? low : own >= own_high ? high : clamp(counts, low, high);
+}
 
 __device__ __forceinline__ void write(const Search<SHAPE>& search, const Kept& kept,
                                       const Limits& limits, const Camera& camera,
@@ -16,12 +23,14 @@ __device__ __forceinline__ void write(const Search<SHAPE>& search, const Kept& k
     const bool valid = search.stop != STOP_INVALID;
     const Shape shape = kept.shape();
     const float unit = 1.0f / kept.scale[lane];
-    // Rounding in the change of units must not carry an amplitude over its bounds.
+    const AmplitudeBounds own = own_bounds(kept, limits);
     const float amplitude =
-        clamp(kept.amplitude() * unit, limits.amplitude_min, limits.amplitude_max);
+        in_counts(kept.amplitude(), own.amplitude_min, own.amplitude_max,
+                  kept.amplitude() * unit, limits.amplitude_min, limits.amplitude_max);
     const float background =
-        clamp(kept.background() * unit + kept.level[lane] - camera.offset,
-              limits.background_min - camera.offset, limits.background_max - camera.offset);
+        in_counts(kept.background(), own.background_min, own.background_max,
+                  kept.background() * unit + kept.level[lane] - camera.offset,
+                  limits.background_min - camera.offset, limits.background_max - camera.offset);
     const float chi = search.chi * unit * unit;
     const float area = shape.p[WIDTH_X] * shape.p[WIDTH_Y];
     const float light[] = {amplitude, background, area * amplitude * (INTEGRAL / camera.gain),
@@ -120,10 +129,22 @@ __device__ __forceinline__ float photons_variance(const float (&variance)[PARAME
 #endif
 }
 
+// Which parameters of a fit, whose results are written, are at a bound.
+__device__ __forceinline__ Unknown unknown_of(const Limits& limits, const Camera& camera,
+                                              const Output& out, long long fit) {
+    float point[PARAMETERS];
+    point[IS_X] = float(out.x[fit]), point[IS_Y] = float(out.y[fit]);
+#pragma unroll
+    for (int j = WIDTH_X; j < PARAMETERS; ++j) point[j] = out.values[(j - 2) * out.length + fit];
+    return unknown_at(point, ends_of(limits, limits.amplitude_min, limits.amplitude_max,
+                                     limits.background_min - camera.offset,
+                                     limits.background_max - camera.offset));
+}
+
 // Writes the errors of a fit whose other results are written; NaN where the normal matrix is
-// singular. Everything is relative to the amplitude.
-__device__ __forceinline__ void write_errors(const Camera& camera, const Output& out,
-                                             long long fit) {
+// singular, and for what is at a bound. Everything is relative to the amplitude.
+__device__ __forceinline__ void write_errors(const Limits& limits, const Camera& camera,
+                                             const Output& out, long long fit) {
     float* column = out.values + fit;
     float errors[PARAMETERS + 1];
 #pragma unroll
@@ -143,7 +164,8 @@ __device__ __forceinline__ void write_errors(const Camera& camera, const Output&
             add_products(x.weighted, y.weighted, amplitude > 0.0f ? shot : 0.0f, noise);
             add_products(x.plain, y.plain, shot * fmaxf(background / size, 0.0f), noise);
         }
-        invert(inverse);
+        const Unknown unknown = unknown_of(limits, camera, out, fit);
+        invert(inverse, unknown);
         const auto covariance = [&](int p, int q) {
             return camera.gain_known ? between(inverse, noise, p, q)
                                      : inverse[p][q] * scatter * scatter;
@@ -154,7 +176,9 @@ __device__ __forceinline__ void write_errors(const Camera& camera, const Output&
             const float width = p == IS_X || p == WIDTH_X ? width_x : width_y;
             variance[p] = covariance(p, p);
             const float error = sqrtf(variance[p]);
-            errors[p] = p < SHAPE ? error * STEP_UNIT(p) * width : error * size;
+            errors[p] = unknown.is[p] ? NOT_A_NUMBER
+                        : p < SHAPE   ? error * STEP_UNIT(p) * width
+                                      : error * size;
         }
         errors[PARAMETERS] = sqrtf(photons_variance(variance, covariance)) * width_x * width_y *
                              size * (INTEGRAL / camera.gain);

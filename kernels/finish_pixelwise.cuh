@@ -4,7 +4,7 @@
 // Standard errors: with S the weighted sum over the pixels of d d' (see pixelwise.cuh), the
 // covariance in units of the amplitude is S^-1 for maximum likelihood, s^2 S^-1 for least
 // squares where the camera's gain is unknown, and else the sum of var z z' with z = S^-1 w d
-// and the shot noise var = gain * model.
+// and the shot noise var = gain * model. What is held, or ended at a bound, is left out of S.
 
 #include "begin.cuh"
 #include "results.cuh"
@@ -82,29 +82,22 @@ __device__ __forceinline__ Light light_of(const Shape& shape) {
     return light;
 }
 
+#if PROFILE == ROTATED
+
 // Whether the spot is too round for its axes to have a direction.
 __device__ __forceinline__ bool has_no_angle(const Sums& sums, const Shape& shape) {
-#if PROFILE == ROTATED
     const float unit = step_unit(shape.p, ANGLE);
     return !(sums.at(ANGLE, ANGLE) > SINGULAR * unit * unit * sums.at(IS_F, IS_F));
-#else
-    return false;
-#endif
 }
 
-// Turns sums into a matrix that can be inverted: what the data say nothing of is left out.
-__device__ __forceinline__ void fill(const Sums& sums, bool undetermined, Matrix& matrix) {
+#endif
+
+__device__ __forceinline__ void fill(const Sums& sums, Matrix& matrix) {
 #pragma unroll
     for (int i = 0; i < PARAMETERS; ++i)
 #pragma unroll
         for (int j = i; j < PARAMETERS; ++j)
             matrix[i][j] = matrix[j][i] = sums.at(i, j);
-#if PROFILE == ROTATED
-    if (!undetermined) return;
-#pragma unroll
-    for (int i = 0; i < PARAMETERS; ++i) matrix[i][ANGLE] = matrix[ANGLE][i] = 0.0f;
-    matrix[ANGLE][ANGLE] = 1.0f;
-#endif
 }
 
 // Variances of the parameters and of the photons; of the shape, in steps' units and times
@@ -170,25 +163,28 @@ __device__ __forceinline__ Variances from_noise(const Room& room, const Finished
 
 // Writes the standard errors; all lanes of the warp take part.
 __device__ __forceinline__ void write_errors(const Room& room, const Data& data,
-                                             const Finished& fit, const Light& light,
-                                             const Camera& camera, const Output& out,
-                                             float scatter, bool valid, bool writes,
-                                             long long number) {
-    Sums sums;
-#if LIKELIHOOD
+                                             const Finished& fit, const Ends& ends,
+                                             const Light& light, const Camera& camera,
+                                             const Output& out, float scatter, bool valid,
+                                             bool writes, long long number) {
     float point[PARAMETERS];
 #pragma unroll
     for (int j = 0; j < SHAPE; ++j) point[j] = fit.shape.p[j];
     point[IS_F] = fit.amplitude, point[IS_ONE] = fit.background;
+    Sums sums;
+#if LIKELIHOOD
     likelihood_sums<true>(room, point, sums);
 #else
     least_squares_sums(room, data, fit.shape.p, {}, sums);
     sums.at(IS_ONE, IS_ONE) = data.weights.pixels;
 #endif
-    const bool undetermined = has_no_angle(sums, fit.shape);
+    Unknown unknown = unknown_at(point, ends);
+#if PROFILE == ROTATED
+    if (!HELD_AT(ANGLE) && has_no_angle(sums, fit.shape)) unknown.is[ANGLE] = true;
+#endif
     Matrix inverse;
-    fill(sums, undetermined, inverse);
-    invert(inverse);
+    fill(sums, inverse);
+    invert(inverse, unknown);
     const bool shot = !LIKELIHOOD && camera.gain_known;
     const Variances v = shot ? from_noise(room, fit, inverse, light, camera.gain)
                              : from_inverse(inverse, light, LIKELIHOOD ? 1.0f : scatter);
@@ -201,18 +197,20 @@ __device__ __forceinline__ void write_errors(const Room& room, const Data& data,
         else error *= fit.unit;
         if (e == PARAMETERS) error /= camera.gain;
 #if PROFILE == ROTATED
-        if (e == ANGLE) error = undetermined ? NOT_A_NUMBER : error / DEGREE;
+        if (e == ANGLE) error /= DEGREE;
 #endif
         if (e < SHAPE && HELD_AT(e)) error = 0.0f;
+        if (e < PARAMETERS && unknown.is[e]) error = NOT_A_NUMBER;
         column[(VALUES + e) * out.length] = valid ? error : NOT_A_NUMBER;
     }
 }
 
 // Writes all there is to know about a fit that has ended.
 __device__ __forceinline__ void write(const Room& room, const Data& data, const Kept& kept,
-                                      const Limits& limits, const Camera& camera,
-                                      const Output& out, float chi, float iterations, int stop,
-                                      bool writes, long long number) {
+                                      const Limits& limits, const Ends& ends,
+                                      const Camera& camera, const Output& out, float chi,
+                                      float iterations, int stop, bool writes,
+                                      long long number) {
     Finished fit = finished(kept);
     make_canonical(fit.shape);
     const bool valid = stop != STOP_INVALID;
@@ -235,5 +233,5 @@ __device__ __forceinline__ void write(const Room& room, const Data& data, const 
         out.stop[number] = (unsigned char)stop;
     }
     if (out.errors)
-        write_errors(room, data, fit, light, camera, out, chi / freedom, valid, writes, number);
+        write_errors(room, data, fit, ends, light, camera, out, chi / freedom, valid, writes, number);
 }

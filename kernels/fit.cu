@@ -82,5 +82,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     if (!out.errors) return;
     __syncwarp();
     for (int i = lane; i < count; i += 32)
-        write_errors(camera, out, first_fit(per_warp) + i);
+        write_errors(limits, camera, out, first_fit(per_warp) + i);
 }

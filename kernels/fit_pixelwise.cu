@@ -46,15 +46,18 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     while (is_under_way(search)) iterate(room, data, search, kept, course);
 #if LIKELIHOOD
     const float mean = to_electrons(room, data, kept, camera.gain);
-    const Ends ends = ends_of(limits, camera.gain, mean);
+    const Ends ends = likelihood_ends(limits, camera.gain, mean);
     Search<PARAMETERS> likely;
     begin_likelihood(kept, ends, camera.gain, mean, likely);
     if (search.stop == STOP_INVALID || !(mean > 0.0f)) likely.stop = STOP_INVALID;
     while (is_under_way(likely)) iterate(room, data, likely, kept, limits, ends);
-    write(room, data, kept, limits, camera, out, likely.chi, likely.iterations, likely.stop,
+    write(room, data, kept, limits, ends, camera, out, likely.chi, likely.iterations, likely.stop,
           writes, own);
 #else
-    write(room, data, kept, limits, camera, out, search.chi, search.iterations, search.stop,
+    const AmplitudeBounds bounds = own_bounds(kept, limits);
+    const Ends ends = ends_of(limits, bounds.amplitude_min, bounds.amplitude_max,
+                              bounds.background_min, bounds.background_max);
+    write(room, data, kept, limits, ends, camera, out, search.chi, search.iterations, search.stop,
           writes, own);
 #endif
 }

@@ -64,23 +64,11 @@ __device__ __forceinline__ void likelihood_equations(const Sums& sums, float amp
     }
 }
 
-// Bounds of all parameters, in photo-electrons. A background of nothing would make far pixels
-// impossible.
-struct Ends {
-    float low[PARAMETERS], high[PARAMETERS];
-};
-
-__device__ __forceinline__ Ends ends_of(const Limits& limits, float gain, float mean) {
-    Ends ends;
-    const float inverse = 1.0f / gain;
-#pragma unroll
-    for (int j = 0; j < SHAPE; ++j) ends.low[j] = limits.low[j], ends.high[j] = limits.high[j];
-    ends.low[IS_F] = limits.amplitude_min * inverse;
-    ends.high[IS_F] = limits.amplitude_max * inverse;
-    const float low = limits.background_min * inverse;
-    ends.low[IS_ONE] = low == 0.0f ? LEAST_BACKGROUND * mean : low;
-    ends.high[IS_ONE] = limits.background_max * inverse;
-    return ends;
+// Bounds in photo-electrons. A background of nothing would make far pixels impossible.
+__device__ __forceinline__ Ends likelihood_ends(const Limits& limits, float gain, float mean) {
+    const float inverse = 1.0f / gain, low = limits.background_min * inverse;
+    return ends_of(limits, limits.amplitude_min * inverse, limits.amplitude_max * inverse,
+                   low == 0.0f ? LEAST_BACKGROUND * mean : low, limits.background_max * inverse);
 }
 
 // Turns the lane's pixels into photo-electrons, with the read-out variance; returns their mean.

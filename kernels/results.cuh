@@ -34,14 +34,30 @@ __device__ __forceinline__ void write_values(const Output& out, long long fit, b
 
 typedef float Matrix[PARAMETERS][PARAMETERS];
 
+// Which parameters have no error that the data tell, besides those that are held: at a bound,
+// they do not follow the data, whose errors are then those of the other parameters.
+struct Unknown {
+    bool is[PARAMETERS];
+};
+
+__device__ __forceinline__ Unknown unknown_at(const float (&point)[PARAMETERS],
+                                              const Ends& ends) {
+    Unknown unknown;
+#pragma unroll
+    for (int p = 0; p < PARAMETERS; ++p)
+        unknown.is[p] = !is_fixed<PARAMETERS>(p) &&
+                        (point[p] <= ends.low[p] || point[p] >= ends.high[p]);
+    return unknown;
+}
+
 // Inverts a symmetric positive definite matrix; NaN where it is singular. Scaled to a unit
 // diagonal first (its parameters differ in size), it needs no pivoting. Parameters that are
-// held do not count: their rows become 0.
-__device__ __forceinline__ void invert(Matrix& a) {
+// held or unknown do not count: their rows become 0.
+__device__ __forceinline__ void invert(Matrix& a, const Unknown& unknown) {
     float scale[PARAMETERS];
 #pragma unroll
     for (int p = 0; p < PARAMETERS; ++p)
-        scale[p] = is_fixed<PARAMETERS>(p) ? 0.0f : 1.0f / sqrtf(a[p][p]);
+        scale[p] = is_fixed<PARAMETERS>(p) || unknown.is[p] ? 0.0f : 1.0f / sqrtf(a[p][p]);
 #pragma unroll
     for (int p = 0; p < PARAMETERS; ++p)
 #pragma unroll
@@ -52,7 +68,9 @@ __device__ __forceinline__ void invert(Matrix& a) {
 #pragma unroll
     for (int k = 0; k < PARAMETERS; ++k) {
         if (is_fixed<PARAMETERS>(k)) continue;
-        const float pivot = a[k][k] > SINGULAR ? 1.0f / a[k][k] : NOT_A_NUMBER;
+        const float pivot = unknown.is[k]          ? 0.0f
+                            : a[k][k] > SINGULAR ? 1.0f / a[k][k]
+                                                 : NOT_A_NUMBER;
         a[k][k] = 1.0f;
 #pragma unroll
         for (int j = 0; j < PARAMETERS; ++j) a[k][j] *= pivot;

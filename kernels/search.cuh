@@ -98,6 +98,22 @@ __device__ __forceinline__ AmplitudeBounds own_bounds(const Kept& kept, const Li
             (limits.background_max - level) * scale};
 }
 
+// Bounds of all parameters, in the pixels' own unit.
+struct Ends {
+    float low[PARAMETERS], high[PARAMETERS];
+};
+
+__device__ __forceinline__ Ends ends_of(const Limits& limits, float amplitude_min,
+                                        float amplitude_max, float background_min,
+                                        float background_max) {
+    Ends ends;
+#pragma unroll
+    for (int j = 0; j < SHAPE; ++j) ends.low[j] = limits.low[j], ends.high[j] = limits.high[j];
+    ends.low[SHAPE] = amplitude_min, ends.high[SHAPE] = amplitude_max;
+    ends.low[SHAPE + 1] = background_min, ends.high[SHAPE + 1] = background_max;
+    return ends;
+}
+
 // The first trial is the start itself: a unit matrix and no gradient lead nowhere else.
 template <int N>
 __device__ __forceinline__ void begin(Search<N>& search, Kept& kept, const float (&start)[N]) {

@@ -7,10 +7,11 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from .models import MODELS, Profile
+from .numeric import finite, rising
 
 if TYPE_CHECKING:
     from .settings import Parameter
@@ -115,32 +116,14 @@ def _checked_fixed(value: Any) -> FrozenDict:
     """Check values that are held: a finite number, or None for the start value, by name."""
     if not isinstance(value, Mapping):
         raise TypeError(f"fixed must map shape parameters to values; got {value!r}")
-    return FrozenDict({name: _finite("fixed", name, held) for name, held in value.items()})
+    return FrozenDict({name: finite(f"fixed of {name}", held) for name, held in value.items()})
 
 
 def _checked_bounds(value: Any) -> FrozenDict:
     """Check lower and upper ends, None for an open one, by name."""
     if not isinstance(value, Mapping):
         raise TypeError(f"bounds must map shape parameters to (lowest, highest); got {value!r}")
-    bounds = {}
-    for name, ends in value.items():
-        if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
-            raise TypeError(f"bounds of {name} must be (lowest, highest); got {ends!r}")
-        low, high = (_finite("bounds", name, end) for end in ends)
-        if low is not None and high is not None and low >= high:
-            raise ValueError(f"bounds of {name} must rise; got {low:g} and {high:g}")
-        bounds[name] = (low, high)
-    return FrozenDict(bounds)
-
-
-def _finite(setting: str, name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{setting} of {name} must be a finite number or None; got {value!r}")
-    if not math.isfinite(value):
-        raise ValueError(f"{setting} of {name} must be a finite number or None; got {value!r}")
-    return float(value)
+    return FrozenDict({name: rising(f"bounds of {name}", ends) for name, ends in value.items()})
 
 
 def check_pixel(profile: Profile, pixel: str) -> None:

@@ -76,8 +76,10 @@ class SpotFits:
         :class:`StopCondition` codes.
     y_stderr, x_stderr, sigma_stderr, amplitude_stderr, background_stderr, photons_stderr
         Standard errors (float32) of these and of other models' parameters, unless the fit
-        was made with ``errors=False``. NaN where the data do not determine them; 0 for
-        what was held.
+        was made with ``errors=False``. 0 for what was held. NaN where the data do not
+        determine them: for the angle of a round spot, and for what ended at one of its
+        bounds, whichever parameter it is. The others' errors are those of a fit in which
+        that one is known; so for ``mle`` with a background of 0.
     roi_y, roi_x : ndarray of int32
         First pixel of the ROI that was fitted, if it was part of an image; -1 outside.
     frame, axis_0, axis_1, … : ndarray of int64

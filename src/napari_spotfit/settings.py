@@ -154,7 +154,11 @@ class Settings:
         "bounds",
     )
     errors: bool = _setting(
-        True, "Standard errors", "Also compute the standard error of every fitted parameter.", "fit"
+        True,
+        "Standard errors",
+        "Also compute the standard error of every fitted parameter. What ends at one of its "
+        "bounds has none, and counts as known for the others.",
+        "fit",
     )
     max_iterations: int = _setting(
         stopping.MAX_ITERATIONS,

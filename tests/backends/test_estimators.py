@@ -56,6 +56,67 @@ def test_standard_errors_match_the_spread(backend, estimator, photons, sigma, ba
         assert np.std(pull) == pytest.approx(1, abs=0.06), name
 
 
+@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("photons", [2000, 10_000])
+def test_errors_match_the_spread_where_the_background_is_at_its_bound(backend, estimator, photons):
+    spots, truth = simulate_spots(20_000, 11, photons=photons, background=0, sigma=1.8, seed=1)
+    options = {"weights": np.ones((11, 11))} if estimator == "wlse" else {}
+    fits = fit_spots(
+        spots, estimator=estimator, gain=1.0, background_min=0, backend=backend, **options
+    )
+    # Likelihood needs a little of a background.
+    lowest = 1e-4 * spots.mean((1, 2)) if estimator == "mle" else 0
+    stuck = fits.background <= lowest + 1e-5
+    assert 0.4 < stuck.mean() < 0.8
+    assert (np.isnan(fits.background_stderr) != stuck).mean() < 0.002
+    for name in ("x", "y", "sigma", "photons"):
+        pull = (fits.columns[name] - truth[name]) / fits.columns[f"{name}_stderr"]
+        assert np.std(pull) == pytest.approx(1, abs=0.035), name
+
+
+@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize(
+    ("model", "stuck", "bounds"),
+    [
+        ("gaussian", ["background"], {"background_max": 2}),
+        ("gaussian", ["background"], {"background_min": 8, "offset": 50.0}),
+        ("gaussian", ["amplitude"], {"amplitude_max": 60}),
+        ("gaussian", ["amplitude"], {"amplitude_min": 400}),
+        ("gaussian", ["sigma"], {"sigma_max": 1.1}),
+        ("gaussian", ["x", "amplitude"], {"bounds": {"x": (1, 1.5)}, "amplitude_max": 60}),
+        ("gaussian_elliptical", ["sigma_y"], {"bounds": {"sigma_y": (2, 3)}}),
+        ("gaussian_rotated", ["background"], {"background_max": 2}),
+        ("gaussian_rotated", ["sigma_x"], {"bounds": {"sigma_x": (None, 1.1)}}),
+        ("gaussian_rotated", ["angle"], {"bounds": {"angle": (50, 60)}}),
+    ],
+    ids=str,
+)
+def test_what_is_at_a_bound_counts_as_known(backend, estimator, model, stuck, bounds):
+    spots, _ = simulate_spots(
+        64, 9, photons=2000, background=5, sigma=1.7, sigma_y=1.3, angle=20, jitter=0.2,
+        offset=bounds.get("offset", 0.0), seed=14,
+    )  # fmt: skip
+    options = {"weights": np.full((9, 9), 0.5)} if estimator == "wlse" else {}
+    fits = fit_spots(
+        spots, model=model, estimator=estimator, gain=1.0, max_iterations=100,
+        backend=backend, **options, **bounds,
+    )  # fmt: skip
+    kind = Kind(MODELS[model], estimator=estimator)
+    names, checked = reference.names(kind), 0
+    for i in np.flatnonzero(fits.converged):
+        found = np.array([fits.columns[name][i] for name in names], float)
+        errors = np.array([fits.columns[f"{name}_stderr"][i] for name in names], float)
+        unknown = [name for name, error in zip(names, errors, strict=True) if np.isnan(error)]
+        if set(unknown) != set(stuck):
+            continue
+        expected, _ = reference.standard_error(kind, found, spots[i], 1.0, stuck)
+        free = [j for j, name in enumerate(names) if name not in stuck]
+        np.testing.assert_allclose(errors[free], expected[free], rtol=0.01)
+        assert fits.photons_stderr[i] > 0
+        checked += 1
+    assert checked > 32
+
+
 @pytest.mark.parametrize("sigma", [1.0, 1.6])
 def test_maximum_likelihood_reaches_the_bound(backend, sigma):
     photons, background = 1000, 2.0

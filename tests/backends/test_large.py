@@ -133,6 +133,21 @@ def test_errors_are_the_spread_of_estimates(fit, estimator):
         assert abs(pull.mean()) < 0.2, name
 
 
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_errors_where_the_background_is_at_its_bound(fit, estimator):
+    settings = Settings(estimator=estimator, gain=1.0, background_min=0)
+    light = image_of(settings, {"sigma": 12.0}, 30.0, 0.0, (40, 50), {"y": 19.3, "x": 25.8})
+    images = np.random.default_rng(15).poisson(light, (400, *light.shape)).astype(float)
+    columns = fit(images, None, light.shape, settings, None)
+    stuck = np.isnan(columns["background_stderr"])
+    assert 0.3 < stuck.mean() < 0.7
+    assert columns["background"][stuck].max() < 0.01
+    for name, value in {"x": 25.8, "y": 19.3, "sigma": 12.0, "photons": 30 * 288 * np.pi}.items():
+        pull = (columns[name] - value) / columns[f"{name}_stderr"]
+        # 400 fits tell a spread to 3.5 %; with a background that counts as free it is 0.65 to 0.75.
+        assert pull.std() == pytest.approx(1, abs=0.12), name
+
+
 def test_scmos_variances_are_part_of_the_model(fit):
     settings = Settings(estimator="mle", gain=1.0)
     rng = np.random.default_rng(5)
@@ -197,6 +212,10 @@ def test_held_and_bounded_parameters(fit):
     bounded = fit_one(fit, image, settings.changed(bounds={"sigma_x": (3, 9)}, background_min=40))
     assert bounded["sigma_x"] == pytest.approx(9)
     assert bounded["background"] == pytest.approx(40)
+    assert np.isnan(bounded["sigma_x_stderr"])
+    assert np.isnan(bounded["background_stderr"])
+    assert bounded["x_stderr"] > 0
+    assert bounded["photons_stderr"] > 0
     assert StopCondition(bounded["stop_condition"]).converged
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import math
-import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..numeric import Bounds, finite, rising
 from .grammar import CONSTANTS, FUNCTIONS, parse
 from .program import NUMPY, Array, Program, value_of
 
@@ -33,8 +32,6 @@ RESERVED = frozenset(
 _INDEPENDENT = 1e-6
 #: The spot on which this is tried out: σ and the side of the ROI in pixels.
 _TRIAL_SIGMA, _TRIAL_SIDE = 1.7, 13
-
-Bounds = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -148,7 +145,7 @@ def checked_expression(
     expression = Expression(
         text, (middle[0], middle[1]), names,
         tuple(_checked_start(name, given[name]) for name in names),
-        tuple(_checked_bounds(name, ends.get(name, (None, None))) for name in names),
+        tuple(rising(f"bounds of {name}", ends.get(name, (None, None))) for name in names),
     )  # fmt: skip
     expression.check()
     return expression
@@ -223,31 +220,12 @@ def _is_column(name: str) -> bool:
 
 def _checked_start(name: str, start: Any) -> float | str:
     if not isinstance(start, str):
-        number = _finite(f"start of {name}", start)
+        number = finite(f"start of {name}", start, "a finite number or a text in sigma")
         if number is None:
-            raise TypeError(f"start of {name} must be a number or a text in sigma; got None")
+            raise TypeError(f"start of {name} must be a finite number or a text in sigma; got None")
         return number
     start_of(start)
     return start
-
-
-def _checked_bounds(name: str, ends: Any) -> Bounds:
-    if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
-        raise TypeError(f"bounds of {name} must be (lowest, highest); got {ends!r}")
-    low, high = (_finite(f"bounds of {name}", end) for end in ends)
-    if low is not None and high is not None and low >= high:
-        raise ValueError(f"bounds of {name} must rise; got {low:g} and {high:g}")
-    return low, high
-
-
-def _finite(what: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{what} must be finite numbers; got {value!r}")
-    if not math.isfinite(value):
-        raise ValueError(f"{what} must be finite numbers; got {value!r}")
-    return float(value)
 
 
 def _shares_left(columns: Sequence[Array]) -> list[float]:

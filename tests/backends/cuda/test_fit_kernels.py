@@ -164,6 +164,12 @@ def test_bounds_of_the_amplitudes(shape, name, side):
     assert (at_bound == np.isclose(ours[name], bound, atol=1e-4)).mean() > 0.98
     np.testing.assert_allclose(ours["chi_square"], theirs["chi_square"], rtol=5e-3)
     assert (np.hypot(ours["x"] - theirs["x"], ours["y"] - theirs["y"]) < 1e-3).mean() > 0.95
+    assert (np.isnan(ours[f"{name}_stderr"]) == at_bound).mean() > 0.98
+    assert (np.isnan(theirs[f"{name}_stderr"]) == at_bound).mean() > 0.98
+    for error in ("x_stderr", "sigma_stderr", "photons_stderr"):
+        known = np.isfinite(theirs[error])
+        assert known.mean() > 0.9
+        assert np.median(np.abs(ours[error] / theirs[error] - 1)[known & at_bound]) < 1e-3
 
 
 def test_bounds_of_sigma():
@@ -173,6 +179,7 @@ def test_bounds_of_sigma():
     assert_alike(ours, theirs)
     for bound in (1.1, 1.3):
         assert (ours["sigma"] == np.float32(bound)).sum() > 10
+        assert np.isnan(ours["sigma_stderr"][ours["sigma"] == np.float32(bound)]).all()
     assert ours["sigma"].min() == np.float32(1.1)
     assert ours["sigma"].max() == np.float32(1.3)
 

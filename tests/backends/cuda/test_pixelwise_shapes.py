@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import reference
 from emulated_fits import fit_rois
-from model_spots import settings_of, spots_of
+from model_spots import ESTIMATORS, planes_for, settings_of, spots_of
+
+from napari_spotfit.backends.cpu.fit import fit_rois as on_cpu
 
 
 def test_angles_are_between_the_diagonals():
@@ -100,3 +102,32 @@ def test_bounds(estimator):
         best = reference.best(kind, spots[i], found, low=low, high=high)
         better.append(own["chi_square"][i] / best.chi_square - 1)
     assert np.mean(np.array(better) < 1e-4) > 0.8
+
+
+#: Bounds that most of the spots get to, and of which parameter.
+STUCK = {
+    "background": {"background_max": 2}, "amplitude": {"amplitude_max": 120},
+    "sigma_x": {"bounds": {"sigma_x": (2, 3)}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STUCK)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("model", ["elliptical", "rotated"])
+def test_errors_at_bounds_are_those_of_the_cpu(model, estimator, name):
+    settings = settings_of(model, estimator, max_iterations=60, **STUCK[name])
+    planes = planes_for(estimator, (9, 9))
+    spots, _ = spots_of(settings, 100)
+    ours = fit_rois(spots, settings=settings, planes=planes)
+    theirs = on_cpu(spots, None, (9, 9), settings, planes=planes)
+    stuck = np.isnan(theirs[f"{name}_stderr"])
+    assert stuck.mean() > 0.8
+    assert (np.isnan(ours[f"{name}_stderr"]) == stuck).mean() > 0.97
+    same = np.hypot(ours["x"] - theirs["x"], ours["y"] - theirs["y"]) < 1e-4
+    assert same.mean() > 0.7
+    for error in (own for own in ours if own.endswith("_stderr") and own != "angle_stderr"):
+        a, b = ours[error][same], theirs[error][same]
+        assert (np.isnan(a) == np.isnan(b)).mean() > 0.97
+        both = np.isfinite(a) & np.isfinite(b)
+        if both.any():
+            assert np.quantile(np.abs(a / b - 1)[both], 0.95) < 2e-3, error

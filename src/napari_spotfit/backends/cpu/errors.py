@@ -5,6 +5,9 @@ where w = 1/h makes A the Fisher information. For least squares it is
 A⁻¹ (Σ w² var d dᵀ) A⁻¹ with the shot noise var = gain · model where the camera's gain is
 known, else s² A⁻¹ with s² = χ² over the degrees of freedom. On the fast path all sums are
 products of sums along the axes, so no pixel is visited.
+
+What is held, or ended at one of its bounds, does not follow the data: A is that of the
+other parameters.
 """
 
 from __future__ import annotations
@@ -20,8 +23,20 @@ from ...stopping import SINGULAR
 from . import likelihood, pixelwise, profiles
 from .finish import put
 from .kinds import Kind, by_kind, for_errors, is_likelihood, is_plain
-from .lanes import Vector, absolute, load, maximum, multiply_add, select, spread, square_root, store
-from .tile import COUNT, LEVEL, SCALE, Tile, point_of, weight_of
+from .lanes import (
+    Mask,
+    Vector,
+    absolute,
+    load,
+    maximum,
+    multiply_add,
+    select,
+    spread,
+    square_root,
+    store,
+)
+from .search import amplitude_bounds
+from .tile import BACKGROUND_FLOOR, COUNT, LEVEL, SCALE, Tile, point_of, weight_of
 from .unroll import unrolled
 
 #: Rows of the work space: tables of 1-D sums, plain and weighted with u, along x and
@@ -39,20 +54,21 @@ def standard_errors(
 ) -> None:  # fmt: skip
     """Write the columns of standard errors to the rows of the results from ``first`` on.
 
-    Those of what is held are 0; all are NaN where the matrix is singular.
+    Those of what is held are 0, those of what is at a bound NaN; all are NaN where the
+    matrix is singular.
     """
     point = point_of(kind, tile, state)
     shot_noise = gain_known and not is_likelihood(kind)
     _write_sums(
         for_errors(kind), tile, profile, work, state, rows, columns, point, offset, gain, shot_noise
     )
-    out = _leave_out(for_errors(kind), work, limits)
+    out = _left_out(for_errors(kind), tile, state, work, point, limits)
+    _write_scales(kind, work, out)
     _invert(kind, work)
-    _forget(kind, work, out)
     residual = _residual(kind, tile, state, point, per_freedom, fitted)
     for p in range(unknowns(kind)):
         store(work, _PRODUCT + p, _covariance(kind, work, p, p, residual, shot_noise))
-    _write_parameters(kind, tile, state, work, results, first, point, out)
+    _write_parameters(kind, tile, state, work, results, first, point, limits, out)
     # photons = light · α, and of the light the logarithm's derivatives are known.
     if is_plain(kind):
         total = spread(0)
@@ -94,14 +110,6 @@ def _photon_terms(kind: Kind) -> tuple[tuple[int, int, int], ...]:
     return (2, 2, 1), (3, 3, 1), (4, 4, 1), (2, 3, 2), (2, 4, 2), (3, 4, 2)
 
 
-@unrolled
-def _forget(kind: Kind, work: Tile, out: tuple[tuple[Any, Any], ...]) -> None:
-    """Leave nothing in the inverse matrix of what was taken out before."""
-    for p, (held, undetermined) in enumerate(out):
-        place = _INVERSE + (kind.shapes + 3) * p
-        work[place] = (held | undetermined).select(0.0, work[place])
-
-
 @by_kind
 def _write_sums(kind: Kind) -> Callable[..., Any]:
     """Choose what writes A, and Σ w² var d dᵀ where it is wanted."""
@@ -129,7 +137,7 @@ def unknowns(kind: Kind) -> int:
 @unrolled
 def _write_parameters(
     kind: Kind, tile: Tile, state: Any, work: Tile, results: Tile, first: Any,
-    point: tuple[Vector, ...], out: tuple[Any, ...],
+    point: tuple[Vector, ...], limits: Any, out: tuple[Mask, ...],
 ) -> None:  # fmt: skip
     """Write the errors of the parameters from variances in the search's units.
 
@@ -141,12 +149,13 @@ def _write_parameters(
         if p >= kind.shapes:
             error = error * unit
         else:
-            held, undetermined = out[p]
             width = point[kind.shapes - 1] if p == 1 else point[max(p, 2)]
             error = error * absolute((width if kind.separable else 1) / point[kind.shapes])
             if kind.model == "gaussian_rotated" and p == 4:
-                error = undetermined.select(np.nan, error * (180 / math.pi))
-            error = held.select(0.0, error)
+                error = error * (180 / math.pi)
+        error = select(out[p], np.nan, error)
+        if p < kind.shapes:
+            error = select(limits.held[p], 0.0, error)
         put(tile, state, results, first + p, error)
 
 
@@ -178,30 +187,33 @@ def _residual(
 
 
 @unrolled
-def _leave_out(kind: Kind, work: Tile, limits: Any) -> tuple[tuple[Any, Any], ...]:
-    """Take what is held, and the angle of a round spot, out of the matrix.
+def _left_out(
+    kind: Kind, tile: Tile, state: Any, work: Tile, point: tuple[Vector, ...], limits: Any
+) -> tuple[Mask, ...]:
+    """Return where the data do not move a parameter, which A is to be without.
 
-    Returns
-    -------
-    For each shape parameter, where it is held, and where the data say nothing of it.
+    It is held, or at a bound, or the angle of a round spot.
     """
     n = kind.shapes + 2
-    ff = work[_INVERSE + (n + 1) * kind.shapes]
-    pairs = []
+    bounds = amplitude_bounds(limits, tile[state + SCALE], tile[state + LEVEL])
+    low = (*limits.low, bounds[0], tile[state + BACKGROUND_FLOOR] if kind.likelihood else bounds[2])
+    high = (*limits.high, bounds[1], bounds[3])
+    out = [(point[p] <= low[p]) | (point[p] >= high[p]) for p in range(n)]
     for p in range(kind.shapes):
-        held = limits.held[p]
-        undetermined = held
-        if kind.model == "gaussian_rotated" and p == 4:
-            own = work[_INVERSE + (n + 1) * p]
-            undetermined = pixelwise.is_undetermined(kind, p, own, ff)
-        pairs.append((held, undetermined))
-    for p in range(kind.shapes):
-        out = pairs[p][0] | pairs[p][1]
-        for q in range(n):
-            for place in {n * p + q, n * q + p}:
-                value = 1.0 if p == q else 0.0
-                work[_INVERSE + place] = out.select(value, work[_INVERSE + place])
-    return tuple(pairs)
+        out[p] = out[p] | limits.held[p]
+    if kind.model == "gaussian_rotated":
+        own, ff = (work[_INVERSE + (n + 1) * p] for p in (4, kind.shapes))
+        out[4] = out[4] | pixelwise.is_undetermined(kind, 4, own, ff)
+    return tuple(out)
+
+
+@unrolled
+def _write_scales(kind: Kind, work: Tile, out: tuple[Mask, ...]) -> None:
+    """Write what scales the matrix to a unit diagonal: nothing for what is left out."""
+    n = kind.shapes + 2
+    for p in range(n):
+        scale = 1 / square_root(work[_INVERSE + (n + 1) * p])
+        work[_PRODUCT + p] = select(out[p], 0.0, scale)
 
 
 def _from_pixels(
@@ -335,15 +347,15 @@ def _invert(kind: Kind, work: Tile) -> None:
     """Invert a symmetric positive definite matrix in place; NaN where it is singular.
 
     It is scaled to a unit diagonal first (its parameters differ in size), then
-    Gauss-Jordan elimination needs no pivoting.
+    Gauss-Jordan elimination needs no pivoting. What has a scale of 0 is left out, and its
+    rows become 0.
     """
-    one, n, matrix = spread(1), unknowns(kind), _INVERSE
-    for p in range(n):
-        store(work, _PRODUCT + p, one / square_root(load(work, matrix + (n + 1) * p)))
+    one, zero, n, matrix = spread(1), spread(0), unknowns(kind), _INVERSE
     _scale(work, n)
     for k in range(n):
         pivot = load(work, matrix + (n + 1) * k)
         pivot = select(pivot > spread(SINGULAR), one / pivot, spread(np.nan))
+        pivot = select(load(work, _PRODUCT + k) == zero, zero, pivot)
         store(work, matrix + (n + 1) * k, one)
         for j in range(n):
             store(work, matrix + n * k + j, load(work, matrix + n * k + j) * pivot)

@@ -103,13 +103,13 @@ def _turns(settings: Settings) -> int:
 
 
 def by_kind(choose: Callable[[Kind], Callable[..., Any]]) -> Callable[..., Any]:
-    """Return a function for compiled code that does what is chosen for the kind of fit.
+    """Return a function that does what is chosen for the kind of fit, also in compiled code.
 
     The kind is its first argument; what is chosen takes all of them.
     """
 
-    def call(*arguments: Any) -> Any:
-        raise NotImplementedError("only compiled code can call this")
+    def call(kind: Kind, *arguments: Any) -> Any:
+        return choose(kind)(kind, *arguments)
 
     @overload(call, strict=False, jit_options={"forceinline": True})
     def chosen(kind: Any, *arguments: Any) -> Any:

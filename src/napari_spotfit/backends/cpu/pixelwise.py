@@ -13,6 +13,7 @@ from typing import Any
 
 from numba import njit
 
+from ...expressions.program import TINY
 from ...stopping import SINGULAR
 from . import lane_functions, profiles, rotated
 from .amplitudes import bounded_amplitudes, free_amplitudes, normal_equations
@@ -27,7 +28,7 @@ def _sign(x: Vector) -> Vector:
 
 
 def _nonzero(x: Vector) -> Vector:
-    return select(x == 0, 1e-30, x)
+    return select(x == 0, TINY, x)
 
 
 def _error_function(x: Vector) -> Vector:

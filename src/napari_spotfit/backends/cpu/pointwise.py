@@ -7,7 +7,7 @@ import math
 from .kinds import Kind
 from .lane_functions import exp2_negative
 from .lanes import Vector, multiply_add, select
-from .profiles import _edge, gaussian, integrated_gaussian, lorentzian, widths_of
+from .profiles import at_edge, gaussian, integrated_gaussian, lorentzian, widths_of
 
 _HALF_LOG2_E = 0.5 / math.log(2)
 
@@ -35,7 +35,7 @@ def _along(kind: Kind, distance: Vector, width: Vector) -> tuple[Vector, Vector,
     q = distance * inverse
     if kind.integrated:
         half = 0.5 * inverse
-        exact = integrated_gaussian(_edge(q - half), _edge(q + half), width)
+        exact = integrated_gaussian(at_edge(q - half), at_edge(q + half), width)
         values = select(width > _WIDE, _curved(q, inverse), exact)
     else:
         values = lorentzian(q) if kind.model == "lorentzian" else gaussian(q)

@@ -46,7 +46,7 @@ def integrated_gaussian(
     return u, -sigma * slope, u - sigma * moment
 
 
-def _edge(q: Vector) -> tuple[Vector, Vector, Vector]:
+def at_edge(q: Vector) -> tuple[Vector, Vector, Vector]:
     """Return erf(q/√2), exp(-q²/2) and q times that at an edge between pixels."""
     gauss = exp2_negative(q * q * -_HALF_LOG2_E)
     return error_function(q * math.sqrt(0.5), gauss), gauss, q * gauss
@@ -55,7 +55,7 @@ def _edge(q: Vector) -> tuple[Vector, Vector, Vector]:
 @unrolled
 def _first_edge(kind: Kind, begin: Vector, inverse: Vector) -> Any:
     """Return what is at the first pixel's outer edge, where the profile needs it."""
-    return _edge(begin - 0.5 * inverse) if kind.integrated else ()
+    return at_edge(begin - 0.5 * inverse) if kind.integrated else ()
 
 
 @unrolled
@@ -65,7 +65,7 @@ def _at_pixel(
     """Return u, u', u° at pixel i, and what is at its far edge."""
     q = multiply_add(i, inverse, begin)
     if kind.integrated:
-        after = _edge(q + 0.5 * inverse)
+        after = at_edge(q + 0.5 * inverse)
         return *integrated_gaussian(before, after, width), after
     return *(lorentzian(q) if kind.model == "lorentzian" else gaussian(q)), ()
 

@@ -61,7 +61,8 @@ def upload(array: Any) -> Any:
     import cupy
 
     if not isinstance(array, np.ndarray):
-        return cupy.ascontiguousarray(array)
+        elsewhere = array.device.id != cupy.cuda.Device().id
+        return array.copy() if elsewhere else cupy.ascontiguousarray(array)
     with stream() as own:
         there = cupy.empty(array.shape, array.dtype)
         kept = send(array, there, own)

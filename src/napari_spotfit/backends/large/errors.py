@@ -26,7 +26,7 @@ def covariance(
     noise : ndarray, shape (m, m), or float
         JᵀW diag(var) W J, or a factor for A⁻¹.
     fitted : ndarray of bool, shape (m,)
-        Parameters that were not held; the others have no error.
+        Parameters that follow the data; the others count as known.
     angle : int or None
         A parameter that may be undetermined by itself: of a circle.
 

@@ -22,7 +22,7 @@ from ...stopping import (
 )
 from ..contract import errors_of, make_limits, values_of
 from .image import Array, Image
-from .points import Box, LeastSquares, Likelihood
+from .points import Box, LeastSquares, Likelihood, ends_of
 from .results import ANGLE, LargeResults
 from .search import Found, Rules, search
 from .start import Look, first_bins, look, start_values
@@ -97,8 +97,9 @@ def _fit(
     found = search(LeastSquares(image, box, pixels), begin, first)
     if likelihood and found.point is not None:
         light = max((mean - level) * scale, (high - level) * scale / pixels)
+        box = _above_nothing(box, light)
         found = _likeliest(image, found, box, rules, light)
-    results = LargeResults(image, settings, pixels - fitted, level, scale, rules.held)
+    results = LargeResults(image, settings, pixels - fitted, level, scale, rules, box)
     return results.columns(found)
 
 
@@ -138,14 +139,17 @@ def _start(seen: Look, settings: Settings, start: Array | None) -> Array:
     return begin
 
 
+def _above_nothing(box: Box, light: float) -> Box:
+    """Return bounds whose background makes no pixel impossible."""
+    low, high = box.background
+    return box._replace(background=(LEAST_BACKGROUND * light if low == 0 else low, high))
+
+
 def _likeliest(image: Image, found: Found, box: Box, rules: Rules, light: float) -> Found:
     """Go on from the least-squares answer to maximum likelihood."""
     point = found.point
     assert point is not None
-    (a_low, a_high), (b_low, b_high) = box
-    if b_low == 0:
-        b_low = LEAST_BACKGROUND * light
-    low, high = np.append(rules.low, (a_low, b_low)), np.append(rules.high, (a_high, b_high))
+    low, high = ends_of(rules, box)
     amplitudes = (
         max(point.amplitude, FIRST_AMPLITUDE * light),
         max(point.background, FIRST_BACKGROUND * light),

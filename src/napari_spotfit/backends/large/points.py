@@ -9,7 +9,7 @@ import numpy as np
 
 from ...stopping import ROUNDING, SINGULAR
 from .image import Array, Image, Sums
-from .search import Point
+from .search import Point, Rules
 
 
 class Box(NamedTuple):
@@ -17,6 +17,12 @@ class Box(NamedTuple):
 
     amplitude: tuple[float, float]
     background: tuple[float, float]
+
+
+def ends_of(rules: Rules, box: Box) -> tuple[Array, Array]:
+    """Return the lower and upper bounds of the shape, amplitude and background."""
+    (a_low, a_high), (b_low, b_high) = box
+    return np.append(rules.low, (a_low, b_low)), np.append(rules.high, (a_high, b_high))
 
 
 class LeastSquares:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...models import GAUSSIAN_ROTATED, LORENTZIAN
 from ...settings import Settings
 from ..contract import errors_of, kernel_order
 from .errors import covariance
 from .image import Array, Image
-from .search import Found, Point
+from .points import Box, ends_of
+from .search import Found, Point, Rules
 
 #: Where the turned Gaussian has its σx, σy and angle, in the order of the kernels.
 SIGMA_X, SIGMA_Y, ANGLE = 2, 3, 4
@@ -23,12 +23,13 @@ class LargeResults:
 
     def __init__(
         self, image: Image, settings: Settings, freedom: int, level: float, scale: float,
-        held: NDArray[np.bool_],
+        rules: Rules, box: Box,
     ) -> None:  # fmt: skip
         self._image, self._settings, self._profile = image, settings, settings.profile
         self._freedom = freedom
         self._level, self._scale = level, scale
-        self._fitted = np.append(~held, (True, True))
+        self._held = np.append(rules.held, (False, False))
+        self._low, self._high = ends_of(rules, box)
         self._likelihood = settings.estimator == "mle"
         self._gain = settings.gain or 1.0
 
@@ -111,13 +112,17 @@ class LargeResults:
                 shot = self._gain * self._scale
                 noise = self._image.noise(shape, amplitude, above, shot) * units
         angle = ANGLE if self._profile == GAUSSIAN_ROTATED else None
-        matrix = covariance(matrix * units, noise, self._fitted, angle)
+        at = np.array([*shape, amplitude, background])
+        # What is at a bound does not follow the data, whose errors are those of the others.
+        stuck = ((at <= self._low) | (at >= self._high)) & ~self._held
+        matrix = covariance(matrix * units, noise, ~(self._held | stuck), angle)
         # The integral does not depend on the angle, whose variance may not be known.
         tells = photons != 0
         variance = photons[tells] @ matrix[np.ix_(tells, tells)] @ photons[tells]
         variances = np.append(np.diag(matrix), variance)
         with np.errstate(invalid="ignore"):
             errors: Array = np.sqrt(variances)
+        errors[:-1][stuck] = math.nan
         errors[len(shape) : len(shape) + 2] /= self._scale
         if angle is not None:
             errors[angle] = math.degrees(errors[angle])
