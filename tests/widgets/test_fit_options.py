@@ -198,6 +198,13 @@ class TestOwnModel:
         assert own.settings().profile.shape[2].start == (0.0, 1.1)
         assert own.model.expression.isVisibleTo(own)
 
+    def test_a_panel_that_was_closed_meanwhile_reads_on(self, panel, qtbot):
+        panel.controls["model"].put(OWN)
+        panel.unbind()
+        panel.bind()
+        qtbot.waitUntil(lambda: not panel.model.message.text())
+        assert panel.settings().profile.widths == ("s", "q")
+
 
 class TestCamera:
     """Layers that say something of each pixel."""

@@ -99,10 +99,15 @@ class ModelForm(QObject):
         self.hold_sigma.put(False)
         self.shape.reset()
 
+    def bind(self) -> None:
+        """Read an expression that has not been read to the end."""
+        self._on_expression()
+
     def unbind(self) -> None:
-        """Forget what is being read."""
+        """Read no further."""
         self._latest.drop()
-        self._read = ""
+        if self._profile is None:
+            self._read = ""
 
     def add_rows(self, form: QFormLayout) -> None:
         """Add the controls to a form."""

@@ -155,6 +155,7 @@ class SettingsPanel(QScrollArea):
         self.image.bind()
         self.limit.bind()
         self.camera.bind()
+        self.model.bind()
 
     def sizeHint(self) -> QSize:
         """Ask for the height of the contents, with their sentences broken into lines."""

@@ -16,6 +16,7 @@ from ...settings import Settings
 from ...stopping import StopCondition
 from ..layers import images
 from ..layers.maps import LayerMaps
+from ..parts.compiled import Compiled
 from ..parts.latest import Latest
 from .pick import Pick
 from .picked_layer import PickedLayers
@@ -104,7 +105,7 @@ class Picker(QObject):
         self._latest.failed.connect(self._on_failed)
         self._presses: deque[_Press] = deque()
         self._fitting: _Press | None = None
-        self._engine_ready = False
+        self._compiled = Compiled()
 
     def bind(self) -> None:
         """Follow the viewer."""
@@ -166,7 +167,7 @@ class Picker(QObject):
             if press.place is not None and press.source.image in self._viewer.layers:
                 place, press.place = press.place, None
                 self._fitting = press
-                self.awaited.emit(not self._engine_ready)
+                self.awaited.emit(press.source.settings not in self._compiled)
                 self._latest.ask(partial(_fit, press, place))
             elif press.released or press.source.image not in self._viewer.layers:
                 self._presses.popleft()
@@ -175,8 +176,9 @@ class Picker(QObject):
 
     def _on_done(self, done: tuple[SpotFits, dict[str, Any]]) -> None:
         press, self._fitting = self._fitting, None
-        self._engine_ready = True
         self.awaited.emit(False)
+        if press is not None:
+            self._compiled.add(press.source.settings)
         if press is not None and press.source.image in self._viewer.layers:
             self._show(press, *done)
         self._next()

@@ -10,6 +10,7 @@ from qtpy.QtWidgets import QCheckBox
 from ..layers import images
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import LayerMaps, layer_maps
+from ..parts.compiled import Compiled
 from ..parts.latest import Latest
 from .follow import Follower
 from .job import Previewed, Previewer, PreviewJob
@@ -70,7 +71,8 @@ class Preview(QObject):
         self._index: tuple[int, ...] | None = None
         self._version = 0
         self._maps: LayerMaps | None = None
-        self._told, self._ready, self._bound = "", False, False
+        self._told, self._bound = "", False
+        self._compiled = Compiled()
         self._pixels = Follower(("data",), self._on_pixels)
         self._place = Follower(
             ("scale", "translate", "rotate", "shear", "affine", "units"), self._on_place
@@ -153,7 +155,7 @@ class Preview(QObject):
             self._on_failed(error)
             return
         self._index = job.index
-        if not self._ready:
+        if job.settings not in self._compiled:
             self._patience.start()
         work = self._work
         self.latest.ask(lambda: work(job))
@@ -172,7 +174,7 @@ class Preview(QObject):
         )
 
     def _on_done(self, result: Previewed) -> None:
-        self._ready = True
+        self._compiled.add(result.job.settings)
         self._patience.stop()
         if not self._bound or self._image is None or result.job.version != self._version:
             return
