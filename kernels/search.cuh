@@ -139,6 +139,15 @@ __device__ __forceinline__ constexpr bool is_fixed(int j) {
     return j < SHAPE && HELD_AT(j);
 }
 
+// The curvature that damps a step along a parameter; of expressions, it is not too small.
+template <int N>
+__device__ __forceinline__ float damped(const Equations<N>& equations, int j,
+                                        const float (&from)[N], float norm) {
+    const float own = equations.at(j, j);
+    if (PROFILE != CUSTOM || j >= SHAPE) return own;
+    return fmaxf(own, LEAST_CURVATURE * norm / fmaxf(from[j] * from[j], 1.0f));
+}
+
 // Solves (A + damping diag A) step = b by its LDL' factors. Where the matrix may be singular
 // (GUARDED), a parameter to which the others leave no curvature stays where it is. Amplitude
 // and background, if they are searched, come last and go no further than to their bounds; then
@@ -146,11 +155,17 @@ __device__ __forceinline__ constexpr bool is_fixed(int j) {
 template <int N>
 __device__ __forceinline__ void damped_step(const Equations<N>& equations, float damping,
                                             const float (&from)[N], const float (&low)[N],
-                                            const float (&high)[N], float (&step)[N]) {
+                                            const float (&high)[N], float norm,
+                                            float (&step)[N]) {
     Equations<N> u = equations;
     float inverse[N];
 #pragma unroll
-    for (int k = 0; k < N; ++k) u.at(k, k) *= 1.0f + damping;
+    for (int k = 0; k < N; ++k) {
+        if (PROFILE == CUSTOM)
+            u.at(k, k) = fmaf(damping, damped(equations, k, from, norm), u.at(k, k));
+        else
+            u.at(k, k) *= 1.0f + damping;
+    }
 #pragma unroll
     for (int k = 0; k < N; ++k) {
         if (is_fixed<N>(k)) continue;
@@ -247,12 +262,14 @@ __device__ __forceinline__ bool is_short(const Equations<N>& equations, const fl
 // What a step lowers chi-square by, were the model linear.
 template <int N>
 __device__ __forceinline__ float expected_of(const Equations<N>& equations,
-                                             const float (&step)[N], float damping, float scale) {
+                                             const float (&step)[N], float damping, float scale,
+                                             const float (&from)[N], float norm) {
     float sum = 0.0f;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
         if (is_fixed<N>(j)) continue;
-        const float push = fmaf(damping * equations.at(j, j), step[j], equations.b[j]);
+        const float push =
+            fmaf(damping * damped(equations, j, from, norm), step[j], equations.b[j]);
         sum = j == 0 ? step[j] * push : sum + step[j] * push;
     }
     return scale * sum;
@@ -330,9 +347,9 @@ __device__ __forceinline__ void judge(Search<N>& search, Kept& kept, const Limit
 #pragma unroll
     for (int j = 0; j < N; ++j)
         from[j] = better ? search.trial[j] : kept.point[j][lane_number()];
-    damped_step(equations, search.damping, from, low, high, step);
+    damped_step(equations, search.damping, from, low, high, trial.norm, step);
     move(from, step, search.stretch, low, high, search.trial);
-    search.expected = expected_of(equations, step, search.damping, trial.scale);
+    search.expected = expected_of(equations, step, search.damping, trial.scale, from, trial.norm);
 
     // In rising order of precedence, so that the most telling condition is kept.
     int stop = STOP_RUNNING;

@@ -48,6 +48,12 @@ ROUNDING_PIXELS = 1024
 #: curvature, within these factors, while the damping is low enough to be believed.
 SHORTEST_STRETCH, LONGEST_STRETCH = 0.5, 2.5
 
+#: Models from expressions may have parameters that nothing depends on at some places, such as
+#: the angle of a spot that gets round. Damped by their own curvature alone, their steps lead
+#: anywhere. So at least that curvature counts which would change the model by this share of
+#: itself, with the parameter or by 1.
+LEAST_CURVATURE = 0.1
+
 #: Below this share of a parameter's own curvature the normal matrix is singular to
 #: single precision, and there are no standard errors.
 SINGULAR = 1e-6

@@ -22,10 +22,11 @@ from emulated_fits import (
 from model_spots import ESTIMATORS, MODELS, SUPER, planes_for, settings_of, spots_of
 from walled import exit_status, walled
 
-from napari_spotfit import StopCondition
+from napari_spotfit import Settings, StopCondition, simulate_spots
 from napari_spotfit.backends.contract import Planes
 from napari_spotfit.backends.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.backends.cuda import layout, pixelwise
+from napari_spotfit.models import Profile
 
 #: Every number of lanes, missing rows, every type of pixels.
 CASES = [
@@ -67,6 +68,21 @@ def test_fits_are_those_of_the_cpu(model, estimator):
     spots, _ = spots_of(settings, 200, photons=900)
     ours = fit_rois(spots, settings=settings, planes=planes)
     assert_alike(ours, on_cpu(spots, None, (9, 9), settings, planes=planes))
+
+
+def test_an_angle_of_ones_own_ends_where_it_does_on_the_cpu():
+    turned = Profile.from_expression(
+        "exp(-((x-x0)*cos(t) + (y-y0)*sin(t))**2 / (2*a**2)"
+        " - ((y-y0)*cos(t) - (x-x0)*sin(t))**2 / (2*b**2))",
+        start={"a": "1.1*sigma", "b": "0.9*sigma", "t": 0.3},
+    )
+    spots, _ = simulate_spots(
+        4000, 9, photons=400, background=40 / 81, sigma=(1, 2), jitter=0.75, seed=9
+    )
+    settings = Settings(model=turned, errors=False)
+    ours, theirs = fit_rois(spots, settings=settings), on_cpu(spots, None, (9, 9), settings)
+    apart = np.hypot(ours["x"] - theirs["x"], ours["y"] - theirs["y"])
+    assert np.mean(apart > 1e-3) < 1e-3
 
 
 @pytest.mark.parametrize("gain", [None, 2.5])

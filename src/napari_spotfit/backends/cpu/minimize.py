@@ -17,6 +17,7 @@ from .tile import (
     COUNT,
     COURSE,
     LEVEL,
+    NORM,
     POINT,
     SCALE,
     STOP,
@@ -48,7 +49,8 @@ def minimize(
     n, max_error = _totals(kind, tile, state, rows * columns, limits, scale)
 
     point, course, normal, gradient, stop = _read(kind, tile, state)
-    step = search.damped_step(kind, normal, gradient, course[0], point, low, high)
+    norm = load(tile, state + NORM)
+    step = search.damped_step(kind, normal, gradient, course[0], point, low, high, norm)
     while count(stop < spread(0)) > leave:
         values = search.moved(kind, point, step, course, low, high)
         trial, new_normal, new_gradient, norm = evaluate(
@@ -63,10 +65,11 @@ def minimize(
         point = select(accepted, trial, point)
         normal = select(accepted, new_normal, normal)
         gradient = select(accepted, new_gradient, gradient)
-        step = search.damped_step(kind, normal, gradient, course[0], point, low, high)
+        step = search.damped_step(kind, normal, gradient, course[0], point, low, high, norm)
         done, course = search.is_over(kind, point, normal, gradient, step, course, norm, n, limits)
         stop = _ended(accepted & done, stop)
     _write(kind, tile, state, point, course, normal, gradient, stop)
+    store(tile, state + NORM, norm)
 
 
 @unrolled

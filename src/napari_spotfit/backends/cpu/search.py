@@ -11,6 +11,7 @@ from typing import Any
 from ...stopping import (
     DAMPING_DECREASE,
     DAMPING_INCREASE,
+    LEAST_CURVATURE,
     LONGEST_STRETCH,
     MAX_DAMPING,
     ROUNDING,
@@ -23,7 +24,7 @@ from ...stopping import (
 from ...stopping import StopCondition as Stop
 from . import rotated
 from .kinds import Kind
-from .lanes import Mask, Vector, absolute, clamp, multiply_add, select, square_root
+from .lanes import Mask, Vector, absolute, clamp, maximum, multiply_add, select, square_root
 from .unroll import unrolled
 
 _MAX_ITERATIONS, _MAX_ERROR = int(Stop.MAX_ITERATIONS), int(Stop.MAX_ERROR)
@@ -115,8 +116,9 @@ def damped_step(
     point: tuple[Vector, ...],
     low: tuple[Vector, ...],
     high: tuple[Vector, ...],
+    norm: Vector,
 ) -> tuple[Vector, ...]:
-    """Solve (A + λ diag A) δ = b by its LDLᵀ factors.
+    """Solve (A + λ diag A) δ = b by its LDLᵀ factors; see also :func:`_damped`.
 
     Where the matrix may be singular (in all but separable least squares), a parameter to
     which the others leave no curvature stays where it is. Amplitude and background of
@@ -125,13 +127,14 @@ def damped_step(
     """
     n = len(gradient)
     a = _upper(normal, n)
+    diagonal = _damped(kind, [a[i][i] for i in range(n)], point, norm)
     raised = 1 + damping
     inverse: list[Vector] = []
     factors: list[list[Vector]] = []  # factors[k][j] is L's row j, column k
     rows: list[list[Vector]] = []
     for i in range(n):
         row = list(a[i])
-        row[i] = row[i] * raised
+        row[i] = row[i] * raised if diagonal[i] is row[i] else row[i] + damping * diagonal[i]
         for k in range(i):
             for j in range(i, n):
                 row[j] = row[j] - factors[k][i] * rows[k][j]
@@ -155,6 +158,17 @@ def damped_step(
         if i >= kind.shapes:
             step[i] = clamp(step[i], low[i] - point[i], high[i] - point[i])
     return tuple(step)
+
+
+def _damped(
+    kind: Kind, diagonal: list[Vector], point: tuple[Vector, ...], norm: Vector
+) -> list[Vector]:
+    """Return the curvatures that damp a step; of expressions, they are not too small."""
+    if kind.program is None:
+        return diagonal
+    shapes = range(kind.shapes)
+    least = [LEAST_CURVATURE * norm / maximum(point[i] * point[i], 1.0) for i in shapes]
+    return [*map(maximum, diagonal, least), *diagonal[kind.shapes :]]
 
 
 def _upper(triangle: tuple[Vector, ...], n: int) -> list[list[Vector]]:
@@ -286,7 +300,7 @@ def is_over(
     damping, decrease = course[:2]
     diagonal = [row[i] for i, row in enumerate(_upper(normal, len(step)))]
     expected = None
-    for s, a, g in zip(step, diagonal, gradient, strict=True):
+    for s, a, g in zip(step, _damped(kind, diagonal, point, norm), gradient, strict=True):
         term = s * multiply_add(damping * a, s, g)
         expected = term if expected is None else expected + term
     if not kind.likelihood:

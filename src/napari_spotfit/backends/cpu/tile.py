@@ -30,15 +30,16 @@ Tile: TypeAlias = NDArray[np.float32]
 #: Rows after the pixels: the course of the fit (the damping, by how much χ² fell last, the
 #: iterations; for maximum likelihood, what the next step is expected to lower χ² by, and by
 #: what it is multiplied), why it stopped, the pixels' units, how many pixels count, by how much
-#: their weights were multiplied, the background that likelihood needs at least, ...
+#: their weights were multiplied, the background that likelihood needs at least, the sum of
+#: squares that a step's change of the model is compared to, ...
 DAMPING, DECREASE, ITERATIONS, EXPECTED, STRETCH = range(5)
-STOP, SCALE, LEVEL, COUNT, WEIGHT, BACKGROUND_FLOOR = range(5, 11)
+STOP, SCALE, LEVEL, COUNT, WEIGHT, BACKGROUND_FLOOR, NORM = range(5, 12)
 COURSE = DAMPING
 #: ... and the point reached: its shape parameters x, y, widths, then amplitude,
 #: background and χ² in the tile's units. The normal matrix (its upper triangle, by rows)
 #: and the right-hand side come last.
-POINT = X = 11
-Y = 12
+POINT = X = 12
+Y = 13
 
 #: STOP of a fit that is under way.
 RUNNING = -1.0
@@ -109,6 +110,7 @@ def put_before_first_step(kind: Kind, tile: Any, state: Any) -> None:
     tile[state + DAMPING] = INITIAL_DAMPING / DAMPING_DECREASE
     tile[state + DECREASE] = np.inf
     tile[state + EXPECTED], tile[state + STRETCH] = 0.0, 1.0
+    tile[state + NORM] = 0.0
 
 
 def new_tile(kind: Kind, pixels: int) -> Tile:
