@@ -78,14 +78,14 @@ def test_errors_match_the_spread_where_the_background_is_at_its_bound(backend, e
 @pytest.mark.parametrize(
     ("model", "stuck", "bounds"),
     [
-        ("gaussian", ["background"], {"background_max": 2}),
-        ("gaussian", ["background"], {"background_min": 8, "offset": 50.0}),
+        ("gaussian", ["background"], {"background_max": 10}),
+        ("gaussian", ["background"], {"background_min": 30, "offset": 50.0}),
         ("gaussian", ["amplitude"], {"amplitude_max": 60}),
         ("gaussian", ["amplitude"], {"amplitude_min": 400}),
         ("gaussian", ["sigma"], {"sigma_max": 1.1}),
         ("gaussian", ["x", "amplitude"], {"bounds": {"x": (1, 1.5)}, "amplitude_max": 60}),
-        ("gaussian_elliptical", ["sigma_y"], {"bounds": {"sigma_y": (2, 3)}}),
-        ("gaussian_rotated", ["background"], {"background_max": 2}),
+        ("gaussian_elliptical", ["sigma_y"], {"bounds": {"sigma_y": (1.6, 3)}}),
+        ("gaussian_rotated", ["background"], {"background_max": 10}),
         ("gaussian_rotated", ["sigma_x"], {"bounds": {"sigma_x": (None, 1.1)}}),
         ("gaussian_rotated", ["angle"], {"bounds": {"angle": (50, 60)}}),
     ],
@@ -93,7 +93,7 @@ def test_errors_match_the_spread_where_the_background_is_at_its_bound(backend, e
 )
 def test_what_is_at_a_bound_counts_as_known(backend, estimator, model, stuck, bounds):
     spots, _ = simulate_spots(
-        64, 9, photons=2000, background=5, sigma=1.7, sigma_y=1.3, angle=20, jitter=0.2,
+        64, 9, photons=2000, background=20, sigma=1.7, sigma_y=1.3, angle=20, jitter=0.2,
         offset=bounds.get("offset", 0.0), seed=14,
     )  # fmt: skip
     options = {"weights": np.full((9, 9), 0.5)} if estimator == "wlse" else {}
