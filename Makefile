@@ -28,7 +28,7 @@ demo: $(VENV)/.with-napari ## fit a simulated movie in napari; with no display, 
 	$(WITH_DISPLAY) $(PY) docs/demo.py $(if $(HAS_DISPLAY),,--save)
 
 test: lint-python ## check style and types, and run all tests
-	$(WITH_DISPLAY) $(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+	$(WITH_DISPLAY) tools/run_tests.sh $(PY)
 
 lint: lint-python $(VENV)/.with-actionlint ## check style, types and the CI workflows
 	$(VENV)/bin/actionlint

@@ -22,14 +22,6 @@ SHAPE = (48, 50)
 PATIENCE = 60_000
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all that has windows in one process: on a display, one window has the keyboard."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("windows"))
-
-
 @pytest.fixture
 def qtbot(qtbot: Any) -> Any:
     """Wait for a minute by default: a busy machine is no failure."""
