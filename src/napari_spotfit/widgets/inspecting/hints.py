@@ -33,6 +33,7 @@ def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> 
     return (
         _width_hint(values, settings, roi)
         or _edge_hint(values, roi)
+        or _bound_hint(values, settings, roi)
         or _height_hint(values)
         or _error_hint(values)
         or _residual_hint(values, settings, roi)
@@ -70,6 +71,24 @@ def _edge_hint(values: Mapping[str, float], roi: Roi) -> str:
         "The centre is at the edge of the ROI: a neighbour has drawn it there, or the spot lies "
         "at the image's edge."
     )
+
+
+def _bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+    """Name what has stopped at a bound of the user's, which shows by its lack of an error."""
+    known = settings_of(values, settings)
+    limits = make_limits(known, (roi.rows, roi.columns))
+    first = {"x": roi.x, "y": roi.y}
+    for name, low, high in zip(kernel_order(known.profile), limits.low, limits.high, strict=True):
+        value, size = values[name] - first.get(name, 0), max(abs(low), abs(high), 1.0)
+        if not math.isnan(values.get(f"{name}_stderr", 0.0)):
+            continue
+        for end, which in ((low, "lower"), (high, "upper")):
+            if math.isfinite(end) and abs(value - end) <= _AT_BOUND * min(size, 1e3):
+                return (
+                    f"{name} is at its {which} bound, so it does not follow the data and has no "
+                    "standard error; the other errors are those of a fit in which it is known."
+                )
+    return ""
 
 
 def _height_hint(values: Mapping[str, float]) -> str:
