@@ -62,6 +62,8 @@ class _Work(NamedTuple):
     profile: Tile
     results: Tile
     tables: Tile
+    #: To which fits the lanes of the three tiles belong.
+    indices: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class _Rules(NamedTuple):
@@ -143,6 +145,7 @@ def fit_rois(
             new_stage(pixels),
             new_tile(kind, pixels), new_tile(kind, pixels), new_tile(kind, pixels),
             aligned(3 * sum(roi_shape) + pixels), aligned(width), aligned(standard.WORK_ROWS),
+            (np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)),
         )  # fmt: skip
         run(
             kind, _read_only(frames), frames.shape, _read_only(plane), len(plane) == 1, corners,
@@ -286,10 +289,11 @@ def _finish(
 def _compiled(sources: int, cache: bool) -> Any:
     """Return the compiled loop.
 
-    The sources' fingerprint becomes part of the cache's key by being used.
+    The sources' fingerprint becomes part of the cache's key by being used. Arrays are not
+    counted inside: they outlive the call, and counting took a quarter of a fit's time.
     """
 
-    @njit(nogil=True, cache=cache)
+    @njit(nogil=True, cache=cache, _nrt=False)
     def fit_tiles(
         kind: Kind, frames: NDArray[Any], shape: tuple[int, int, int],
         planes: NDArray[np.float32], shared: bool, corners: NDArray[np.int64],
@@ -303,7 +307,7 @@ def _compiled(sources: int, cache: bool) -> Any:
         state = pixels * blocks(kind)
         height = state + state_rows(kind)
         tile, pool, spare = work.tile, work.pool, work.spare
-        loaded, pooled, kept = np.empty((3, WIDTH), np.int64)
+        loaded, pooled, kept = work.indices
         waiting = 0
         while sources and (first < last or waiting > 0):
             if first >= last or waiting + stragglers > WIDTH:
