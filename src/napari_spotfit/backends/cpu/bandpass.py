@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..band import LEAST_WEIGHT, LEVEL_SAMPLES, TOO_FAR, Layout, make_band, mirrored
+from .compiled import entry, inner
 from .lane_memory import difference, load_difference, store_elements
 from .lanes import WIDTH, absolute, count, multiply_add, select, spread
 from .sources import fingerprint
@@ -55,7 +55,7 @@ def make_filter(sigma: float, shape: tuple[int, int]) -> Filter:
     )
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _load(frames: NDArray[Any], layout: Layout, images: Flat, bad: NDArray[np.int64]) -> None:
     """Copy frames, less their level, with bad pixels as NaN; count those."""
     whole = layout.width - layout.width % WIDTH
@@ -77,7 +77,7 @@ def _load(frames: NDArray[Any], layout: Layout, images: Flat, bad: NDArray[np.in
                 image[target + x] = value if is_good else _NAN
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _level(pixels: NDArray[Any]) -> Any:
     """Return the median of some pixels, a pixel itself: constant frames become zero."""
     sample = np.zeros(LEVEL_SAMPLES, pixels.dtype)
@@ -94,7 +94,7 @@ def _level(pixels: NDArray[Any]) -> Any:
     return sample[found // 2]
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _band_pass(images: Flat, band: Filter, filtered: Flat) -> None:
     """Filter images that have no bad pixels."""
     margin = _margin(band)
@@ -111,7 +111,7 @@ def _band_pass(images: Flat, band: Filter, filtered: Flat) -> None:
                 store_elements(result, y * band.layout.stride + x + WIDTH, n2 - w2)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _band_pass_good(image: Flat, band: Filter, result: Flat) -> None:
     """Filter an image by weighted means of its good pixels; set the bad ones to 0.
 
@@ -138,13 +138,13 @@ def _band_pass_good(image: Flat, band: Filter, result: Flat) -> None:
                 store_elements(result, y * band.layout.stride + x + k * WIDTH, contrast)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _margin(band: Filter) -> int:
     """Return how many pixels a smoothed row begins after its array."""
     return -(-band.wide.size // WIDTH) * WIDTH
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _smooth_along_y(image: Flat, y: int, band: Filter, row_n: Flat, row_w: Flat) -> None:
     """Smooth a row with the rows around it, by both kernels, and mirror its ends."""
     narrow, wide, rows, columns = band.narrow, band.wide, band.rows, band.columns
@@ -176,7 +176,7 @@ def _smooth_along_y(image: Flat, y: int, band: Filter, row_n: Flat, row_w: Flat)
         row_w[right] = row_w[margin + columns[radius + width + i]]
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _smooth_along_x(row: Flat, x: int, half: Flat) -> Any:
     """Smooth two vectors' worth of a row."""
     k = spread(half[0])
@@ -189,7 +189,7 @@ def _smooth_along_x(row: Flat, x: int, half: Flat) -> Any:
     return first, second
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _read(flat: Flat, place: int) -> Any:
     return load_difference(flat, place, _ZERO)
 
@@ -200,17 +200,17 @@ def _cached(sources: int) -> tuple[Any, Any, Any]:
     The sources' fingerprint becomes part of the cache's key by being used.
     """
 
-    @njit(nogil=True, cache=True)
+    @entry(cache=True)
     def load(*arguments: Any) -> None:
         if sources:
             _load(*arguments)
 
-    @njit(nogil=True, cache=True)
+    @entry(cache=True)
     def band_pass(*arguments: Any) -> None:
         if sources:
             _band_pass(*arguments)
 
-    @njit(nogil=True, cache=True)
+    @entry(cache=True)
     def band_pass_good(*arguments: Any) -> None:
         if sources:
             _band_pass_good(*arguments)

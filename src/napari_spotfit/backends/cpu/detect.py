@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ...settings import Settings
@@ -14,6 +13,7 @@ from ..band import LEAST_CONTRAST, Band, Layout, make_band
 from ..candidates import Candidates, Limits, joined, limits_from, masks_of, nothing
 from ..thinning import Places, has_plateau, merge_plateaus, one_per_spot
 from .bandpass import Filter, Flat, band_pass, band_pass_good, load, make_filter
+from .compiled import entry, inner
 from .lane_memory import load_difference
 from .lanes import WIDTH, count, spread
 from .noise import estimate_noise
@@ -141,7 +141,7 @@ def _thinned(
     return one_per_spot(places, heights, scores, masks, limits.distance, merged)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _find_maxima(
     images: Flat,
     filtered: Flat,
@@ -183,7 +183,7 @@ def _find_maxima(
     return found
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _may_have_peak(flat: Flat, place: int, stride: int, inside: bool, limit: np.float32) -> bool:
     """Whether one of sixteen pixels is above the limit and the peak of its column."""
     values = load_difference(flat, place, _ZERO)
@@ -197,7 +197,7 @@ def _may_have_peak(flat: Flat, place: int, stride: int, inside: bool, limit: np.
     return bool(count(high & (values > up) & (values >= down)) > 0)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _is_peak(flat: Flat, layout: Layout, y: int, x: int) -> bool:
     """Whether no neighbour is higher; of equal neighbours, the first is the peak."""
     place = y * layout.stride + x
@@ -215,7 +215,7 @@ def _cached(sources: int) -> Any:
     The sources' fingerprint becomes part of the cache's key by being used.
     """
 
-    @njit(nogil=True, cache=True)
+    @entry(cache=True)
     def find_maxima(*arguments: Any) -> int:
         if sources:
             return int(_find_maxima(*arguments))

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ...stopping import SINGULAR
 from . import likelihood, pixelwise, profiles
+from .compiled import inner
 from .finish import put
 from .kinds import Kind, by_kind, for_errors, is_likelihood, is_plain
 from .lanes import (
@@ -46,7 +46,7 @@ _INVERSE, _NOISE, _PRODUCT, _MOVED = 64, 164, 264, 274
 WORK_ROWS = 284
 
 
-@njit
+@inner()
 def standard_errors(
     kind: Kind, tile: Tile, profile: Tile, work: Tile, state: int, rows: int, columns: int,
     light: Vector, slopes: tuple[Vector, ...], results: Tile, first: int, limits: Any,
@@ -80,7 +80,7 @@ def standard_errors(
     _write_photons(kind, tile, state, results, first, total, light, photons)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _variance_along(kind: Kind, work: Tile, residual: Vector, shot_noise: bool) -> Vector:
     """Return the variance of a combination of the parameters, given by its slopes."""
     n = unknowns(kind)
@@ -276,7 +276,7 @@ def _from_axes(
             store(work, _NOISE + i, noise * shot)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _tables(
     profile: Tile, first: int, size: int, s: tuple[Vector, ...],
     work: Tile, plain: int, weighted: int, shot_noise: bool,
@@ -289,7 +289,7 @@ def _tables(
         _symmetric(work, weighted, (s[0], s[3], s[4], s[5], t[0], t[1], t[2], t[3], t[4], t[5]))
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _symmetric(work: Tile, table: int, pairs: tuple[Vector, ...]) -> None:
     """Write a symmetric 4×4 table from its upper triangle."""
     i = 0
@@ -300,7 +300,7 @@ def _symmetric(work: Tile, table: int, pairs: tuple[Vector, ...]) -> None:
             i += 1
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _weighted_sums(profile: Tile, first: int, size: int) -> tuple[Vector, ...]:
     """Return Σ u·(uu, uu', uu°, u'u', u'u°, u°u°) along an axis."""
     s00 = s01 = s02 = s11 = s12 = s22 = spread(0)
@@ -342,7 +342,7 @@ def _products(kind: Kind, work: Tile, along_x: Any, along_y: Any, matrix: Any) -
             work[matrix + (n * p + q)] = work[matrix + (n * p + q)] + term
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _invert(kind: Kind, work: Tile) -> None:
     """Invert a symmetric positive definite matrix in place; NaN where it is singular.
 
@@ -370,7 +370,7 @@ def _invert(kind: Kind, work: Tile) -> None:
     _scale(work, n)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _scale(work: Tile, n: int) -> None:
     for p in range(n):
         for q in range(n):
@@ -378,7 +378,7 @@ def _scale(work: Tile, n: int) -> None:
             store(work, _INVERSE + n * p + q, load(work, _INVERSE + n * p + q) * scale)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _covariance(
     kind: Kind, work: Tile, p: int, q: int, residual: Vector, shot_noise: bool
 ) -> Vector:

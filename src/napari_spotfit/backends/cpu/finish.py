@@ -10,10 +10,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ...stopping import StopCondition
 from . import pixelwise, rotated
+from .compiled import inner
 from .kinds import Kind
 from .lanes import Vector, clamp, spread
 from .profiles import widths_of
@@ -59,7 +59,7 @@ def _over(slopes: tuple[Vector, ...], total: Vector) -> tuple[Vector, ...]:
     return tuple(slope / total for slope in slopes)
 
 
-@njit
+@inner()
 def light_of(
     kind: Kind, profile: Tile, rows: int, columns: int, shape: tuple[Vector, ...]
 ) -> tuple[Vector, tuple[Vector, ...]]:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ...settings import ROI_MAX, Settings
@@ -16,6 +15,7 @@ from .. import threads
 from ..contract import Limits, Planes, errors_of, make_limits, values_of, width_of
 from . import errors as standard
 from . import finish, large
+from .compiled import entry, inner
 from .kinds import Kind, is_likelihood, is_weighted, kind_of, least_squares, value_count
 from .lane_memory import store_elements
 from .lanes import WIDTH, load
@@ -221,7 +221,7 @@ def _rules(settings: Settings, kind: Kind, limits: Limits, roi_shape: tuple[int,
     )
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _load_start(
     kind: Kind, tile: Tile, state: int, start: NDArray[np.float32], first: int, n: int
 ) -> None:
@@ -235,7 +235,7 @@ def _load_start(
             tile[row * WIDTH + lane] = value
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _write_all(tile: Tile, state: int, results: Tile, first: int, output: _Output) -> None:
     """Write sixteen neighbouring fits; those under way are written again when they end."""
     n = output.stop.size
@@ -247,7 +247,7 @@ def _write_all(tile: Tile, state: int, results: Tile, first: int, output: _Outpu
         store_elements(output.values, column * n + first, load(results, column))
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _write_each(
     tile: Tile, state: int, results: Tile, indices: NDArray[np.int64], lanes: int, output: _Output
 ) -> None:
@@ -266,7 +266,7 @@ def _write_each(
             output.values[column * n + i] = results[column * WIDTH + lane]
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _finish(
     kind: Kind, tile: Tile, state: int, rows: int, columns: int, limits: Limits, rules: _Rules,
     work: _Work, values: int,
@@ -293,7 +293,7 @@ def _compiled(sources: int, cache: bool) -> Any:
     counted inside: they outlive the call, and counting took a quarter of a fit's time.
     """
 
-    @njit(nogil=True, cache=cache, _nrt=False)
+    @entry(cache=cache, _nrt=False)
     def fit_tiles(
         kind: Kind, frames: NDArray[Any], shape: tuple[int, int, int],
         planes: NDArray[np.float32], shared: bool, corners: NDArray[np.int64],

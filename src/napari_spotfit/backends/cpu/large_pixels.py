@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from . import pixelwise
+from .compiled import entry, inner
 from .kinds import Kind, is_weighted
 from .lane_functions import log_ratio
 from .lanes import WIDTH, Vector, load, maximum, multiply_add, select, spread
@@ -98,7 +98,7 @@ def _cached(sources: str) -> Any:
     The sources' fingerprint becomes part of the cache's key by being used.
     """
 
-    @njit(nogil=True, cache=True)
+    @entry(cache=True)
     def fill_bins(
         pixels: Any, plane: Any, likelihood: bool, shape: tuple[int, int], top: int, left: int,
         cell: int, first: int, last: int, bins: NDArray[np.float64],
@@ -120,7 +120,7 @@ def _cached(sources: str) -> Any:
                 bins[1, row, column], bins[2, row, column] = low, high
                 bins[3, row, column] = total / max(count, 1)
 
-    @njit(nogil=True, cache=True)
+    @entry(cache=True)
     def copy(
         pixels: Any, plane: Any, likelihood: bool, shape: tuple[int, int], stride: int,
         level: float, scale: float, first: int, last: int, data: Tile, weights: Tile,
@@ -151,7 +151,7 @@ def _cached(sources: str) -> Any:
     return fill_bins, copy
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _counts(plane: Any, y: int, x: int, likelihood: bool) -> bool:
     """Whether a pixel has a weight, or a known variance."""
     if len(plane.values) == 0:
@@ -163,7 +163,7 @@ def _counts(plane: Any, y: int, x: int, likelihood: bool) -> bool:
 def _adding(sources: str, cache: bool) -> Any:
     """Return the compiled loop over pixels."""
 
-    @njit(nogil=True, cache=cache)
+    @entry(cache=cache)
     def add_rows(
         kind: Kind, data: Tile, weights: Tile, shape: tuple[int, int], stride: int,
         origin_x: float, origin_y: float, values: NDArray[np.float32],

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ...stopping import (
     FIRST_AMPLITUDE,
@@ -20,6 +19,7 @@ from ...stopping import (
     StopCondition,
 )
 from . import pixelwise
+from .compiled import inner
 from .kinds import Kind
 from .lane_functions import log_ratio
 from .lanes import Vector, clamp, load, maximum, minimum, multiply_add, select, spread, store
@@ -59,7 +59,7 @@ def _point(values: tuple[Vector, ...], chi: Vector) -> tuple[Vector, ...]:
     return (*values, chi)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def likelihood_sums(
     kind: Kind, tile: Tile, profile: Tile, rows: int, columns: int, values: tuple[Vector, ...]
 ) -> tuple[Any, Vector]:
@@ -143,7 +143,7 @@ def _equations(
     return tuple(normal), tuple(pushes), square * ff
 
 
-@njit
+@inner()
 def begin_likelihood(
     kind: Kind, tile: Tile, state: int, rows: int, columns: int, limits: Any,
     offset: float, gain: float,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ...stopping import StopCondition
 from . import search
+from .compiled import inner
 from .evaluate import evaluate
 from .kinds import Kind
 from .lanes import Vector, count, load, load_rows, select, spread, store, store_rows
@@ -33,7 +33,7 @@ _MAX_ERROR, _MIN_DELTA = int(StopCondition.MAX_ERROR), int(StopCondition.MIN_DEL
 _INVALID = int(StopCondition.INVALID)
 
 
-@njit(nogil=True)
+@inner()
 def minimize(
     kind: Kind, tile: Tile, profile: Tile, state: int, rows: int, columns: int, limits: Any,
     leave: int,

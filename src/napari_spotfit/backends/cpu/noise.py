@@ -16,7 +16,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..band import (
@@ -32,6 +31,7 @@ from ..band import (
     Layout,
 )
 from .bandpass import Flat
+from .compiled import entry, inner
 from .lane_memory import load_difference, store_elements
 from .lanes import WIDTH, absolute, count, maximum, multiply_add, select, spread
 from .sources import fingerprint
@@ -39,7 +39,7 @@ from .sources import fingerprint
 _CLIP, _ZERO, _SIXTH = np.float32(CLIP), np.float32(0), np.float32(1 / 6)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _estimate_noise(
     images: Flat,
     filtered: Flat,
@@ -69,7 +69,7 @@ def _estimate_noise(
             noise[i] = bound
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _sample_rows(flat: Flat, layout: Layout, step: int, sample: Flat) -> int:
     """Copy evenly spaced rows; return how many numbers these are."""
     size = 0
@@ -81,7 +81,7 @@ def _sample_rows(flat: Flat, layout: Layout, step: int, sample: Flat) -> int:
     return size
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _sample_detail(
     flat: Flat, layout: Layout, step: int, by_y: int, by_x: int, sample: Flat
 ) -> int:
@@ -104,13 +104,13 @@ def _sample_detail(
     return size
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _second_difference(flat: Flat, place: int, step: int) -> Any:
     here = _read(flat, place)
     return _read(flat, place - step) - here - here + _read(flat, place + step)
 
 
-@njit(nogil=True, error_model="numpy")
+@inner(error_model="numpy")
 def _clipped_deviation(sample: Flat, size: int) -> float:
     """Return the standard deviation about 0 of the middle of a sample."""
     # Zeros do not count, so that they can fill up the last vector.
@@ -134,7 +134,7 @@ def _clipped_deviation(sample: Flat, size: int) -> float:
     return float(deviation)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _clipped_change(sample: Flat, size: int, deviation: np.float32, partial: Flat) -> float:
     """Return the deviation of what is within the clip over the present one."""
     inside, squares = 0, spread(_ZERO)
@@ -152,7 +152,7 @@ def _clipped_change(sample: Flat, size: int, deviation: np.float32, partial: Fla
     return math.sqrt(total / (inside * KEPT_VARIANCE)) if inside > 0 else 1.0
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _read(flat: Flat, place: int) -> Any:
     return load_difference(flat, place, _ZERO)
 
@@ -163,7 +163,7 @@ def _cached(sources: int) -> Any:
     The sources' fingerprint becomes part of the cache's key by being used.
     """
 
-    @njit(nogil=True, cache=True)
+    @entry(cache=True)
     def estimate_noise(*arguments: Any) -> None:
         if sources:
             _estimate_noise(*arguments)

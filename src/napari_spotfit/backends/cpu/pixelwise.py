@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
-
 from ...expressions.program import TINY
 from ...stopping import SINGULAR
 from . import lane_functions, profiles, rotated
 from .amplitudes import bounded_amplitudes, free_amplitudes, normal_equations
+from .compiled import inner
 from .kinds import Kind, by_kind
 from .lanes import Vector, absolute, load, multiply_add, select, spread, store
 from .tile import Tile, count_of, point_with, weight_of
@@ -148,7 +147,7 @@ def light_sums(kind: Kind, sums: Any) -> tuple[Vector, Vector, Vector]:
     return sums[0][-2], sums[0][-3], sums[1][-2]
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def least_squares_sums(
     kind: Kind, tile: Tile, profile: Tile, rows: int, columns: int,
     shape: tuple[Vector, ...],
@@ -169,7 +168,7 @@ def least_squares_sums(
     return sums
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _chi_square(
     kind: Kind, tile: Tile, profile: Tile, rows: int, columns: int,
     amplitude: Vector, background: Vector,

@@ -12,8 +12,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import inner
 from .kinds import Kind
 from .lane_functions import error_function, exp2_negative
 from .lanes import Vector, multiply_add, spread, store
@@ -70,7 +70,7 @@ def _at_pixel(
     return *(lorentzian(q) if kind.model == "lorentzian" else gaussian(q)), ()
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def along_axis(
     kind: Kind, profile: Tile, first: int, size: int, center: Vector, width: Vector
 ) -> tuple[Vector, ...]:

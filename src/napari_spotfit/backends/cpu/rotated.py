@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
+from .compiled import inner
 from .kinds import Kind
 from .lane_functions import arctan2, cos, exp2_negative, sin
 from .lanes import (
@@ -96,7 +95,7 @@ def is_rotated(kind: Kind) -> bool:
     return kind.model == "gaussian_rotated"
 
 
-@njit
+@inner()
 def moments(
     kind: Kind, tile: Tile, rows: int, columns: int, low: Vector,
     x: Vector, y: Vector, sigma: Vector,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from . import profiles
 from .amplitudes import bounded_amplitudes, free_amplitudes, normal_equations
+from .compiled import inner
 from .kinds import Kind
 from .lanes import Vector, load, multiply_add, spread
 from .tile import Tile, point_with
@@ -72,7 +71,7 @@ def derivative_sums(
     )  # fmt: skip
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def data_sums(kind: Kind, tile: Tile, profile: Tile, rows: int, columns: int) -> tuple[Vector, ...]:
     """Return Σ of f·g, and of g times f's derivative by each shape parameter.
 
@@ -93,7 +92,7 @@ def data_sums(kind: Kind, tile: Tile, profile: Tile, rows: int, columns: int) ->
     return sums
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _add_four_rows(
     kind: Kind, tile: Tile, profile: Tile, row: int, columns: int, v: int,
     sums: tuple[Vector, ...],
@@ -115,7 +114,7 @@ def _add_four_rows(
     return _weigh_row(kind, profile, v + 9, a3, b3, c3, sums)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _add_two_rows(
     kind: Kind, tile: Tile, profile: Tile, row: int, columns: int, v: int,
     sums: tuple[Vector, ...],
@@ -131,7 +130,7 @@ def _add_two_rows(
     return _weigh_row(kind, profile, v + 3, a1, b1, c1, sums)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _add_one_row(
     kind: Kind, tile: Tile, profile: Tile, row: int, columns: int, v: int,
     sums: tuple[Vector, ...],
@@ -161,7 +160,7 @@ def _weigh_row(
     return (*first, multiply_add(v, c, sums[3]), multiply_add(ds, a, sums[4]))
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def chi_square(
     tile: Tile, profile: Tile, rows: int, columns: int, amplitude: Vector, background: Vector
 ) -> Vector:

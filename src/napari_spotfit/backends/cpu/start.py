@@ -11,10 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ...stopping import StopCondition
 from . import rotated
+from .compiled import inner
 from .kinds import Kind
 from .lanes import (
     Vector,
@@ -47,7 +47,7 @@ _INVALID = int(StopCondition.INVALID)
 _WITHIN_SIGMA = math.exp(-0.5)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def prepare(
     kind: Kind, tile: Tile, state: int, rows: int, columns: int, limits: Any, fitted: int
 ) -> None:
@@ -100,7 +100,7 @@ def _begin(
     tile[state + STOP] = select(usable, RUNNING, float(_INVALID))
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _normalise(kind: Kind, tile: Tile, state: int, pixels: int) -> tuple[Vector, Vector, Vector]:
     """Shift and scale the pixels, so that their (weighted) sum is 0, and their weights.
 
@@ -202,7 +202,7 @@ def _counts(kind: Kind, w: Any, bright: Any) -> Any:
     return bright & (w > 0) if kind.weighted else bright
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _brightest(tile: Tile, rows: int, columns: int) -> tuple[Vector, Vector]:
     """Return where the 3×3 moving average is highest."""
     best, best_x, best_y = spread(-np.inf), spread(0), spread(0)
@@ -225,6 +225,6 @@ def _brightest(tile: Tile, rows: int, columns: int) -> tuple[Vector, Vector]:
     return best_x, best_y
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _column_sum(tile: Tile, i: int, columns: int) -> Vector:
     return load(tile, i) + load(tile, i + columns) + load(tile, i + 2 * columns)

@@ -16,10 +16,10 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ...stopping import DAMPING_DECREASE, INITIAL_DAMPING
+from .compiled import inner
 from .kinds import Kind
 from .lane_memory import difference, load_difference, prefetch, store_elements, transpose
 from .lanes import WIDTH, Vector, select, spread
@@ -136,7 +136,7 @@ def aligned(rows: int) -> Tile:
     return buffer[start : start + size].view(np.float32)
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def load_rois(
     tile: Tile, stage: Tile, frames: NDArray[Any], shape: tuple[int, int, int],
     corners: NDArray[np.int64], first: int, last: int, rows: int, columns: int, state: int,
@@ -160,7 +160,7 @@ def load_rois(
         tile[(state + LEVEL) * WIDTH + lane] = level
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def load_good_rois(
     tile: Tile, stage: Tile, frames: NDArray[Any], shape: tuple[int, int, int],
     planes: NDArray[np.float32], shared: bool, positive: bool,
@@ -194,7 +194,7 @@ def load_good_rois(
         tile[(state + LEVEL) * WIDTH + lane] = level
 
 
-@njit
+@inner()
 def _first_good(
     planes: NDArray[np.float32], place: int, width: int, rows: int, columns: int, positive: bool
 ) -> int:
@@ -209,7 +209,7 @@ def _first_good(
     return 0
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _copy_roi(
     stage: Tile, begin: int, frames: NDArray[Any], shape: tuple[int, int, int], top: int,
     rows: int, columns: int, reference: Any,
@@ -227,7 +227,7 @@ def _copy_roi(
             top += shape[2]
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def prefetch_rois(
     frames: NDArray[Any], shape: tuple[int, int, int],
     corners: NDArray[np.int64], first: int, last: int, rows: int, columns: int,
@@ -245,7 +245,7 @@ def prefetch_rois(
                 top += shape[2]
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _first_pixel(
     shape: tuple[int, int, int], corners: NDArray[np.int64], i: int, last: int, shared: bool = False
 ) -> int:
@@ -263,7 +263,7 @@ def _first_pixel(
     return (frame * shape[1] + corners[i, 1]) * shape[2] + corners[i, 2]
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def _copy_run(
     stage: Tile, begin: int, frames: NDArray[Any], top: int, length: int, reference: Any
 ) -> None:
@@ -281,7 +281,7 @@ def _copy_run(
         done += WIDTH
 
 
-@njit(forceinline=True)
+@inner(forceinline=True)
 def move_lane(source: Tile, i: int, target: Tile, j: int, rows: int) -> None:
     """Copy lane i of a tile to lane j of another."""
     for row in range(rows):
