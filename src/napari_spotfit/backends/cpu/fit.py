@@ -23,6 +23,7 @@ from .likelihood import begin_likelihood
 from .minimize import minimize
 from .sources import fingerprint
 from .start import prepare
+from .subnormals import count_as, count_as_zero
 from .tile import (
     ITERATIONS,
     POINT,
@@ -309,6 +310,7 @@ def _compiled(sources: int, cache: bool) -> Any:
         tile, pool, spare = work.tile, work.pool, work.spare
         loaded, pooled, kept = work.indices
         waiting = 0
+        before = count_as_zero()
         while sources and (first < last or waiting > 0):
             if first >= last or waiting + stragglers > WIDTH:
                 current, indices, n = pool, pooled, waiting
@@ -351,6 +353,7 @@ def _compiled(sources: int, cache: bool) -> Any:
                 _write_all(current, state, work.results, indices[0], output)
             else:
                 _write_each(current, state, work.results, indices, n, output)
+        count_as(before)
 
     return fit_tiles
 

@@ -20,6 +20,7 @@ from .lane_functions import log_ratio
 from .lanes import WIDTH, Vector, load, maximum, multiply_add, select, spread
 from .pointwise import at_point
 from .sources import fingerprint
+from .subnormals import count_as, count_as_zero
 from .tile import Tile
 from .unroll import unrolled
 
@@ -177,6 +178,7 @@ def _adding(sources: str, cache: bool) -> Any:
         point, light = _parts(kind, values)
         lanes, columns = load(_LANES, 0), spread(np.float32(shape[1]))
         sums, total, waiting = pixelwise.no_sums(kind), spread(0), 0
+        before = count_as_zero()
         for row in range(first, last):
             y = spread(np.float32(row - origin_y))
             for i in range(stride if sources else 0):
@@ -192,6 +194,7 @@ def _adding(sources: str, cache: bool) -> Any:
                 for k in range(totals.size):
                     totals[k] += scratch[k]
                 sums, total, waiting = pixelwise.no_sums(kind), spread(0), 0
+        count_as(before)
 
     return add_rows
 
