@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: Settings that a map may stand for.
 QUANTITIES = ("offset", "gain", "variance")
+#: The style of a number's box, beside which layers' names have room.
+_NARROW = "min-width: 58px; padding: 1px 6px"
+_LETTERS = 11
 _DEFAULTS = Settings()
 _MAP_TIP = (
     "<p>One {what} for all pixels, or an image layer with that of each pixel (sCMOS), as large "
@@ -114,14 +117,15 @@ class CameraForm(QObject):
         for name in QUANTITIES:
             number, choice = self._controls[name], self.maps[name]
             assert isinstance(number, NumberBox)
-            # Room for the layer's name beside it.
             number.setButtonSymbols(NumberBox.ButtonSymbols.NoButtons)
+            number.setStyleSheet(_NARROW)
+            choice.setMinimumContentsLength(_LETTERS)
             choice.setToolTip(_MAP_TIP.format(what=_WHAT[name]))
             choice.setAccessibleName(f"Map of the {_WHAT[name]}")
             row = QHBoxLayout()
             row.setSpacing(4)
             row.addWidget(number, 1)
-            row.addWidget(choice, 1)
+            row.addWidget(choice, 2)
             form.addRow(make_label(name, number), row)
         for label, choice, tip in (
             (QLabel("Bad pixels"), self.bad_pixels, _BAD_TIP),
