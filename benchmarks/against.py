@@ -30,11 +30,11 @@ import napari_spotfit
 from napari_spotfit import fit_spots
 assert napari_spotfit.__file__.startswith(sys.argv[3]), napari_spotfit.__file__
 spots, errors = np.load(sys.argv[1]), sys.argv[2] == "errors"
-fit_spots(spots, errors=errors)
+fit_spots(spots, errors=errors, backend="cpu")
 print("ready", flush=True)
 for _ in sys.stdin:
     begin = time.process_time()
-    fit_spots(spots, errors=errors)
+    fit_spots(spots, errors=errors, backend="cpu")
     print(time.process_time() - begin, flush=True)
 """
 

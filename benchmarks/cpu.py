@@ -13,6 +13,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from own_models import ROTATED, ROUND, large_spot
@@ -43,6 +44,9 @@ KINDS: dict[str, tuple[dict[str, object], float | None]] = {
 MLE_RATIO = 15
 #: Side of an image that is one fit, and the most milliseconds for it on two cores.
 LARGE = {1000: 150, 2828: 1200}
+
+
+on_cpu = partial(fit_spots, backend="cpu")
 
 
 def rates(
@@ -106,9 +110,9 @@ def main() -> None:
         spots = spots_of(size, count)
         integers = spots.astype(np.uint16)
         works: list[Callable[[], object]] = [
-            lambda spots=spots: fit_spots(spots, errors=False),
-            lambda spots=integers: fit_spots(spots, errors=False),
-            lambda spots=spots: fit_spots(spots),
+            lambda spots=spots: on_cpu(spots, errors=False),
+            lambda spots=integers: on_cpu(spots, errors=False),
+            lambda spots=spots: on_cpu(spots),
         ]
         speeds = rates(count, works)
         plain = speeds[0]
@@ -128,12 +132,12 @@ def models_and_estimators(size: int, count: int) -> None:
     """Print the speed of other fits, as shares of the round least-squares fit's."""
     spots = spots_of(size, count)
     names = ("round", *KINDS)
-    works = [lambda: fit_spots(spots, errors=False)]
+    works = [lambda: on_cpu(spots, errors=False)]
     for options, _ in KINDS.values():
         given = dict(options)
         if given.get("estimator") == "wlse":
             given["weights"] = np.ones((size, size), np.float32)
-        works.append(lambda given=given: fit_spots(spots, errors=False, **given))
+        works.append(lambda given=given: on_cpu(spots, errors=False, **given))
     speeds = dict(zip(names, rates(count, works), strict=True))
     plain = speeds["round"][0]
     print(
@@ -156,9 +160,9 @@ def large(side: int, most: float) -> None:
     """Print how long one fit of a turned Gaussian to a whole image takes."""
     for dtype in ("float32", "uint16"):
         image, (y, x) = large_spot(side, dtype)
-        fit = fit_spots(image, model="gaussian_rotated")
+        fit = on_cpu(image, model="gaussian_rotated")
         off = max(abs(fit.y[0] - y), abs(fit.x[0] - x))
-        times = rates(1, [lambda image=image: fit_spots(image, model="gaussian_rotated")])
+        times = rates(1, [lambda image=image: on_cpu(image, model="gaussian_rotated")])
         print(
             f"{side}×{side} {dtype}, one turned Gaussian: {1e-3 / times[0][0]:.0f} ms (≤ {most}), "
             f"{fit.iterations[0]} iterations, {StopCondition(fit.stop_condition[0]).name}, "

@@ -203,6 +203,19 @@ def test_many_spots_go_up_in_pieces(spots, pinned):
     assert_same(on_gpu(many, devices="all"), on_gpu(many))
 
 
+def test_what_lies_on_another_gpu_comes_along(spots):
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("needs two GPUs")
+    weights = np.linspace(0.5, 2, spots.size, dtype=np.float32).reshape(spots.shape)
+    expected = on_gpu(spots, weights=weights, estimator="wlse")
+    with cupy.cuda.Device(1):
+        there = cupy.asarray(weights)
+        spots_there = cupy.asarray(spots)
+    assert_same(on_gpu(cupy.asarray(spots), weights=there, estimator="wlse"), expected)
+    assert_same(on_gpu(spots, weights=there, estimator="wlse"), expected)
+    assert_same(on_gpu(spots_there, weights=weights, estimator="wlse"), expected)
+
+
 def test_no_spots_on_the_gpu():
     nothing = cupy.zeros((0, 7, 7), np.float32)
     names = list(fit_spots(np.zeros((0, 7, 7))).columns)
