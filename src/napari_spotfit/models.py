@@ -118,7 +118,7 @@ class Profile:
         for parameter, begin, (low, high) in zip(own.names, own.start, own.bounds, strict=True):
             constant, per_sigma = start_of(begin)
             unit = "px" if per_sigma and not constant else ""
-            about = f"{parameter} of {expression}"
+            about = f"parameter {parameter} of {expression}"
             shape.append(ShapeParameter(parameter, unit, about, (constant, per_sigma), low, high))
         return cls(name, tuple(shape), own, separable=False, expression=own)
 

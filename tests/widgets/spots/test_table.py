@@ -10,7 +10,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QStyleOptionViewItem
 from spot_table import add_spots, click_header, click_row, dock, selected_texts, texts, titles
 
-from napari_spotfit import to_points_layer
+from napari_spotfit import Profile, fit_spots, simulate_spots, to_points_layer
 from napari_spotfit.results import SpotFits
 from napari_spotfit.widgets.table import shown_spots
 from napari_spotfit.widgets.table.filters import Filters
@@ -28,6 +28,23 @@ def test_the_table_shows_the_features(spots, layer):
     shown = [np.nan if text == "–" else float(text) for text in texts(spots, "sigma_stderr [px]")]
     np.testing.assert_allclose(shown, features["sigma_stderr"], atol=1e-4)
     assert spots.count.text() == "60 of 60 spots shown"
+
+
+def test_parameters_of_an_own_model_have_their_meaning_and_place(viewer):
+    moffat = Profile.from_expression(
+        "(1 + ((x - x0)**2 + (y - y0)**2) / w**2)**-b", start={"w": "sigma", "b": 2}, name="Moffat"
+    )
+    images, _ = simulate_spots(3, 9, seed=1)
+    layer = to_points_layer(fit_spots(images, model=moffat), viewer.add_image(images[0]))
+    viewer.add_layer(layer)
+    spots = dock(viewer)
+    found = titles(spots)
+    header = [name.split(" ")[0] for name in found]
+    assert header.index("w") < header.index("b") < header.index("photons")
+    tip = spots.table.model().headerData(
+        header.index("b"), Qt.Orientation.Horizontal, Qt.ItemDataRole.ToolTipRole
+    )
+    assert "Parameter b of (1" in tip
 
 
 def test_sorting_by_a_click(spots, layer, qtbot):

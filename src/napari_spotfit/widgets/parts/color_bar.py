@@ -27,7 +27,7 @@ _AUTO_TIP = (
 )
 
 
-class LimitBox(QDoubleSpinBox):
+class EndBox(QDoubleSpinBox):
     """A number of any size, with as many digits as tell it from another one."""
 
     def __init__(self, parent: QWidget | None = None):
@@ -89,7 +89,7 @@ class ColorBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None):
         super().__init__(parent)
-        self.low, self.high, self._gradient = LimitBox(), LimitBox(), Gradient()
+        self.low, self.high, self._gradient = EndBox(), EndBox(), Gradient()
         self.auto = QCheckBox("auto")
         for box, name, tip in (
             (self.low, "Lower limit of the face colours", _LOW_TIP),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models import ShapeParameter
+from ...settings import Settings
 from ..layers.meanings import AXIS, SHAPE, meaning
 from ..layers.units import PixelSize, pixel_size
 
@@ -36,11 +38,14 @@ class Column:
         Its numbers, or the codes of its words; -1 for none.
     words : tuple of str
         The words; none for a column of numbers.
+    shape : tuple of ShapeParameter
+        Those of the model that was fitted, if it is somebody's own.
     """
 
     name: str
     values: NDArray[Any]
     words: tuple[str, ...] = ()
+    shape: tuple[ShapeParameter, ...] = ()
 
     @property
     def is_number(self) -> bool:
@@ -55,7 +60,7 @@ class Column:
     @property
     def meaning(self) -> str:
         """What the column holds, in words."""
-        return meaning(self.name)
+        return meaning(self.name, self.shape)
 
     @cached_property
     def usual(self) -> float:
@@ -110,10 +115,14 @@ def is_whole(name: str) -> bool:
     return name in _WHOLE or AXIS.fullmatch(name) is not None
 
 
-def read_columns(features: pd.DataFrame) -> dict[str, Column]:
+def read_columns(layer: Points) -> dict[str, Column]:
     """Return a layer's features as arrays, in the order in which they are looked at."""
-    columns = {str(name): _column(str(name), features[name]) for name in features.columns}
-    return {name: columns[name] for name in sorted(columns, key=_rank)}
+    shape = _own_shape(layer.metadata.get("settings", {}))
+    columns = {
+        str(name): _column(str(name), values, shape) for name, values in layer.features.items()
+    }
+    own = {parameter.name for parameter in shape}
+    return {name: columns[name] for name in sorted(columns, key=lambda name: _rank(name, own))}
 
 
 def read_units(layer: Points, *, physical: bool) -> Units:
@@ -125,21 +134,27 @@ def read_units(layer: Points, *, physical: bool) -> Units:
     )
 
 
-def _rank(name: str) -> int:
+def _own_shape(settings: Mapping[str, Any]) -> tuple[ShapeParameter, ...]:
+    """Return the shape parameters of somebody's own model; none of ours, which are known."""
+    is_own = not isinstance(settings.get("model", ""), str)
+    return tuple(Settings(**settings).profile.shape) if is_own else ()
+
+
+def _rank(name: str, own: Collection[str]) -> int:
     """Return what comes first: where the spot lies, its shape, light and stop condition."""
     if name == "frame" or AXIS.fullmatch(name):
         return 0
-    if name in SHAPE:
+    if name in SHAPE or name in own:
         return 1
     return {"photons": 2, STOP: 3}.get(name, 4)
 
 
-def _column(name: str, values: pd.Series) -> Column:
+def _column(name: str, values: pd.Series, shape: tuple[ShapeParameter, ...]) -> Column:
     import pandas as pd
 
     kind = getattr(values.dtype, "kind", "O")
     if not isinstance(values.dtype, pd.CategoricalDtype) and kind in "fiub":
-        return Column(name, values.to_numpy())
+        return Column(name, values.to_numpy(), shape=shape)
     categories = values.astype("category").cat
     words = tuple(str(word) for word in categories.categories)
     # A column without a word has still no numbers.

@@ -150,7 +150,7 @@ class ShownSpots(QObject):
         layer = self.layer
         self._apply_soon.stop()
         self._read_soon.stop()
-        self.columns = {} if layer is None else read_columns(layer.features)
+        self.columns = {} if layer is None else read_columns(layer)
         self.units = Units() if layer is None else read_units(layer, physical=self._physical)
         self.filters = Filters() if layer is None else self._kept(layer)
         if layer is not None and apply and self.filters:
