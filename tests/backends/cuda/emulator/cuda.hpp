@@ -4,6 +4,7 @@
 // language promises, and with the host's debugger and sanitizers.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -36,12 +37,14 @@ namespace emulator {
 constexpr unsigned WARP = 32;
 constexpr size_t STACK = 256 << 10;
 
+// After its start, a fiber goes on by longjmp: swapcontext asks the operating system each time.
 struct Fiber {
-    ucontext_t context;
+    ucontext_t begin;
+    jmp_buf place;
     std::unique_ptr<char[]> stack{new char[STACK]};
     dim3 thread;
     unsigned index = 0;
-    bool done = false;
+    bool begun = false, done = false;
 };
 
 // Threads that wait for one another: those of a block, or of a warp.
@@ -53,14 +56,23 @@ struct Group {
 static std::vector<std::unique_ptr<Fiber>> fibers;
 static std::vector<Group> warps;
 static Group block;
-static std::vector<uint64_t> exchanged;
-static ucontext_t scheduler;
+// What threads gave, for one exchange and the next one in turns: nobody is two ahead.
+static std::vector<uint64_t> exchanged[2];
+static jmp_buf scheduler;
 static Fiber* current = nullptr;
 static const std::function<void()>* work = nullptr;
 
 static void pass_on() {
-    Fiber* self = current;
-    swapcontext(&self->context, &scheduler);
+    if (_setjmp(current->place) == 0) _longjmp(scheduler, 1);
+}
+
+static void resume(Fiber& fiber) {
+    current = &fiber;
+    threadIdx = fiber.thread;
+    if (_setjmp(scheduler) != 0) return;
+    if (fiber.begun) _longjmp(fiber.place, 1);
+    fiber.begun = true;
+    setcontext(&fiber.begin);
 }
 
 static void wait(Group& group) {
@@ -86,24 +98,32 @@ static void run() {
     current->done = true;
     leave(warps[current->index / WARP]);
     leave(block);
-    swapcontext(&current->context, &scheduler);
+    _longjmp(scheduler, 1);
 }
 
 static Group& own_warp() { return warps[current->index / WARP]; }
 
-// What every lane of the warp gave, by its number.
+// What the lanes of the warp give, by their numbers; 0 of lanes that are not there.
 template <typename T>
-static std::vector<T> exchange(T value) {
-    static_assert(sizeof(T) <= sizeof(uint64_t));
-    const unsigned first = current->index / WARP * WARP;
-    std::memcpy(&exchanged[current->index], &value, sizeof(T));
-    wait(own_warp());
-    std::vector<T> values(WARP);
-    for (unsigned lane = 0; lane < WARP && first + lane < fibers.size(); ++lane)
-        std::memcpy(&values[lane], &exchanged[first + lane], sizeof(T));
-    wait(own_warp());
-    return values;
-}
+struct Exchange {
+    const uint64_t* given;
+    unsigned lanes;
+
+    explicit Exchange(T value) {
+        static_assert(sizeof(T) <= sizeof(uint64_t));
+        const unsigned first = current->index / WARP * WARP;
+        std::vector<uint64_t>& turn = exchanged[own_warp().generation & 1];
+        std::memcpy(&turn[current->index], &value, sizeof(T));
+        given = &turn[first];
+        lanes = std::min(WARP, unsigned(fibers.size()) - first);
+        wait(own_warp());
+    }
+    T operator[](unsigned lane) const {
+        T value{};
+        if (lane < lanes) std::memcpy(&value, &given[lane], sizeof(T));
+        return value;
+    }
+};
 
 static void launch(dim3 grid, dim3 threads, const std::function<void()>& kernel) {
     gridDim = grid;
@@ -113,7 +133,7 @@ static void launch(dim3 grid, dim3 threads, const std::function<void()>& kernel)
     for (unsigned b = 0; b < grid.x * grid.y * grid.z; ++b) {
         blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
         fibers.resize(count);
-        exchanged.assign(count, 0);
+        for (auto& turn : exchanged) turn.assign(count, 0);
         warps.assign((count + WARP - 1) / WARP, Group{});
         block = Group{0, count, 0};
         for (unsigned i = 0; i < count; ++i) {
@@ -121,21 +141,19 @@ static void launch(dim3 grid, dim3 threads, const std::function<void()>& kernel)
             Fiber& fiber = *fibers[i];
             fiber.thread = {i % threads.x, i / threads.x % threads.y, i / threads.x / threads.y};
             fiber.index = i;
-            fiber.done = false;
+            fiber.begun = fiber.done = false;
             ++warps[i / WARP].members;
-            getcontext(&fiber.context);
-            fiber.context.uc_stack.ss_sp = fiber.stack.get();
-            fiber.context.uc_stack.ss_size = STACK;
-            fiber.context.uc_link = nullptr;
-            makecontext(&fiber.context, run, 0);
+            getcontext(&fiber.begin);
+            fiber.begin.uc_stack.ss_sp = fiber.stack.get();
+            fiber.begin.uc_stack.ss_size = STACK;
+            fiber.begin.uc_link = nullptr;
+            makecontext(&fiber.begin, run, 0);
         }
         for (unsigned left = count; left > 0;) {
             left = 0;
             for (auto& fiber : fibers) {
                 if (fiber->done) continue;
-                current = fiber.get();
-                threadIdx = fiber->thread;
-                swapcontext(&scheduler, &fiber->context);
+                resume(*fiber);
                 left += !fiber->done;
             }
         }
@@ -151,25 +169,26 @@ static inline void __threadfence() {}
 
 template <typename T>
 static T __shfl_xor_sync(unsigned, T value, int mask) {
-    return emulator::exchange(value)[(emulator::current->index % 32) ^ mask];
+    return emulator::Exchange<T>(value)[(emulator::current->index % 32) ^ mask];
 }
 template <typename T>
 static T __shfl_sync(unsigned, T value, int lane) {
-    return emulator::exchange(value)[lane & 31];
+    return emulator::Exchange<T>(value)[lane & 31];
 }
 template <typename T>
 static T __shfl_down_sync(unsigned, T value, unsigned delta) {
     const unsigned lane = emulator::current->index % 32;
-    return emulator::exchange(value)[lane + delta < 32 ? lane + delta : lane];
+    return emulator::Exchange<T>(value)[lane + delta < 32 ? lane + delta : lane];
 }
 template <typename T>
 static T __shfl_up_sync(unsigned, T value, unsigned delta) {
     const unsigned lane = emulator::current->index % 32;
-    return emulator::exchange(value)[lane >= delta ? lane - delta : lane];
+    return emulator::Exchange<T>(value)[lane >= delta ? lane - delta : lane];
 }
 static inline unsigned __ballot_sync(unsigned, int predicate) {
-    unsigned bits = 0, lane = 0;
-    for (int value : emulator::exchange(int(predicate != 0))) bits |= unsigned(value) << lane++;
+    const emulator::Exchange<unsigned> all(predicate != 0);
+    unsigned bits = 0;
+    for (unsigned lane = 0; lane < emulator::WARP; ++lane) bits |= all[lane] << lane;
     return bits;
 }
 static inline int __any_sync(unsigned mask, int predicate) {
