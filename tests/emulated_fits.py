@@ -73,6 +73,13 @@ def checked(memory, n, settings):
     return results.columns(settings.profile)
 
 
+def as_single(frames):
+    """Return the same numbers in single precision, which the CPU's fit is compiled for anyway."""
+    single = frames.astype(np.float32)
+    assert np.array_equal(single, frames)
+    return single
+
+
 def cut_outs(shape, pixel, n=200, seed=0, blank=0):
     """Return spots of different sizes; a few are blank, which takes many iterations."""
     wide = np.clip(min(shape) / 6, 1.1, 2.5)

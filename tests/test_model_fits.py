@@ -42,7 +42,12 @@ def test_columns_and_truth(backend, model, pixel, estimator):
     spots, truth = spots_of(model, pixel)
     weights = np.random.default_rng(1).uniform(0.5, 2, (11, 11)) if estimator == "wlse" else None
     fits = fit_spots(
-        spots, model=model, pixel=pixel, estimator=estimator, weights=weights, backend=backend
+        spots.astype(np.float32),
+        model=model,
+        pixel=pixel,
+        estimator=estimator,
+        weights=weights,
+        backend=backend,
     )
     widths = list(MODELS[model].widths)
     parameters = ["x", "y", *widths, "amplitude", "background", "photons"]

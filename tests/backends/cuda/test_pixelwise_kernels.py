@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import reference
 from emulated_fits import (
+    as_single,
     assert_alike,
     assert_equal,
     cut,
@@ -151,7 +152,7 @@ def test_rois_in_frames_are_those_cut_out(shape, pixel, estimator):
         parts = Planes(cut(planes.values, own, shape))
         spots = cut(frames, corners, shape)
         assert_equal(ours, fit_rois(spots, settings=settings, planes=parts))
-        theirs = on_cpu(frames, corners, shape, settings, planes=planes)
+        theirs = on_cpu(as_single(frames), corners, shape, settings, planes=planes)
         assert (ours["stop_condition"] == theirs["stop_condition"]).mean() > 0.95
         both = np.isfinite(ours["x"]) & np.isfinite(theirs["x"])
         assert (np.abs(ours["x"] - theirs["x"])[both] < 1e-3).mean() > 0.97
@@ -160,7 +161,10 @@ def test_rois_in_frames_are_those_cut_out(shape, pixel, estimator):
 @pytest.mark.parametrize(("shape", "pixel"), CASES)
 def test_rotated_fits_in_rois_of_any_shape(shape, pixel):
     settings, spots = settings_of("rotated"), cut_outs(shape, pixel, 70)
-    ours, theirs = fit_rois(spots, settings=settings), on_cpu(spots, None, shape, settings)
+    ours, theirs = (
+        fit_rois(spots, settings=settings),
+        on_cpu(as_single(spots), None, shape, settings),
+    )
     both = np.isin(ours["stop_condition"], (2, 3)) & np.isin(theirs["stop_condition"], (2, 3))
     assert both.mean() > (0.6 if min(shape) < 6 else 0.9)
     assert (np.abs(ours["x"] - theirs["x"])[both] < 1e-3).mean() > 0.97
