@@ -14,7 +14,7 @@ from ... import stopping
 from .. import band, contract
 
 #: What all compiled code is made of.
-_LANES = ("vectors", "unroll", "lanes", "lane_memory", "lane_functions")
+_LANES = ("vectors", "unroll", "lanes", "lane_memory", "lane_functions", "subnormals", "compiled")
 
 
 def fingerprint(*names: str) -> str:
