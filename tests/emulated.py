@@ -68,16 +68,30 @@ extern "C" void launch(const unsigned* s, void** places) {{
 """
     # Fibers jump between stacks, which a fortified longjmp does not believe.
     compiler = [_COMPILER, "-std=c++17", "-O2", "-fPIC", "-shared", "-w", "-U_FORTIFY_SOURCE"]
-    compiler += [f"-I{_HEADERS}", *defines]
-    header = (_HEADERS / "cuda.hpp").read_bytes()
-    key = hashlib.sha256(f"{compiler}{code}".encode() + header).hexdigest()[:20]
-    folder = Path(tempfile.gettempdir()) / "napari-spotfit-emulator"
-    folder.mkdir(exist_ok=True)
-    library = folder / f"{key}.so"
-    if not library.exists():
-        unfinished = folder / f"{key}.{os.getpid()}.so"
-        command = [*compiler, "-x", "c++", "-", "-o", str(unfinished)]
-        process = subprocess.run(command, input=code, capture_output=True, encoding="utf-8")
-        assert process.returncode == 0, process.stderr
-        unfinished.replace(library)
+    emulator = _HEADERS / "cuda.hpp"
+    header = emulator.read_bytes()
+    cache = Path(tempfile.gettempdir()) / "napari-spotfit-emulator"
+    compiled = cache / _key(f"{compiler}".encode() + header)
+    _compile([*compiler, "-x", "c++-header", str(emulator)], "", compiled / "cuda.hpp.gch")
+    key = _key(f"{compiler}{defines}{code}".encode() + header)
+    library = cache / f"{key}.so"
+    include = [f"-I{compiled}", f"-I{_HEADERS}"]
+    _compile([*compiler, *include, *defines, "-x", "c++", "-"], code, library)
     return library
+
+
+def _key(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:20]
+
+
+def _compile(command: list[str], code: str, result: Path) -> None:
+    """Compile C++ if that has not been done; other processes may do the same at the same time."""
+    if result.exists():
+        return
+    result.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = result.with_name(f"{os.getpid()}-{result.name}")
+    process = subprocess.run(
+        [*command, "-o", str(unfinished)], input=code, capture_output=True, encoding="utf-8"
+    )
+    assert process.returncode == 0, process.stderr
+    unfinished.replace(result)
