@@ -45,7 +45,7 @@ MLE_RATIO = 15
 #: Side of an image that is one fit, and the most milliseconds for it on two cores.
 LARGE = {1000: 150, 2828: 1200}
 
-
+#: The fit on the CPU, also where there is a GPU.
 on_cpu = partial(fit_spots, backend="cpu")
 
 

@@ -14,17 +14,17 @@ from ... import stopping
 from .. import band, contract
 
 #: What all compiled code is made of.
-_LANES = ("vectors", "unroll", "lanes", "lane_memory", "lane_functions", "subnormals", "compiled")
+_ALWAYS = ("vectors", "unroll", "lanes", "lane_memory", "lane_functions", "subnormals", "compiled")
 
 
 def fingerprint(*names: str) -> str:
     """Return a short text that changes with the sources of this folder's named modules.
 
-    Those of lanes and the modules of constants count, too.
+    What all compiled code is made of and the modules of constants count, too.
     """
     here = Path(__file__).parent
     constants = Path(stopping.__file__), Path(band.__file__), Path(contract.__file__)
     digest = hashlib.sha256()
-    for path in (*(here / f"{name}.py" for name in (*_LANES, *names)), *constants):
+    for path in (*(here / f"{name}.py" for name in (*_ALWAYS, *names)), *constants):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -10,6 +10,7 @@ from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QWidget
 from ...settings import Settings
 from ..parts.controls import SettingsControls, add_row, make_label
 from ..parts.layer_choice import LayerChoice
+from ..parts.narrow import make_narrow
 from ..parts.number_box import NumberBox
 
 if TYPE_CHECKING:
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
 
 #: Settings that a map may stand for.
 QUANTITIES = ("offset", "gain", "variance")
-#: The style of a number's box, beside which layers' names have room.
-_NARROW = "min-width: 58px; padding: 1px 6px"
-_LETTERS = 11
+#: Width in pixels of a number, and how many letters of a layer's name have room beside it.
+_NUMBER, _LETTERS = 58, 11
 _DEFAULTS = Settings()
 _MAP_TIP = (
     "<p>One {what} for all pixels, or an image layer with that of each pixel (sCMOS), as large "
@@ -117,8 +117,7 @@ class CameraForm(QObject):
         for name in QUANTITIES:
             number, choice = self._controls[name], self.maps[name]
             assert isinstance(number, NumberBox)
-            number.setButtonSymbols(NumberBox.ButtonSymbols.NoButtons)
-            number.setStyleSheet(_NARROW)
+            make_narrow(number, _NUMBER)
             choice.setMinimumContentsLength(_LETTERS)
             choice.setToolTip(_MAP_TIP.format(what=_WHAT[name]))
             choice.setAccessibleName(f"Map of the {_WHAT[name]}")

@@ -10,14 +10,13 @@ from qtpy.QtGui import QValidator
 from qtpy.QtWidgets import QCheckBox, QDoubleSpinBox, QHBoxLayout, QWidget
 
 from .gradient import Gradient
+from .narrow import make_narrow
 from .wheel import guard_wheel
 
 if TYPE_CHECKING:
     from napari.layers import Points
 
 _LARGEST = 1e15
-#: The theme leaves room for buttons, which these boxes do not have.
-_NARROW = "min-width: 30px; padding: 1px 6px"
 _WIDTH = 66
 _LOW_TIP = "<p>The number from which down the faces have the first colour.</p>"
 _HIGH_TIP = "<p>The number from which up the faces have the last colour.</p>"
@@ -35,9 +34,8 @@ class EndBox(QDoubleSpinBox):
         self.digits = 3
         self.setDecimals(12)
         self.setRange(-_LARGEST, _LARGEST)
-        self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
         self.setKeyboardTracking(False)
-        self.setStyleSheet(_NARROW)
+        make_narrow(self)
         guard_wheel(self)
 
     def textFromValue(self, value: float) -> str:

@@ -38,14 +38,14 @@ class Column:
         Its numbers, or the codes of its words; -1 for none.
     words : tuple of str
         The words; none for a column of numbers.
-    shape : tuple of ShapeParameter
-        Those of the model that was fitted, if it is somebody's own.
+    meaning : str
+        What the column holds, in words.
     """
 
     name: str
     values: NDArray[Any]
     words: tuple[str, ...] = ()
-    shape: tuple[ShapeParameter, ...] = ()
+    meaning: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -56,11 +56,6 @@ class Column:
     def whole(self) -> bool:
         """Whether its numbers are whole by their meaning, such as frames."""
         return self.values.dtype.kind in "iub" or is_whole(self.name)
-
-    @property
-    def meaning(self) -> str:
-        """What the column holds, in words."""
-        return meaning(self.name, self.shape)
 
     @cached_property
     def usual(self) -> float:
@@ -119,7 +114,8 @@ def read_columns(layer: Points) -> dict[str, Column]:
     """Return a layer's features as arrays, in the order in which they are looked at."""
     shape = _own_shape(layer.metadata.get("settings", {}))
     columns = {
-        str(name): _column(str(name), values, shape) for name, values in layer.features.items()
+        str(name): _column(str(name), values, meaning(str(name), shape))
+        for name, values in layer.features.items()
     }
     own = {parameter.name for parameter in shape}
     return {name: columns[name] for name in sorted(columns, key=lambda name: _rank(name, own))}
@@ -149,13 +145,13 @@ def _rank(name: str, own: Collection[str]) -> int:
     return {"photons": 2, STOP: 3}.get(name, 4)
 
 
-def _column(name: str, values: pd.Series, shape: tuple[ShapeParameter, ...]) -> Column:
+def _column(name: str, values: pd.Series, what: str) -> Column:
     import pandas as pd
 
     kind = getattr(values.dtype, "kind", "O")
     if not isinstance(values.dtype, pd.CategoricalDtype) and kind in "fiub":
-        return Column(name, values.to_numpy(), shape=shape)
+        return Column(name, values.to_numpy(), meaning=what)
     categories = values.astype("category").cat
     words = tuple(str(word) for word in categories.categories)
     # A column without a word has still no numbers.
-    return Column(name, categories.codes.to_numpy(), words or ("",))
+    return Column(name, categories.codes.to_numpy(), words or ("",), what)

@@ -6,6 +6,7 @@ from qtpy.QtCore import QSize, Signal
 from qtpy.QtGui import QValidator
 from qtpy.QtWidgets import QDoubleSpinBox, QWidget
 
+from ..parts.narrow import make_narrow
 from ..parts.wheel import guard_wheel
 
 #: The number that stands for an open end.
@@ -13,8 +14,6 @@ _OPEN = -1e15
 _WORD = "open"
 #: A number as long as usual ones get, and the room in pixels that a box needs around it.
 _LONG, _AROUND = "-1.23e+05", 22
-#: The theme leaves room for buttons, which these boxes do not have.
-_NARROW = "min-width: 30px; padding: 1px 6px"
 
 
 class LimitBox(QDoubleSpinBox):
@@ -36,8 +35,7 @@ class LimitBox(QDoubleSpinBox):
         self.setRange(_OPEN, -_OPEN)
         self.setSpecialValueText(_WORD)
         # The handles in the histogram do what buttons would, and the keys do too.
-        self.setButtonSymbols(QDoubleSpinBox.ButtonSymbols.NoButtons)
-        self.setStyleSheet(_NARROW)
+        make_narrow(self)
         self.setKeyboardTracking(False)
         self.put(None)
         guard_wheel(self)
