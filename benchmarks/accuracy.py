@@ -19,8 +19,8 @@ import accuracy_models
 import numpy as np
 
 from napari_spotfit import StopCondition, fit_spots, simulate_spots
-from napari_spotfit.backends.choose import describe
-from napari_spotfit.settings import Settings
+from napari_spotfit.engine.select import describe
+from napari_spotfit.settings.settings import Settings
 
 SIGMA, JITTER, ROI = (1.0, 2.0), 0.75, 9
 

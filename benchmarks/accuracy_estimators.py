@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from napari_spotfit import SpotFits, fit_spots, simulate_spots
-from napari_spotfit.models import GAUSSIAN
+from napari_spotfit.models.profiles import GAUSSIAN
 
 #: Median and mean of |error|/σ that maximum likelihood reaches at 400:40, 9×9.
 CENTER, WIDTH = (0.0379, 0.0454), (0.0299, 0.0402)

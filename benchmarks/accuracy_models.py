@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from napari_spotfit import fit_spots
-from napari_spotfit.models import MODELS, Profile
+from napari_spotfit.models.profiles import MODELS, Profile
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 import reference  # the tests' own fits by SciPy

@@ -19,7 +19,7 @@ import numpy as np
 from own_models import ROTATED, ROUND, large_spot
 
 from napari_spotfit import StopCondition, fit_spots, simulate_spots
-from napari_spotfit.backends import threads
+from napari_spotfit.engine import threads
 
 #: Side of the ROI: the least million fits per second asked for on two cores.
 WANTED = {7: 8.0, 9: 6.5, 11: None, 13: None, 16: 2.0, 24: None, 32: None}

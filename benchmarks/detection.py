@@ -22,9 +22,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from napari_spotfit import simulate_movie
-from napari_spotfit.backends import threads
-from napari_spotfit.backends.cpu.detect import detect
-from napari_spotfit.settings import Settings
+from napari_spotfit.engine import threads
+from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.settings.settings import Settings
 
 #: A detection within this many pixels of an emitter has found it.
 NEAR = 2.0

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from napari_spotfit import StopCondition, simulate_spots
-from napari_spotfit.stopping import CONVERGED
+from napari_spotfit.models.stopping import CONVERGED
 
 PHOTONS, BACKGROUND, SIGMA, JITTER = 400, 40, (1.0, 2.0), 0.75
 #: What right results reach on these spots: the share that converges, and the median

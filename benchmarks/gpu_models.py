@@ -11,7 +11,7 @@ from gpu_sections import Bench
 from own_models import ROTATED, ROUND, large_spot
 
 from napari_spotfit import StopCondition, fit_spots
-from napari_spotfit.stopping import CONVERGED
+from napari_spotfit.models.stopping import CONVERGED
 
 #: Million fits per second that are asked for at 9×9, at least and as the aim.
 MLE_RATE, ROTATED_RATE = (100, 200), (150, 300)

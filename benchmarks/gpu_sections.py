@@ -10,7 +10,7 @@ from gpu_data import Report, Spots, almost_all, are_right, micros, percent, rate
 from gpu_machine import Cuda, Host, Work, host_time, in_turns
 
 from napari_spotfit import StopCondition, fit_spots, localize, simulate_movie
-from napari_spotfit.stopping import CONVERGED
+from napari_spotfit.models.stopping import CONVERGED
 
 #: Side of the ROI: million fits per second that are asked for, at least and as the aim.
 RATES = {7: (2600, 4000), 9: (2050, 3200), 16: (800, 1200), 32: (175, 400)}

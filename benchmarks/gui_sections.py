@@ -12,7 +12,7 @@ from gui_viewer import Canvas, Heartbeat, milliseconds, open_viewer, settle, wai
 from qtpy.QtCore import Qt
 
 from napari_spotfit import fit_spots, simulate_movie, simulate_spots, to_points_layer
-from napari_spotfit.results import SpotFits
+from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.colors import color_faces

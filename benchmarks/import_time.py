@@ -1,4 +1,4 @@
-"""How long `import napari_spotfit` takes on top of NumPy and pandas, which it stands on."""
+"""How long `import napari_spotfit` takes on top of NumPy, which it stands on."""
 
 import statistics
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import time
 
 RUNS = 15
-BASE = "import numpy, pandas"
+BASE = "import numpy"
 PACKAGE = f"{BASE}, napari_spotfit"
 
 

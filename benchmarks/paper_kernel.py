@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from napari_spotfit import stopping
-from napari_spotfit.backends.cuda.compile import options
+from napari_spotfit.engine.cuda.compile import options
+from napari_spotfit.models import stopping
 
 FILE = Path(__file__).with_suffix(".cu")
 #: Columns of the results, as the kernel writes them.

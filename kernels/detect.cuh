@@ -4,7 +4,7 @@
 // Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block), MAX_RADIUS (of the
 // band-pass, for any sigma), RUN (pixels of a row that a warp filters), SEGMENT (pixels of a
 // frame that a block searches for maxima), SPREADS (samples of a frame that its noise is
-// estimated from) and the constants of napari_spotfit.backends.band.
+// estimated from) and the constants of napari_spotfit.engine.detection.band.
 
 #define ALL_LANES 0xffffffffu
 #define WARPS (THREADS / 32)
@@ -17,7 +17,7 @@ struct Candidate {
 };
 
 // Frames, what is made of them in turn, and the numbers that decide what is found; as
-// napari_spotfit.backends.cuda.detect fills it in.
+// napari_spotfit.engine.cuda.detect fills it in.
 struct Work {
     const PIXEL* frames;
     const float* weights;  // halves of the narrow and the wide kernel, radius + 1 long each

@@ -1,5 +1,5 @@
 // Large ROIs, one fit at a time: the whole GPU adds up the pixels of one ROI, and the host
-// searches (backends/large). A thread adds up some dozens of pixels in single precision; its
+// searches (engine/large). A thread adds up some dozens of pixels in single precision; its
 // sums are joined with those of others in double precision, always in the same order.
 //
 // Compile-time numbers: PROFILE, SHAPE, HELD (the model), PIXEL (the pixels' type), PLANES

@@ -7,7 +7,7 @@
 #include "pointwise.cuh"
 #include "warp.cuh"
 
-// What decides where a fit stops and what it may reach; as napari_spotfit.backends.cuda.layout
+// What decides where a fit stops and what it may reach; as napari_spotfit.engine.cuda.layout
 // fills it in.
 struct Limits {
     float max_iterations, max_error, min_delta, min_step;

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from napari_spotfit.backends.cuda.compile import options, source
+from napari_spotfit.engine.cuda.compile import options, source
 
-_HEADERS = Path(__file__).parent / "backends" / "cuda" / "emulator"
+_HEADERS = Path(__file__).parent / "engine" / "cuda" / "emulator"
 _COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
 
 

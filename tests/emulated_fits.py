@@ -6,9 +6,9 @@ import emulated
 import numpy as np
 
 from napari_spotfit import Settings, simulate_spots
-from napari_spotfit.backends.contract import is_plain
-from napari_spotfit.backends.cuda import fit, layout
-from napari_spotfit.stopping import CONVERGED
+from napari_spotfit.engine.cuda import fit, layout
+from napari_spotfit.engine.variants import is_plain
+from napari_spotfit.models.stopping import CONVERGED
 
 #: What memory holds before a kernel writes: no result has such bytes.
 POISON = 0x4D

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from napari_spotfit import Settings
-from napari_spotfit.backends.choose import Backend, choose
+from napari_spotfit.engine.backend import Backend
+from napari_spotfit.engine.select import select_backend
 
 
 def errors() -> dict[str, Exception]:
@@ -46,7 +47,7 @@ class FailingGpu:
     def __init__(self, error: Exception, first: int = 0, task: str | None = None) -> None:
         self._error, self._first, self._task = error, first, task
         self.calls = itertools.count()
-        cpu = choose(Settings(backend="cpu", threads=2))
+        cpu = select_backend(Settings(backend="cpu", threads=2))
         self.backend = Backend(
             "NVIDIA Test",
             upload=self._failing("upload", OnDevice),

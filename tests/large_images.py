@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from napari_spotfit.backends.contract import Planes
-from napari_spotfit.backends.cpu.kinds import kind_of
-from napari_spotfit.backends.cpu.large import CpuImage, Source, source
-from napari_spotfit.models import Profile
+from napari_spotfit.engine.cpu.kinds import kind_of
+from napari_spotfit.engine.cpu.large import CpuImage, Source, source
+from napari_spotfit.images.pixel_calibration import Planes
+from napari_spotfit.models.profiles import Profile
 
 EVERY_FUNCTION = Profile.from_expression(
     "exp(-((x-x0)**2 + abs(y-y0)**q)/(2*s**2)) + 0.3*sin((x-x0)/s)*cos((y-y0)/s)"

@@ -6,8 +6,8 @@ import numpy as np
 import reference
 
 from napari_spotfit import Settings
-from napari_spotfit.backends.contract import Planes
-from napari_spotfit.models import Profile
+from napari_spotfit.images.pixel_calibration import Planes
+from napari_spotfit.models.profiles import Profile
 
 SUPER = Profile.from_expression(
     "exp(-((x - x0)**2 + (y - y0)**2)**2 / (2 * w**4))", start={"w": "sigma"}

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.ndimage import uniform_filter
 from scipy.optimize import least_squares
 
-from napari_spotfit.models import GAUSSIAN, Profile
+from napari_spotfit.models.profiles import GAUSSIAN, Profile
 
 #: Maximum likelihood needs light everywhere; below this there is none.
 DARKEST = 1e-6

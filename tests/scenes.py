@@ -7,8 +7,8 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from scipy.special import erf
 
-from napari_spotfit.backends import band
-from napari_spotfit.backends.cpu import bandpass, noise
+from napari_spotfit.engine.cpu import bandpass, noise
+from napari_spotfit.engine.detection import band
 
 DTYPES = [np.uint8, np.uint16, np.int16, np.float32, np.float64]
 

@@ -8,7 +8,7 @@ from hand import LEFT
 from qtpy.QtCore import QPoint, Qt
 
 from napari_spotfit import to_points_layer
-from napari_spotfit.results import SpotFits
+from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.widgets.spots import Spots
 
 PIXEL = 0.1

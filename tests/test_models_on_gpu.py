@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from model_spots import ESTIMATORS, MODELS, planes_for, settings_of, spots_of
 
-from napari_spotfit.backends.contract import Planes
-from napari_spotfit.backends.cpu.fit import fit_rois as on_cpu
-from napari_spotfit.backends.cuda import fit
-from napari_spotfit.stopping import CONVERGED
+from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
+from napari_spotfit.engine.cuda import fit
+from napari_spotfit.images.pixel_calibration import Planes
+from napari_spotfit.models.stopping import CONVERGED
 
 cupy = pytest.importorskip("cupy")
 

@@ -12,15 +12,8 @@ import numpy as np
 import pytest
 from same_fits import assert_same
 
-from napari_spotfit import (
-    detect_spots,
-    fit_at,
-    fit_spots,
-    localize,
-    simulate_movie,
-    simulate_spots,
-)
-from napari_spotfit.backends.errors import BackendFallbackWarning
+from napari_spotfit import detect_spots, fit_at, fit_spots, localize, simulate_movie, simulate_spots
+from napari_spotfit.engine.errors import BackendFallbackWarning
 
 cupy = pytest.importorskip("cupy")
 

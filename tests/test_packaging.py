@@ -20,8 +20,8 @@ INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
 
 BASE_DEPENDENCIES = {"numba", "numpy", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt", "sympy"}
 
-#: What `import napari_spotfit` must leave to the functions that need it.
-HEAVY = {"cupy", "napari", "numba", "pyqtgraph", "qtpy", "superqt", "sympy"}
+#: What the public names must leave to the functions that need it.
+HEAVY = {"cupy", "napari", "numba", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt", "sympy"}
 HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 
@@ -115,9 +115,10 @@ def test_kernels_are_found(python: Path) -> None:
     }
 
 
-def test_import_is_light(python: Path) -> None:
+@pytest.mark.parametrize("names", ["", "from napari_spotfit import *"])
+def test_import_is_light(python: Path, names: str) -> None:
     code = (
-        "import sys, napari_spotfit;"
+        f"import sys, napari_spotfit; {names or 'pass'};"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     assert not HEAVY & set(run(python, "-c", code).split())

@@ -24,7 +24,7 @@ for tool in ${TOOLS:-memcheck racecheck synccheck initcheck}; do
     echo "== $tool"
     "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1 --print-limit 20 \
         "$python" -m pytest -p sanitized -p no:cacheprovider -q -m gpu -k "$small" "$@" \
-        tests/backends tests/test_fit_spots.py tests/test_models_on_gpu.py tests/test_on_gpu.py ||
+        tests/engine tests/localization/test_fit_spots.py tests/test_models_on_gpu.py tests/test_on_gpu.py ||
         failed+=" $tool"
 done
 [ -z "$failed" ] || {

@@ -5,18 +5,24 @@
 >>> fits = napari_spotfit.localize(movie)
 """
 
-from .backends.errors import BackendFallbackWarning, BackendUnavailableError
-from .camera import Camera
-from .cutouts import fit_spots
-from .localize import detect_spots, fit_at, localize
-from .models import Profile
-from .precision import localization_precision
-from .results import SpotFits
-from .settings import Settings
-from .simulate import simulate_movie, simulate_spots
-from .stopping import StopCondition
-from .survey import estimate_sigma
-from .widgets.layers.points import to_points_layer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .engine.errors import BackendFallbackWarning, BackendUnavailableError
+    from .images.camera import Camera
+    from .localization.detect_spots import detect_spots
+    from .localization.fit_at import fit_at
+    from .localization.fit_spots import fit_spots
+    from .localization.localize import localize
+    from .localization.psf_width import estimate_sigma
+    from .models.profiles import Profile
+    from .models.stopping import StopCondition
+    from .precision import localization_precision
+    from .results.spot_fits import SpotFits
+    from .settings.settings import Settings
+    from .simulate import simulate_movie, simulate_spots
+    from .widgets.layers.points import to_points_layer
 
 __all__ = [
     "BackendFallbackWarning",
@@ -39,3 +45,35 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+#: Where the public names live; each is loaded when it is first used.
+_MODULES = {
+    "BackendFallbackWarning": "engine.errors",
+    "BackendUnavailableError": "engine.errors",
+    "Camera": "images.camera",
+    "Profile": "models.profiles",
+    "Settings": "settings.settings",
+    "SpotFits": "results.spot_fits",
+    "StopCondition": "models.stopping",
+    "detect_spots": "localization.detect_spots",
+    "estimate_sigma": "localization.psf_width",
+    "fit_at": "localization.fit_at",
+    "fit_spots": "localization.fit_spots",
+    "localization_precision": "precision",
+    "localize": "localization.localize",
+    "simulate_movie": "simulate",
+    "simulate_spots": "simulate",
+    "to_points_layer": "widgets.layers.points",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value  # next time it is found without asking here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

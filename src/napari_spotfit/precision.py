@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .settings import Pixel
+from .settings.settings import Pixel
 
 
 def localization_precision(

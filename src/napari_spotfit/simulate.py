@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
-from .settings import Pixel
+from .settings.settings import Pixel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,6 +191,8 @@ def profile(
     width = np.broadcast_to(np.asarray(sigma, float), center.shape)[:, None]
     distance = (np.arange(size) - center[:, None]) / width
     if pixel == "integrated":
+        from scipy.special import ndtr  # here, as SciPy takes its time to import
+
         within: NDArray[np.float64] = ndtr(distance + 0.5 / width) - ndtr(distance - 0.5 / width)
         return within
     return np.exp(-0.5 * distance**2) / (np.sqrt(2 * np.pi) * width)  # type: ignore[no-any-return]

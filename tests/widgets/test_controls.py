@@ -10,7 +10,7 @@ from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import Settings
-from napari_spotfit.settings import parameters
+from napari_spotfit.settings.settings import parameters
 from napari_spotfit.widgets.parts.controls import SettingsControls, make_control
 from napari_spotfit.widgets.parts.number_box import NumberBox
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from importlib import import_module
 
 import pytest
 from qtpy.QtCore import Qt
 
-from napari_spotfit.backends.choose import Description, choose
-from napari_spotfit.backends.fallback import with_fallback
+from napari_spotfit.engine.fallback import with_fallback
+from napari_spotfit.engine.select import Description, select_backend
+from napari_spotfit.localization import localize
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting import settings_panel
 
@@ -120,11 +120,13 @@ def test_a_gpu_that_fails_is_told_once(viewer, widget, fit, make_movie, monkeypa
     from failing_gpu import FailingGpu, errors
     from napari.utils.notifications import notification_manager
 
-    def choose_failing(settings, fits=None):
+    def select_failing(settings, fits=None):
         failing = FailingGpu(errors()["lost"], first=1)
-        return with_fallback(failing.backend, lambda: choose(settings.changed(backend="cpu")))
+        return with_fallback(
+            failing.backend, lambda: select_backend(settings.changed(backend="cpu"))
+        )
 
-    monkeypatch.setattr(import_module("napari_spotfit.localize"), "choose", choose_failing)
+    monkeypatch.setattr(localize, "select_backend", select_failing)
     viewer.add_image(make_movie(3), name="movie")
     notification_manager.records.clear()
     assert fit(widget).startswith("12 spots in ")

@@ -9,7 +9,7 @@ from hand import SHIFT
 from inspector import docked, note, shows
 
 from napari_spotfit import Camera, localize
-from napari_spotfit.survey import peak_heights
+from napari_spotfit.localization.peaks import peak_heights
 
 #: Milliseconds: what is compiled for the first time takes a minute, on a busy machine more.
 PATIENCE = 300_000

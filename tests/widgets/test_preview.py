@@ -13,8 +13,8 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import localize, simulate_movie
-from napari_spotfit.settings import Settings
-from napari_spotfit.survey import peak_heights
+from napari_spotfit.localization.peaks import peak_heights
+from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.maps import LayerMaps
 from napari_spotfit.widgets.preview.job import Previewer, PreviewJob

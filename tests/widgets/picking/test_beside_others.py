@@ -11,7 +11,7 @@ from hand import SHIFT, Hand
 from qtpy.QtCore import QPointF
 
 from napari_spotfit import localize, to_points_layer
-from napari_spotfit.settings import Settings
+from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.spot_selection import SpotSelection
 

@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QStyleOptionViewItem
 from spot_table import add_spots, click_header, click_row, dock, selected_texts, texts, titles
 
 from napari_spotfit import Profile, fit_spots, simulate_spots, to_points_layer
-from napari_spotfit.results import SpotFits
+from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.widgets.table import shown_spots
 from napari_spotfit.widgets.table.filters import Filters
 

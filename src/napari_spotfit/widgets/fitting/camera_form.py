@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QWidget
 
-from ...settings import Settings
+from ...settings.settings import Settings
 from ..parts.controls import SettingsControls, add_row, make_label
 from ..parts.layer_choice import LayerChoice
 from ..parts.narrow import make_narrow

@@ -8,10 +8,10 @@ from typing import Any
 
 from qtpy.QtCore import QObject, Signal
 
-from ...frames import FrameSelection
-from ...localize import localize_parts
-from ...results import SpotFits
-from ...settings import Settings
+from ...images.frames import FrameSelection
+from ...localization.localize import localize_parts
+from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import default_face, points_arguments

@@ -15,7 +15,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ...frames import FrameSelection
+from ...images.frames import FrameSelection
 from ..layers import images
 from ..parts.wheel import guard_wheel
 

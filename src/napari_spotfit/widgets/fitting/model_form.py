@@ -9,8 +9,8 @@ from typing import Any
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QFormLayout, QLabel, QLineEdit
 
-from ...expressions.grammar import unknown_names
-from ...models import CENTER, MODELS, Profile, ShapeParameter
+from ...models.expressions.grammar import unknown_names
+from ...models.profiles import CENTER, MODELS, Profile, ShapeParameter
 from ..parts.controls import SettingsControls, TickBox, WordBox, add_row, make_label
 from ..parts.latest import Latest
 from .shape_table import ShapeTable

@@ -20,8 +20,8 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ...backends.choose import Description, describe
-from ...settings import Settings, parameters
+from ...engine.select import Description, describe
+from ...settings.settings import Settings, parameters
 from ..parts.controls import SettingsControls, add_row, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice

@@ -9,9 +9,9 @@ from typing import Any
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QGridLayout, QLabel, QLineEdit, QWidget
 
-from ...models import ShapeParameter
-from ...settings import Parameter
-from ...stopping import SIGMA_MIN
+from ...models.profiles import ShapeParameter
+from ...models.stopping import SIGMA_MIN
+from ...settings.parameter import Parameter
 from ..parts.number_box import NumberBox
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")

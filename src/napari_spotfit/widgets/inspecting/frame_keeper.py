@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...frames import HeldFrame
-from ...pixelmaps import maps_of_detection
-from ...settings import Settings
+from ...images.frames import HeldFrame
+from ...images.pixel_calibration import detection_calibration
+from ...settings.settings import Settings
 from ..layers.images import full_resolution, leading_shape
 from ..layers.maps import LayerMaps
 from ..parts.latest import Latest
@@ -131,10 +131,10 @@ def _seen(key: Key, maps: LayerMaps) -> Seen:
     if not known:
         return Seen(held.pixels)
     bad, camera = known.get("bad_pixels"), known.get("camera")
-    pixel_maps = maps_of_detection(held.shape, key.settings, bad, camera)
-    frame = pixel_maps.corrected(np.array([held.number]), held.pixels[np.newaxis])[0]
+    calibration = detection_calibration(held.shape, key.settings, bad, camera)
+    frame = calibration.corrected(np.array([held.number]), held.pixels[np.newaxis])[0]
     # With one offset for all pixels, which is not in the fitted background.
-    frame = frame.astype(float) + (pixel_maps.settings.offset - pixel_maps.fitted.offset)
+    frame = frame.astype(float) + (calibration.settings.offset - calibration.fitted.offset)
     if bad is not None:
         bad = np.asarray(bad if bad.ndim == 2 else bad[key.at])
         frame[bad] = np.nan

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...backends.contract import kernel_order, make_limits
+from ...engine.limits import kernel_order, make_limits
 from .sample import Roi, settings_of
 
 #: σ is at a bound if it is within this fraction of it.

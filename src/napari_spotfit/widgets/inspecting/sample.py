@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...settings import Settings
-from ...stopping import ROUNDING
+from ...models.stopping import ROUNDING
+from ...settings.settings import Settings
 from .outline import Ellipse, outline
 
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ import html
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 
-from ...stopping import StopCondition
+from ...models.stopping import StopCondition
 from ..layers.colors import STOP_COLORS
 from ..parts.legend import Ring
 from .hints import hint

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...stopping import StopCondition
+from ...models.stopping import StopCondition
 
 if TYPE_CHECKING:
     from napari.layers import Points

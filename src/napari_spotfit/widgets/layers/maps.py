@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...camera import Camera
+from ...images.camera import Camera
 from .images import full_resolution
 from .masks import search_mask
 

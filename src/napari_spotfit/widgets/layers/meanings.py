@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...models import MODELS, ShapeParameter
+from ...models.profiles import MODELS, ShapeParameter
 
 AXIS = re.compile(r"axis_\d+")
 _STDERR = "_stderr"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...results import SpotFits
+from ...results.spot_fits import SpotFits
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
 from .hiding import CANVAS_SIZES, show_all
 from .images import transform_arguments

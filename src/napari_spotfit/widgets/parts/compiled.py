@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...settings import Settings
+from ...settings.settings import Settings
 
 
 class Compiled:

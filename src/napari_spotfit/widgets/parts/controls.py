@@ -9,7 +9,8 @@ from typing import Any, get_args, get_type_hints
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QWidget
 
-from ...settings import Parameter, Settings, choices, parameters
+from ...settings.parameter import Parameter
+from ...settings.settings import Settings, choices, parameters
 from .number_box import NumberBox
 from .wheel import guard_wheel
 

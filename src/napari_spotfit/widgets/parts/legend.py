@@ -8,7 +8,7 @@ from qtpy.QtCore import QRectF, Qt
 from qtpy.QtGui import QColor, QPainter, QPaintEvent, QPen
 from qtpy.QtWidgets import QGridLayout, QLabel, QWidget
 
-from ...stopping import StopCondition
+from ...models.stopping import StopCondition
 from ..layers.colors import STOP_COLORS
 from .status import number
 

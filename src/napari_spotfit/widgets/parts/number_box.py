@@ -8,7 +8,7 @@ from qtpy.QtCore import QSize, Signal
 from qtpy.QtGui import QValidator
 from qtpy.QtWidgets import QDoubleSpinBox, QWidget
 
-from ...settings import Parameter
+from ...settings.parameter import Parameter
 from .wheel import guard_wheel
 
 #: Spin boxes need an end; beyond it there is no meaningful count.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from ...results import SpotFits
+from ...results.spot_fits import SpotFits
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -12,7 +12,7 @@ from napari.qt.threading import create_worker
 from napari.utils.notifications import notification_manager
 from qtpy.QtCore import QObject, Signal
 
-from ...backends.errors import BackendFallbackWarning
+from ...engine.errors import BackendFallbackWarning
 
 #: Does the work, yields after each step how many are done of how many, returns the result.
 Steps = Generator[tuple[int, int], None, Any]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...frames import HeldFrame
-from ...localize import fit_at
-from ...results import SpotFits
-from ...settings import Settings
-from ...survey import peak_near
+from ...images.frames import HeldFrame
+from ...localization.fit_at import fit_at
+from ...localization.peaks import peak_near
+from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
 from ..layers.maps import NO_MAPS, LayerMaps
 
 

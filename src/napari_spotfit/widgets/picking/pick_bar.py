@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image
 
-    from ...settings import Settings
+    from ...settings.settings import Settings
     from ..layers.maps import LayerMaps
 
 _CLICK_TIP = (

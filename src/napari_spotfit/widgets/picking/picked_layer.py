@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...settings import Settings
+from ...settings.settings import Settings
 from ..layers.colors import color_faces, face_limits
 from ..layers.hiding import show_all
 from ..layers.points import align, is_result, make_points_layer

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...results import SpotFits
-from ...settings import Settings
-from ...stopping import StopCondition
+from ...models.stopping import StopCondition
+from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
 from ..layers import images
 from ..layers.maps import LayerMaps
 from ..parts.compiled import Compiled

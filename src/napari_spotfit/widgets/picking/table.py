@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results import SpotFits
-from ...stopping import StopCondition
-from ...widths import mean_sigma
+from ...models.stopping import StopCondition
+from ...results.spot_fits import SpotFits
+from ...results.widths import mean_sigma
 from ..layers.points import default_face, points_arguments
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...frames import HeldFrame
-from ...localize import localize_parts
-from ...results import SpotFits
-from ...settings import Settings
-from ...survey import peak_heights
+from ...images.frames import HeldFrame
+from ...localization.localize import localize_parts
+from ...localization.peaks import peak_heights
+from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import default_face, points_arguments

@@ -13,7 +13,7 @@ from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QSlider, QVBoxLayout, QWidget
 
-from ...results import SpotFits
+from ...results.spot_fits import SpotFits
 from ..parts.number_box import NumberBox
 from ..parts.plots import Plot, theme_colors
 from ..parts.status import number

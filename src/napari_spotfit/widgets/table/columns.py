@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models import ShapeParameter
-from ...settings import Settings
+from ...models.profiles import ShapeParameter
+from ...settings.settings import Settings
 from ..layers.meanings import AXIS, SHAPE, meaning
 from ..layers.units import PixelSize, pixel_size
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...stopping import StopCondition
+from ...models.stopping import StopCondition
 from .columns import STOP, Units
 
 if TYPE_CHECKING:

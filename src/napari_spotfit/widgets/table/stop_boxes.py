@@ -8,7 +8,7 @@ import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QWidget
 
-from ...stopping import StopCondition
+from ...models.stopping import StopCondition
 from ..layers.colors import STOP_COLORS
 from ..parts.legend import Ring
 from ..parts.status import number

@@ -1,0 +1,26 @@
+"""What every backend offers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Backend(NamedTuple):
+    """What every backend offers, with one signature each."""
+
+    #: What runs the fits, for people: 'CPU (2 threads)', 'NVIDIA H200', '2 × NVIDIA H200'.
+    name: str
+    #: Takes frames, NumPy's or already there, to where the other two read them.
+    upload: Callable[[Any], Any]
+    #: Finds spots in frames; returns their :class:`~.detection.candidates.Candidates`.
+    detect: Callable[..., Any]
+    #: Fits ROIs where they lie in frames; returns the columns of SpotFits.
+    fit_rois: Callable[..., dict[str, Any]]
+    #: How many frames, and how many bytes of them, keep it busy.
+    frames_at_once: int
+    block_bytes: int
+    #: How many blocks of frames are worked on side by side.
+    workers: int
+    #: Says what has done the work up to now, by name.
+    ran_on: Callable[[], str]

@@ -1,0 +1,118 @@
+"""Which backend runs the fits."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..images.frames import to_host
+from ..settings.settings import Settings
+from .backend import Backend
+from .cuda import devices
+from .errors import BackendUnavailableError
+from .fallback import with_fallback
+
+#: With fewer fits to come than this, the CPU is done before a GPU has begun.
+WORTH_A_GPU = 1000
+#: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU, which
+#: does not care whether a call is for one frame or for a hundred.
+_CPU_BYTES, _GPU_BYTES = 8 << 20, 32 << 20
+#: Blocks that are on their way to, on and from a GPU at the same time.
+_GPU_WORKERS = 6
+
+
+class Description(NamedTuple):
+    """What would run the fits, for people; as a string, its name."""
+
+    #: Such as 'NVIDIA H200' or 'CPU (2 threads)'.
+    name: str
+    #: Why it is no GPU, and what to do about it; nothing where the CPU was asked for.
+    reason: str = ""
+    #: How many GPUs there are to choose from.
+    gpus: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def select_backend(settings: Settings, fits: int | None = None) -> Backend:
+    """Return the backend that the settings ask for, to be used for one run.
+
+    Parameters
+    ----------
+    settings : Settings
+        ``backend``, ``devices`` and ``threads`` count here.
+    fits : int, optional
+        How many fits are to come, if that is known: for few, "auto" takes the CPU.
+
+    Raises
+    ------
+    BackendUnavailableError
+        If the settings ask for CUDA and there is no GPU to be used.
+    """
+    few = fits is not None and fits < WORTH_A_GPU
+    if settings.backend == "cpu" or (settings.backend == "auto" and few):
+        return _cpu(settings)
+    try:
+        gpus = devices.usable(settings.devices)
+    except BackendUnavailableError:
+        if settings.backend == "cuda":
+            raise
+        return _cpu(settings)
+    return with_fallback(_cuda(gpus), lambda: _cpu(settings))
+
+
+def describe(settings: Settings) -> Description:
+    """Say what would run the fits, and if that is no GPU, why."""
+    if settings.backend == "cpu":
+        return Description(_cpu_name(settings))
+    try:
+        name, reason = devices.names(devices.usable(settings.devices)), ""
+    except BackendUnavailableError as error:
+        name = "no GPU" if settings.backend == "cuda" else _cpu_name(settings)
+        reason = str(error)
+    return Description(name, reason, devices.count())
+
+
+def _cpu(settings: Settings) -> Backend:
+    # Numba is imported here, so that importing the package stays fast.
+    from .cpu import detect, fit
+
+    name = _cpu_name(settings)
+    return Backend(
+        name,
+        upload=to_host,
+        detect=detect.detect,
+        fit_rois=fit.fit_rois,
+        frames_at_once=_threads(settings),
+        block_bytes=_CPU_BYTES,
+        workers=1,
+        ran_on=lambda: name,
+    )
+
+
+def _cpu_name(settings: Settings) -> str:
+    count = _threads(settings)
+    return f"CPU ({count} thread{'s' if count > 1 else ''})"
+
+
+def _threads(settings: Settings) -> int:
+    from . import threads
+
+    return settings.threads or threads.available()
+
+
+@lru_cache(maxsize=16)
+def _cuda(gpus: tuple[devices.Gpu, ...]) -> Backend:
+    from .cuda import spread
+
+    name = devices.names(gpus)
+    functions = spread.over([gpu.number for gpu in gpus])
+    return Backend(
+        name,
+        *functions,
+        frames_at_once=1,
+        block_bytes=_GPU_BYTES,
+        workers=_GPU_WORKERS * len(gpus),
+        ran_on=lambda: name,
+    )

@@ -1,0 +1,307 @@
+"""What is known of an image's pixels: weights, bad ones, and the camera's calibration.
+
+Backends know one offset and one gain, and one number per pixel besides its counts. Frames
+whose pixels have offsets or gains of their own are corrected before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..settings.settings import Settings
+from .camera import Camera, accepted, is_wrong
+from .frames import is_on_device, to_host
+from .per_pixel import PerPixel
+
+_NO_CAMERA = Camera()
+#: ROIs whose counts are looked at.
+_TELLING = 64
+
+
+class Planes(NamedTuple):
+    """What is known of each pixel besides its counts.
+
+    The array is single-precision, of shape (1, Y, X) for all frames alike, or of the
+    frames' own shape. For least squares it holds weights, 0 for bad pixels; for maximum
+    likelihood the read-out variance in photo-electrons², NaN for bad pixels.
+    """
+
+    values: Any
+
+
+class PixelCalibration:
+    """What is known of an image's pixels, as the backends take it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        The image's shape (…, Y, X), or that of cut-outs.
+    settings : Settings
+        How to fit.
+    weights, bad_pixels : array, shape (Y, X) or that of the image, optional
+        Weights for ``wlse``, and True where a pixel is not used.
+    camera : Camera, optional
+        The calibration; its maps have the same shapes.
+
+    Attributes
+    ----------
+    settings : Settings
+        The settings with the camera's mean offset and gain, for the results.
+    fitted : Settings
+        Those with which corrected frames are fitted.
+    by_frame : bool
+        Whether frames need something of their own, which takes as much memory as they do.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If something has the wrong kind, shape or values, or does not go together.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        settings: Settings,
+        *,
+        weights: Any = None,
+        bad_pixels: Any = None,
+        camera: Camera | None = None,
+    ) -> None:
+        if not (camera is None or isinstance(camera, Camera)):
+            raise TypeError(f"camera must be a Camera(offset, gain, variance); got {camera!r}")
+        camera = camera or _NO_CAMERA
+        _check_together(settings, weights is not None, camera)
+        if settings.variance is not None:
+            camera = replace(camera, variance=settings.variance)
+        self._shape, self._count = shape[-2:], math.prod(shape[:-2])
+        self._estimator, self._parameters = settings.estimator, _fitted_parameters(settings)
+        self._maps: dict[str, PerPixel] = {}
+        self._numbers: dict[str, float] = {}
+        for name in ("offset", "gain", "variance"):
+            value = getattr(camera, name)
+            if isinstance(value, float):
+                self._numbers[name] = value
+            elif value is not None:
+                self._maps[name] = PerPixel(value, shape, f"the camera's {name}")
+                self._numbers[name] = _mean(name, value)
+        if weights is not None:
+            self._maps["weights"] = PerPixel(weights, shape, "weights")
+        if bad_pixels is not None:
+            self._maps["bad_pixels"] = PerPixel(
+                bad_pixels, shape, "bad_pixels", flags="where a pixel is not used"
+            )
+        self.settings = settings.changed(**self._numbers)
+        self._corrects = "offset" in self._maps or "gain" in self._maps
+        self.fitted = self.settings.changed(offset=0.0) if self._corrects else self.settings
+        self._counts_checked = False
+        self._same_for_all = all(one.shared for one in self._maps.values())
+        self.by_frame = self._corrects or not self._same_for_all
+        known_at_once = self._same_for_all and (self._maps or self._numbers)
+        self._plane = self._values(np.arange(1), np) if known_at_once else None
+
+    def corrected(self, block: NDArray[np.int64], pixels: Any, *, mark_bad: bool = False) -> Any:
+        """Return frames as a camera of one offset and one gain would have taken them.
+
+        Parameters
+        ----------
+        block : ndarray of int
+            The frames' numbers.
+        pixels : array, shape (n, Y, X)
+            The frames, which are not changed.
+        mark_bad : bool, default False
+            Make bad pixels NaN, so that no spots are found there.
+        """
+        mark_bad = mark_bad and "bad_pixels" in self._maps
+        if not (self._corrects or mark_bad):
+            return pixels
+        numbers = _module_of(pixels)
+        frames = pixels.astype(np.float64 if pixels.dtype == np.float64 else np.float32)
+        if self._corrects:
+            with np.errstate(all="ignore"):  # bad pixels may have any offset and gain
+                frames -= self._read("offset", block, numbers, self.settings.offset)
+                if "gain" in self._maps:
+                    frames *= self._numbers["gain"] / self._read("gain", block, numbers)
+            frames = frames.astype(np.float32)
+        if mark_bad:
+            bad = self._read("bad_pixels", block, numbers)
+            frames = numbers.where(bad, frames.dtype.type(math.nan), frames)
+        return frames
+
+    def planes(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
+        """Return weights or variances of frames, None where all pixels count alike.
+
+        They are in the host's memory, unless both maps and frames are on a GPU.
+        """
+        values = self._plane
+        if not self._same_for_all:
+            there = any(one.on_device for one in self._maps.values())
+            values = self._values(block, _module_of(pixels) if there else np)
+        return None if values is None else Planes(values)
+
+    def check_counts(self, pixels: Any, corners: NDArray[np.int64] | None) -> None:
+        """Check that the counts of some ROIs, above the offset, can be those of photons.
+
+        Asked once for a run: the first ROIs tell. Only maximum likelihood cares.
+
+        Parameters
+        ----------
+        pixels : array, shape (n, Y, X)
+            Frames that are corrected already.
+        corners : ndarray of int, shape (n, 3), or None
+            Frame, first row and first column of each ROI. None: the frames are ROIs.
+
+        Raises
+        ------
+        ValueError
+            If most of them are negative: there is no likelihood then.
+        """
+        count = len(pixels) if corners is None else len(corners)
+        if self._estimator != "mle" or self._counts_checked or not count:
+            return
+        self._counts_checked = True
+        step = -(-count // _TELLING)
+        if corners is None:
+            counts = to_host(pixels[::step])
+        else:
+            rows, columns = self.settings.roi_shape
+            rois = [pixels[i, y : y + rows, x : x + columns] for i, y, x in corners[::step]]
+            counts = np.stack([to_host(roi) for roi in rois])
+        _check_counts(counts, self.fitted.offset)
+
+    def _values(self, block: NDArray[np.int64], numbers: ModuleType) -> Any:
+        """Return weights or, for maximum likelihood, variances in photo-electrons²."""
+        bad = self._read("bad_pixels", block, numbers) if "bad_pixels" in self._maps else None
+        for name in self._maps:
+            if name != "bad_pixels":
+                _check(name, self._read(name, block, numbers), bad)
+        with np.errstate(all="ignore"):  # bad pixels may have any values
+            values = self._known(block, numbers)
+        if values is None and bad is None:
+            return None
+        plane = (0.0 if values is None else values) + numbers.zeros((1, *self._shape), np.float32)
+        if values is None and self._estimator != "mle":
+            plane += 1
+        if bad is not None:
+            plane = numbers.where(bad, math.nan if self._estimator == "mle" else 0.0, plane)
+        self._check_rest(plane, len(block) == self._count or self._same_for_all)
+        return numbers.ascontiguousarray(plane, np.float32)
+
+    def _known(self, block: NDArray[np.int64], numbers: ModuleType) -> Any:
+        """Return what is known of good pixels: numbers, one for all, or None."""
+        if "weights" in self._maps:
+            return self._read("weights", block, numbers)
+        if "variance" not in self._numbers or self._estimator == "lse":
+            return None
+        gain = self._read("gain", block, numbers, self.settings.gain or 1.0)
+        variance = self._read("variance", block, numbers) / gain**2
+        if self._estimator == "mle":
+            return variance
+        return 1 / (variance * (self.settings.gain or 1.0) ** 2)
+
+    def _check_rest(self, plane: Any, all_there_is: bool) -> None:
+        """Check that weights are finite, and that some frame has pixels enough for a fit."""
+        if self._estimator == "wlse" and not bool((plane < math.inf).all()):
+            raise ValueError(
+                "the camera's variance must be above 0 counts² in every pixel that is used, as "
+                "its inverse is the weight; give weights=… otherwise"
+            )
+        used = plane >= 0 if self._estimator == "mle" else plane > 0
+        most = int(used.sum(axis=(1, 2)).max()) if all_there_is and len(plane) else None
+        if most is not None and most <= self._parameters:
+            raise ValueError(
+                f"bad pixels and weights of 0 leave {most} pixels; a fit of {self._parameters} "
+                f"parameters needs {self._parameters + 1} at least"
+            )
+
+    def _read(
+        self, name: str, block: NDArray[np.int64], numbers: ModuleType, otherwise: float = math.nan
+    ) -> Any:
+        """Return the map of some frames where NumPy or CuPy reads it, or else one number."""
+        if name not in self._maps:
+            return np.float64(self._numbers.get(name, otherwise))
+        values = self._maps[name].read(block)
+        return to_host(values) if numbers is np else numbers.asarray(values)
+
+
+def detection_calibration(
+    shape: tuple[int, ...], settings: Settings, bad_pixels: Any, camera: Camera | None
+) -> PixelCalibration:
+    """Return what the detection has to know of an image's pixels, whatever fits them later."""
+    plain = settings.changed(estimator="lse")
+    return PixelCalibration(shape, plain, bad_pixels=bad_pixels, camera=camera)
+
+
+def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
+    """Check that what is given belongs to the estimator, and is given once."""
+    given = {
+        "offset": settings.offset != 0,
+        "gain": settings.gain is not None,
+        "variance": settings.variance is not None,
+    }
+    for name, is_given in given.items():
+        if is_given and getattr(camera, name) is not None:
+            raise ValueError(f"the {name} is given twice: leave it to the camera, or to {name}=…")
+    if weights and settings.estimator != "wlse":
+        raise ValueError(
+            f"weights are for estimator='wlse'; got estimator={settings.estimator!r}. To leave "
+            "pixels out, give bad_pixels"
+        )
+    known = camera.variance is not None or settings.variance is not None
+    if settings.estimator == "wlse" and not (weights or known):
+        raise ValueError(
+            "estimator='wlse' needs weights=…, one for each pixel, or the variance of the "
+            "camera's pixels"
+        )
+
+
+def _check(name: str, values: Any, bad: Any) -> None:
+    """Check the values of a map, except at bad pixels."""
+    wrong = is_wrong(name, values)
+    if bad is not None:
+        wrong = wrong & ~bad
+    count = int(wrong.sum())
+    if count:
+        what = name if name == "weights" else f"the camera's {name}"
+        place = tuple(int(axis[0]) for axis in to_host(wrong).nonzero()[-2:])
+        raise ValueError(
+            f"{what} must be {accepted(name)} in every pixel that is used; {count} of {wrong.size} "
+            f"are not, the first at {place}. Name them in bad_pixels to leave them out"
+        )
+
+
+def _check_counts(counts: NDArray[Any], offset: float) -> None:
+    known = counts[np.isfinite(counts)]
+    dark = float(np.mean(known < offset)) if known.size else 0.0
+    if dark > 0.5:
+        raise ValueError(
+            f"estimator='mle' needs counts of photons, but {dark:.0%} of the pixels of the spots "
+            f"lie below the camera's offset ({offset:g} counts). The offset is too high, or "
+            "it or a background has been subtracted from the image before: give the image as "
+            "the camera took it and the camera's own offset, or use estimator='lse'"
+        )
+
+
+def _mean(name: str, values: Any) -> float:
+    """Return the mean of a map's values, those that cannot be right left out."""
+    right = values[~is_wrong(name, values)]
+    return float(right.mean()) if right.size else 1.0
+
+
+def _fitted_parameters(settings: Settings) -> int:
+    return settings.profile.parameter_count - len(settings.fixed)
+
+
+def _module_of(array: Any) -> ModuleType:
+    """Return NumPy, or CuPy for an array on a GPU."""
+    if not is_on_device(array):
+        return np
+    import cupy
+
+    module: ModuleType = cupy
+    return module

@@ -1,0 +1,76 @@
+"""Frames in chunks, one after the other or several at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.backend import Backend
+from ..images.frames import FrameReader, FrameSelection, to_host
+from ..images.per_pixel import PerPixel
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+class Chunk(NamedTuple):
+    """Some frames: their numbers, their pixels, and where to search them."""
+
+    block: NDArray[np.int64]
+    pixels: Any
+    mask: NDArray[np.bool_] | None
+
+
+def cut(reader: FrameReader, frames: FrameSelection, backend: Backend) -> list[NDArray[np.int64]]:
+    """Return the numbers of the chosen frames in blocks; at least one, perhaps empty."""
+    chosen = reader.select(frames)
+    if not len(chosen):
+        return [chosen]
+    return list(reader.blocks(chosen, backend.frames_at_once, backend.block_bytes))
+
+
+def read_chunks(
+    reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
+) -> Iterator[Chunk]:
+    """Read frames block by block, with the mask of each."""
+    masks = None if mask is None else PerPixel(mask, reader.shape, "mask", flags="where to search")
+    for block in blocks:
+        if len(block):
+            yield Chunk(block, reader.read(block), None if masks is None else _mask(masks, block))
+        else:
+            yield Chunk(block, np.empty((0, *reader.frame_shape), np.float32), None)
+
+
+def side_by_side(
+    work: Callable[[Given], Made], given: Iterable[Given], workers: int
+) -> Iterator[Made]:
+    """Yield ``work(item)`` of all items in order, while the next ones are worked on.
+
+    Items are taken as they are needed. Whoever stops iterating cancels the rest.
+    """
+    if workers <= 1:
+        yield from map(work, given)
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
+        under_way: deque[Future[Made]] = deque()
+        try:
+            for item in given:
+                under_way.append(pool.submit(work, item))
+                if len(under_way) > workers:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+def _mask(masks: PerPixel, block: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return the mask of some frames: (Y, X) for all of them, or (frames, Y, X)."""
+    where: NDArray[np.bool_] = to_host(masks.read(block))
+    return where[0] if masks.shared else where

@@ -1,0 +1,93 @@
+"""The spots of an image, found without fitting them."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.detection.candidates import Candidates, joined
+from ..engine.select import select_backend
+from ..images.camera import Camera
+from ..images.frames import FrameReader, FrameSelection
+from ..images.pixel_calibration import detection_calibration
+from ..settings.options import merged, takes_settings
+from ..settings.settings import Options, Settings
+from .chunks import Chunk, cut, read_chunks, side_by_side
+from .rois import leading_indices
+
+
+@takes_settings("detection", "run")
+def detect_spots(
+    image: Any,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> NDArray[np.float64]:
+    """Find spots, without fitting them.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X)
+        NumPy, CuPy, Dask or Zarr array of any real number type.
+    frames : slice, int or indices, or a tuple of these, optional
+        Which frames, one choice per leading axis; all by default.
+    mask : array of bool, shape (Y, X) or (…, Y, X), optional
+        Where to search.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used, and where no spots are found.
+    camera : Camera, optional
+        Maps of offset and gain, for which the frames are corrected.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, ndim)
+        Pixels of the spots, as napari's Points take them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the image, the mask or the settings are not of the kind above.
+
+    Examples
+    --------
+    >>> from napari_spotfit import detect_spots, simulate_movie
+    >>> movie, truth = simulate_movie(3, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> detect_spots(movie).shape[1]
+    3
+    """
+    settings = merged(settings, options)
+    return find(image, settings, frames=frames, mask=mask, bad_pixels=bad_pixels, camera=camera)[0]
+
+
+def find(
+    image: Any,
+    settings: Settings,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+) -> tuple[NDArray[np.float64], Candidates]:
+    """Return what :func:`detect_spots` does, and the candidates with score and height."""
+    reader = FrameReader(image)
+    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    backend = select_backend(settings)
+
+    def detect(chunk: Chunk) -> Candidates:
+        pixels = calibration.corrected(chunk.block, chunk.pixels, mark_bad=True)
+        found: Candidates = backend.detect(backend.upload(pixels), settings, chunk.mask)
+        return found._replace(frame=chunk.block[found.frame])
+
+    blocks = cut(reader, frames, backend)
+    chunks = read_chunks(reader, blocks, mask)
+    found = joined(list(side_by_side(detect, chunks, min(backend.workers, len(blocks)))))
+    index = leading_indices(found.frame, reader)
+    return np.column_stack([index, found.y, found.x]).astype(float), found

@@ -1,0 +1,115 @@
+"""Fits at given places of an image."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..engine.select import select_backend
+from ..images.camera import Camera
+from ..images.frames import is_on_device
+from ..images.pixel_calibration import PixelCalibration
+from ..results.spot_fits import SpotFits
+from ..settings.options import takes_settings, with_roi
+from ..settings.settings import Options, Settings
+from .chunks import side_by_side
+from .rois import (
+    checked_reader,
+    collected,
+    equivalent_fits,
+    fit_block,
+    frame_numbers,
+    in_order,
+    invalid_columns,
+    upload,
+)
+
+
+@takes_settings("fit", "stop", "bounds", "camera", "run")
+def fit_at(
+    image: Any,
+    centers: ArrayLike,
+    roi_size: int | tuple[int, int] | None = None,
+    *,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> SpotFits:
+    """Fit the spots at given places of an image.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X)
+        NumPy, CuPy, Dask or Zarr array of any real number type; only frames with spots
+        are read, a few at a time.
+    centers : array, shape (n, ndim)
+        Where the spots are, in pixels along every axis of the image. The ROI lies
+        around the nearest pixel, shifted inwards at the image's edges.
+    roi_size : int or (int, int), optional
+        Side of the ROI, or rows and columns; odd, 9 by default.
+    weights : array, shape (Y, X) or (…, Y, X), optional
+        Weight of each pixel for ``estimator="wlse"``, 0 or above.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used.
+    camera : Camera, optional
+        Offset, gain and read-out variance, of all pixels or of each.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    SpotFits
+        One row per centre, in order; places outside the image are INVALID.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the image, the centres or the settings are not of the kind above.
+
+    Examples
+    --------
+    >>> from napari_spotfit import fit_at, simulate_movie
+    >>> movie, truth = simulate_movie(3, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> fits = fit_at(movie, truth[["frame", "y", "x"]])
+    >>> len(fits) == len(truth)
+    True
+    """
+    settings = with_roi(settings, roi_size, options)
+    reader = checked_reader(image, settings)
+    places = np.asarray(centers, float)
+    if places.ndim != 2 or places.shape[1] != len(reader.shape):
+        raise ValueError(
+            f"centers must have the shape (n, {len(reader.shape)}), one column per axis of the "
+            f"image; got {places.shape}"
+        )
+    calibration = PixelCalibration(
+        reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
+    )
+    backend = select_backend(
+        settings, None if is_on_device(image) else equivalent_fits(len(places), settings.roi_shape)
+    )
+    numbers = frame_numbers(places, reader)
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    used = np.unique(ordered[ordered >= 0])
+
+    def fit(chunk: tuple[NDArray[np.int64], Any]) -> dict[str, NDArray[Any]]:
+        block, pixels = chunk
+        low, high = np.searchsorted(ordered, [block[0], block[-1] + 1])
+        rows = order[low:high]
+        frame = np.searchsorted(block, numbers[rows])
+        there = upload(backend, calibration, block, pixels)
+        return fit_block(backend, there, calibration, frame, places[rows, -2:])
+
+    parts = [invalid_columns(backend, int((numbers < 0).sum()), calibration.fitted)]
+    blocks = list(reader.blocks(used, 1, backend.block_bytes))
+    chunks = ((block, reader.read(block)) for block in blocks)
+    parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
+    columns = {name: in_order([part[name] for part in parts], order) for name in parts[0]}
+    index = places[:, :-2]
+    index = np.where(np.isfinite(index), np.rint(index), -1).astype(np.int64)
+    return collected(columns, index, calibration.settings)

@@ -1,0 +1,164 @@
+"""Fits of spots that were cut out already."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.select import select_backend
+from ..images.camera import Camera
+from ..images.frames import as_array, check_real, is_on_device, native_type, to_host, to_native
+from ..images.pixel_calibration import PixelCalibration
+from ..results.spot_fits import SpotFits
+from ..settings.options import merged, takes_settings
+from ..settings.settings import Options, Settings
+from ..settings.validation import ROI_LARGEST, ROI_MIN
+from .rois import beside, equivalent_fits
+
+#: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
+#: they have at most.
+_CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
+
+
+@takes_settings("fit", "stop", "bounds", "camera", "run")
+def fit_spots(
+    spots: Any,
+    *,
+    start: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    on_device: bool = False,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> SpotFits:
+    """Fit spots that were cut out already.
+
+    Parameters
+    ----------
+    spots : array, shape (n, Sy, Sx)
+        Cut-outs of 4 to 4096 pixels a side, of any real number type: NumPy, CuPy, or
+        whatever has ``__cuda_array_interface__`` or DLPack. Up to 32 pixels a side many
+        are fitted side by side, larger ones one by one with all there is.
+    start : array, shape (n, parameters), optional
+        Start values of the model's shape parameters, in the order of the results: y and x
+        in pixels of the cut-outs, then the widths (and the angle). NaN, and by default,
+        they are made from the data.
+    weights : array, shape (Sy, Sx) or (n, Sy, Sx), optional
+        Weight of each pixel for ``estimator="wlse"``, 0 or above.
+    bad_pixels : array of bool, shape (Sy, Sx) or (n, Sy, Sx), optional
+        True where a pixel is not used.
+    camera : Camera, optional
+        Offset, gain and read-out variance, of all pixels or of each.
+    on_device : bool, default False
+        Leave the results on the GPU, as CuPy arrays. Spots on the GPU are then fitted
+        on CuPy's current stream, and the call does not wait for them, unless weights, bad
+        pixels or the camera's maps have to be checked.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    SpotFits
+        One row per cut-out, in order; y and x in pixels, (0, 0) the centre of a
+        cut-out's first pixel.
+
+    Raises
+    ------
+    TypeError
+        If the spots are complex, boolean or no numbers.
+    ValueError
+        If shapes or settings are outside what is accepted.
+
+    References
+    ----------
+    M. Leutenegger and M. Weber, Least-squares fitting of Gaussian spots on graphics
+    processing units (Fit2DGaussian).
+
+    Examples
+    --------
+    >>> from napari_spotfit import fit_spots, simulate_spots
+    >>> spots, truth = simulate_spots(1000, roi_size=7, photons=2000, seed=1)
+    >>> fits = fit_spots(spots)
+    >>> bool(abs(fits.x - truth["x"]).max() < 0.5)
+    True
+    """
+    settings = merged(settings, options)
+    array = _checked_spots(spots)
+    roi_shape = (array.shape[1], array.shape[2])
+    own_start = _checked_start(start, len(array), settings)
+    calibration = PixelCalibration(
+        array.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
+    )
+    if on_device:
+        return _fit_on_device(array, own_start, calibration)
+    backend = select_backend(
+        settings, None if is_on_device(array) else equivalent_fits(len(array), roi_shape)
+    )
+    # Converted in chunks: ten million spots are not copied as a whole.
+    as_it_is = array.flags.c_contiguous and native_type(array.dtype) == array.dtype
+    as_it_is = as_it_is and not calibration.by_frame
+    few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
+    step = max(len(array), 1) if as_it_is else few
+    parts = []
+    for first in range(0, max(len(array), 1), step):
+        numbers = _numbers(first, min(first + step, len(array)), calibration)
+        chunk = array if as_it_is else to_native(array[first : first + step])
+        begin = None if own_start is None else to_host(own_start[first : first + step])
+        planes = calibration.planes(numbers, chunk)
+        chunk = calibration.corrected(numbers, chunk)
+        calibration.check_counts(chunk, None)
+        if is_on_device(chunk):
+            chunk = backend.upload(chunk)
+            planes = beside(chunk, planes)
+        columns = backend.fit_rois(chunk, None, roi_shape, calibration.fitted, begin, planes=planes)
+        parts.append(SpotFits(columns, settings=calibration.settings))
+    return SpotFits.concatenate(parts)
+
+
+def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> SpotFits:
+    """Fit spots on the GPU, and leave the results there."""
+    if calibration.settings.backend == "cpu":
+        raise ValueError("on_device=True leaves results on a GPU; backend must not be 'cpu'")
+    backend = select_backend(calibration.settings.changed(backend="cuda"))
+    # Whatever has to be converted is, as a whole: the results are one array each.
+    numbers, pixels = _numbers(0, len(array), calibration), to_native(array)
+    planes = calibration.planes(numbers, pixels)
+    pixels = calibration.corrected(numbers, pixels)
+    columns = backend.fit_rois(
+        pixels, None, pixels.shape[1:], calibration.fitted, start, planes=planes, on_device=True
+    )
+    return SpotFits(columns, settings=calibration.settings)
+
+
+def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np.int64]:
+    """Return the numbers of cut-outs, as far as they matter: there may be many millions."""
+    return np.arange(first, last if calibration.by_frame else min(first + 1, last))
+
+
+def _checked_spots(spots: Any) -> Any:
+    array = as_array(spots)
+    check_real(array.dtype, "spots")
+    if array.ndim != 3:
+        raise ValueError(f"spots must have the shape (n, rows, columns); got {array.shape}")
+    rows, columns = array.shape[1:]
+    if not all(ROI_MIN <= size <= ROI_LARGEST for size in (rows, columns)):
+        raise ValueError(
+            f"spots must have {ROI_MIN} to {ROI_LARGEST} pixels a side; got {rows}×{columns}"
+        )
+    return array
+
+
+def _checked_start(start: Any, count: int, settings: Settings) -> Any:
+    if start is None:
+        return None
+    names = [parameter.name for parameter in settings.profile.shape]
+    values = as_array(start).astype(np.float32, order="C", copy=False)
+    if values.shape != (count, len(names)):
+        raise ValueError(
+            f"start must have the shape ({count}, {len(names)}): {', '.join(names[:-1])} and "
+            f"{names[-1]} of each spot; got {values.shape}"
+        )
+    return values

@@ -1,0 +1,141 @@
+"""The spots of an image, found and fitted: a few frames at a time, or all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from ..engine.select import select_backend
+from ..images.camera import Camera
+from ..images.frames import FrameSelection
+from ..images.pixel_calibration import PixelCalibration
+from ..results.spot_fits import SpotFits
+from ..settings.options import takes_settings, with_roi
+from ..settings.settings import Options, Settings
+from .chunks import Chunk, cut, read_chunks, side_by_side
+from .rois import checked_reader, collected, fit_block, leading_indices, upload
+
+
+class Part(NamedTuple):
+    """The fits of some frames, and how many frames of how many are done."""
+
+    fits: SpotFits
+    done: int
+    total: int
+    #: What has done the work up to now, by name.
+    device: str
+
+
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+def localize(
+    image: Any,
+    roi_size: int | tuple[int, int] | None = None,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> SpotFits:
+    """Find the spots of an image and fit them.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X)
+        NumPy, CuPy, Dask or Zarr array of any real number type: an image, a time series,
+        a z-stack or more axes. A few frames are in memory at a time.
+    roi_size : int or (int, int), optional
+        Side of the ROI, or rows and columns; odd, 9 by default.
+    frames : slice, int or indices, or a tuple of these, optional
+        Which frames, one choice per leading axis; all by default. The results'
+        indices are those of the whole image.
+    mask : array of bool, shape (Y, X) or (…, Y, X), optional
+        Where to search.
+    weights : array, shape (Y, X) or (…, Y, X), optional
+        Weight of each pixel for ``estimator="wlse"``, 0 or above.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used, and where no spots are found.
+    camera : Camera, optional
+        Offset, gain and read-out variance, of all pixels or of each.
+    progress : callable, optional
+        Called with the number of frames that are done and their total.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    SpotFits
+        The spots by frame, then row, then column.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the image, the mask or the settings are not of the kind above.
+
+    Examples
+    --------
+    >>> from napari_spotfit import localize, simulate_movie
+    >>> movie, truth = simulate_movie(3, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> fits = localize(movie, roi_size=9)
+    >>> fits.points().shape[1]
+    3
+    """
+    settings = with_roi(settings, roi_size, options)
+    parts = []
+    for part in localize_parts(
+        image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
+        camera=camera,
+    ):  # fmt: skip
+        parts.append(part.fits)
+        if progress is not None:
+            progress(part.done, part.total)
+    return SpotFits.concatenate(parts)
+
+
+def localize_parts(
+    image: Any,
+    settings: Settings,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+) -> Iterator[Part]:
+    """Do what :func:`localize` does, a few frames at a time.
+
+    Joined, the parts are its result; there is at least one. Whoever stops iterating
+    cancels the rest.
+
+    Yields
+    ------
+    Part
+        The fits of some frames, and how many frames of how many are done.
+    """
+    reader = checked_reader(image, settings)
+    calibration = PixelCalibration(
+        reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
+    )
+    backend = select_backend(settings)
+    blocks = cut(reader, frames, backend)
+    total = sum(len(block) for block in blocks)
+
+    def find_and_fit(chunk: Chunk) -> tuple[SpotFits, int]:
+        block = upload(backend, calibration, chunk.block, chunk.pixels, mark_bad=True)
+        found = backend.detect(block.frames, settings, chunk.mask)
+        places = np.column_stack([found.y, found.x]).astype(float)
+        columns = fit_block(backend, block, calibration, found.frame, places)
+        columns["score"] = found.score
+        index = leading_indices(chunk.block[found.frame], reader)
+        return collected(columns, index, calibration.settings), len(chunk.block)
+
+    chunks = read_chunks(reader, blocks, mask)
+    done = 0
+    for fits, count in side_by_side(find_and_fit, chunks, min(backend.workers, len(blocks))):
+        done += count
+        yield Part(fits, done, total, backend.ran_on())

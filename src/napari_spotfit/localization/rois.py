@@ -1,0 +1,164 @@
+"""ROIs of an image: where they lie, and their fits as columns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.backend import Backend
+from ..images.frames import FrameReader, to_host
+from ..images.pixel_calibration import PixelCalibration, Planes
+from ..results.spot_fits import SpotFits
+from ..settings.settings import Settings
+from ..settings.validation import ROI_MAX
+
+#: Pixels of a ROI as most are.
+_USUAL_PIXELS = 81
+
+
+class Block(NamedTuple):
+    """Some frames on the way to their fits."""
+
+    #: Where the backend reads them, and where they came from.
+    frames: Any
+    pixels: Any
+    planes: Planes | None
+
+
+def checked_reader(image: Any, settings: Settings) -> FrameReader:
+    """Return the image's frames, or raise a ValueError if a ROI does not fit into one."""
+    reader = FrameReader(image)
+    rows, columns = settings.roi_shape
+    if reader.frame_shape[0] < rows or reader.frame_shape[1] < columns:
+        raise ValueError(
+            f"the image ({reader.frame_shape[0]}×{reader.frame_shape[1]} px) is smaller than the "
+            f"ROI ({rows}×{columns} px); choose a smaller roi_size"
+        )
+    return reader
+
+
+def upload(
+    backend: Backend,
+    calibration: PixelCalibration,
+    numbers: NDArray[np.int64],
+    pixels: Any,
+    *,
+    mark_bad: bool = False,
+) -> Block:
+    """Take frames, corrected, to where the backend reads them, with what is known of them.
+
+    Parameters
+    ----------
+    backend : Backend
+        Where to.
+    calibration : PixelCalibration
+        What is known of the pixels.
+    numbers : ndarray of int
+        The frames' numbers.
+    pixels : array, shape (n, Y, X)
+        The frames.
+    mark_bad : bool, default False
+        Make bad pixels NaN, so that no spots are found there.
+    """
+    planes = calibration.planes(numbers, pixels)
+    pixels = calibration.corrected(numbers, pixels, mark_bad=mark_bad)
+    frames = backend.upload(pixels)
+    return Block(frames, pixels, beside(frames, planes))
+
+
+def beside(frames: Any, planes: Planes | None) -> Planes | None:
+    """Return what is known of the pixels in the host's memory if uploaded frames are there."""
+    if planes is None or not isinstance(frames, np.ndarray):
+        return planes
+    return Planes(to_host(planes.values))
+
+
+def fit_block(
+    backend: Backend,
+    block: Block,
+    calibration: PixelCalibration,
+    frame: NDArray[Any],
+    places: NDArray[np.float64],
+) -> dict[str, NDArray[Any]]:
+    """Fit the ROIs around places (y, x) in frames of a block; return columns in image pixels."""
+    settings = calibration.fitted
+    half = np.array(settings.roi_shape) // 2
+    last = np.array(block.pixels.shape[1:]) - settings.roi_shape
+    corners = np.empty((len(places), 3), np.int64)
+    corners[:, 0] = frame
+    corners[:, 1:] = np.clip(np.rint(places).astype(np.int64) - half, 0, last)
+    calibration.check_counts(block.pixels, corners)
+    start = np.full((len(places), len(settings.profile.shape)), np.nan, np.float32)
+    start[:, :2] = places - corners[:, 1:]
+    columns = backend.fit_rois(
+        block.frames, corners, settings.roi_shape, settings, start, planes=block.planes
+    )
+    columns["y"] += corners[:, 1]
+    columns["x"] += corners[:, 2]
+    return _with_corners(columns, corners)
+
+
+def equivalent_fits(count: int, roi_shape: tuple[int, int]) -> int:
+    """Return how many fits of usual size are as much work as these."""
+    rows, columns = roi_shape
+    if max(rows, columns) <= ROI_MAX:
+        return count
+    return count * rows * columns // _USUAL_PIXELS
+
+
+def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:
+    """Return the frame number of each place, -1 for places outside the image."""
+    size = np.array(reader.shape)
+    with np.errstate(invalid="ignore"):
+        inside = np.all((places >= -0.5) & (places <= size - 0.5), axis=1)
+    numbers = np.full(len(places), -1, np.int64)
+    if reader.leading:
+        index = np.minimum(np.rint(places[inside, :-2]).astype(np.int64), size[:-2] - 1)
+        numbers[inside] = np.ravel_multi_index(tuple(index.T), reader.leading)
+    else:
+        numbers[inside] = 0
+    return numbers
+
+
+def invalid_columns(backend: Backend, count: int, settings: Settings) -> dict[str, NDArray[Any]]:
+    """Return the columns of fits outside the image, which are INVALID."""
+    corners = np.full((count, 3), -1, np.int64)
+    nothing = np.zeros((1, *settings.roi_shape), np.float32)
+    return _with_corners(backend.fit_rois(nothing, corners, settings.roi_shape, settings), corners)
+
+
+def _with_corners(
+    columns: dict[str, NDArray[Any]], corners: NDArray[np.int64]
+) -> dict[str, NDArray[Any]]:
+    """Add where each ROI lies, so that what was fitted can be looked at again."""
+    columns["roi_y"], columns["roi_x"] = corners[:, 1:].T.astype(np.int32)
+    return columns
+
+
+def in_order(parts: list[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[Any]:
+    """Join parts whose rows are in the given order, and undo the order."""
+    joined = np.concatenate(parts)
+    result = np.empty_like(joined)
+    result[order] = joined
+    return result
+
+
+def leading_indices(numbers: NDArray[np.int64], reader: FrameReader) -> NDArray[np.int64]:
+    """Return the indices along the leading axes, shape (n, number of leading axes)."""
+    if not reader.leading:
+        return np.empty((len(numbers), 0), np.int64)
+    return np.column_stack(np.unravel_index(numbers, reader.leading))
+
+
+def collected(
+    columns: dict[str, NDArray[Any]], index: NDArray[np.int64], settings: Settings
+) -> SpotFits:
+    """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame."""
+    count = index.shape[1]
+    names = ["frame"] if count == 1 else [f"axis_{i}" for i in range(count)]
+    leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
+    if count > 1:
+        leading["frame"] = leading[names[-1]]
+    return SpotFits(leading | columns, names, settings)

@@ -1,0 +1,43 @@
+"""Bounds and other numbers that people give, checked."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+Bounds = tuple[float | None, float | None]
+
+
+def finite(what: str, value: Any, accepted: str = "a finite number or None") -> float | None:
+    """Return a finite number, or None as it is.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is anything else; the message says what is accepted.
+    """
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{what} must be {accepted}; got {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+    return float(value)
+
+
+def rising(what: str, ends: Any) -> Bounds:
+    """Return a lower and an upper bound, None for an open end.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no two finite numbers, or do not rise.
+    """
+    if isinstance(ends, str) or not isinstance(ends, Sequence) or len(ends) != 2:
+        raise TypeError(f"{what} must be (lowest, highest); got {ends!r}")
+    low, high = (finite(what, end) for end in ends)
+    if low is not None and high is not None and low >= high:
+        raise ValueError(f"{what} must rise; got {low:g} and {high:g}")
+    return low, high

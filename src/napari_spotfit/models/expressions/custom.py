@@ -1,0 +1,243 @@
+"""What makes an expression a model: its parameters, and where its fits begin."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..bounds import Bounds, finite, rising
+from .grammar import CONSTANTS, FUNCTIONS, parse
+from .program import NUMPY, Array, Program, value_of
+
+#: Shape parameters of a model at most, the centre included.
+MAX_PARAMETERS = 8
+
+#: What results have for every model, and fits for themselves: no names for parameters.
+RESERVED = frozenset(
+    (
+        "x", "y", "amplitude", "background", "photons", "chi_square", "reduced_chi_square",
+        "iterations", "stop_condition", "frame", "score", "roi_y", "roi_x", "settings",
+        "converged", "valid", "columns", "index_names", "points", "to_dataframe", "to_host",
+        "stop_counts", "concatenate", "mean_sigma", "units",
+    )
+)  # fmt: skip
+
+#: A parameter acts on its own if so much of its derivative is left when all that the others
+#: can take up is taken off.
+_INDEPENDENT = 1e-6
+#: The spot on which this is tried out: σ and the side of the ROI in pixels.
+_TRIAL_SIGMA, _TRIAL_SIDE = 1.7, 13
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression in x, y and shape parameters, as it was written."""
+
+    text: str
+    #: Names of the centre's y and x in it, and of the further shape parameters.
+    center: tuple[str, str]
+    names: tuple[str, ...]
+    #: Where each further parameter starts, a number or a text in σ, ...
+    start: tuple[float | str, ...]
+    #: ... and its bounds.
+    bounds: tuple[Bounds, ...]
+
+    @property
+    def program(self) -> Program:
+        """The steps to f and its derivatives in the order of the kernels: x, y, the others."""
+        from .derive import derived  # SymPy takes its time to import
+
+        return derived(self.text, (self.center[1], self.center[0], *self.names))
+
+    def __call__(self, y: Array, x: Array, parameters: Mapping[str, float]) -> Array:
+        """Return f at rows y and columns x, for shape parameters by name."""
+        values = [parameters[name] for name in ("x", "y", *self.names)]
+        return self.program.evaluate(y, x, values)[0]
+
+    @property
+    def follows_center(self) -> bool:
+        """Whether f depends on the way from the centre alone, not on where the centre is."""
+        return _follows_center(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the arguments of ``Profile.from_expression``."""
+        return {
+            "expression": self.text,
+            "parameters": [self.center[1], self.center[0], *self.names],
+            "center": list(self.center),
+            "start": dict(zip(self.names, self.start, strict=True)),
+            "bounds": {
+                name: list(ends) for name, ends in zip(self.names, self.bounds, strict=True)
+            },
+        }
+
+    def check(self) -> None:
+        """Check that fits can tell the parameters from each other.
+
+        Raises
+        ------
+        ValueError
+            If f is not finite where fits begin, or if a parameter does what amplitude,
+            background or other parameters do already.
+        """
+        y, x = np.indices((_TRIAL_SIDE, _TRIAL_SIDE), float)
+        f, *derivatives = self.program.evaluate(y, x, _trial(self))
+        if not all(np.isfinite(values).all() for values in (f, *derivatives)):
+            raise ValueError(
+                "the expression and its derivatives must be finite around the spot where fits "
+                "begin; choose other start values"
+            )
+        names = (self.center[1], self.center[0], *self.names)
+        columns = [np.ones(f.size), *(values.ravel() for values in (f, *derivatives))]
+        _, share, *shares = _shares_left(columns)
+        if share < _INDEPENDENT:
+            raise ValueError("the expression is constant where fits begin")
+        for name, share in zip(names, shares, strict=True):
+            if share < _INDEPENDENT:
+                raise ValueError(
+                    f"{name!r} does only what amplitude, background or the parameters before it "
+                    "do; leave it out (amplitude and background are no part of the expression)"
+                )
+
+
+def checked_expression(
+    text: Any, parameters: Any, center: Any, start: Any, bounds: Any
+) -> Expression:
+    """Return an expression that makes a model, or raise an error that says why it does not.
+
+    The arguments are those of :meth:`~napari_spotfit.models.Profile.from_expression`.
+    """
+    given = _mapping("start", start)
+    middle = _names("center", center)
+    if len(middle) != 2:
+        raise ValueError(f"center must be two names, those of the centre's y and x; got {middle}")
+    if parameters is None:
+        parameters = (*middle, *(name for name in given if name not in middle))
+    every = _names("parameters", parameters)
+    if missing := [name for name in middle if name not in every]:
+        raise ValueError(
+            f"parameters must have the centre's {missing[0]!r} among them; got {', '.join(every)}"
+        )
+    names = tuple(name for name in every if name not in middle)
+    if not 1 <= len(names) <= MAX_PARAMETERS - 2:
+        raise ValueError(
+            f"a model must have 1 to {MAX_PARAMETERS - 2} parameters besides its centre; "
+            f"got {len(names)}"
+        )
+    ends = _mapping("bounds", bounds)
+    for setting, values in (("start", given), ("bounds", ends)):
+        for name in values:
+            if name not in names:
+                raise ValueError(
+                    f"{setting} must name parameters besides the centre, {', '.join(names)}; "
+                    f"got {name!r}"
+                )
+    if without := [name for name in names if name not in given]:
+        raise ValueError(
+            f"start must say where {without[0]!r} begins: a number, or a text in sigma, the "
+            "width that is estimated from the data, such as 'sigma' or '2*sigma'"
+        )
+    expression = Expression(
+        text, (middle[0], middle[1]), names,
+        tuple(_checked_start(name, given[name]) for name in names),
+        tuple(rising(f"bounds of {name}", ends.get(name, (None, None))) for name in names),
+    )  # fmt: skip
+    expression.check()
+    return expression
+
+
+def start_of(start: float | str) -> tuple[float, float]:
+    """Return a start value as a constant and a multiple of the estimated σ.
+
+    Examples
+    --------
+    >>> start_of("2*sigma + 1")
+    (1.0, 2.0)
+    """
+    if not isinstance(start, str):
+        return float(start), 0.0
+    tree = parse(start, ["sigma"], f"the start value {start!r}")
+    with np.errstate(all="ignore"):
+        at = [float(value_of(tree, {"sigma": np.float64(sigma)}, NUMPY)) for sigma in (0, 1, 2, 5)]
+    constant, per_sigma = at[0], at[1] - at[0]
+    if not np.allclose(at, [constant + sigma * per_sigma for sigma in (0, 1, 2, 5)]):
+        raise ValueError(f"a start value must be linear in sigma, such as '2*sigma'; got {start!r}")
+    return constant, per_sigma
+
+
+def _trial(expression: Expression) -> list[float]:
+    """Return shape parameters not quite at the start, where symmetry may hide what one does."""
+    values = [_TRIAL_SIDE / 2 - 0.3, _TRIAL_SIDE / 2 + 0.2]
+    for i, start in enumerate(expression.start):
+        constant, per_sigma = start_of(start)
+        values.append((constant + per_sigma * _TRIAL_SIGMA) * (1 + 0.07 * (i + 1)))
+    return values
+
+
+@lru_cache(maxsize=64)
+def _follows_center(expression: Expression) -> bool:
+    y, x = np.indices((_TRIAL_SIDE, _TRIAL_SIDE), float)
+    center_x, center_y, *rest = _trial(expression)
+    here = expression.program.evaluate(y, x, (center_x, center_y, *rest))
+    moved = center_x + 31.7, center_y - 17.3
+    there = expression.program.evaluate(y - 17.3, x + 31.7, (*moved, *rest))
+    return all(np.allclose(a, b, rtol=1e-9, atol=1e-11) for a, b in zip(here, there, strict=True))
+
+
+def _mapping(setting: str, given: Any) -> Mapping[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{setting} must map parameters to their values; got {given!r}")
+    return given
+
+
+def _names(setting: str, given: Any) -> tuple[str, ...]:
+    """Check names of parameters, which become names of results."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{setting} must be names, such as ('y0', 'x0'); got {given!r}")
+    names = tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{setting} must be names; got {name!r}")
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise ValueError(f"{setting} must be names of letters, digits and _; got {name!r}")
+        if name in FUNCTIONS or name in CONSTANTS or name in RESERVED or _is_column(name):
+            raise ValueError(f"{name!r} means something else already; choose another name")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{setting} must differ from each other; got {', '.join(names)}")
+    return names
+
+
+def _is_column(name: str) -> bool:
+    return name.startswith("axis_") or name.endswith("_stderr")
+
+
+def _checked_start(name: str, start: Any) -> float | str:
+    if not isinstance(start, str):
+        number = finite(f"start of {name}", start, "a finite number or a text in sigma")
+        if number is None:
+            raise TypeError(f"start of {name} must be a finite number or a text in sigma; got None")
+        return number
+    start_of(start)
+    return start
+
+
+def _shares_left(columns: Sequence[Array]) -> list[float]:
+    """Return how much of each column is left without what those before it can make up."""
+    base: list[Array] = []
+    left = []
+    for column in columns:
+        rest = column
+        for direction in (*base, *base):  # twice, against rounding
+            rest = rest - direction * (direction @ rest)
+        size = float(np.linalg.norm(rest))
+        left.append(size / max(float(np.linalg.norm(column)), 1e-300))
+        if size > 0:
+            base.append(rest / size)
+    return left

@@ -1,0 +1,254 @@
+"""The models: the names, units and meaning of their shape parameters, and their formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .expressions.custom import Expression
+
+Array = NDArray[np.float64]
+#: f at rows y and columns x, for shape parameters by name.
+Formula = Callable[[Array, Array, Mapping[str, float]], Array]
+
+
+@dataclass(frozen=True)
+class ShapeParameter:
+    """One parameter that the fit iterates."""
+
+    name: str
+    unit: str
+    meaning: str
+    #: Where it starts, unless the caller says: a constant, and a multiple of the σ that is
+    #: estimated from the data.
+    start: tuple[float, float] = (0.0, 1.0)
+    #: Its own bounds, for where the settings have none.
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The form f of a spot in the model h = amplitude · f(shape) + background.
+
+    Amplitude and background are implicit in every least-squares fit (variable
+    projection), so a profile knows its shape parameters alone.
+    """
+
+    name: str
+    #: Centre y and x first, then what makes the width and the form.
+    shape: tuple[ShapeParameter, ...]
+    #: f at the pixels' centres, and averaged over each pixel where there is a formula for it.
+    sampled: Formula = field(repr=False, compare=False)
+    integrated: Formula | None = field(default=None, repr=False, compare=False)
+    #: Whether f(x, y) = u(x)·v(y), which makes fits fast.
+    separable: bool = True
+    #: What the model was made from, if it is somebody's own.
+    expression: Expression | None = None
+
+    @classmethod
+    def from_expression(
+        cls,
+        expression: str,
+        parameters: Sequence[str] | None = None,
+        *,
+        start: Mapping[str, float | str],
+        center: tuple[str, str] = ("y0", "x0"),
+        bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
+        name: str = "custom",
+    ) -> Profile:
+        """Make a model from an expression, for every estimator and both backends.
+
+        Amplitude and background are no part of it: every fit is of
+        amplitude · expression + background. Derivatives are made from the expression, and
+        the kernels are compiled when the model is first fitted.
+
+        Parameters
+        ----------
+        expression : str
+            f in terms of ``x`` and ``y``, the pixel's column and row counted from the ROI's
+            first pixel, and the parameters, made of numbers, ``+ - * / **``, parentheses,
+            ``pi`` and the functions exp, log, sqrt, abs, sin, cos, tan, tanh and erf. It is
+            read by a parser of its own, and never run as Python.
+        parameters : sequence of str, optional
+            Names of all parameters; by default those of ``center`` and ``start``. At most
+            eight, the centre among them.
+        start : mapping of str to float or str
+            Where each parameter besides the centre begins: a number, or a text in
+            ``sigma``, such as "sigma" or "2*sigma + 1": the width that is estimated from
+            each spot's data. Parameters that begin at a multiple of σ are in pixels.
+        center : (str, str)
+            Names of the centre's y and x in the expression; it starts at the spot's maximum.
+            In the results it is called ``y`` and ``x``, as ever.
+        bounds : mapping of str to (float or None, float or None), optional
+            Lower and upper bounds of parameters besides the centre.
+        name : str
+            What to call the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the expression has anything else in it, or if a parameter has no influence,
+            or only that of others; the message says what and where.
+
+        Examples
+        --------
+        A round Gaussian with a free exponent ("super-Gaussian"):
+
+        >>> from napari_spotfit.models.profiles import Profile
+        >>> flat_top = Profile.from_expression(
+        ...     "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)",
+        ...     start={"s": "sigma", "q": 1},
+        ...     bounds={"q": (0.2, 5)},
+        ... )
+        >>> flat_top.widths
+        ('s', 'q')
+        """
+        from .expressions.custom import checked_expression, start_of
+
+        own = checked_expression(expression, parameters, center, start, bounds)
+        shape = [*CENTER]
+        for parameter, begin, (low, high) in zip(own.names, own.start, own.bounds, strict=True):
+            constant, per_sigma = start_of(begin)
+            unit = "px" if per_sigma and not constant else ""
+            about = f"parameter {parameter} of {expression}"
+            shape.append(ShapeParameter(parameter, unit, about, (constant, per_sigma), low, high))
+        return cls(name, tuple(shape), own, separable=False, expression=own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a model of somebody's own as the arguments that make it anew."""
+        if self.expression is None:
+            raise ValueError(f"the model {self.name} was not made from an expression")
+        return self.expression.to_dict() | {"name": self.name}
+
+    @property
+    def parameter_count(self) -> int:
+        """Number of fitted parameters, amplitude and background included."""
+        return len(self.shape) + 2
+
+    @property
+    def widths(self) -> tuple[str, ...]:
+        """Names of the shape parameters other than the centre."""
+        return tuple(parameter.name for parameter in self.shape[2:])
+
+    def evaluate(
+        self, y: Array, x: Array, parameters: Mapping[str, float], pixel: str = "sampled"
+    ) -> Array:
+        """Return h at rows and columns in pixels, which may lie between the pixels' centres.
+
+        Parameters
+        ----------
+        y, x : ndarray
+            Where, in pixels; they are broadcast against each other.
+        parameters : mapping of str to float
+            The shape parameters, ``amplitude`` and ``background``, by name.
+        pixel : {"sampled", "integrated"}
+            f at these places, or averaged over a pixel around each.
+
+        Returns
+        -------
+        ndarray of float64
+            h in counts, without the camera offset.
+
+        Examples
+        --------
+        >>> from napari_spotfit.models.profiles import GAUSSIAN
+        >>> top = {"y": 3, "x": 4, "sigma": 1.3, "amplitude": 50, "background": 7}
+        >>> float(GAUSSIAN.evaluate(3.0, 4.0, top))
+        57.0
+        """
+        profile = self.integrated if pixel == "integrated" else self.sampled
+        if profile is None:
+            raise ValueError(f"the model {self.name} has no formula averaged over a pixel")
+        return parameters["amplitude"] * profile(y, x, parameters) + parameters["background"]
+
+
+def _along(distance: Array, sigma: float) -> Array:
+    return np.asarray(np.exp(-0.5 * (distance / sigma) ** 2))
+
+
+def _averaged(distance: Array, sigma: float) -> Array:
+    """Return a Gaussian averaged over one pixel."""
+    from scipy.special import ndtr  # here, as SciPy takes its time to import
+
+    above, below = (distance + 0.5) / sigma, (distance - 0.5) / sigma
+    return np.asarray(math.sqrt(2 * math.pi) * sigma * (ndtr(above) - ndtr(below)))
+
+
+def _round(y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    return _along(y - p["y"], p["sigma"]) * _along(x - p["x"], p["sigma"])
+
+
+def _round_averaged(y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    return _averaged(y - p["y"], p["sigma"]) * _averaged(x - p["x"], p["sigma"])
+
+
+def _elliptical(y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    return _along(y - p["y"], p["sigma_y"]) * _along(x - p["x"], p["sigma_x"])
+
+
+def _elliptical_averaged(y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    return _averaged(y - p["y"], p["sigma_y"]) * _averaged(x - p["x"], p["sigma_x"])
+
+
+def _rotated(y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    angle = math.radians(p["angle"])
+    dx, dy = x - p["x"], y - p["y"]
+    along = dx * math.cos(angle) + dy * math.sin(angle)
+    across = dy * math.cos(angle) - dx * math.sin(angle)
+    return _along(along, p["sigma_x"]) * _along(across, p["sigma_y"])
+
+
+def _lorentzian(y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    u, v = (x - p["x"]) / p["width"], (y - p["y"]) / p["width"]
+    return np.asarray(1 / ((1 + u * u) * (1 + v * v)))
+
+
+CENTER = (
+    ShapeParameter("y", "px", "centre along the image's rows axis"),
+    ShapeParameter("x", "px", "centre along the image's columns axis"),
+)
+_SIGMAS = (
+    ShapeParameter("sigma_x", "px", "standard deviation along x"),
+    ShapeParameter("sigma_y", "px", "standard deviation along y"),
+)
+_TURNED_SIGMAS = (
+    ShapeParameter("sigma_x", "px", "standard deviation along the axis next to x"),
+    ShapeParameter("sigma_y", "px", "standard deviation across it"),
+    ShapeParameter("angle", "°", "from the x axis to that axis, positive towards y", (0.0, 0.0)),
+)
+
+#: f = exp(-((x - x̄)² + (y - ȳ)²) / 2σ²).
+GAUSSIAN = Profile(
+    "gaussian",
+    (*CENTER, ShapeParameter("sigma", "px", "standard deviation of the spot")),
+    _round,
+    _round_averaged,
+)
+#: f = exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy²).
+GAUSSIAN_ELLIPTICAL = Profile(
+    "gaussian_elliptical", (*CENTER, *_SIGMAS), _elliptical, _elliptical_averaged
+)
+#: The same in axes turned by the angle.
+GAUSSIAN_ROTATED = Profile(
+    "gaussian_rotated", (*CENTER, *_TURNED_SIGMAS), _rotated, separable=False
+)
+#: f = 1 / ((1 + (x - x̄)²/w²) (1 + (y - ȳ)²/w²)).
+LORENTZIAN = Profile(
+    "lorentzian",
+    (
+        *CENTER,
+        ShapeParameter("width", "px", "half width at half maximum along either axis", (0.0, 1.18)),
+    ),
+    _lorentzian,
+)
+
+MODELS = {
+    model.name: model for model in (GAUSSIAN, GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, LORENTZIAN)
+}

@@ -1,0 +1,68 @@
+"""The columns of fits: their names, order and units."""
+
+from __future__ import annotations
+
+from ..models.profiles import Profile
+from ..settings.settings import Settings
+
+#: The fitted light, and how well it fits: single-precision results after the widths.
+_LIGHT = ("amplitude", "background", "photons", "chi_square", "reduced_chi_square")
+
+
+def values_of(profile: Profile) -> tuple[str, ...]:
+    """Return the columns of single-precision results, in the order of the backends.
+
+    Examples
+    --------
+    >>> from napari_spotfit.models.profiles import GAUSSIAN
+    >>> values_of(GAUSSIAN)
+    ('sigma', 'amplitude', 'background', 'photons', 'chi_square', 'reduced_chi_square')
+    """
+    return profile.widths + _LIGHT
+
+
+def errors_of(profile: Profile) -> tuple[str, ...]:
+    """Return the columns of standard errors, which come after the values."""
+    names = ("x", "y", *profile.widths, "amplitude", "background", "photons")
+    return tuple(f"{name}_stderr" for name in names)
+
+
+def numbers_per_fit(settings: Settings) -> int:
+    """Return how many single-precision numbers a fit has."""
+    profile = settings.profile
+    return len(values_of(profile)) + (len(errors_of(profile)) if settings.errors else 0)
+
+
+#: Units of the columns that every model has, and of the rest where they do not depend on it.
+_UNITS = {
+    "y": "px",
+    "x": "px",
+    "amplitude": "counts",
+    "background": "counts/px",
+    "photons": "photons",
+    "roi_y": "px",
+    "roi_x": "px",
+}
+
+
+def units_of(settings: Settings | None) -> dict[str, str]:
+    """Return the unit of every column that has one.
+
+    Parameters
+    ----------
+    settings : Settings or None
+        What the fits were made with; None stands for the defaults.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> units_of(Settings(model="gaussian_rotated"))["angle_stderr"]
+    '°'
+    """
+    settings = settings or Settings()
+    shape = {parameter.name: parameter.unit for parameter in settings.profile.shape}
+    units = {name: unit for name, unit in (_UNITS | shape).items() if unit}
+    units |= {f"{name}_stderr": unit for name, unit in units.items() if "roi" not in name}
+    if settings.estimator == "lse":
+        units |= {"chi_square": "counts²", "reduced_chi_square": "counts²"}
+    return units

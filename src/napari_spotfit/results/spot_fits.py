@@ -1,0 +1,220 @@
+"""The result of fits: one column per quantity, with units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.frames import to_host
+from ..models.stopping import CONVERGED, StopCondition
+from ..settings.settings import Settings
+from .columns import units_of
+from .widths import mean_sigma
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class SpotFits:
+    """Fitted spots: one array per quantity, all of the same length.
+
+    Attributes
+    ----------
+    y, x : ndarray of float64
+        Centres in pixels; (0, 0) is the centre of the first pixel.
+    sigma : ndarray of float32
+        Standard deviation of the spot in pixels: a round Gaussian's. Other models have
+        ``sigma_x`` and ``sigma_y``, and ``angle`` in degrees; ``width``; or the names of
+        their own parameters.
+    amplitude, background : ndarray of float32
+        Height of the spot and level below it in counts; the camera offset is not
+        part of the background.
+    photons : ndarray of float32
+        Integral of the fitted profile, over the camera gain where it is known.
+    chi_square, reduced_chi_square : ndarray of float32
+        Sum of the squared residuals (``wlse``: each times its weight; ``mle``: the Poisson
+        deviance), and the same per degree of freedom.
+    iterations : ndarray of uint16
+        Iterations that were used.
+    stop_condition : ndarray of uint8
+        :class:`StopCondition` codes.
+    y_stderr, x_stderr, sigma_stderr, amplitude_stderr, background_stderr, photons_stderr
+        Standard errors (float32) of these and of other models' parameters, unless the fit
+        was made with ``errors=False``. 0 for what was held. NaN where the data do not
+        determine them: for the angle of a round spot, and for what ended at one of its
+        bounds, whichever parameter it is. The others' errors are those of a fit in which
+        that one is known; so for ``mle`` with a background of 0.
+    roi_y, roi_x : ndarray of int32
+        First pixel of the ROI that was fitted, if it was part of an image; -1 outside.
+    frame, axis_0, axis_1, … : ndarray of int64
+        Where the spot lies along the image's leading axes: ``frame`` for one, and
+        ``axis_0``, ``axis_1``, …, with ``frame`` for the last of them, for more.
+    score : ndarray of float32
+        Height in the detection's filtered image over its noise, if the spots were
+        detected.
+    settings : Settings or None
+        What the fits were made with.
+
+    Notes
+    -----
+    Invalid fits keep their row: their parameters are NaN and their stop condition
+    is INVALID.
+
+    Examples
+    --------
+    >>> from napari_spotfit import fit_spots, simulate_spots
+    >>> spots, truth = simulate_spots(100, photons=2000, seed=1)
+    >>> fits = fit_spots(spots)
+    >>> len(fits), len(fits[fits.converged])
+    (100, 100)
+    """
+
+    y: NDArray[np.float64]
+    x: NDArray[np.float64]
+    sigma: NDArray[np.float32]
+    amplitude: NDArray[np.float32]
+    background: NDArray[np.float32]
+    photons: NDArray[np.float32]
+    chi_square: NDArray[np.float32]
+    reduced_chi_square: NDArray[np.float32]
+    iterations: NDArray[np.uint16]
+    stop_condition: NDArray[np.uint8]
+
+    def __init__(
+        self,
+        columns: Mapping[str, NDArray[Any]],
+        index_names: Sequence[str] = (),
+        settings: Settings | None = None,
+    ):
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) != 1:
+            raise ValueError(f"all columns must have one length; got {sorted(lengths)}")
+        self._columns = dict(columns)
+        self._index_names = tuple(index_names)
+        self.settings = settings
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        columns: dict[str, NDArray[Any]] = self.__dict__.get("_columns", {})
+        if name in columns:
+            return columns[name]
+        raise AttributeError(f"these fits have no column {name!r}; they have {', '.join(columns)}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._columns]
+
+    def __len__(self) -> int:
+        return len(self._columns["y"])
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a column of this name."""
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[SpotFits]:
+        return (self[i : i + 1] for i in range(len(self)))
+
+    def __getitem__(self, rows: Any) -> SpotFits:
+        """Return the fits of a mask, a slice, an array of row numbers, or one row."""
+        if isinstance(rows, (int, np.integer)):
+            rows = [rows]
+        return self._of({name: values[rows] for name, values in self._columns.items()})
+
+    def __repr__(self) -> str:
+        share = f"{self.converged.mean():.1%} converged" if len(self) else "no spots"
+        return f"<SpotFits: {len(self)} spots, {share}; columns {', '.join(self._columns)}>"
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """All columns by name, in order."""
+        return dict(self._columns)
+
+    @property
+    def index_names(self) -> tuple[str, ...]:
+        """Names of the columns that index the image's leading axes."""
+        return self._index_names
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Unit of every column that has one."""
+        return {name: unit for name, unit in units_of(self.settings).items() if name in self}
+
+    @property
+    def mean_sigma(self) -> NDArray[np.float32]:
+        """Width of each spot in pixels, whatever the model.
+
+        The σ of a round Gaussian; the geometric mean of an elliptical one's; else that of
+        the round Gaussian with the same height and the same light.
+        """
+        gain = 1.0 if self.settings is None else self.settings.gain or 1.0
+        widths: NDArray[np.float32] = mean_sigma(self._columns, gain)
+        return widths
+
+    @property
+    def converged(self) -> NDArray[np.bool_]:
+        """Mask of the fits that ended in their minimum."""
+        first, last = min(CONVERGED), max(CONVERGED)
+        return (self.stop_condition >= first) & (self.stop_condition <= last)
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """Mask of the fits that have parameters."""
+        return np.not_equal(self.stop_condition, StopCondition.INVALID)
+
+    def to_host(self) -> SpotFits:
+        """Return the same fits with NumPy's columns, should they lie on a GPU."""
+        return self._of({name: to_host(values) for name, values in self._columns.items()})
+
+    def stop_counts(self) -> dict[StopCondition, int]:
+        """Return how many fits ended under each condition."""
+        counts = np.bincount(self.to_host().stop_condition, minlength=len(StopCondition))
+        return {condition: int(counts[condition]) for condition in StopCondition}
+
+    def points(self) -> NDArray[np.float64]:
+        """Return the centres as napari's Points take them.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, ndim)
+            Indices along the leading axes, then y and x, in pixels.
+        """
+        names = (*self._index_names, "y", "x")
+        columns = self.to_host().columns
+        points = np.empty((len(self), len(names)))
+        for axis, name in enumerate(names):
+            points[:, axis] = columns[name]
+        return points
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a table with one row per fit; stop conditions as words.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The columns in order; units are in ``attrs["units"]``.
+        """
+        import pandas as pd
+
+        names = [condition.name for condition in StopCondition]
+        columns = self.to_host().columns
+        table = pd.DataFrame(columns, copy=False)
+        table["stop_condition"] = pd.Categorical.from_codes(
+            columns["stop_condition"].astype(np.int8), categories=names
+        )
+        table.attrs["units"] = self.units
+        return table
+
+    @staticmethod
+    def concatenate(parts: Sequence[SpotFits]) -> SpotFits:
+        """Join fits with the same columns, in order."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        return first._of(
+            {name: np.concatenate([part._columns[name] for part in parts])
+             for name in first._columns}
+        )  # fmt: skip
+
+    def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
+        return SpotFits(columns, self._index_names, self.settings)

@@ -1,0 +1,371 @@
+"""Every setting of detection and fit: default, unit, range and explanation.
+
+The public functions, the widget's controls and tooltips and the values that the
+widget remembers are all made from :class:`Settings`.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, Literal, TypedDict
+
+from ..models import stopping
+from ..models.profiles import MODELS, Profile
+from .parameter import Parameter, setting
+from .validation import ROI_LARGEST, FrozenDict, check_pixel, check_shape_names, checked
+
+Backend = Literal["auto", "cpu", "cuda"]
+Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian"]
+Pixel = Literal["sampled", "integrated"]
+Estimator = Literal["lse", "wlse", "mle"]
+Devices = Literal["one", "all"]
+ThresholdUnit = Literal["noise", "counts"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings of detection and fit, checked when they are made.
+
+    Raises
+    ------
+    TypeError
+        If a value has the wrong type.
+    ValueError
+        If a value is outside its range; the message says what is accepted.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> Settings(roi_size=7).roi_shape
+    (7, 7)
+    >>> Settings(roi_size=8)
+    Traceback (most recent call last):
+    ...
+    ValueError: roi_size must be odd, from 5 to 4095 px, so that a pixel is its centre; got 8
+    """
+
+    sigma: float = setting(
+        1.3,
+        "PSF σ",
+        "Standard deviation of a spot. It matches the band-pass filter of the detection "
+        "to the spots; the fit finds each spot's own σ whatever is set here.",
+        "detection",
+        unit="px",
+        minimum=0.5,
+        maximum=10,
+    )
+    threshold: float = setting(
+        5.0,
+        "Threshold",
+        "How far a spot must stand out of the filtered image. Raise it when noise is "
+        "taken for spots, lower it when spots are missed.",
+        "detection",
+        minimum=0,
+    )
+    threshold_unit: ThresholdUnit = setting(
+        "noise",
+        "Threshold in",
+        "noise: multiples of the filtered image's own robust noise, which suits any "
+        "brightness. counts: height in the filtered image, the same in every frame.",
+        "detection",
+    )
+    min_distance: float = setting(
+        2.0,
+        "Min. distance",
+        "Of two spots closer than this, only the brighter is kept. Up to 2 px, all are kept: "
+        "the filter shows none closer.",
+        "detection",
+        unit="px",
+        minimum=1,
+        maximum=64,
+    )
+    roi_size: int | tuple[int, int] = setting(
+        9,
+        "ROI size",
+        "Side of the square region around a spot that is fitted, or (rows, columns). "
+        "About 6 σ is a good choice: smaller loses light, larger takes in neighbours.",
+        "fit",
+        unit="px",
+        minimum=5,
+        maximum=ROI_LARGEST - 1,
+    )
+    model: Model | Profile = setting(
+        "gaussian",
+        "Model",
+        "The spot's shape on a constant background. gaussian: round. gaussian_elliptical: with "
+        "one σ along x and one along y. gaussian_rotated: elliptical and turned by an angle. "
+        "lorentzian: with wide wings.",
+        "fit",
+    )
+    pixel: Pixel = setting(
+        "sampled",
+        "Pixels",
+        "sampled: the model at the centre of each pixel. integrated: the model averaged over "
+        "each pixel, as a camera sees it, for the σ of the light itself; not for turned "
+        "Gaussians and Lorentzians.",
+        "fit",
+    )
+    estimator: Estimator = setting(
+        "lse",
+        "Estimator",
+        "lse: least squares, every pixel with the same weight. wlse: least squares with the "
+        "weights that are given. mle: maximum likelihood of the photons' Poisson noise, the "
+        "most precise; it needs the camera's offset and gain.",
+        "fit",
+    )
+    fixed: Mapping[str, float | None] = setting(
+        FrozenDict(),
+        "Held",
+        "Shape parameters that are not fitted, by name: a number is their value, that of y and x "
+        "counted from the middle of the ROI; with None each spot keeps its own start value.",
+        "bounds",
+    )
+    bounds: Mapping[str, tuple[float | None, float | None]] = setting(
+        FrozenDict(),
+        "Bounds",
+        "Lower and upper bound of shape parameters by name, None for an open end; y and x count "
+        "from the middle of the ROI.",
+        "bounds",
+    )
+    errors: bool = setting(
+        True,
+        "Standard errors",
+        "Also compute the standard error of every fitted parameter. What ends at one of its "
+        "bounds has none, and counts as known for the others.",
+        "fit",
+    )
+    max_iterations: int = setting(
+        stopping.MAX_ITERATIONS,
+        "Max. iterations",
+        "A fit that has not settled after so many iterations stops with MAX_ITERATIONS.",
+        "stop",
+        minimum=1,
+        maximum=1000,
+    )
+    max_error: float = setting(
+        stopping.MAX_ERROR,
+        "Accepted χ²",
+        "A fit whose χ² falls below this stops with MAX_ERROR; 0 never stops a fit.",
+        "stop",
+        unit="counts²",
+        minimum=0,
+    )
+    min_delta: float = setting(
+        stopping.MIN_DELTA,
+        "Min. change of χ²",
+        "A fit stops with MIN_DELTA when a step changes χ² by less than this fraction of it, or "
+        "when the next step is expected to.",
+        "stop",
+        minimum=0,
+        maximum=1,
+    )
+    min_step: float = setting(
+        stopping.MIN_STEP,
+        "Min. step",
+        "A fit stops with MIN_STEP when a step changes every parameter by less than this "
+        "fraction of it.",
+        "stop",
+        minimum=0,
+        maximum=1,
+    )
+    sigma_min: float | None = setting(
+        None,
+        "σ at least",
+        f"Lower bound of the fitted σ; unset, it is {stopping.SIGMA_MIN} px.",
+        "bounds",
+        unit="px",
+        minimum=0,
+        above_minimum=True,
+        none_means=f"{stopping.SIGMA_MIN} px",
+    )
+    sigma_max: float | None = setting(
+        None,
+        "σ at most",
+        "Upper bound of the fitted σ; unset, it is the ROI's longer side.",
+        "bounds",
+        unit="px",
+        minimum=0,
+        above_minimum=True,
+        none_means="ROI's side",
+    )
+    amplitude_min: float | None = setting(
+        None,
+        "Amplitude at least",
+        "Lower bound of the amplitude; unset, dark spots are fitted too.",
+        "bounds",
+        unit="counts",
+        none_means="no bound",
+    )
+    amplitude_max: float | None = setting(
+        None, "Amplitude at most", "Upper bound of the amplitude.", "bounds",
+        unit="counts", none_means="no bound",
+    )  # fmt: skip
+    background_min: float | None = setting(
+        None,
+        "Background at least",
+        "Lower bound of the background above the camera offset. 0 keeps the fit from "
+        "negative light and makes σ more precise on dark images.",
+        "bounds",
+        unit="counts/px",
+        none_means="no bound",
+    )
+    background_max: float | None = setting(
+        None, "Background at most", "Upper bound of the background above the camera offset.",
+        "bounds", unit="counts/px", none_means="no bound",
+    )  # fmt: skip
+    offset: float = setting(
+        0.0,
+        "Camera offset",
+        "Counts that the camera gives without light. It is taken off the background.",
+        "camera",
+        unit="counts",
+    )
+    gain: float | None = setting(
+        None,
+        "Camera gain",
+        "Counts per photo-electron. Known, it turns counts into photons and the standard "
+        "errors follow the shot noise; unknown, a count is taken as a photon and the "
+        "standard errors follow the residuals' scatter.",
+        "camera",
+        unit="counts/e⁻",
+        minimum=0,
+        above_minimum=True,
+        none_means="unknown",
+    )
+    variance: float | None = setting(
+        None,
+        "Read-out variance",
+        "Variance of the camera's read-out noise, that of frames without light. Maximum "
+        "likelihood adds it to the shot noise; weighted least squares takes its inverse for "
+        "weights; plain least squares does not use it.",
+        "camera",
+        unit="counts²",
+        minimum=0,
+        none_means="0",
+    )
+    backend: Backend = setting(
+        "auto",
+        "Run on",
+        "auto: the GPU where one can be used, else the CPU, and the CPU for a few fits. "
+        "cpu: the CPU. cuda: the GPU, or an error that says why it cannot be used.",
+        "run",
+    )
+    devices: Devices = setting(
+        "one",
+        "GPUs",
+        "one: the current CUDA device. all: every GPU of this computer shares the work.",
+        "run",
+    )
+    threads: int | None = setting(
+        None,
+        "Threads",
+        "CPU threads to use.",
+        "run",
+        minimum=1,
+        maximum=1024,
+        none_means="all cores",
+    )
+
+    def __post_init__(self) -> None:
+        for item, hint in _fields():
+            value = getattr(self, item.name)
+            if value is not item.default:
+                parameter = item.metadata["parameter"]
+                object.__setattr__(self, item.name, checked(item.name, hint, parameter, value))
+        check_pixel(self.profile, self.pixel)
+        check_shape_names(self.profile, FrozenDict(self.fixed), FrozenDict(self.bounds))
+        for low, high in (
+            ("sigma_min", "sigma_max"),
+            ("amplitude_min", "amplitude_max"),
+            ("background_min", "background_max"),
+        ):
+            least, most = getattr(self, low), getattr(self, high)
+            if least is not None and most is not None and least >= most:
+                raise ValueError(f"{low} must be below {high}; got {least:g} and {most:g}")
+
+    @property
+    def roi_shape(self) -> tuple[int, int]:
+        """ROI size as (rows, columns) in pixels."""
+        size = self.roi_size
+        return size if isinstance(size, tuple) else (size, size)
+
+    @property
+    def profile(self) -> Profile:
+        """The model itself."""
+        return self.model if isinstance(self.model, Profile) else MODELS[self.model]
+
+    def changed(self, **options: Any) -> Settings:
+        """Return a copy with some settings changed; unknown names raise a TypeError."""
+        if not options:
+            return self
+        unknown = sorted(set(options) - {item.name for item in fields(self)})
+        if unknown:
+            accepted = ", ".join(item.name for item in fields(self))
+            raise TypeError(f"unknown setting {', '.join(unknown)}; the settings are {accepted}")
+        return replace(self, **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as a dictionary of plain values."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        if isinstance(self.model, Profile):
+            values["model"] = self.model.to_dict()
+        values["fixed"] = dict(self.fixed)
+        values["bounds"] = {name: list(ends) for name, ends in self.bounds.items()}
+        return values
+
+
+class Options(TypedDict, total=False):
+    """The settings as keyword arguments; kept equal to :class:`Settings` by a test.
+
+    The ROI's size is missing: functions that need it have an argument of its own.
+    """
+
+    sigma: float
+    threshold: float
+    threshold_unit: ThresholdUnit
+    min_distance: float
+    model: Model | Profile
+    pixel: Pixel
+    estimator: Estimator
+    fixed: Mapping[str, float | None]
+    bounds: Mapping[str, tuple[float | None, float | None]]
+    errors: bool
+    max_iterations: int
+    max_error: float
+    min_delta: float
+    min_step: float
+    sigma_min: float | None
+    sigma_max: float | None
+    amplitude_min: float | None
+    amplitude_max: float | None
+    background_min: float | None
+    background_max: float | None
+    offset: float
+    gain: float | None
+    variance: float | None
+    backend: Backend
+    devices: Devices
+    threads: int | None
+
+
+@lru_cache(maxsize=1)
+def _fields() -> tuple[tuple[Field[Any], Any], ...]:
+    """Return the settings' fields with their types: looking these up takes its time."""
+    hints = typing.get_type_hints(Settings)
+    return tuple((item, hints[item.name]) for item in fields(Settings))
+
+
+def parameters() -> dict[str, Parameter]:
+    """Return what there is to know about each setting, by its name."""
+    return {item.name: item.metadata["parameter"] for item in fields(Settings)}
+
+
+def choices(name: str) -> tuple[str, ...]:
+    """Return the accepted values of a setting that is one of several words."""
+    hint = typing.get_type_hints(Settings)[name]
+    kinds = (hint, *typing.get_args(hint))  # a model may be something else than a word, too
+    words = next(kind for kind in kinds if typing.get_origin(kind) is Literal)
+    return typing.get_args(words)

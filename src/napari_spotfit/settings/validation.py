@@ -1,0 +1,185 @@
+"""What settings accept, and the words that say so."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from ..models.bounds import finite, rising
+from ..models.profiles import MODELS, Profile
+from .parameter import Parameter
+
+#: Side lengths of a ROI in pixels: the least, the most of which many are fitted side by side,
+#: and the most of which one is fitted at a time, by all threads or all of the GPU together.
+ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
+
+
+class FrozenDict(dict[str, Any]):
+    """A dictionary that stays as it is made, so that settings can be keys of a cache."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
+    """Return the value of a setting as it is kept, or raise an error that says what is accepted.
+
+    Parameters
+    ----------
+    name : str
+        The setting.
+    hint : type
+        Its type.
+    parameter : Parameter
+        What is known about it.
+    value : object
+        What was given.
+
+    Raises
+    ------
+    TypeError
+        If the value has the wrong type.
+    ValueError
+        If it is outside the range.
+    """
+    if name in _CHECKS:
+        return _CHECKS[name](value)
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None:
+        if type(None) in kinds:
+            return None
+        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got None")
+    if typing.get_origin(hint) is Literal:
+        if value not in typing.get_args(hint):
+            raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+        return value
+    if bool in kinds:
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False; got {value!r}")
+        return value
+    return _checked_number(name, int in kinds, hint, parameter, value)
+
+
+def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, value: Any) -> Any:
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+    number: float = operator.index(typing.cast(int, value)) if whole else float(value)
+    low, high = parameter.minimum, parameter.maximum
+    if (
+        not math.isfinite(number)
+        or (low is not None and (number < low or (parameter.above_minimum and number == low)))
+        or (high is not None and number > high)
+    ):
+        raise ValueError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
+    return number
+
+
+def _accepted(hint: Any, parameter: Parameter) -> str:
+    """Say in words which values a setting takes."""
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(repr(word) for word in typing.get_args(hint))
+    kinds = typing.get_args(hint) or (hint,)
+    text = "a whole number" if int in kinds else "a finite number"
+    if parameter.minimum is not None:
+        text += f" {'above' if parameter.above_minimum else 'from'} {parameter.minimum:g}"
+    if parameter.maximum is not None:
+        text += f" to {parameter.maximum:g}"
+    if parameter.unit:
+        text += f" {parameter.unit}"
+    return text + (f", or None ({parameter.none_means})" if type(None) in kinds else "")
+
+
+def _checked_model(value: Any) -> Any:
+    """Check a model: the name of one, a Profile, or what :meth:`Profile.to_dict` gives."""
+    if isinstance(value, Mapping):
+        return Profile.from_expression(**value)
+    if isinstance(value, Profile):
+        if value.expression is not None:
+            return value
+        if MODELS.get(value.name) == value:
+            return value.name
+    elif isinstance(value, str) and value in MODELS:
+        return value
+    names = ", ".join(map(repr, MODELS))
+    raise ValueError(f"model must be {names}, or of Profile.from_expression(…); got {value!r}")
+
+
+def _checked_fixed(value: Any) -> FrozenDict:
+    """Check values that are held: a finite number, or None for the start value, by name."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"fixed must map shape parameters to values; got {value!r}")
+    return FrozenDict({name: finite(f"fixed of {name}", held) for name, held in value.items()})
+
+
+def _checked_bounds(value: Any) -> FrozenDict:
+    """Check lower and upper ends, None for an open one, by name."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"bounds must map shape parameters to (lowest, highest); got {value!r}")
+    return FrozenDict({name: rising(f"bounds of {name}", ends) for name, ends in value.items()})
+
+
+def check_pixel(profile: Profile, pixel: str) -> None:
+    """Check that a model has a formula averaged over a pixel, if that is asked for."""
+    if pixel == "integrated" and profile.integrated is None:
+        raise ValueError(
+            f"pixel must be 'sampled' for the model {profile.name}, which has no formula averaged "
+            "over a pixel; got 'integrated'"
+        )
+
+
+def check_shape_names(profile: Profile, fixed: FrozenDict, bounds: FrozenDict) -> None:
+    """Check that what is held or bounded are shape parameters of a model, and not both.
+
+    Raises
+    ------
+    ValueError
+        If there is no such parameter, if one is both, or if none is left to be fitted.
+    """
+    names = [parameter.name for parameter in profile.shape]
+    for setting, given in (("fixed", fixed), ("bounds", bounds)):
+        for name in given:
+            if name not in names:
+                raise ValueError(
+                    f"{setting} must name shape parameters of the model {profile.name}, "
+                    f"{', '.join(names)}; got {name!r}"
+                )
+    both = sorted(set(fixed) & set(bounds))
+    if both:
+        raise ValueError(f"{both[0]} cannot be held and bounded at once; leave one out")
+    if len(fixed) == len(names):
+        raise ValueError(f"fixed must leave one of {', '.join(names)} to be fitted")
+    for name in names[2:]:
+        low = fixed.get(name) if name in fixed else bounds.get(name, (None, None))[0]
+        if low is not None and low <= 0 and name != "angle" and profile.name in MODELS:
+            raise ValueError(f"{name} must be above 0; got {low:g}")
+
+
+def _checked_roi_size(value: Any) -> int | tuple[int, int]:
+    """Check a ROI size around a centre pixel: odd, one number or (rows, columns)."""
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(sizes) != 2 or any(
+        isinstance(size, bool) or not isinstance(size, numbers.Integral) for size in sizes
+    ):
+        raise TypeError(f"roi_size must be a whole number or two, (rows, columns); got {value!r}")
+    low, high = ROI_MIN + 1, ROI_LARGEST - 1
+    if any(size % 2 == 0 or not low <= size <= high for size in sizes):
+        raise ValueError(
+            f"roi_size must be odd, from {low} to {high} px, so that a pixel is its centre; "
+            f"got {value!r}"
+        )
+    rows, columns = (int(size) for size in sizes)
+    return (rows, columns) if isinstance(value, (tuple, list)) else rows
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "model": _checked_model,
+    "fixed": _checked_fixed,
+    "bounds": _checked_bounds,
+    "roi_size": _checked_roi_size,
+}

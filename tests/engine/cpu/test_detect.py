@@ -1,0 +1,44 @@
+"""What detection on the CPU takes from its machine: memory, and frames that it only reads."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+from scenes import (
+    assert_same,
+    movie_of,
+    scattered,
+)
+
+from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.settings.settings import Settings
+
+
+def test_memory_does_not_grow_with_the_movie():
+    movie = np.random.default_rng(29).poisson(10, (2, 128, 128)).astype(np.uint16)
+    movie = np.broadcast_to(movie[:, None], (2, 300, 128, 128)).reshape(600, 128, 128)
+    detect(movie[:10], Settings())
+    tracemalloc.start()
+    detect(movie, Settings(threads=2))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < movie.nbytes / 3  # 20 MB; a copy as float32 would be twice that
+
+
+def test_frames_are_only_read(tmp_path):
+    rng = np.random.default_rng(30)
+    movie = movie_of(rng, scattered(rng, (64, 64), 10), 3, (64, 64)).astype(np.uint16)
+    expected = detect(movie, Settings())
+    copy = movie.copy()
+    copy.flags.writeable = False
+    assert_same(expected, detect(copy, Settings()))
+    np.testing.assert_array_equal(movie, copy)
+    movie.tofile(tmp_path / "movie.raw")
+    mapped = np.memmap(tmp_path / "movie.raw", np.uint16, "r", shape=movie.shape)
+    assert_same(expected, detect(mapped, Settings()))
+    broken = movie.astype(np.float32)
+    broken[0, 5, 5] = np.nan
+    before = broken.copy()
+    detect(broken, Settings())
+    np.testing.assert_array_equal(broken, before)

@@ -1,0 +1,97 @@
+"""Which backend runs the fits, and what is said of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from napari_spotfit import BackendUnavailableError, Settings, localize
+from napari_spotfit.engine.cuda import devices
+from napari_spotfit.engine.select import WORTH_A_GPU, describe, select_backend
+
+CPU = Settings(backend="cpu", threads=3)
+AUTO = CPU.changed(backend="auto")
+CUDA = CPU.changed(backend="cuda")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """Hide all GPUs, as users do."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def test_cpu():
+    backend = select_backend(CPU)
+    assert backend.name == backend.ran_on() == "CPU (3 threads)"
+    assert (backend.frames_at_once, backend.workers) == (3, 1)
+    frames = np.zeros((1, 9, 9), np.uint16)
+    assert backend.upload(frames) is frames
+    assert select_backend(CPU.changed(threads=1)).name == "CPU (1 thread)"
+
+
+def test_cuda_without_a_gpu_is_an_error(no_gpu):
+    with pytest.raises(BackendUnavailableError, match="CUDA_VISIBLE_DEVICES='' hides every GPU"):
+        select_backend(CUDA)
+    with pytest.raises(BackendUnavailableError):
+        select_backend(CUDA, fits=1)
+    with pytest.raises(BackendUnavailableError):
+        localize(np.zeros((9, 9)), settings=CUDA)
+
+
+def test_auto_without_a_gpu_is_the_cpu(no_gpu):
+    assert select_backend(AUTO).name == "CPU (3 threads)"
+    assert select_backend(AUTO, fits=10**9).name == "CPU (3 threads)"
+
+
+@pytest.mark.parametrize("which", ["one", "all"])
+def test_what_is_said_without_a_gpu(no_gpu, which):
+    described = describe(AUTO.changed(devices=which))
+    assert str(described) == described.name == "CPU (3 threads)"
+    assert "CUDA_VISIBLE_DEVICES" in described.reason
+    assert described.gpus == 0
+    described = describe(CUDA.changed(devices=which))
+    assert described.name == "no GPU"
+    assert "CUDA_VISIBLE_DEVICES" in described.reason
+
+
+def test_no_reason_is_given_for_a_cpu_that_was_asked_for(no_gpu):
+    assert describe(CPU) == ("CPU (3 threads)", "", 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("settings", [AUTO, CUDA])
+def test_the_gpu_is_taken(gpu, settings):
+    (first,) = devices.usable("one")
+    backend = select_backend(settings, fits=WORTH_A_GPU)
+    assert backend.name == backend.ran_on() == first.name
+    assert describe(settings) == (first.name, "", devices.count())
+    every = select_backend(settings.changed(devices="all"))
+    assert every.name == devices.names(devices.usable("all"))
+    assert every.workers == backend.workers * len(devices.usable("all"))
+
+
+@pytest.mark.gpu
+def test_a_few_fits_stay_on_the_cpu(gpu):
+    assert select_backend(AUTO, fits=WORTH_A_GPU - 1).name == "CPU (3 threads)"
+    assert select_backend(CUDA, fits=WORTH_A_GPU - 1).name != "CPU (3 threads)"
+
+
+@pytest.mark.gpu
+def test_all_gpus_find_and_fit_the_same(gpu):
+    from napari_spotfit import simulate_movie
+
+    frames, _ = simulate_movie(4, shape=(64, 64), spots_per_frame=10, seed=1)
+    settings = CUDA.changed(devices="all")
+    backend, cpu = select_backend(settings), select_backend(CPU)
+    expected = cpu.detect(frames, settings)
+    corners = np.column_stack([expected.frame, expected.y, expected.x]).astype(np.int64)
+    corners[:, 1:] = np.clip(corners[:, 1:] - 4, 0, 64 - 9)
+    fitted = cpu.fit_rois(frames, corners, (9, 9), settings)
+    for _ in range(2 * gpu):
+        there = backend.upload(frames)
+        found = backend.detect(there, settings)
+        np.testing.assert_array_equal(found.y, expected.y)
+        np.testing.assert_array_equal(found.x, expected.x)
+        columns = backend.fit_rois(there, corners, (9, 9), settings)
+        np.testing.assert_allclose(columns["x"], fitted["x"], atol=1e-2)
+    assert backend.ran_on() == backend.name

@@ -1,0 +1,158 @@
+"""What an image shows before it is fitted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from napari_spotfit import (
+    Camera,
+    Settings,
+    detect_spots,
+    estimate_sigma,
+    fit_at,
+    localize,
+    simulate_movie,
+)
+from napari_spotfit.images.frames import HeldFrame
+from napari_spotfit.localization.peaks import peak_heights, peak_near
+
+da = pytest.importorskip("dask.array")
+
+
+@pytest.fixture(scope="module")
+def movie():
+    return simulate_movie(8, shape=(120, 150), spots_per_frame=25, seed=4)[0]
+
+
+@pytest.mark.parametrize("sigma", [0.8, 1.3, 2.5])
+def test_a_fit_at_the_peak_is_the_fit_of_the_movie(movie, sigma):
+    """Also where spots lie on the border, or close to one another."""
+    settings = Settings(sigma=sigma, roi_size=7, offset=100.0)
+    frame = localize(movie, frames=3, settings=settings)
+    held = HeldFrame(movie, (3,))
+    assert len(frame) > 15
+    for spot in frame[frame.valid]:
+        at_peak = None
+        for nudge in ((0, 0), (0.9, -0.8)):
+            place = np.clip((spot.y[0] + nudge[0], spot.x[0] + nudge[1]), 0, (119, 149))
+            peak = peak_near(held, place, settings)
+            rivals = np.hypot(frame.y - place[0], frame.x - place[1]) < 7 / 2 + 1.5
+            if rivals.sum() == 1:
+                at_peak = fit_at(held, [[3, *peak]], settings=settings)
+                for name, values in at_peak.columns.items():
+                    np.testing.assert_array_equal(values, spot.columns[name], name)
+        assert at_peak is not None or rivals.sum() > 1
+
+
+def test_the_brightest_of_two_and_none_on_a_flat_image():
+    image = np.zeros((40, 40))
+    image[18, 15], image[18, 20] = 100, 200
+    settings = Settings(sigma=1.0, roi_size=11)
+    held = HeldFrame(image)
+    np.testing.assert_array_equal(peak_near(held, (18.2, 16.9), settings), (18, 20))
+    np.testing.assert_array_equal(peak_near(held, (18, 13), settings), (18, 15))
+    np.testing.assert_array_equal(peak_near(held, (5.3, 30.1), settings), (5.3, 30.1))
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (6, 40), (9, 9)])
+def test_a_peak_in_a_small_image(shape):
+    image = np.random.default_rng(0).normal(0, 1, shape)
+    image[2, 2] = 50
+    peak = peak_near(HeldFrame(image), (1, 3), Settings(roi_size=5))
+    np.testing.assert_array_equal(peak, (2, 2))
+
+
+@pytest.mark.parametrize("unit", ["noise", "counts"])
+def test_heights_above_the_threshold_are_the_spots(movie, unit):
+    settings = Settings(threshold_unit=unit, threshold=6.0)
+    heights = peak_heights(movie, settings, frames=(slice(2, 5),))
+    assert (heights > 6).sum() == len(detect_spots(movie, frames=slice(2, 5), settings=settings))
+    assert len(heights) > 10 * (heights > 6).sum()
+
+
+@pytest.mark.parametrize("sigma", [0.9, 1.5, 2.6])
+def test_the_width_is_found_from_a_wrong_guess(sigma):
+    movie, _ = simulate_movie(30, sigma=sigma, photons=5000, spots_per_frame=10, seed=2)
+    width = estimate_sigma(da.from_array(movie, chunks=(1, -1, -1)), sigma=1.3)
+    # A sampled profile on pixels that integrate.
+    assert width.sigma == pytest.approx(sigma, rel=0.02)
+    assert 10 <= width.spots <= 100
+    assert 0 < width.scatter < 0.2 * sigma
+
+
+def test_no_width_without_isolated_spots():
+    with pytest.raises(ValueError, match=r"stand alone.*found 0"):
+        estimate_sigma(np.random.default_rng(0).normal(0, 1, (64, 64)), threshold=20.0)
+
+
+def test_a_held_frame_is_read_once():
+    reads = []
+
+    def load(block_info=None):
+        reads.append(block_info[None]["chunk-location"])
+        return np.full((1, 1, 20, 30), len(reads), np.uint16)
+
+    image = da.map_blocks(load, chunks=((1,) * 3, (1,) * 4, 20, 30), dtype=np.uint16)
+    held = HeldFrame(image, (2, 1))
+    for _ in range(3):
+        fits = fit_at(held, [[2, 1, 10, 10]], roi_size=5)
+    assert reads == [(2, 1, 0, 0)]
+    assert (fits.axis_0[0], fits.frame[0]) == (2, 1)
+    assert held.shape == image.shape
+    assert len(localize(held, frames=(2, 1))) == 0
+
+
+def test_a_held_frame_of_an_image_without_frames():
+    image = simulate_movie(1, shape=(64, 64), spots_per_frame=8, seed=3)[0][0]
+    one, other = localize(HeldFrame(image)), localize(image)
+    for name in one.columns:
+        np.testing.assert_array_equal(one.columns[name], other.columns[name])
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    rng = np.random.default_rng(11)
+    offset, gain = rng.normal(100, 15, (90, 110)), rng.uniform(1.2, 2.8, (90, 110))
+    movie, _ = simulate_movie(
+        4, (90, 110), spots_per_frame=12, photons=3000, offset=offset, gain=gain, seed=12
+    )
+    bad = rng.random((90, 110)) < 0.005
+    movie[:, bad] = 60_000
+    return movie, {"bad_pixels": bad, "camera": Camera(offset, gain)}
+
+
+class TestKnownPixels:
+    """Hot pixels and a gain of each pixel's own count for widths and peaks as for localize."""
+
+    settings = Settings(roi_size=7, threshold=6.0)
+
+    def test_detection_finds_what_is_fitted(self, uneven):
+        movie, known = uneven
+        fits = localize(movie, settings=self.settings, **known)
+        places = detect_spots(movie, settings=self.settings, **known)
+        assert len(places) == len(fits) > 40
+        again = fit_at(movie, places, settings=self.settings, **known)
+        for name in ("y", "x", "photons", "x_stderr"):
+            np.testing.assert_array_equal(again.columns[name], fits.columns[name], name)
+        assert len(detect_spots(movie, settings=self.settings)) > len(places)  # the hot ones
+
+    def test_the_peak_of_a_click_is_no_hot_pixel(self, uneven):
+        movie, known = uneven
+        held = HeldFrame(movie, (2,))
+        fits = localize(movie, frames=2, settings=self.settings, **known)
+        for spot in fits[fits.valid]:
+            place = spot.y[0], spot.x[0]
+            rivals = np.hypot(fits.y - place[0], fits.x - place[1]) < 7 / 2 + 1.5
+            if rivals.sum() == 1:
+                peak = peak_near(held, place, self.settings, **known)
+                again = fit_at(held, [[2, *peak]], settings=self.settings, **known)
+                np.testing.assert_array_equal(again.x, spot.x)
+
+    def test_heights_and_width(self, uneven):
+        movie, known = uneven
+        heights = peak_heights(movie, self.settings, **known)
+        assert (heights > 6).sum() == len(localize(movie, settings=self.settings, **known))
+        width = estimate_sigma(movie, settings=self.settings, **known)
+        assert width.sigma == pytest.approx(1.35, abs=0.06)  # 1.3, sampled
+        assert width.scatter < 0.2

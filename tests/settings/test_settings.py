@@ -1,0 +1,145 @@
+"""Settings: defaults, checks, and the places that read them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import math
+import typing
+
+import pytest
+
+from napari_spotfit import Settings, fit_spots, localize
+from napari_spotfit.models.profiles import GAUSSIAN_ROTATED, MODELS, Profile
+from napari_spotfit.settings.settings import Options, choices, parameters
+
+
+def test_options_are_the_settings():
+    hints = typing.get_type_hints(Settings)
+    del hints["roi_size"]
+    assert typing.get_type_hints(Options) == hints
+
+
+def test_every_setting_is_explained():
+    for name, parameter in parameters().items():
+        assert parameter.label, name
+        assert parameter.doc.endswith("."), name
+        optional = dataclasses.fields(Settings)
+        default = next(f.default for f in optional if f.name == name)
+        assert (default is None) <= bool(parameter.none_means), name
+
+
+def test_functions_show_their_settings():
+    signature = inspect.signature(localize)
+    assert signature.parameters["threshold"].default == Settings().threshold
+    assert "threshold" not in inspect.signature(fit_spots).parameters
+    assert "How far a spot must stand out" in localize.__doc__
+    assert localize.__doc__.index("Other Parameters") < localize.__doc__.index("Returns")
+
+
+def test_numbers_are_made_plain():
+    import numpy as np
+
+    settings = Settings(sigma=np.float32(2), max_iterations=np.int64(7), roi_size=[7, 9])
+    assert type(settings.sigma) is float
+    assert type(settings.max_iterations) is int
+    assert settings.roi_shape == (7, 9)
+    assert Settings(**settings.to_dict()) == settings
+
+
+def test_changed_changes_one_setting():
+    assert Settings().changed(sigma=2).sigma == 2
+    with pytest.raises(TypeError, match="unknown setting sgima"):
+        Settings().changed(sgima=2)
+
+
+def test_models_are_the_settings_choices():
+    assert choices("model") == tuple(MODELS)
+
+
+def test_choices():
+    assert choices("threshold_unit") == ("noise", "counts")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "words"),
+    [
+        ("sigma", -1, ValueError, "sigma must be a finite number from 0.5 to 10 px; got -1"),
+        ("sigma", "wide", TypeError, "sigma must be a finite number"),
+        ("sigma", None, TypeError, "got None"),
+        ("sigma", True, TypeError, "got True"),
+        ("threshold", math.nan, ValueError, "threshold must be a finite number from 0"),
+        ("threshold_unit", "photons", ValueError, "'noise' or 'counts'; got 'photons'"),
+        ("min_delta", math.inf, ValueError, "from 0 to 1"),
+        ("max_iterations", 2.5, TypeError, "whole number from 1 to 1000"),
+        ("gain", 0, ValueError, r"above 0 counts/e⁻, or None \(unknown\)"),
+        ("roi_size", 8, ValueError, "odd, from 5 to 4095"),
+        ("roi_size", 4097, ValueError, "odd, from 5 to 4095"),
+        ("roi_size", (7, 7, 7), TypeError, r"\(rows, columns\)"),
+        ("roi_size", 7.0, TypeError, "whole number"),
+        ("errors", 1, TypeError, "True or False"),
+        ("model", "lorentz", ValueError, "must be 'gaussian'"),
+        ("backend", "gpu", ValueError, "'auto' or 'cpu' or 'cuda'"),
+        ("devices", "both", ValueError, "'one' or 'all'; got 'both'"),
+        ("threads", 0, ValueError, "from 1 to 1024"),
+        ("sigma_min", 0, ValueError, "above 0 px"),
+    ],
+)
+def test_wrong_values_are_named(name, value, error, words):
+    with pytest.raises(error, match=words):
+        Settings(**{name: value})
+
+
+OWN = Profile.from_expression("exp(-abs(x-x0)/w - abs(y-y0)/w)", start={"w": "sigma"}, name="own")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "gaussian_rotated", "fixed": {"angle": 30, "sigma_x": None}},
+        {"model": "lorentzian", "bounds": {"width": (0.5, None), "x": (-1, 1)}},
+        {"model": GAUSSIAN_ROTATED, "estimator": "mle"},
+        {"model": OWN, "fixed": {"w": 1.5}},
+    ],
+)
+def test_models_and_what_is_held_go_through_plain_values(options):
+    settings = Settings(**options)
+    plain = json.loads(json.dumps(settings.to_dict()))
+    assert Settings(**plain) == settings
+    assert hash(Settings(**plain)) == hash(settings)
+    assert Settings(**plain).profile.sampled is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"fixed": {"sigma_x": 1}}, ValueError, "shape parameters of the model gaussian, y, x, si"),
+        ({"fixed": {"sigma": -1}}, ValueError, "sigma must be above 0; got -1"),
+        ({"fixed": {"sigma": "wide"}}, TypeError, "fixed of sigma must be a finite number or None"),
+        ({"fixed": {"sigma": math.inf}}, ValueError, "fixed of sigma must be a finite"),
+        ({"fixed": ["sigma"]}, TypeError, "fixed must map shape parameters to values"),
+        ({"fixed": {"y": None, "x": None, "sigma": 1}}, ValueError, "leave one of y, x, sigma"),
+        ({"bounds": {"sigma": (2, 1)}}, ValueError, "bounds of sigma must rise; got 2 and 1"),
+        ({"bounds": {"sigma": 2}}, TypeError, r"bounds of sigma must be \(lowest, highest\)"),
+        ({"bounds": {"sigma": (0, 2)}}, ValueError, "sigma must be above 0; got 0"),
+        ({"bounds": [1, 2]}, TypeError, "bounds must map"),
+        ({"bounds": {"sigma": (1, 2)}, "fixed": {"sigma": 1}}, ValueError, "held and bounded"),
+        ({"model": "lorentzian", "pixel": "integrated"}, ValueError, "no formula averaged"),
+        ({"model": Profile("mine", GAUSSIAN_ROTATED.shape, GAUSSIAN_ROTATED.sampled)}, ValueError,
+         "or of Profile.from_expression"),
+        ({"estimator": "ml"}, ValueError, "'lse' or 'wlse' or 'mle'; got 'ml'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_named(options, error, words):
+    with pytest.raises(error, match=words):
+        Settings(**options)
+
+
+def test_an_angle_may_be_negative():
+    assert Settings(model="gaussian_rotated", fixed={"angle": -20}).fixed == {"angle": -20.0}
+
+
+def test_bounds_must_be_in_order():
+    with pytest.raises(ValueError, match="sigma_min must be below sigma_max; got 2 and 1"):
+        Settings(sigma_min=2, sigma_max=1)

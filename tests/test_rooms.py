@@ -1,0 +1,82 @@
+"""The rooms of the package know each other one way, and no modules import each other in circles."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import napari_spotfit
+
+PACKAGE = Path(__file__).parents[1] / "src" / "napari_spotfit"
+#: From the doors down: a room may import from those after it.
+ROOMS = ("widgets", "localization", "engine", "results", "images", "simulate", "precision")
+ROOMS += ("settings", "models")
+#: The public names, which come from everywhere; no room imports them back.
+PUBLIC = ()
+
+
+def modules() -> dict[tuple[str, ...], Path]:
+    """Return every module of the package by the parts of its name, the package's own left out."""
+    paths = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    names = {path: path.with_suffix("").parts for path in paths}
+    return {
+        name[:-1] if name[-1] == "__init__" else name: PACKAGE / path
+        for path, name in names.items()
+    }
+
+
+MODULES = modules()
+
+
+def imported(name: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """Return which modules of the package a module imports, inside of functions too."""
+    path = MODULES[name]
+    here = path.relative_to(PACKAGE).parent.parts
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            assert not any(alias.name.startswith(PACKAGE.name) for alias in node.names), path
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = here[: len(here) + 1 - node.level]
+            base += tuple(node.module.split(".")) if node.module else ()
+            for alias in node.names:
+                inner = (*base, alias.name)
+                found.add(inner if inner in MODULES else base)
+        elif isinstance(node, ast.ImportFrom):
+            assert not (node.module or "").startswith(PACKAGE.name), f"{path}: import relatively"
+    return found
+
+
+IMPORTS = {name: imported(name) for name in MODULES}
+
+
+def test_every_module_has_a_room() -> None:
+    assert {name[0] for name in MODULES if name != PUBLIC} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_arrows_point_down(room: str) -> None:
+    allowed = {room, *ROOMS[ROOMS.index(room) :]}
+    back = {
+        f"{'.'.join(name)} imports {'.'.join(other) or 'the public names'}"
+        for name in MODULES
+        if name[:1] == (room,)
+        for other in IMPORTS[name]
+        if other == PUBLIC or other[0] not in allowed
+    }
+    assert not back
+
+
+def test_there_are_no_circles() -> None:
+    TopologicalSorter(IMPORTS).prepare()  # raises a CycleError that names them
+
+
+def test_public_names_are_found_when_they_are_used() -> None:
+    for name in set(napari_spotfit.__all__) - {"__version__"}:
+        assert getattr(napari_spotfit, name).__name__ == name
+    assert set(napari_spotfit.__all__) <= set(dir(napari_spotfit))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = napari_spotfit.nothing
