@@ -16,6 +16,7 @@ from .settings import Settings
 from .simulate import simulate_movie, simulate_spots
 from .stopping import StopCondition
 from .survey import estimate_sigma
+from .version import __version__
 from .widgets.layers.points import to_points_layer
 
 __all__ = [
@@ -37,5 +38,3 @@ __all__ = [
     "simulate_spots",
     "to_points_layer",
 ]
-
-__version__ = "0.1.0"
