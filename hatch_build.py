@@ -1,7 +1,12 @@
-"""Put the top-level napari.yaml and kernels/ into the package, whichever way it is installed."""
+"""Put the compiled library and the top-level napari.yaml and kernels/ into the package.
+
+With the environment variable NAPARI_SPOTFIT_TARGET a wheel is for another machine; the names
+are those of `tools/build_library.py --targets`.
+"""
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +16,29 @@ PACKAGE = "napari_spotfit"
 TOP_LEVEL = ("napari.yaml", "kernels")
 
 
-class TopLevelFiles(BuildHookInterface):
-    """Pack the files into a wheel; for an editable install, link to them from src/."""
+class PackageFiles(BuildHookInterface):
+    """Pack the files into a wheel; an editable install gets links to them, and the library."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        for name in TOP_LEVEL:
-            if version == "editable":
-                root = Path(self.root)
+        root = Path(self.root)
+        sys.path.insert(0, str(root / "tools"))
+        import build_library
+
+        if version == "editable":
+            for name in TOP_LEVEL:
                 link(root / name, root / "src" / PACKAGE / name)
-            else:
-                build_data["force_include"][name] = f"{PACKAGE}/{name}"
+            target = build_library.build(build_library.PLACE)
+        else:
+            name = os.environ.get("NAPARI_SPOTFIT_TARGET", "")
+            folder = build_library.WORK / "wheel" / name
+            target = build_library.build(folder, name)
+            place = build_library.PLACE.relative_to(root / "src")
+            packed = {name: f"{PACKAGE}/{name}" for name in TOP_LEVEL}
+            packed[str(folder / target.library)] = str(place / target.library)
+            build_data["force_include"] |= packed
+        build_data["pure_python"] = False
+        # ctypes needs no headers of Python's: one library serves every version.
+        build_data["tag"] = f"py3-none-{target.wheel}"
 
 
 def link(target: Path, place: Path) -> None:

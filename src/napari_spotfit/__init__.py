@@ -8,6 +8,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__
+
 if TYPE_CHECKING:
     from .engine.errors import BackendFallbackWarning, BackendUnavailableError
     from .images.camera import Camera
@@ -43,8 +45,6 @@ __all__ = [
     "simulate_spots",
     "to_points_layer",
 ]
-
-__version__ = "0.1.0"
 
 #: Where the public names live; each is loaded when it is first used.
 _MODULES = {

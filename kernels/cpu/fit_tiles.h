@@ -1,0 +1,224 @@
+// Fits on a CPU: ROIs into tiles of lanes, tiles through the search, results out.
+#pragma once
+#include "../standard_errors.h"
+#include "load_rois.h"
+#include "roi.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+// A tile hands so many fits that are still under way to a pool, where they run side by side.
+constexpr int STRAGGLERS = LANES / 8;
+
+// The rows of a tile: pixels, what is known of them, the state of the fits, and their searches.
+template <class Variant> struct TileRows {
+    using L = LaneType;
+    static constexpr int SEARCH = StateRows<Variant>::COUNT;
+    static constexpr int ITERATIONS = SEARCH + Variant::ALL + 3, STOP = ITERATIONS + 1, CHI = SEARCH + Variant::ALL;
+    static constexpr int STATE_COUNT = SEARCH + Variant::ALL + 7;
+
+    static SPOTFIT_INLINE Search<L, Variant::N> read_search(State<L> state) {
+        Search<L, Variant::N> s;
+        UNROLL
+        for (int j = 0; j < Variant::N; ++j) s.trial[j] = state[SEARCH + j];
+        const L* r = &state[CHI];
+        s.chi = r[0], s.damping = r[1], s.decrease = r[2], s.iterations = r[3], s.stop = r[4];
+        s.expected = r[5], s.stretch = r[6];
+        return s;
+    }
+    static SPOTFIT_INLINE void write_search(const Search<L, Variant::N>& s, State<L> state) {
+        UNROLL
+        for (int j = 0; j < Variant::N; ++j) state[SEARCH + j] = s.trial[j];
+        L* r = &state[CHI];
+        r[0] = s.chi, r[1] = s.damping, r[2] = s.decrease, r[3] = s.iterations, r[4] = s.stop;
+        r[5] = s.expected, r[6] = s.stretch;
+    }
+};
+// Of any variant, for those who provide the memory.
+constexpr int MOST_STATE_ROWS = POINT + 2 * (MAX_SHAPE + 2) + (MAX_SHAPE + 2) * (MAX_SHAPE + 3) / 2 + (MAX_SHAPE + 2) + 7;
+
+// Fits of a tile, and to which ROIs its lanes belong.
+struct Tile {
+    LaneType* rows;
+    long long rois[LANES];
+    int count;
+};
+
+SPOTFIT_INLINE float* lanes_of(LaneType& row) { return reinterpret_cast<float*>(&row); }
+
+// A thread's memory.
+class Work {
+    using L = LaneType;
+
+  public:
+    Tile tiles[3];
+    float* stage;
+    L *values, *variances, *along_y, *slots;
+    AxisProfile<L>* along_x;
+
+    static long long rows_needed(int rows, int columns, int slots) {
+        const long long pixels = padded(rows * columns);
+        return 3 * (2 * pixels + MOST_STATE_ROWS) + 3 * pixels + 3LL * columns + rows + 1LL * slots * columns;
+    }
+    Work(void* memory, int rows, int columns) {
+        L* m = reinterpret_cast<L*>((reinterpret_cast<unsigned long long>(memory) + 63) / 64 * 64);
+        const int pixels = padded(rows * columns);
+        for (Tile& tile : tiles) tile.rows = m, tile.count = 0, m += 2 * pixels + MOST_STATE_ROWS;
+        stage = reinterpret_cast<float*>(m), m += pixels;
+        values = m, m += pixels;
+        variances = m, m += pixels;
+        along_x = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * columns;
+        along_y = m, m += rows;
+        slots = m;
+    }
+};
+
+// All that stays the same during a call.
+template <class Variant> struct TileFits {
+    using L = LaneType;
+    using Rows = TileRows<Variant>;
+    using LeastSquares = LeastSquaresOf<Variant>;
+    static constexpr int S = Variant::SHAPE, VALUES = Outputs<Variant>::VALUES, ERRORS = Outputs<Variant>::ERRORS;
+
+    const RoiSource& source;
+    const int rows, columns;
+    const FitSettings& settings;
+    const FitResults& results;
+    Work& work;
+
+    State<L> state_of(const Tile& tile) const { return {tile.rows + rows * columns * (1 + Variant::PLANES)}; }
+
+    TileRoi<L> roi_of(const Tile& tile) const {
+        return {rows, columns, tile.rows, tile.rows + rows * columns, work.values, nullptr, work.along_x, work.along_y};
+    }
+
+    // Iterates until at most `leave` fits of the tile are under way.
+    void minimize(Tile& tile, int leave) const {
+        const State<L> state = state_of(tile);
+        TileRoi<L> roi = roi_of(tile);
+        Search<L, Variant::N> search = Rows::read_search(state);
+        while (count(search.stop < 0.0f) > leave) iterate<Variant>(roi, state, search, settings);
+        Rows::write_search(search, state);
+    }
+
+    // The caller's start values, NaN where there are none.
+    void load_start(const Tile& tile, L (&start)[S]) const {
+        for (int j = 0; j < S; ++j) {
+            start[j] = L(NOT_A_NUMBER);
+            const int place = j < 2 ? 1 - j : j;  // y and x first
+            for (int lane = 0; source.start && lane < tile.count; ++lane)
+                lanes_of(start[j])[lane] = source.start[tile.rois[lane] * S + place];
+        }
+    }
+
+    // Loads the ROIs from `first` on, and puts their fits before the first step.
+    void begin(Tile& tile, long long first, long long last) const {
+        const State<L> state = state_of(tile);
+        TileRoi<L> roi = roi_of(tile);
+        tile.count = last - first < LANES ? int(last - first) : LANES;
+        for (int lane = 0; lane < tile.count; ++lane) tile.rois[lane] = first + lane;
+        L level;
+        load_pixels(source, tile.rois, tile.count, rows, columns, work.stage, roi.pixels, lanes_of(level));
+        if constexpr (Variant::PLANES)
+            load_map(source, source.planes, tile.rois, tile.count, rows, columns, work.stage, roi.planes);
+        state[LEVEL] = level;
+        L start[S];
+        load_start(tile, start);
+        if constexpr (Variant::LIKELIHOOD) {
+            FitSettings first_settings = settings;
+            first_settings.max_error = 0.0f;
+            if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
+            Search<L, S> least_squares;
+            start_from_pixels<LeastSquares>(roi, state, start, first_settings, least_squares);
+            while (any(least_squares.stop < 0.0f)) iterate<LeastSquares>(roi, state, least_squares, first_settings);
+            Search<L, Variant::N> search;
+            begin_likelihood<Variant>(roi, state, least_squares.stop, settings, search);
+            Rows::write_search(search, state);
+        } else {
+            Search<L, S> search;
+            start_from_pixels<Variant>(roi, state, start, settings, search);
+            Rows::write_search(search, state);
+        }
+    }
+
+    // Moves the fits that are still under way to the pool.
+    void pool_stragglers(const Tile& tile, Tile& pool) const {
+        const int height = rows * columns * (1 + Variant::PLANES) + Rows::STATE_COUNT;
+        const float* stops = lanes_of(state_of(tile)[Rows::STOP]);
+        for (int lane = 0; lane < tile.count; ++lane) {
+            if (stops[lane] >= 0.0f) continue;
+            const float* from = reinterpret_cast<const float*>(tile.rows) + lane;
+            float* to = reinterpret_cast<float*>(pool.rows) + pool.count;
+            for (int row = 0; row < height; ++row) to[row * LANES] = from[row * LANES];
+            pool.rois[pool.count++] = tile.rois[lane];
+        }
+    }
+
+    // Writes one column's numbers of the fits that have ended, wherever they belong.
+    template <class T> static void scatter(const Tile& tile, const float* stops, L& row, T* column) {
+        const float* values = lanes_of(row);
+        for (int lane = 0; lane < tile.count; ++lane)
+            if (stops[lane] >= 0.0f) column[tile.rois[lane]] = T(values[lane]);
+    }
+
+    // Makes results of a tile's fits, and writes those of the fits that have ended.
+    void write(Tile& tile) const {
+        const State<L> state = state_of(tile);
+        TileRoi<L> roi = roi_of(tile);
+        L chi = state[Rows::CHI], stop = state[Rows::STOP];
+        const float* stops = lanes_of(stop);
+        make_canonical<Variant>(state, settings);
+        L values[S + 5];
+        write_values<Variant>(roi, state, chi, stop, settings, values);
+        scatter(tile, stops, values[0], results.x);
+        scatter(tile, stops, values[1], results.y);
+        scatter(tile, stops, stop, results.stop_condition);
+        scatter(tile, stops, state[Rows::ITERATIONS], results.iterations);
+        for (int c = 0; c < VALUES; ++c) scatter(tile, stops, values[2 + c], results.values + c * results.length);
+        if (!settings.errors) return;
+        if (source.variance.values) {
+            load_map(source, source.variance, tile.rois, tile.count, rows, columns, work.stage, work.variances);
+            roi.variances = work.variances;
+        }
+        L errors[ERRORS];
+        write_errors<Variant>(roi, state, chi, stop, settings, errors);
+        for (int c = 0; c < ERRORS; ++c) scatter(tile, stops, errors[c], results.values + (VALUES + c) * results.length);
+    }
+
+    // Fits the ROIs first ... last - 1: tile by tile, stragglers together in a pool.
+    void run(long long first, long long last) const {
+        Tile *fresh = &work.tiles[0], *pool = &work.tiles[1], *spare = &work.tiles[2];
+        while (first < last || pool->count > 0) {
+            Tile* current = fresh;
+            if (first >= last || pool->count + STRAGGLERS > LANES) {
+                current = pool, pool = spare, spare = current;
+                pool->count = 0;
+                float* stops = lanes_of(state_of(*current)[Rows::STOP]);
+                for (int lane = current->count; lane < LANES; ++lane) stops[lane] = STOP_INVALID;
+            } else {
+                begin(*fresh, first, last);
+                first += LANES;
+            }
+            minimize(*current, first < last ? STRAGGLERS : 0);
+            pool_stragglers(*current, *pool);
+            write(*current);
+        }
+    }
+};
+
+template <class Variant>
+void fit_rois(const RoiSource& source, long long first, long long last, int rows, int columns,
+              const FitSettings& settings, void* memory, const FitResults& results) {
+    const SubnormalsAreZero during_this_call;
+    Work work(memory, rows, columns);
+    TileFits<Variant>{source, rows, columns, settings, results, work}.run(first, last);
+}
+
+template <class Profile>
+constexpr ProfileFits FITS_OF = {{
+    fit_rois<FitVariant<Profile, false, false>>,
+    fit_rois<FitVariant<Profile, false, true>>,
+    fit_rois<FitVariant<Profile, true, false>>,
+    fit_rois<FitVariant<Profile, true, true>>,
+}};
+
+}  // namespace spotfit::SPOTFIT_ISA

@@ -1,0 +1,113 @@
+#include "../load_rois.h"
+
+namespace spotfit::SPOTFIT_ISA {
+namespace {
+
+using L = LaneType;
+constexpr int W = LANES;
+
+// 0, 1, ..., N - 1, for __builtin_shufflevector.
+template <int... I> struct Sequence {};
+template <class, int... I> using SequenceOf = Sequence<I...>;
+template <int N> using UpTo = __make_integer_seq<SequenceOf, int, N>;
+
+// Exchanges blocks of HALF numbers between two rows.
+template <int HALF, int... I> SPOTFIT_INLINE void swap_blocks(L& a, L& b, Sequence<I...>) {
+    const L::Floats x = a.v, y = b.v;
+    a.v = __builtin_shufflevector(x, y, (I & HALF ? W + I - HALF : I)...);
+    b.v = __builtin_shufflevector(x, y, (I & HALF ? W + I : I + HALF)...);
+}
+template <int HALF> SPOTFIT_INLINE void swap_all_blocks(L (&rows)[W]) {
+    UNROLL
+    for (int i = 0; i < W; ++i)
+        if (!(i & HALF)) swap_blocks<HALF>(rows[i], rows[i + HALF], UpTo<W>());
+    if constexpr (HALF > 1) swap_all_blocks<HALF / 2>(rows);
+}
+
+// W neighbouring pixels of W ROIs, `stride` apart, become W rows of a tile.
+SPOTFIT_INLINE void transpose(const float* source, int stride, L* target) {
+    L rows[W];
+    UNROLL
+    for (int i = 0; i < W; ++i) __builtin_memcpy(&rows[i], source + i * stride, sizeof(L));
+    swap_all_blocks<W / 2>(rows);
+    UNROLL
+    for (int i = 0; i < W; ++i) target[i] = rows[i];
+}
+
+// In double precision where the pixels have that.
+template <class T> SPOTFIT_INLINE float difference(T value, T reference) {
+    if constexpr (sizeof(T) == 8) return float(value - reference);
+    else return float(value) - float(reference);
+}
+
+// Where a ROI begins in frames, or in a map that all of them share; -1 outside of them.
+long long first_pixel(const RoiSource& s, long long roi, bool shared) {
+    if (!s.corners) return shared ? 0 : roi * s.height * s.width;
+    const long long* c = s.corners + 3 * roi;
+    if (c[0] < 0) return -1;
+    return ((shared ? 0 : c[0]) * s.height + c[1]) * s.width + c[2];
+}
+
+SPOTFIT_INLINE bool is_finite(double x) { return x - x == 0; }
+
+// A pixel that counts: a number, with a weight above 0 or a variance. NaN counts for nothing.
+template <class T>
+T reference_of(const RoiSource& s, const T* pixels, long long roi, int rows, int columns) {
+    const float* planes = s.planes.values;
+    if (planes) planes += first_pixel(s, roi, s.planes.shared);
+    for (int k = 0; k < rows; ++k)
+        for (int i = 0; i < columns; ++i) {
+            const long long place = k * s.width + i;
+            // Variances are not negative, weights of pixels that do not count not above 0.
+            if (is_finite(double(pixels[place])) && (!planes || planes[place] >= 0.0f)) return pixels[place];
+        }
+    return T(0);
+}
+
+template <class T>
+void copy_roi(const T* from, long long width, int rows, int columns, T reference, float* to) {
+    if (columns == width) columns *= rows, rows = 1;
+    for (int k = 0; k < rows; ++k)
+        for (int i = 0; i < columns; ++i) to[k * columns + i] = difference(from[k * width + i], reference);
+}
+
+template <class T, bool PIXELS>
+void load(const RoiSource& source, const T* all, bool shared, const long long* rois, int count, int rows, int columns,
+          float* stage, L* tile, float* level) {
+    const int pixels = rows * columns, stride = padded(pixels);
+    for (int lane = 0; lane < W; ++lane) {
+        float* to = stage + lane * stride;
+        const long long first = lane < count ? first_pixel(source, rois[lane], shared) : -1;
+        T reference = T(0);
+        if (first < 0) {
+            for (int i = 0; i < pixels; ++i) to[i] = NOT_A_NUMBER;
+        } else {
+            if (PIXELS) reference = reference_of(source, all + first, rois[lane], rows, columns);
+            copy_roi(all + first, source.width, rows, columns, reference, to);
+        }
+        if (PIXELS) level[lane] = float(reference);
+    }
+    for (int block = 0; block < stride; block += W) transpose(stage + block, stride, tile + block);
+}
+
+template <class T>
+void load_as(const RoiSource& source, const long long* rois, int count, int rows, int columns, float* stage, L* tile,
+             float* level) {
+    load<T, true>(source, static_cast<const T*>(source.frames), false, rois, count, rows, columns, stage, tile, level);
+}
+
+}  // namespace
+
+void load_pixels(const RoiSource& source, const long long* rois, int count, int rows, int columns, float* stage,
+                 L* tile, float* level) {
+    using Load = void (*)(const RoiSource&, const long long*, int, int, int, float*, L*, float*);
+    constexpr Load LOAD[] = {load_as<unsigned char>, load_as<unsigned short>, load_as<short>, load_as<float>, load_as<double>};
+    LOAD[source.pixel_type](source, rois, count, rows, columns, stage, tile, level);
+}
+
+void load_map(const RoiSource& source, const PixelMap& map, const long long* rois, int count, int rows, int columns,
+              float* stage, L* tile) {
+    load<float, false>(source, map.values, map.shared, rois, count, rows, columns, stage, tile, nullptr);
+}
+
+}  // namespace spotfit::SPOTFIT_ISA

@@ -1,0 +1,16 @@
+// What the files of this folder define. Each is compiled once for every instruction set, whose
+// name is SPOTFIT_ISA, into a namespace of that name: code for one instruction set must never be
+// taken for that of another when the library is linked.
+#pragma once
+
+#include "../interface.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+extern const Functions functions;
+
+// Several files, so that a compiler has something to do on every core.
+extern const ProfileFits gaussian, gaussian_elliptical, gaussian_integrated, gaussian_elliptical_integrated,
+    gaussian_rotated, lorentzian, moffat;
+
+}  // namespace spotfit::SPOTFIT_ISA

@@ -1,0 +1,32 @@
+// The settings of a fit as numbers, the same for all fits of a call; napari_spotfit/engine/
+// fit_settings.py fills them in.
+#pragma once
+
+namespace spotfit {
+
+// The most shape parameters of any model, the centre included.
+constexpr int MAX_SHAPE = 12;
+
+struct FitSettings {
+    float max_iterations, max_error, min_delta, min_step;
+    // Of each shape parameter in the order x, y, ...: bounds, and where it starts unless the
+    // caller says: a number, and a multiple of the sigma that is estimated from the data.
+    float low[MAX_SHAPE], high[MAX_SHAPE];
+    float start[MAX_SHAPE], start_per_sigma[MAX_SHAPE];
+    // Bounds in counts, the camera's offset included in the background's.
+    float amplitude_min, amplitude_max, background_min, background_max;
+    // The camera: counts without light, counts per photo-electron, and the variance of the
+    // read-out noise in counts^2 where it is one number.
+    float offset, gain, variance;
+    // Fitted parameters, amplitude and background included.
+    float fitted;
+    int held;                // a bit for each shape parameter that stays at its start value
+    int bounded_amplitudes;  // whether amplitude or background have bounds
+    int gain_known;
+    int errors;              // whether standard errors are asked for
+    // How a turned Gaussian is called in the end: 2, with its first axis next to x; 1, with its
+    // axes as they are; 0, with its angle as it is.
+    int turns;
+};
+
+}  // namespace spotfit

@@ -1,0 +1,207 @@
+// Sums over the pixels, for profiles and estimators that need to visit each.
+//
+// With d = (f_1, ..., f_K, f, 1), the profile's derivatives, itself and 1, a visit adds up
+// S = sum of w d d' (its upper triangle) and T = sum of q d. Least squares has w the weight and
+// q = w g, and from S and T follows all that the fast path has from its sums along the axes: the
+// amplitudes, and Kaufman's Jacobian as the Schur complement of S on (f, 1).
+#pragma once
+#include "separable.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+// Held whatever the settings: its sums are not even made.
+template <class Variant> SPOTFIT_INLINE constexpr bool never_fitted(int j) {
+    return Variant::HELD != HELD_AT_RUN_TIME && j < Variant::SHAPE && (Variant::HELD >> j & 1);
+}
+
+// S (equations.a) and T (equations.b).
+template <class Variant, class L> struct PixelSums {
+    static constexpr int S = Variant::SHAPE, F = S, ONE = S + 1;
+    Equations<L, Variant::ALL> s;
+
+    SPOTFIT_INLINE void add(const L (&d)[S], L f, L w, L q) {
+        UNROLL
+        for (int i = 0; i <= F; ++i) {
+            if (never_fitted<Variant>(i)) continue;
+            const L own = i < S ? d[i < S ? i : 0] : f, weighted = w * own;
+            UNROLL
+            for (int j = i; j <= F; ++j)
+                if (!never_fitted<Variant>(j))
+                    s.at(i, j) = multiply_add(weighted, j < S ? d[j < S ? j : 0] : f, s.at(i, j));
+            s.at(i, ONE) += weighted;
+            s.b[i] = multiply_add(q, own, s.b[i]);
+        }
+        s.at(ONE, ONE) += w;
+        s.b[ONE] += q;
+    }
+    // Joins the sums of a fit's lanes.
+    template <class Roi> SPOTFIT_INLINE void join(const Roi& roi) {
+        UNROLL
+        for (int i = 0; i <= ONE; ++i) {
+            if (never_fitted<Variant>(i)) continue;
+            UNROLL
+            for (int j = i; j <= ONE; ++j)
+                if (!never_fitted<Variant>(j)) s.at(i, j) = roi.sum(s.at(i, j));
+            s.b[i] = roi.sum(s.b[i]);
+        }
+    }
+};
+
+// f and its derivatives, in units of steps, at the pixels of a row.
+template <class Variant, class L, class Roi, bool SEPARABLE = Variant::Profile::SEPARABLE,
+          bool EXPRESSION = Variant::Profile::EXPRESSION>
+struct PixelProfile;
+
+template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, true, false> {
+    using P = typename Variant::Profile;
+    Roi& roi;
+    typename P::template Axis<L> y;
+    AxisProfile<L> v;
+
+    SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&)
+        : roi(roi), y(float(roi.first_row()), shape[1], shape[P::WIDTH_Y]) {
+        profile_along_x<Variant>(roi, shape);
+    }
+    SPOTFIT_INLINE void begin_row(int k) { v = y.at(k); }
+    SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const {
+        const AxisProfile<L> u = roi.u(i);
+        d[0] = u.center * v.value, d[1] = u.value * v.center;
+        d[P::WIDTH_X] = u.width * v.value;
+        if constexpr (P::WIDTH_X == P::WIDTH_Y) d[P::WIDTH_X] = multiply_add(u.value, v.width, d[P::WIDTH_X]);
+        else d[P::WIDTH_Y] = u.value * v.width;
+        return u.value * v.value;
+    }
+};
+
+template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, false, false> {
+    const Roi& roi;
+    typename Variant::Profile::template Pixels<L> pixels;
+    L row;
+
+    SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings)
+        : roi(roi), pixels(shape, settings.turns == 2) {}
+    SPOTFIT_INLINE void begin_row(int k) { row = L(float(roi.first_row() + k)); }
+    SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const {
+        return pixels.at(L(float(roi.first_column() + i)), row, d);
+    }
+};
+
+// Calls use(k, i, f, d) for each of the lane's own pixels, and end_row() after each row.
+template <class Variant, class L, class Roi, class Use, class EndRow>
+SPOTFIT_INLINE void visit(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings, Use use,
+                          EndRow end_row) {
+    PixelProfile<Variant, L, Roi> profile(roi, shape, settings);
+    for (int k = 0; k < roi.own_rows(); ++k) {
+        if (!roi.has_row(k)) break;
+        profile.begin_row(k);
+        UNROLL_PIXELS
+        for (int i = 0; i < roi.own_columns(); ++i) {
+            L d[Variant::SHAPE];
+            const L f = profile.at(i, d);
+            use(k, i, f, d);
+        }
+        end_row();
+    }
+}
+
+// The weight of a pixel in least squares; 0 where it does not count.
+template <class Variant, class L, class Roi> SPOTFIT_INLINE L weight_at(const Roi& roi, int k, int i) {
+    if constexpr (!Variant::PLANES) return L(1.0f);
+    else if constexpr (PlanesAreVariances<Variant>::value)
+        return select(roi.plane(k, i) >= 0.0f, L(1.0f), L(0.0f));
+    else return roi.plane(k, i);
+}
+
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE PixelSums<Variant, L> least_squares_sums(Roi& roi, const L (&shape)[Variant::SHAPE],
+                                                        const FitSettings& settings) {
+    PixelSums<Variant, L> sums = {};
+    visit<Variant>(roi, shape, settings,
+        [&](int k, int i, L f, const L (&d)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA {
+            const L w = weight_at<Variant, L>(roi, k, i);
+            if constexpr (Roi::KEEPS_VALUES) roi.put_value(k, i, f);
+            sums.add(d, f, w, w * roi.at(k, i));
+        }, [] {});
+    sums.join(roi);
+    return sums;
+}
+
+// Sum of w (g - background - amplitude f)^2, from the residuals themselves: by rows, then over the
+// rows. Needs the sums made just before.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE L weighted_chi_square(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings,
+                                     const Amplitudes<L>& a) {
+    L chi = 0.0f, part = 0.0f;
+    const auto add = [&](int k, int i, L f) SPOTFIT_INLINE_LAMBDA {
+        const L residual = roi.at(k, i) - multiply_add(a.amplitude, f, a.background);
+        part = multiply_add(weight_at<Variant, L>(roi, k, i) * residual, residual, part);
+    };
+    const auto end_row = [&]() SPOTFIT_INLINE_LAMBDA { chi += part, part = L(0.0f); };
+    if constexpr (Roi::KEEPS_VALUES) {
+        for (int k = 0; k < roi.own_rows(); ++k) {
+            for (int i = 0; i < roi.own_columns(); ++i) add(k, i, roi.value(k, i));
+            end_row();
+        }
+    } else {
+        visit<Variant>(roi, shape, settings,
+            [&](int k, int i, L f, const L (&)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA { add(k, i, f); }, end_row);
+    }
+    return roi.sum(chi);
+}
+
+// Where the data say nothing of a parameter: of the angle of a spot that is round.
+template <class Variant, class L>
+SPOTFIT_INLINE MaskOf<L> is_undetermined(int j, L own, L ff, const FitSettings& settings) {
+    if constexpr (Variant::Profile::TURNED) {
+        if (j == Variant::Profile::ANGLE && settings.turns != 2) return !(own > SINGULAR * ff);
+    }
+    return !(own > 0.0f);
+}
+
+// J'J/alpha^2 and J'r/alpha^2. What has no curvature of its own, or none beyond what the amplitudes
+// take up, has none at all, so that the search leaves it where it is.
+template <class Variant, class L>
+SPOTFIT_INLINE void weighted_equations(const PixelSums<Variant, L>& sums, const Amplitudes<L>& a,
+                                       const FitSettings& settings, Equations<L, Variant::SHAPE>& equations) {
+    constexpr int S = Variant::SHAPE, F = S, ONE = S + 1;
+    L f_j[S], ff_j[S];
+    Equations<L, S> products;
+    UNROLL
+    for (int i = 0; i < S; ++i) {
+        f_j[i] = sums.s.at(i, ONE);
+        ff_j[i] = sums.s.at(i, F);
+        UNROLL
+        for (int j = i; j < S; ++j) products.at(i, j) = sums.s.at(i, j);
+    }
+    normal_equations<S>(sums.s.at(F, ONE), f_j, ff_j, products, sums.s.b, a, equations);
+    UNROLL
+    for (int i = 0; i < S; ++i) {
+        const L own = sums.s.at(i, i);
+        const MaskOf<L> open = !is_undetermined<Variant>(i, own, sums.s.at(F, F), settings) &
+                               (equations.at(i, i) > SINGULAR * own);
+        equations.at(i, i) = select(open, equations.at(i, i), L(0.0f));
+        equations.b[i] = select(open & (a.amplitude != 0.0f), equations.b[i], L(0.0f));
+    }
+}
+
+// How many pixels count.
+template <class Variant, class L, class Roi> SPOTFIT_INLINE L valid_pixels(const Roi& roi, State<L> state) {
+    return Variant::PLANES ? state[VALID] : L(float(roi.rows * roi.columns));
+}
+
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE Outcome<L> evaluate_weighted(Roi& roi, State<L> state, const L (&shape)[Variant::SHAPE],
+                                            const FitSettings& settings, Equations<L, Variant::SHAPE>& equations) {
+    constexpr int F = Variant::SHAPE, ONE = F + 1;
+    const PixelSums<Variant, L> sums = least_squares_sums<Variant>(roi, shape, settings);
+    const L n = valid_pixels<Variant, L>(roi, state), ff = sums.s.at(F, F);
+    const Amplitudes<L> a = amplitudes_of(n, sums.s.at(F, ONE), ff, sums.s.b[F], state, settings);
+    const L chi = weighted_chi_square<Variant>(roi, shape, settings, a);
+    weighted_equations<Variant>(sums, a, settings, equations);
+    L accepted = settings.max_error * square(state[SCALE]);
+    if (Variant::PLANES) accepted *= state[WEIGHT];
+    return {chi, a.amplitude, a.background, a.amplitude * a.amplitude, ROUNDING * (1.0f + absolute(a.amplitude)),
+            n, accepted, ff};
+}
+
+}  // namespace spotfit::SPOTFIT_ISA

@@ -1,0 +1,290 @@
+// Standard errors of the parameters and the photons.
+//
+// With d the model's derivatives, A = sum of w d d': the covariance is A^-1 for maximum likelihood,
+// where w = 1/h makes A the Fisher information. For least squares it is A^-1 (sum of w^2 var d d')
+// A^-1 with var = gain max(model, 0) + read-out variance where the camera's gain is known, else
+// s^2 A^-1 with s^2 = chi-square over the degrees of freedom. On the fast path all sums are
+// products of sums along the axes.
+//
+// What is held, or ended at one of its bounds, does not follow the data: A is that of the others.
+// Its error is 0 if it is held, NaN if it is at a bound; all are NaN where A is singular.
+#pragma once
+#include "outputs.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+template <class L, int N> struct Matrix {
+    L a[N][N];
+    SPOTFIT_INLINE L (&operator[](int i))[N] { return a[i]; }
+    SPOTFIT_INLINE const L (&operator[](int i) const)[N] { return a[i]; }
+};
+
+// What the noise of a pixel is, in the fit's own unit: peak f + flat, times `shot` where it follows
+// the light; the read-out variance in counts^2 times `scale_squared`.
+template <class L> struct PixelNoise { L peak, flat, shot, readout, scale_squared; };
+
+template <class Variant, class L>
+SPOTFIT_INLINE PixelNoise<L> pixel_noise(State<L> state, const FitSettings& settings) {
+    constexpr int S = Variant::SHAPE;
+    const L scale = state[SCALE];
+    const L above = (state[LEVEL] - settings.offset) * scale;
+    return {higher_of(state[POINT + S], L(0.0f)), higher_of(state[POINT + S + 1] + above, L(0.0f)),
+            scale * settings.gain, settings.variance * scale * scale, scale * scale};
+}
+
+// Sums of products of 1, u, u', u°, plain and weighted with u, along an axis.
+template <class L> struct AxisTables {
+    L plain[4][4], weighted[4][4];
+
+    static SPOTFIT_INLINE void fill(L (&table)[4][4], const L (&upper_triangle)[10]) {
+        int i = 0;
+        UNROLL
+        for (int a = 0; a < 4; ++a) {
+            UNROLL
+            for (int b = a; b < 4; ++b) table[a][b] = table[b][a] = upper_triangle[i++];
+        }
+    }
+    template <class Axis> SPOTFIT_INLINE AxisTables(int size, Axis axis) {
+        AxisSums<L> s = {};
+        L t[6] = {};
+        for (int i = 0; i < size; ++i) {
+            const AxisProfile<L> p = axis.at(i);
+            s.add(p);
+            const L uu = p.value * p.value, uc = p.value * p.center, us = p.value * p.width;
+            t[0] = multiply_add(uu, p.value, t[0]);
+            t[1] = multiply_add(uu, p.center, t[1]);
+            t[2] = multiply_add(uu, p.width, t[2]);
+            t[3] = multiply_add(uc, p.center, t[3]);
+            t[4] = multiply_add(uc, p.width, t[4]);
+            t[5] = multiply_add(us, p.width, t[5]);
+        }
+        fill(plain, {L(float(size)), s.u, s.c, s.s, s.uu, s.uc, s.us, s.cc, s.cs, s.ss});
+        fill(weighted, {s.u, s.uu, s.uc, s.us, t[0], t[1], t[2], t[3], t[4], t[5]});
+    }
+};
+
+// The matrix of the parameters' derivatives from tables of both axes. The derivatives are products
+// of 1, u, u', u° (0 to 3) along x and y; that by a width which both axes share has two terms.
+template <class Variant, class L>
+SPOTFIT_INLINE void products_of_axes(const L (&x)[4][4], const L (&y)[4][4], Matrix<L, Variant::ALL>& matrix) {
+    using P = typename Variant::Profile;
+    constexpr int TERMS = 6, S = Variant::SHAPE;
+    constexpr int parameter[TERMS] = {0, 1, P::WIDTH_X, P::WIDTH_Y, S, S + 1};
+    constexpr int along_x[TERMS] = {2, 1, 3, 1, 1, 0}, along_y[TERMS] = {1, 2, 1, 3, 1, 0};
+    matrix = {};
+    UNROLL
+    for (int s = 0; s < TERMS; ++s) {
+        UNROLL
+        for (int t = 0; t < TERMS; ++t) {
+            L& sum = matrix[parameter[s]][parameter[t]];
+            sum = multiply_add(x[along_x[s]][along_x[t]], y[along_y[s]][along_y[t]], sum);
+        }
+    }
+}
+
+// A, and where it is asked for the noise between the two inverses, by sums along the axes.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE void matrices_from_axes(const Roi& roi, State<L> state, bool sandwich, const FitSettings& settings,
+                                       Matrix<L, Variant::ALL>& a, Matrix<L, Variant::ALL>& noise) {
+    using P = typename Variant::Profile;
+    constexpr int N = Variant::ALL;
+    using Axis = typename P::template Axis<L>;
+    const AxisTables<L> x(roi.columns, Axis(0.0f, state[POINT], state[POINT + P::WIDTH_X]));
+    const AxisTables<L> y(roi.rows, Axis(0.0f, state[POINT + 1], state[POINT + P::WIDTH_Y]));
+    products_of_axes<Variant>(x.plain, y.plain, a);
+    if (!sandwich) return;
+    products_of_axes<Variant>(x.weighted, y.weighted, noise);
+    const PixelNoise<L> own = pixel_noise<Variant>(state, settings);
+    const L flat = multiply_add(own.shot, own.flat, own.readout), peak = own.shot * own.peak;
+    UNROLL
+    for (int i = 0; i < N; ++i) {
+        UNROLL
+        for (int j = 0; j < N; ++j) noise[i][j] = multiply_add(peak, noise[i][j], flat * a[i][j]);
+    }
+}
+
+template <class Variant, class L>
+SPOTFIT_INLINE void fill_matrix(const PixelSums<Variant, L>& sums, Matrix<L, Variant::ALL>& matrix) {
+    UNROLL
+    for (int i = 0; i < Variant::ALL; ++i) {
+        UNROLL
+        for (int j = i; j < Variant::ALL; ++j) matrix[i][j] = matrix[j][i] = sums.s.at(i, j);
+    }
+}
+
+// The same by a pass over the pixels.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich, const FitSettings& settings,
+                                         Matrix<L, Variant::ALL>& a, Matrix<L, Variant::ALL>& noise) {
+    constexpr int S = Variant::SHAPE;
+    L shape[S];
+    UNROLL
+    for (int j = 0; j < S; ++j) shape[j] = state[POINT + j];
+    PixelSums<Variant, L> sums = {}, noise_sums = {};
+    if constexpr (Variant::LIKELIHOOD) {
+        L point[S + 2];
+        UNROLL
+        for (int j = 0; j < S + 2; ++j) point[j] = state[POINT + j];
+        likelihood_sums<true, Variant>(roi, point, settings, sums);
+    } else {
+        const PixelNoise<L> own = pixel_noise<Variant>(state, settings);
+        visit<Variant>(roi, shape, settings,
+            [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
+                const L w = weight_at<Variant, L>(roi, k, i);
+                sums.add(d, f, w, L(0.0f));
+                if (!sandwich) return;
+                L readout = own.readout;
+                if (roi.has_variance()) {
+                    const L variance = roi.variance(k, i) * own.scale_squared;
+                    readout = select(w > 0.0f, variance, L(0.0f));
+                }
+                const L var = multiply_add(own.shot, multiply_add(own.peak, f, own.flat), readout);
+                noise_sums.add(d, f, w * w * var, L(0.0f));
+            }, [] {});
+        sums.join(roi);
+        if (sandwich) noise_sums.join(roi);
+    }
+    fill_matrix<Variant>(sums, a);
+    fill_matrix<Variant>(noise_sums, noise);
+}
+
+// Where the data do not move a parameter: it is held, or at a bound, or the angle of a round spot.
+template <class Variant, class L>
+SPOTFIT_INLINE void find_unknown(State<L> state, const FitSettings& settings, const Matrix<L, Variant::ALL>& a,
+                                 MaskOf<L> (&unknown)[Variant::ALL]) {
+    constexpr int S = Variant::SHAPE, N = Variant::ALL;
+    const Box<L, N> box = bounds_of_all<Variant>(state, settings);
+    UNROLL
+    for (int p = 0; p < N; ++p) {
+        unknown[p] = (state[POINT + p] <= box.low[p]) | (state[POINT + p] >= box.high[p]);
+        if (is_held<Variant>(settings, p)) unknown[p] = true;
+        if (Variant::Profile::TURNED && p < S)
+            unknown[p] = unknown[p] | is_undetermined<Variant>(p, a[p][p], a[S][S], settings);
+    }
+}
+
+// Inverts a symmetric positive definite matrix in place; NaN where it is singular. It is scaled to
+// a unit diagonal first (its parameters differ in size), then Gauss-Jordan elimination needs no
+// pivoting. Rows of what is left out become 0.
+template <class L, int N> SPOTFIT_INLINE void invert(Matrix<L, N>& a, const MaskOf<L> (&left_out)[N]) {
+    L scale[N];
+    UNROLL
+    for (int p = 0; p < N; ++p) scale[p] = select(left_out[p], L(0.0f), 1.0f / square_root(a[p][p]));
+    const auto rescale = [&]() SPOTFIT_INLINE_LAMBDA {
+        UNROLL
+        for (int p = 0; p < N; ++p) {
+            UNROLL
+            for (int q = 0; q < N; ++q) a[p][q] = select(left_out[p] | left_out[q], L(0.0f), a[p][q] * (scale[p] * scale[q]));
+        }
+    };
+    rescale();
+    UNROLL
+    for (int k = 0; k < N; ++k) {
+        L pivot = select(a[k][k] > SINGULAR, 1.0f / a[k][k], L(NOT_A_NUMBER));
+        pivot = select(left_out[k], L(0.0f), pivot);
+        a[k][k] = L(1.0f);
+        UNROLL
+        for (int j = 0; j < N; ++j) a[k][j] *= pivot;
+        UNROLL
+        for (int i = 0; i < N; ++i) {
+            if (i == k) continue;
+            const L factor = -a[i][k];
+            a[i][k] = L(0.0f);
+            UNROLL
+            for (int j = 0; j < N; ++j) a[i][j] = multiply_add(factor, a[k][j], a[i][j]);
+        }
+    }
+    rescale();
+}
+
+// The variance of a combination of the parameters, given by its slopes.
+template <class L, int N>
+SPOTFIT_INLINE L variance_along(const Matrix<L, N>& inverse, const Matrix<L, N>& noise, const L (&slopes)[N],
+                                bool sandwich, L scatter) {
+    L moved[N], total = 0.0f;
+    UNROLL
+    for (int p = 0; p < N; ++p) {
+        moved[p] = L(0.0f);
+        UNROLL
+        for (int q = 0; q < N; ++q) moved[p] = multiply_add(inverse[p][q], slopes[q], moved[p]);
+    }
+    UNROLL
+    for (int p = 0; p < N; ++p) {
+        L row = slopes[p] * scatter;
+        if (sandwich) {
+            row = L(0.0f);
+            UNROLL
+            for (int q = 0; q < N; ++q) row = multiply_add(noise[p][q], moved[q], row);
+        }
+        total = multiply_add(moved[p], row, total);
+    }
+    return total;
+}
+
+// The variance of a parameter, a diagonal element of the covariance.
+template <class L, int N>
+SPOTFIT_INLINE L variance_of(const Matrix<L, N>& inverse, const Matrix<L, N>& noise, int p, bool sandwich, L scatter) {
+    if (!sandwich) return inverse[p][p] * scatter;
+    L total = 0.0f;
+    UNROLL
+    for (int i = 0; i < N; ++i) {
+        L row = 0.0f;
+        UNROLL
+        for (int j = 0; j < N; ++j) row = multiply_add(noise[i][j], inverse[j][p], row);
+        total = multiply_add(inverse[p][i], row, total);
+    }
+    return total;
+}
+
+// Outputs::ERRORS, of x, y, the other shape parameters, amplitude, background and photons. Comes
+// after the values, whose names of a turned profile's axes are those of the results.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const FitSettings& given,
+                                 L (&out)[Variant::ALL + 1]) {
+    using P = typename Variant::Profile;
+    constexpr int S = Variant::SHAPE, N = Variant::ALL;
+    FitSettings settings = given;
+    if (settings.turns == 2) settings.turns = 1;  // derivatives by the angle, not by a shear
+    const bool sandwich = settings.gain_known && !Variant::LIKELIHOOD;
+    Matrix<L, N> inverse, noise;
+    bool by_axes = Variant::PLAIN;
+    if (sandwich && roi.has_variance()) by_axes = false;
+    if constexpr (Variant::PLAIN) {
+        if (by_axes) matrices_from_axes<Variant>(roi, state, sandwich, settings, inverse, noise);
+    }
+    if (!by_axes) matrices_from_pixels<Variant>(roi, state, sandwich, settings, inverse, noise);
+    MaskOf<L> unknown[N];
+    find_unknown<Variant>(state, settings, inverse, unknown);
+    // The matrix is that of the profile's derivatives: those of the model are times the amplitude.
+    invert(inverse, unknown);
+
+    const L amplitude = state[POINT + S], unit = 1.0f / state[SCALE];
+    const L scatter = Variant::LIKELIHOOD ? L(1.0f) : chi / degrees_of_freedom<Variant, L>(roi, state, settings);
+    const MaskOf<L> valid = stop < STOP_INVALID;
+    L shape[S], point[N], slopes[N], shape_slopes[S];
+    UNROLL
+    for (int j = 0; j < N; ++j) point[j] = state[POINT + j];
+    UNROLL
+    for (int j = 0; j < S; ++j) shape[j] = point[j];
+    UNROLL
+    for (int p = 0; p < N; ++p) {
+        L error = square_root(variance_of(inverse, noise, p, sandwich, scatter));
+        if (p >= S) error = error * unit;
+        else error = error * absolute(step_unit<Variant>(point, p) / amplitude);
+        if constexpr (P::TURNED) {
+            if (p == P::ANGLE) error = error * DEGREES;
+        }
+        error = select(unknown[p] | !(error < INFINITE), L(NOT_A_NUMBER), error);
+        if (is_held<Variant>(settings, p)) error = L(0.0f);
+        out[p] = select(valid, error, L(NOT_A_NUMBER));
+    }
+    // photons = integral * amplitude
+    const L integral = profile_integral<Variant>(roi, shape, settings, shape_slopes);
+    UNROLL
+    for (int j = 0; j < N; ++j) slopes[j] = j < S ? shape_slopes[j < S ? j : 0] : L(j == S ? 1.0f : 0.0f);
+    const L light = square_root(variance_along(inverse, noise, slopes, sandwich, scatter));
+    const L photons = light * absolute(integral) * unit * (P::INTEGRAL / settings.gain);
+    out[N] = select(valid & (photons < INFINITE), photons, L(NOT_A_NUMBER));
+}
+
+}  // namespace spotfit::SPOTFIT_ISA

@@ -1,0 +1,88 @@
+"""What the library shows through C, as ctypes has it: kernels/cpu/interface.h explains it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ...images.pixel_calibration import Planes
+
+#: Types of pixels by their numbers.
+PIXEL_TYPES = {"u1": 0, "u2": 1, "i2": 2, "f4": 3, "f8": 4}
+
+#: Profiles by their numbers: name of the model, and how it is averaged over a pixel.
+PROFILES = {
+    ("gaussian", "sampled"): 0,
+    ("gaussian_elliptical", "sampled"): 1,
+    ("gaussian", "integrated"): 2,
+    ("gaussian_elliptical", "integrated"): 3,
+    ("gaussian_rotated", "sampled"): 4,
+    ("lorentzian", "sampled"): 5,
+    ("moffat", "sampled"): 6,
+}
+
+
+class PixelMap(ctypes.Structure):
+    """One number for each pixel: of one frame for all of them, or of each its own."""
+
+    _fields_ = (("values", ctypes.c_void_p), ("shared", ctypes.c_int))
+
+    @classmethod
+    def of(cls, planes: Planes | None) -> PixelMap:
+        """Return what is known of the pixels, whose memory must outlast it."""
+        return cls() if planes is None else cls(address(planes.values), len(planes.values) == 1)
+
+
+class RoiSource(ctypes.Structure):
+    """ROIs where they lie in frames."""
+
+    _fields_ = (
+        ("frames", ctypes.c_void_p),
+        ("height", ctypes.c_longlong),
+        ("width", ctypes.c_longlong),
+        ("corners", ctypes.c_void_p),
+        ("start", ctypes.c_void_p),
+        ("planes", PixelMap),
+        ("variance", PixelMap),
+        ("program", ctypes.c_void_p),
+        ("pixel_type", ctypes.c_int),
+    )
+
+
+class FitResults(ctypes.Structure):
+    """Columns of results."""
+
+    _fields_ = (
+        ("length", ctypes.c_longlong),
+        ("y", ctypes.c_void_p),
+        ("x", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("iterations", ctypes.c_void_p),
+        ("stop_condition", ctypes.c_void_p),
+    )
+
+
+_INT, _LONG, _POINTER = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+
+#: What each function takes and returns.
+_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "spotfit_fit_bytes": (_LONG, (_INT, _INT, _INT, _INT)),
+    "spotfit_fit": (
+        None,
+        (_INT, _INT, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _POINTER, _POINTER, _POINTER),
+    ),
+}
+
+
+def declare_signatures(functions: ctypes.CDLL) -> None:
+    """Tell ctypes what the library's functions take and return."""
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(functions, name)
+        function.restype, function.argtypes = result, arguments
+
+
+def address(array: NDArray[Any] | None) -> int | None:
+    """Return where an array's numbers lie; None for none."""
+    return None if array is None else array.ctypes.data

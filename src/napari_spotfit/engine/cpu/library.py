@@ -1,0 +1,171 @@
+"""The compiled library: found, opened, and asked for the instruction set to use.
+
+It is C++ (`kernels/cpu/`), compiled ahead of time for every instruction set in one file, and
+called through ctypes. `tools/build_library.py` builds it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ...version import __version__
+from .interface import declare_signatures
+
+#: The environment variable that asks for one instruction set.
+INSTRUCTION_SET = "NAPARI_SPOTFIT_INSTRUCTION_SET"
+#: The environment variable that names another file, built with a sanitizer for instance.
+LIBRARY = "NAPARI_SPOTFIT_LIBRARY"
+
+_FILES = {"win32": "spotfit.dll", "darwin": "libspotfit.dylib"}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The library and the instruction set to use.
+
+    Examples
+    --------
+    >>> library = load()
+    >>> library.functions.spotfit_lane_width(library.index) >= 4
+    True
+    >>> library.description
+    'library 0.1.0, ...'
+    """
+
+    #: Its C functions, as `kernels/cpu/interface.h` declares them.
+    functions: ctypes.CDLL
+    path: Path
+    version: str
+    #: Those of this machine, from the least to the best.
+    instruction_sets: tuple[str, ...]
+    #: The one to use.
+    instruction_set: str
+    #: By which the C functions know it.
+    index: int
+
+    @property
+    def description(self) -> str:
+        """Version and choice, for people."""
+        return f"library {self.version}, {self.instruction_set}"
+
+
+def load() -> Library:
+    """Return the library with the best instruction set of this machine.
+
+    The environment variable ``NAPARI_SPOTFIT_INSTRUCTION_SET`` can ask for another, for tests
+    and reports of bugs. It is read each time; the library is opened once.
+
+    Returns
+    -------
+    Library
+        The open library and the choice.
+
+    Raises
+    ------
+    ImportError
+        If there is no library, or it is another version's; the message says how to build it.
+    ValueError
+        If the environment variable asks for what this machine or the library does not have.
+
+    Examples
+    --------
+    >>> load().instruction_set in load().instruction_sets
+    True
+    """
+    return _choose(os.environ.get(INSTRUCTION_SET, ""), os.environ.get(LIBRARY, ""))
+
+
+@cache
+def _choose(instruction_set: str, file: str) -> Library:
+    path = Path(file) if file else _find()
+    functions = _open(path)
+    names = [
+        functions.spotfit_instruction_set_name(index).decode()
+        for index in range(functions.spotfit_instruction_set_count())
+    ]
+    supported = tuple(
+        name
+        for index, name in enumerate(names)
+        if functions.spotfit_instruction_set_supported(index)
+    )
+    if not supported:
+        raise ImportError(f"napari-spotfit needs a processor with {names[0]} at least")
+    chosen = instruction_set or supported[-1]
+    if chosen not in supported:
+        raise ValueError(
+            f"{INSTRUCTION_SET}={chosen}: this machine has {', '.join(supported)}"
+            f" (the library has {', '.join(names)})"
+        )
+    return Library(functions, path, __version__, supported, chosen, names.index(chosen))
+
+
+@cache
+def _open(path: Path) -> ctypes.CDLL:
+    """Return the library's functions, after a look at its version."""
+    try:
+        functions = ctypes.CDLL(str(path))
+        for text in (functions.spotfit_version, functions.spotfit_instruction_set_name):
+            text.restype = ctypes.c_char_p
+        declare_signatures(functions)
+        version = functions.spotfit_version().decode()
+    except (OSError, AttributeError) as error:
+        raise ImportError(f"{error}. {_how_to_build()}") from error
+    if version != __version__:
+        raise ImportError(
+            f"the library {path} is of version {version}, napari-spotfit of {__version__}. "
+            + _how_to_build()
+        )
+    return functions
+
+
+def _find() -> Path:
+    """Return the path of the installed library; in a checkout, build it if its sources changed."""
+    path = Path(__file__).parent / _FILES.get(sys.platform, "libspotfit.so")
+    tools = _tools()
+    if tools and not _is_current(path, tools):
+        _build(tools)
+    if not path.is_file():
+        raise ImportError(f"there is no library {path}. {_how_to_build()}")
+    return path
+
+
+def _tools() -> Path | None:
+    """Return the folder with what builds the library, where the package is in a checkout."""
+    tools = Path(__file__).resolve().parents[4] / "tools"
+    return tools if (tools / "build_library.py").is_file() else None
+
+
+def _is_current(path: Path, tools: Path) -> bool:
+    spec = importlib.util.spec_from_file_location("library_sources", tools / "library_sources.py")
+    assert spec
+    assert spec.loader
+    sources = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sources)
+    current: bool = sources.is_current(path)
+    return current
+
+
+def _build(tools: Path) -> None:
+    # Imported here: an installed package never builds.
+    import subprocess
+
+    print("napari-spotfit: building the library from its changed sources", file=sys.stderr)
+    command = [sys.executable, str(tools / "build_library.py")]
+    built = subprocess.run(command, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
+    if built.returncode:
+        raise ImportError(
+            f"the library could not be built from its changed sources: {built.stderr}"
+        )
+
+
+def _how_to_build() -> str:
+    tools = _tools()
+    if tools:
+        return f"Build it: python {tools / 'build_library.py'}"
+    return "Install it anew: python -m pip install --force-reinstall napari-spotfit"
