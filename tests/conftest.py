@@ -20,6 +20,11 @@ REAL_FILES = {
 }
 
 
+def pytest_configure():
+    """Keep napari's settings in memory: those on disk are the user's, and shared by processes."""
+    os.environ["NAPARI_CONFIG"] = ""
+
+
 def pytest_itemcollected(item):
     """Mark a test that needs real files, and skip it before any fixture of it where one is missing.
 
