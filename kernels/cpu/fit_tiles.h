@@ -130,7 +130,7 @@ template <class Variant> struct TileFits {
         tile.count = last - first < LANES ? int(last - first) : LANES;
         for (int lane = 0; lane < tile.count; ++lane) tile.rois[lane] = first + lane;
         L level;
-        load_pixels(source, tile.rois, tile.count, rows, columns, work.stage, roi.pixels, lanes_of(level));
+        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, rows, columns, work.stage, roi.pixels, lanes_of(level));
         if constexpr (Variant::PLANES)
             load_map(source, source.planes, tile.rois, tile.count, rows, columns, work.stage, roi.planes);
         state[LEVEL] = level;
