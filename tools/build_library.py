@@ -27,7 +27,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,19 +152,26 @@ class _Compiler:
     identity: str
     environment: dict[str, str]
 
-    def run(self, *command: str, folder: str | None = None) -> None:
-        """Run one command of the compiler; what it says is said, or raised where it fails."""
+
+def _run(
+    command: Sequence[str], environment: dict[str, str] | None = None, folder: str | None = None
+) -> str:
+    """Run a command and return what it says."""
+    try:
         done = subprocess.run(
             command,
             cwd=folder,
-            env=self.environment,
+            env=environment,
             capture_output=True,
             encoding="utf-8",
             errors="replace",
         )
-        if done.returncode:
-            raise BuildError(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
-        sys.stderr.write(done.stderr)
+    except OSError as error:
+        raise BuildError(f"{command[0]} does not run: {error}") from error
+    if done.returncode:
+        raise BuildError(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
+    sys.stderr.write(done.stderr)
+    return done.stdout
 
 
 def _choose_compiler(target_name: str) -> _Compiler:
@@ -176,16 +183,28 @@ def _choose_compiler(target_name: str) -> _Compiler:
     return _zig(TARGETS[target_name] if target_name else _this_machine())
 
 
-def _zig(target: Target) -> _Compiler:
+def run_zig(*arguments: str) -> None:
+    """Run zig, which has a cache here."""
+    _run((_zig_program(), *arguments), _zig_environment())
+
+
+def _zig_program() -> str:
     package = importlib.util.find_spec("ziglang")
     if package is None or package.origin is None:
         raise BuildError(
             f"There is no compiler: install one with `{sys.executable} -m pip install ziglang`, "
             "or name a clang++ in the environment variable CXX."
         )
-    folder = Path(package.origin).parent
-    program = str(folder / ("zig.exe" if sys.platform == "win32" else "zig"))
+    return str(Path(package.origin).with_name("zig.exe" if sys.platform == "win32" else "zig"))
+
+
+def _zig_environment() -> dict[str, str]:
     cache = str(WORK / "zig")
+    return os.environ | {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
+
+
+def _zig(target: Target) -> _Compiler:
+    program = _zig_program()
     to = ("-target", target.triple)
     if target.windows:
         # Not through `zig c++`: it would compile the whole C library of MinGW first.
@@ -201,28 +220,20 @@ def _zig(target: Target) -> _Compiler:
         (program, "c++", *to, *FLAGS, "-Werror", *(() if target.windows else ("-fPIC",))),
         (program, *link),
         f"ziglang {importlib.metadata.version('ziglang')}",
-        os.environ | {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache},
+        _zig_environment(),
     )
 
 
 def _named_compiler(name: str) -> _Compiler:
     command = tuple(shlex.split(name, posix=os.name == "posix"))
 
-    def ask(option: str) -> str:
-        try:
-            return subprocess.run(
-                (*command, option), capture_output=True, check=True, encoding="utf-8"
-            ).stdout
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise BuildError(f"the compiler CXX={name} does not work: {error}") from error
-
-    identity = ask("--version")
+    identity = _run((*command, "--version"))
     if "clang" not in identity:
         raise BuildError(
             f"the compiler CXX={name} is not clang; name a clang++, or unset CXX for that of the "
             "package ziglang"
         )
-    triple = ask("-dumpmachine")
+    triple = _run((*command, "-dumpmachine"))
     system = "windows" if re.search("windows|mingw|w64", triple) else "linux"
     system = "macos" if "apple" in triple else system
     architecture = _architecture(triple.partition("-")[0])
@@ -280,7 +291,7 @@ def _compile_and_link(compiler: _Compiler, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     # Beside a library for Windows its linker leaves other files.
     with tempfile.TemporaryDirectory(dir=WORK) as folder:
-        compiler.run(*compiler.link, *map(str, compiled), folder=folder)
+        _run((*compiler.link, *map(str, compiled)), compiler.environment, folder)
         _move(Path(folder, place.name), place)
     seconds = time.perf_counter() - begin
     print(f"built {place} for {compiler.target.name} in {seconds:.1f} s", file=sys.stderr)
@@ -312,7 +323,7 @@ def _compile(compiler: _Compiler, source: Path, flags: Iterable[str], objects: P
         compiled.touch()
     else:
         unfinished = compiled.with_suffix(".unfinished.o")
-        compiler.run(*command, "-o", str(unfinished))
+        _run((*command, "-o", str(unfinished)), compiler.environment)
         unfinished.replace(compiled)
     return compiled
 
