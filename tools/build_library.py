@@ -1,6 +1,6 @@
 """Compile kernels/cpu/ into the library that does the work on CPUs.
 
-usage: python tools/build_library.py [--target NAME] [--output FOLDER] | --targets
+usage: python tools/build_library.py [--target NAME] [--output FOLDER] [--if-changed] | --targets
 
 The compiler is the clang that the package `ziglang` brings, which builds for every target from
 any machine, or the clang++ that the environment variable CXX names (CXXFLAGS and LDFLAGS are
@@ -119,16 +119,17 @@ TARGETS = {
 }
 
 
-def build(library_folder: Path, target_name: str = "") -> Target:
+def build(library_folder: Path, target_name: str = "", *, if_changed: bool = False) -> Target:
     """Put the library of a target, this machine's by default, into a folder; return the target.
 
-    Nothing is done where it is there and up to date. Several processes may do this at once.
+    Only what changed is compiled. Several processes may do this at once; of those that want it
+    only if the sources changed, one does it.
     """
     compiler = _choose_compiler(target_name)
     place = library_folder / compiler.target.library
     WORK.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(WORK / "lock"):
-        if not is_current(place):
+        if not (if_changed and is_current(place)):
             _compile_and_link(compiler, place)
     return compiler.target
 
@@ -226,7 +227,6 @@ def _zig(target: Target) -> _Compiler:
 
 def _named_compiler(name: str) -> _Compiler:
     command = tuple(shlex.split(name, posix=os.name == "posix"))
-
     identity = _run((*command, "--version"))
     if "clang" not in identity:
         raise BuildError(
@@ -385,13 +385,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compile the library that does the work on CPUs.")
     parser.add_argument("--target", default="", help="build for another machine")
     parser.add_argument("--output", type=Path, default=PLACE, help="into a folder")
+    parser.add_argument("--if-changed", action="store_true", help="only if the sources did")
     parser.add_argument("--targets", action="store_true", help="list the targets")
     options = parser.parse_args()
     if options.targets:
         print(*TARGETS)
         return
     try:
-        build(options.output, options.target)
+        build(options.output, options.target, if_changed=options.if_changed)
     except BuildError as error:
         sys.exit(str(error))
 
