@@ -46,6 +46,10 @@ FLAGS = (
     "-g0",
     "-Wall",
     "-Wextra",
+    # Such would run when the library is opened, with instructions that the processor may lack.
+    "-Wglobal-constructors",
+    # Nothing with vectors is passed between files.
+    "-Wno-psabi",
     "-ffp-contract=on",
     "-fno-exceptions",
     "-fno-rtti",
