@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..models.bounds import as_float
 from .frames import as_array, check_real
 
 #: What each quantity is measured in, and what it may be.
@@ -86,7 +87,7 @@ def _checked(name: str, value: Any) -> Any:
     if value is None:
         return None
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        number = float(value)
+        number = as_float(value)
         if bool(is_wrong(name, np.float64(number))):
             raise ValueError(
                 f"the camera's {name} must be {accepted(name)} ({_UNITS[name]}); got {value!r}"

@@ -78,7 +78,7 @@ def fit_at(
     >>> len(fits) == len(truth)
     True
     """
-    settings = with_roi(settings, roi_size, options)
+    settings = with_roi(settings, roi_size, options, fit_at)
     reader = checked_reader(image, settings)
     places = np.asarray(centers, float)
     if places.ndim != 2 or places.shape[1] != len(reader.shape):

@@ -22,7 +22,7 @@ from .rois import beside, equivalent_fits
 _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
 
 
-@takes_settings("fit", "stop", "bounds", "camera", "run")
+@takes_settings("fit", "stop", "bounds", "camera", "run", without="roi_size")
 def fit_spots(
     spots: Any,
     *,
@@ -85,7 +85,7 @@ def fit_spots(
     >>> bool(abs(fits.x - truth["x"]).max() < 0.5)
     True
     """
-    settings = merged(settings, options)
+    settings = merged(settings, options, fit_spots)
     array = _checked_spots(spots)
     roi_shape = (array.shape[1], array.shape[2])
     own_start = _checked_start(start, len(array), settings)

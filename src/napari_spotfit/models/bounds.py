@@ -5,9 +5,20 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsFloat
+
+#: The largest number of single precision, in which fits count.
+LARGEST = 3.4028234663852886e38
 
 Bounds = tuple[float | None, float | None]
+
+
+def as_float(value: SupportsFloat) -> float:
+    """Return a number in double precision, infinite where it is too large for that."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def finite(what: str, value: Any, accepted: str = "a finite number or None") -> float | None:
@@ -22,9 +33,10 @@ def finite(what: str, value: Any, accepted: str = "a finite number or None") -> 
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{what} must be {accepted}; got {value!r}")
-    if not math.isfinite(value):
+    number = as_float(value)
+    if not abs(number) <= LARGEST:
         raise ValueError(f"{what} must be {accepted}; got {value!r}")
-    return float(value)
+    return number
 
 
 def rising(what: str, ends: Any) -> Bounds:

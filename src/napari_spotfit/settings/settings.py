@@ -14,8 +14,10 @@ from typing import Any, Literal, TypedDict
 
 from ..models import stopping
 from ..models.profiles import MODELS, Profile
+from .bounds import check_bounds, check_shape_names
+from .frozen import FrozenMapping
 from .parameter import Parameter, setting
-from .validation import ROI_LARGEST, FrozenDict, check_pixel, check_shape_names, checked
+from .validation import ROI_LARGEST, check_pixel, checked
 
 Backend = Literal["auto", "cpu", "cuda"]
 Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian"]
@@ -117,14 +119,14 @@ class Settings:
         "fit",
     )
     fixed: Mapping[str, float | None] = setting(
-        FrozenDict(),
+        FrozenMapping(),
         "Held",
         "Shape parameters that are not fitted, by name: a number is their value, that of y and x "
         "counted from the middle of the ROI; with None each spot keeps its own start value.",
         "bounds",
     )
     bounds: Mapping[str, tuple[float | None, float | None]] = setting(
-        FrozenDict(),
+        FrozenMapping(),
         "Bounds",
         "Lower and upper bound of shape parameters by name, None for an open end; y and x count "
         "from the middle of the ROI.",
@@ -276,15 +278,8 @@ class Settings:
                 parameter = item.metadata["parameter"]
                 object.__setattr__(self, item.name, checked(item.name, hint, parameter, value))
         check_pixel(self.profile, self.pixel)
-        check_shape_names(self.profile, FrozenDict(self.fixed), FrozenDict(self.bounds))
-        for low, high in (
-            ("sigma_min", "sigma_max"),
-            ("amplitude_min", "amplitude_max"),
-            ("background_min", "background_max"),
-        ):
-            least, most = getattr(self, low), getattr(self, high)
-            if least is not None and most is not None and least >= most:
-                raise ValueError(f"{low} must be below {high}; got {least:g} and {most:g}")
+        check_shape_names(self)
+        check_bounds(self)
 
     @property
     def roi_shape(self) -> tuple[int, int]:
