@@ -32,7 +32,8 @@ class Camera:
     variance : float or array, optional
         Variance of the read-out noise in counts²: that of dark frames. Maximum
         likelihood adds it to the shot noise; ``wlse`` takes its inverse for weights where
-        none are given; ``lse`` does not use it. By default 0.
+        none are given; the standard errors of both ``lse`` and ``wlse`` count it where the
+        gain is known. By default 0.
 
     Raises
     ------

@@ -25,6 +25,8 @@ class Block(NamedTuple):
     frames: Any
     pixels: Any
     planes: Planes | None
+    #: Read-out variances, for the standard errors.
+    variances: Planes | None
 
 
 def checked_reader(image: Any, settings: Settings) -> FrameReader:
@@ -62,10 +64,10 @@ def upload(
     mark_bad : bool, default False
         Make bad pixels NaN, so that no spots are found there.
     """
-    planes = calibration.planes(numbers, pixels)
+    planes, variances = calibration.planes(numbers, pixels), calibration.variances(numbers, pixels)
     pixels = calibration.corrected(numbers, pixels, mark_bad=mark_bad)
     frames = backend.upload(pixels)
-    return Block(frames, pixels, beside(frames, planes))
+    return Block(frames, pixels, beside(frames, planes), beside(frames, variances))
 
 
 def beside(frames: Any, planes: Planes | None) -> Planes | None:
@@ -93,8 +95,9 @@ def fit_block(
     start = np.full((len(places), len(settings.profile.shape)), np.nan, np.float32)
     start[:, :2] = places - corners[:, 1:]
     columns = backend.fit_rois(
-        block.frames, corners, settings.roi_shape, settings, start, planes=block.planes
-    )
+        block.frames, corners, settings.roi_shape, settings, start, planes=block.planes,
+        variance_map=block.variances,
+    )  # fmt: skip
     columns["y"] += corners[:, 1]
     columns["x"] += corners[:, 2]
     return _with_corners(columns, corners)

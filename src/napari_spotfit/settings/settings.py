@@ -242,7 +242,7 @@ class Settings:
         "Read-out variance",
         "Variance of the camera's read-out noise, that of frames without light. Maximum "
         "likelihood adds it to the shot noise; weighted least squares takes its inverse for "
-        "weights; plain least squares does not use it.",
+        "weights; with a known gain, the standard errors of least squares count it.",
         "camera",
         unit="counts²",
         minimum=0,

@@ -63,6 +63,7 @@ def fit_rois(
     start: NDArray[np.float32] | None = None,
     *,
     planes: Planes | None = None,
+    variance_map: Planes | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Fit ROIs where they lie in the frames.
 
@@ -82,6 +83,9 @@ def fit_rois(
         the ROI's first pixel; NaN asks for the built-in value.
     planes : Planes, optional
         Weights for least squares, read-out variances for maximum likelihood.
+    variance_map : Planes, optional
+        Read-out variances in counts², which the standard errors of least squares count
+        where the gain is known; by default the settings' one number.
 
     Returns
     -------
@@ -106,6 +110,7 @@ def fit_rois(
         corners=address(corners),
         start=address(start),
         planes=PixelMap.of(planes),
+        variance=PixelMap.of(variance_map),
         pixel_type=PIXEL_TYPES[frames.dtype.str[1:]],
     )
     numbers, target = make_fit_settings(settings, roi_shape), results.for_library()
