@@ -121,7 +121,8 @@ def standard_error(
     """Return standard errors and covariances in the order of :func:`names`; 0 of what is fixed.
 
     Least squares: the sandwich with shot noise and the read-out variance in counts², or from
-    the residuals where the gain is unknown. Maximum likelihood: the inverse Fisher information, of photo-electrons.
+    the residuals where the gain is unknown. Maximum likelihood: the inverse Fisher
+    information, of photo-electrons.
     """
     spot, free = np.asarray(spot, float), [name not in fixed for name in names(kind)]
     good = used(kind, spot.shape).ravel()

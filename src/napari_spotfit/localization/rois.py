@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..engine.backend import Backend
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
+from ..results.columns import invalid_columns
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX
@@ -125,11 +126,9 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
     return numbers
 
 
-def invalid_columns(backend: Backend, count: int, settings: Settings) -> dict[str, NDArray[Any]]:
+def outside(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     """Return the columns of fits outside the image, which are INVALID."""
-    corners = np.full((count, 3), -1, np.int64)
-    nothing = np.zeros((1, *settings.roi_shape), np.float32)
-    return _with_corners(backend.fit_rois(nothing, corners, settings.roi_shape, settings), corners)
+    return _with_corners(invalid_columns(count, settings), np.full((count, 3), -1, np.int64))
 
 
 def _with_corners(

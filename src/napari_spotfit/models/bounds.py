@@ -39,6 +39,41 @@ def finite(what: str, value: Any, accepted: str = "a finite number or None") -> 
     return number
 
 
+def number(what: str, value: Any, lowest: float = -math.inf, *, above: bool = False) -> float:
+    """Return a finite number that is not below the lowest, or with ``above`` only above it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is anything else; the message says what is accepted.
+    """
+    accepted = "a finite number"
+    if lowest > -math.inf:
+        accepted += f" {'above' if above else 'from'} {lowest:g}"
+    given = finite(what, value, accepted)
+    if given is None:
+        raise TypeError(f"{what} must be {accepted}; got None")
+    if given < lowest or (above and given == lowest):
+        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+    return given
+
+
+def whole(what: str, value: Any, lowest: int = 0) -> int:
+    """Return a whole number that is not below the lowest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is anything else; the message says what is accepted.
+    """
+    accepted = f"a whole number from {lowest}"
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{what} must be {accepted}; got {value!r}")
+    if value < lowest:
+        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+    return int(value)
+
+
 def rising(what: str, ends: Any) -> Bounds:
     """Return a lower and an upper bound, None for an open end.
 

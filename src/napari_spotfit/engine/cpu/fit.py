@@ -17,9 +17,9 @@ from ..fit_settings import make_fit_settings
 from .interface import PIXEL_TYPES, PROFILES, FitResults, PixelMap, RoiSource, address
 from .library import load
 
-#: Fits of a thread's share, at most and at least: small enough to share the work evenly, large
-#: enough for Python's part to be small.
-_LARGE_SHARE, _SMALL_SHARE = 32768, 1024
+#: Pixels of a thread's share, at most, and its fits at least: small enough to share the work
+#: evenly and to be done soon after an interruption, large enough for Python's part to be small.
+_LARGE_SHARE, _SMALL_SHARE = 1 << 20, 1024
 
 
 class _Results(NamedTuple):
@@ -126,6 +126,7 @@ def fit_rois(
         )  # fmt: skip
 
     share = count // (4 * (settings.threads or threads.available()))
-    share = min(max(share, _SMALL_SHARE), _LARGE_SHARE)
+    largest = _LARGE_SHARE // (roi_shape[0] * roi_shape[1])
+    share = max(min(share, largest), _SMALL_SHARE)
     threads.in_pieces(fit_share, count, share, settings.threads)
     return results.columns(settings)
