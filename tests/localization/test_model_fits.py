@@ -12,6 +12,7 @@ from napari_spotfit import simulate_spots as simulate
 from napari_spotfit.models.profiles import MODELS
 
 SHAPES = {"sigma": 1.4, "sigma_x": 1.8, "sigma_y": 1.2, "angle": 25.0, "width": 1.5}
+SHAPES["exponent"] = 2.5
 LIGHT = ["amplitude", "background", "photons", "chi_square", "reduced_chi_square"]
 KINDS = [
     (model, pixel)
@@ -62,6 +63,8 @@ def test_columns_and_truth(backend, model, pixel, estimator):
     np.testing.assert_allclose(fits.amplitude, truth["amplitude"], rtol=5e-4)
     if model == "lorentzian":
         area = (np.pi * truth["width"]) ** 2
+    elif model == "moffat":
+        area = np.pi * truth["width"] ** 2 / (truth["exponent"] - 1)
     else:
         area = 2 * np.pi * truth.get("sigma_x", truth.get("sigma"))
         area = area * truth.get("sigma_y", truth.get("sigma"))

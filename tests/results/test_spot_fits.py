@@ -96,7 +96,8 @@ def made_up(settings, **columns):
 def test_units_follow_the_model(model):
     units = units_of(Settings(model=model, estimator="mle"))
     for parameter in MODELS[model].shape:
-        assert units[parameter.name] == units[f"{parameter.name}_stderr"] == parameter.unit
+        for name in (parameter.name, f"{parameter.name}_stderr"):
+            assert units.get(name, "") == parameter.unit, name
     # A deviance has no unit.
     assert "chi_square" not in units
 
@@ -109,6 +110,8 @@ def test_the_mean_width_of_any_model():
         ("gaussian_elliptical", {"sigma_x": 2.0, "sigma_y": 0.75}),
         ("gaussian_rotated", {"sigma_x": 2.0, "sigma_y": 0.75, "angle": 20.0}),
         ("lorentzian", {"width": 9.0}),
+        # (1 + r²/w²)^-2 is one half at w √(√2 - 1).
+        ("moffat", {"width": 1.5**0.5 * (2 * np.log(2) / (2**0.5 - 1)) ** 0.5, "exponent": 2.0}),
     ):
         fits = made_up(Settings(model=model, gain=2.5), **widths, **light)
         np.testing.assert_allclose(fits.mean_sigma, 1.5**0.5, rtol=1e-6)

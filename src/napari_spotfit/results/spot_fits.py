@@ -27,13 +27,14 @@ class SpotFits:
         Centres in pixels; (0, 0) is the centre of the first pixel.
     sigma : ndarray of float32
         Standard deviation of the spot in pixels: a round Gaussian's. Other models have
-        ``sigma_x`` and ``sigma_y``, and ``angle`` in degrees; ``width``; or the names of
-        their own parameters.
+        ``sigma_x`` and ``sigma_y``, and ``angle`` in degrees; ``width``, and ``exponent``; or
+        the names of their own parameters.
     amplitude, background : ndarray of float32
         Height of the spot and level below it in counts; the camera offset is not
         part of the background.
     photons : ndarray of float32
-        Integral of the fitted profile, over the camera gain where it is known.
+        Integral of the fitted profile, over the camera gain where it is known. That of a model
+        of one's own is its sum over the ROI's pixels: light beside the ROI is left out.
     chi_square, reduced_chi_square : ndarray of float32
         Sum of the squared residuals (``wlse``: each times its weight; ``mle``: the Poisson
         deviance), and the same per degree of freedom.
@@ -166,8 +167,9 @@ class SpotFits:
     def mean_sigma(self) -> NDArray[np.float32]:
         """Width of each spot in pixels, whatever the model.
 
-        The σ of a round Gaussian; the geometric mean of an elliptical one's; else that of
-        the round Gaussian with the same height and the same light.
+        The σ of a round Gaussian; the geometric mean of an elliptical one's; that of the
+        Gaussian as wide at half maximum as a Moffat profile; else that of the round Gaussian
+        with the same height and the same light, for models of one's own that in the ROI.
         """
         gain = 1.0 if self.settings is None else self.settings.gain or 1.0
         widths: NDArray[np.float32] = mean_sigma(self._columns, gain)

@@ -20,7 +20,7 @@ from .parameter import Parameter, setting
 from .validation import ROI_LARGEST, check_pixel, checked
 
 Backend = Literal["auto", "cpu", "cuda"]
-Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian"]
+Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 Pixel = Literal["sampled", "integrated"]
 Estimator = Literal["lse", "wlse", "mle"]
 Devices = Literal["one", "all"]
@@ -99,15 +99,15 @@ class Settings:
         "Model",
         "The spot's shape on a constant background. gaussian: round. gaussian_elliptical: with "
         "one σ along x and one along y. gaussian_rotated: elliptical and turned by an angle. "
-        "lorentzian: with wide wings.",
+        "lorentzian: with wide wings. moffat: round, with wings as wide as they are.",
         "fit",
     )
     pixel: Pixel = setting(
         "sampled",
         "Pixels",
         "sampled: the model at the centre of each pixel. integrated: the model averaged over "
-        "each pixel, as a camera sees it, for the σ of the light itself; not for turned "
-        "Gaussians and Lorentzians.",
+        "each pixel, as a camera sees it, for the σ of the light itself; for Gaussians "
+        "that are not turned.",
         "fit",
     )
     estimator: Estimator = setting(
