@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
+
 #: The folder of real files that are not part of the project; SPOTFIT_REAL_FILES names another.
 FOLDER = Path(os.environ.get("SPOTFIT_REAL_FILES") or Path(__file__).parents[2] / "shared" / "data")
 
@@ -49,12 +51,21 @@ def gpu():
         pytest.skip(str(error))
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def backend(request):
-    """Either backend by its name."""
+@pytest.fixture(params=load().instruction_sets)
+def instruction_set(request, monkeypatch):
+    """Every instruction set of this machine, in use while the test runs."""
+    monkeypatch.setenv(INSTRUCTION_SET, request.param)
+    return request.param
+
+
+@pytest.fixture(params=[*load().instruction_sets, pytest.param("cuda", marks=pytest.mark.gpu)])
+def backend(request, monkeypatch):
+    """Either backend by its name, the CPU's with every instruction set of this machine."""
     if request.param == "cuda":
         request.getfixturevalue("gpu")
-    return request.param
+        return "cuda"
+    monkeypatch.setenv(INSTRUCTION_SET, request.param)
+    return "cpu"
 
 
 @pytest.fixture

@@ -72,11 +72,33 @@ class Work {
     }
 };
 
+// Loops over tiles are functions of their own, so that maximum likelihood, which begins with least
+// squares, has that of the latter.
+
+// Puts the fits of a tile before their first step; its pixels and levels are loaded.
+template <class Variant>
+__attribute__((noinline)) void start_fits(TileRoi<LaneType> roi, State<LaneType> state,
+                                          LaneType (&start)[Variant::SHAPE], const FitSettings& settings) {
+    Search<LaneType, Variant::N> search;
+    start_from_pixels<Variant>(roi, state, start, settings, search);
+    TileRows<Variant>::write_search(search, state);
+}
+
+// Iterates until at most `leave` fits of a tile are under way.
+template <class Variant>
+__attribute__((noinline)) void search_fits(TileRoi<LaneType> roi, State<LaneType> state, const FitSettings& settings,
+                                           int leave) {
+    using Rows = TileRows<Variant>;
+    Search<LaneType, Variant::N> search = Rows::read_search(state);
+    while (count(search.stop < 0.0f) > leave) iterate<Variant>(roi, state, search, settings);
+    Rows::write_search(search, state);
+}
+
 // All that stays the same during a call.
 template <class Variant> struct TileFits {
     using L = LaneType;
     using Rows = TileRows<Variant>;
-    using LeastSquares = LeastSquaresOf<Variant>;
+    using LeastSquares = typename LeastSquaresBefore<Variant>::Type;
     static constexpr int S = Variant::SHAPE, VALUES = Outputs<Variant>::VALUES, ERRORS = Outputs<Variant>::ERRORS;
 
     const RoiSource& source;
@@ -89,15 +111,6 @@ template <class Variant> struct TileFits {
 
     TileRoi<L> roi_of(const Tile& tile) const {
         return {rows, columns, tile.rows, tile.rows + rows * columns, work.values, nullptr, work.along_x, work.along_y};
-    }
-
-    // Iterates until at most `leave` fits of the tile are under way.
-    void minimize(Tile& tile, int leave) const {
-        const State<L> state = state_of(tile);
-        TileRoi<L> roi = roi_of(tile);
-        Search<L, Variant::N> search = Rows::read_search(state);
-        while (count(search.stop < 0.0f) > leave) iterate<Variant>(roi, state, search, settings);
-        Rows::write_search(search, state);
     }
 
     // The caller's start values, NaN where there are none.
@@ -127,16 +140,13 @@ template <class Variant> struct TileFits {
             FitSettings first_settings = settings;
             first_settings.max_error = 0.0f;
             if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
-            Search<L, S> least_squares;
-            start_from_pixels<LeastSquares>(roi, state, start, first_settings, least_squares);
-            while (any(least_squares.stop < 0.0f)) iterate<LeastSquares>(roi, state, least_squares, first_settings);
+            start_fits<LeastSquares>(roi, state, start, first_settings);
+            search_fits<LeastSquares>(roi, state, first_settings, 0);
             Search<L, Variant::N> search;
-            begin_likelihood<Variant>(roi, state, least_squares.stop, settings, search);
+            begin_likelihood<Variant>(roi, state, state[Rows::STOP], settings, search);
             Rows::write_search(search, state);
         } else {
-            Search<L, S> search;
-            start_from_pixels<Variant>(roi, state, start, settings, search);
-            Rows::write_search(search, state);
+            start_fits<Variant>(roi, state, start, settings);
         }
     }
 
@@ -198,7 +208,7 @@ template <class Variant> struct TileFits {
                 begin(*fresh, first, last);
                 first += LANES;
             }
-            minimize(*current, first < last ? STRAGGLERS : 0);
+            search_fits<Variant>(roi_of(*current), state_of(*current), settings, first < last ? STRAGGLERS : 0);
             pool_stragglers(*current, *pool);
             write(*current);
         }

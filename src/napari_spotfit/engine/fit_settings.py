@@ -72,7 +72,7 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
     profile = settings.profile
     names = kernel_order(profile)
     shape = {parameter.name: parameter for parameter in profile.shape}
-    ends = [bounds_of(name, settings, roi_shape) for name in names]
+    ends = [_in_radians(name, bounds_of(name, settings, roi_shape)) for name in names]
     light = [end.value for light in _LIGHT for end in light_ends(settings, light)]
     held = [name in settings.fixed for name in names]
     return FitSettings(
@@ -80,12 +80,8 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         max_error=settings.max_error,
         min_delta=settings.min_delta,
         min_step=settings.min_step,
-        low=_PerShape(
-            *(_in_radians(name, low) for name, (low, _) in zip(names, ends, strict=True))
-        ),
-        high=_PerShape(
-            *(_in_radians(name, high) for name, (_, high) in zip(names, ends, strict=True))
-        ),
+        low=_PerShape(*(low for low, _ in ends)),
+        high=_PerShape(*(high for _, high in ends)),
         start=_PerShape(*(shape[name].start[0] for name in names)),
         start_per_sigma=_PerShape(*(shape[name].start[1] for name in names)),
         amplitude_min=light[0],
@@ -154,8 +150,8 @@ def _value(end: End) -> float:
     return end.value
 
 
-def _in_radians(name: str, value: float) -> float:
-    return math.radians(value) if name == "angle" else value
+def _in_radians(name: str, ends: tuple[float, float]) -> tuple[float, float]:
+    return (math.radians(ends[0]), math.radians(ends[1])) if name == "angle" else ends
 
 
 def _turns(settings: Settings) -> int:
