@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .images.camera import accepted, is_wrong
-from .models.bounds import number, whole
+from .models.bounds import accepted, is_wrong, number, whole
 from .settings.settings import Pixel
 
 if TYPE_CHECKING:

@@ -72,10 +72,12 @@ def test_agrees_with_the_sandwich(backend, model, estimator):
     variance = rng.uniform(4, 100, (SIDE, SIDE)).astype(np.float32)
     bad = np.zeros((SIDE, SIDE), bool)
     bad[0, 0] = bad[7, 3] = True
-    spots, _ = simulate_spots(
-        40, SIDE, photons=8000, background=100, sigma=1.7, sigma_y=1.3, angle=20, variance=variance,
-        seed=5,
-    )  # fmt: skip
+    shape = {"y": 4.2, "x": 3.8, "angle": 20.0, "sigma_y": 1.3, "exponent": 2.5}
+    at = dict.fromkeys(MODELS[model].widths, 1.7) | shape | {"amplitude": 900, "background": 60}
+    clean = MODELS[model].evaluate(*np.indices((SIDE, SIDE), float), at)
+    spots = rng.poisson(clean, (40, SIDE, SIDE)) + rng.normal(
+        0, np.sqrt(variance), (40, SIDE, SIDE)
+    )
     # What a bad pixel's calibration says does not matter.
     camera = Camera(gain=1.0, variance=np.where(bad, np.nan, variance))
     fits = fit_spots(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..models.bounds import as_float
+from ..models.bounds import accepted, as_float, is_wrong
 from .frames import as_array, check_real
 
 #: What each quantity is measured in, and what it may be.
@@ -68,19 +67,6 @@ class Camera:
     def __post_init__(self) -> None:
         for name in _UNITS:
             object.__setattr__(self, name, _checked(name, getattr(self, name)))
-
-
-def is_wrong(name: str, values: Any) -> Any:
-    """Say where values, an array's or one of NumPy's numbers, cannot be right."""
-    lowest = {"offset": values > -math.inf, "gain": values > 0}.get(name, values >= 0)
-    return ~(lowest & (values < math.inf))
-
-
-def accepted(name: str) -> str:
-    """Say in words what a quantity's values must be."""
-    if name == "offset":
-        return "finite"
-    return "finite and above 0" if name == "gain" else "finite and not negative"
 
 
 def _checked(name: str, value: Any) -> Any:

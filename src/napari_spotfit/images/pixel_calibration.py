@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.bounds import accepted, is_wrong
 from ..settings.settings import Settings
-from .camera import Camera, accepted, is_wrong
+from .camera import Camera
 from .frames import is_on_device, to_host
 from .per_pixel import PerPixel
 

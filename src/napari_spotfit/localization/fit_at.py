@@ -26,6 +26,8 @@ from .rois import (
     upload,
 )
 
+_FAR = 1 << 62
+
 
 @takes_settings("fit", "stop", "bounds", "camera", "run")
 def fit_at(
@@ -113,5 +115,6 @@ def fit_at(
     parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
     columns = {name: in_order([part[name] for part in parts], order) for name in parts[0]}
     index = places[:, :-2]
-    index = np.where(np.isfinite(index), np.rint(index), -1).astype(np.int64)
+    # Indices of places far outside, too, are numbers.
+    index = np.clip(np.where(np.isnan(index), -1, np.rint(index)), -_FAR, _FAR).astype(np.int64)
     return collected(columns, index, calibration.settings)

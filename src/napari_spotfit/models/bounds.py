@@ -88,3 +88,16 @@ def rising(what: str, ends: Any) -> Bounds:
     if low is not None and high is not None and low >= high:
         raise ValueError(f"{what} must rise; got {low:g} and {high:g}")
     return low, high
+
+
+def is_wrong(name: str, values: Any) -> Any:
+    """Say where a camera's values, an array's or one of NumPy's numbers, cannot be right."""
+    lowest = {"offset": values > -math.inf, "gain": values > 0}.get(name, values >= 0)
+    return ~(lowest & (values < math.inf))
+
+
+def accepted(name: str) -> str:
+    """Say in words what the values of a camera's quantity must be."""
+    if name == "offset":
+        return "finite"
+    return "finite and above 0" if name == "gain" else "finite and not negative"

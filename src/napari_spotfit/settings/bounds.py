@@ -6,13 +6,39 @@ Each end knows who has set it, so that two that leave nothing between them can b
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
-from ..models.profiles import ShapeParameter
+from ..models.profiles import Profile, ShapeParameter
 from ..models.stopping import SIGMA_MIN
 
-if TYPE_CHECKING:
-    from .settings import Settings
+
+class HasBounds(Protocol):
+    """The settings that hold and bound parameters: those of a :class:`~.settings.Settings`."""
+
+    @property
+    def profile(self) -> Profile:
+        """The model."""
+
+    @property
+    def estimator(self) -> str:
+        """What is minimised."""
+
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        """What is held, by name."""
+
+    @property
+    def bounds(self) -> Mapping[str, Any]:
+        """Lower and upper ends, by name."""
+
+    @property
+    def sigma_min(self) -> float | None:
+        """The least σ."""
+
+    @property
+    def sigma_max(self) -> float | None:
+        """The largest σ."""
 
 
 class End(NamedTuple):
@@ -30,7 +56,7 @@ class End(NamedTuple):
 _LOWEST, _HIGHEST = End(-math.inf, "no bound"), End(math.inf, "no bound")
 
 
-def shape_ends(settings: Settings, name: str) -> tuple[End, End]:
+def shape_ends(settings: HasBounds, name: str) -> tuple[End, End]:
     """Return the ends of a fitted shape parameter, as far as they do not depend on the ROI.
 
     Examples
@@ -52,7 +78,7 @@ def shape_ends(settings: Settings, name: str) -> tuple[End, End]:
     return low, high
 
 
-def light_ends(settings: Settings, name: str) -> tuple[End, End]:
+def light_ends(settings: HasBounds, name: str) -> tuple[End, End]:
     """Return the ends of amplitude or background; maximum likelihood knows no negative light."""
     low, high = getattr(settings, f"{name}_min"), getattr(settings, f"{name}_max")
     lowest = _LOWEST
@@ -64,7 +90,7 @@ def light_ends(settings: Settings, name: str) -> tuple[End, End]:
     )
 
 
-def check_bounds(settings: Settings) -> None:
+def check_bounds(settings: HasBounds) -> None:
     """Check that there is something between all lower and upper bounds.
 
     Raises
@@ -90,7 +116,7 @@ def check_rising(low: End, high: End) -> None:
         raise ValueError(f"{high.text} must be above {low.text}")
 
 
-def check_shape_names(settings: Settings) -> None:
+def check_shape_names(settings: HasBounds) -> None:
     """Check that what is held or bounded are shape parameters of the model, and not both.
 
     Raises
@@ -118,7 +144,7 @@ def check_shape_names(settings: Settings) -> None:
             raise ValueError(f"{name} must be above 0; got {low:g}")
 
 
-def _built_in(settings: Settings, parameter: ShapeParameter) -> tuple[End, End]:
+def _built_in(settings: HasBounds, parameter: ShapeParameter) -> tuple[End, End]:
     """Return the ends where ``bounds`` has none: the settings for σ, then the model's own."""
     name, unit = parameter.name, parameter.unit
     low = high = None
