@@ -130,7 +130,7 @@ template <class Variant> struct TileFits {
         tile.count = last - first < LANES ? int(last - first) : LANES;
         for (int lane = 0; lane < tile.count; ++lane) tile.rois[lane] = first + lane;
         L level;
-        load_pixels(source, tile.rois, tile.count, rows, columns, work.stage, roi.pixels, lanes_of(level));
+        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, rows, columns, work.stage, roi.pixels, lanes_of(level));
         if constexpr (Variant::PLANES)
             load_map(source, source.planes, tile.rois, tile.count, rows, columns, work.stage, roi.planes);
         state[LEVEL] = level;
@@ -163,35 +163,46 @@ template <class Variant> struct TileFits {
         }
     }
 
-    // Writes one column's numbers of the fits that have ended, wherever they belong.
-    template <class T> static void scatter(const Tile& tile, const float* stops, L& row, T* column) {
+    // Writes a tile's numbers of one column: those of neighbouring ROIs at once (fits under way are
+    // written again when they end), else those of the fits that have ended, wherever they belong.
+    template <class T> static SPOTFIT_INLINE void put(const Tile& tile, bool neighbours, const float* stops, L& row, T* column) {
         const float* values = lanes_of(row);
-        for (int lane = 0; lane < tile.count; ++lane)
-            if (stops[lane] >= 0.0f) column[tile.rois[lane]] = T(values[lane]);
+        if (neighbours) {
+            T* to = column + tile.rois[0];
+            for (int lane = 0; lane < LANES; ++lane) to[lane] = T(values[lane]);
+        } else {
+            for (int lane = 0; lane < tile.count; ++lane)
+                if (stops[lane] >= 0.0f) column[tile.rois[lane]] = T(values[lane]);
+        }
     }
 
     // Makes results of a tile's fits, and writes those of the fits that have ended.
     void write(Tile& tile) const {
         const State<L> state = state_of(tile);
         TileRoi<L> roi = roi_of(tile);
-        L chi = state[Rows::CHI], stop = state[Rows::STOP];
-        const float* stops = lanes_of(stop);
+        const L chi = state[Rows::CHI];
+        L stop = state[Rows::STOP];
+        const float* stops = lanes_of(state[Rows::STOP]);
+        const bool neighbours = tile.count == LANES && tile.rois[LANES - 1] - tile.rois[0] == LANES - 1;
         make_canonical<Variant>(state, settings);
         L values[S + 5];
         write_values<Variant>(roi, state, chi, stop, settings, values);
-        scatter(tile, stops, values[0], results.x);
-        scatter(tile, stops, values[1], results.y);
-        scatter(tile, stops, stop, results.stop_condition);
-        scatter(tile, stops, state[Rows::ITERATIONS], results.iterations);
-        for (int c = 0; c < VALUES; ++c) scatter(tile, stops, values[2 + c], results.values + c * results.length);
+        stop = higher_of(stop, L(0.0f));
+        put(tile, neighbours, stops, values[0], results.x);
+        put(tile, neighbours, stops, values[1], results.y);
+        put(tile, neighbours, stops, stop, results.stop_condition);
+        L iterations = higher_of(state[Rows::ITERATIONS], L(0.0f));
+        put(tile, neighbours, stops, iterations, results.iterations);
+        for (int c = 0; c < VALUES; ++c) put(tile, neighbours, stops, values[2 + c], results.values + c * results.length);
         if (!settings.errors) return;
         if (source.variance.values) {
             load_map(source, source.variance, tile.rois, tile.count, rows, columns, work.stage, work.variances);
             roi.variances = work.variances;
         }
         L errors[ERRORS];
-        write_errors<Variant>(roi, state, chi, stop, settings, errors);
-        for (int c = 0; c < ERRORS; ++c) scatter(tile, stops, errors[c], results.values + (VALUES + c) * results.length);
+        write_errors<Variant>(roi, state, chi, state[Rows::STOP], settings, errors);
+        for (int c = 0; c < ERRORS; ++c)
+            put(tile, neighbours, stops, errors[c], results.values + (VALUES + c) * results.length);
     }
 
     // Fits the ROIs first ... last - 1: tile by tile, stragglers together in a pool.
