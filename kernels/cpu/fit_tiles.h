@@ -143,7 +143,7 @@ template <class Variant> struct TileFits {
             start_fits<LeastSquares>(roi, state, start, first_settings);
             search_fits<LeastSquares>(roi, state, first_settings, 0);
             Search<L, Variant::N> search;
-            begin_likelihood<Variant>(roi, state, state[Rows::STOP], settings, search);
+            begin_likelihood<Variant>(roi, state, L(state[TileRows<LeastSquares>::STOP]), settings, search);
             Rows::write_search(search, state);
         } else {
             start_fits<Variant>(roi, state, start, settings);
