@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from napari_spotfit.models.profiles import MODELS
 from napari_spotfit.results.columns import numbers_per_fit
 
 COUNT, SIZE = 500, 9
+#: How many blocks each function of selftest.cpp writes.
+RESULTS = {"lane_width": 1, "fit": 5}
 ESTIMATORS = ("lse", "wlse", "mle", "mle with variances")
 
 
@@ -25,35 +29,32 @@ class Case:
     function: str
     blocks: tuple[bytes, ...] = ()
 
-    def difference(self, own: list[bytes], other: list[bytes], other_code: bool) -> str:
-        """Return how results differ from our own more than they may; nothing if they do not.
+    def compare(self, own: list[bytes], other: list[bytes], same_code: bool) -> tuple[bool, str]:
+        """Tell whether results are like our own, and how much they differ.
 
         With the same instruction set the code is the same, and so is every bit. Between
         instruction sets sums are in another order.
         """
-        if own == other:
-            return ""
-        if not other_code:
-            return "DIFFERENT"
-        return _difference_of_fits(own, other) if self.function == "fit" else ""
+        if same_code or self.function != "fit":
+            return own == other or not same_code, "other bits"
+        return _compare_fits(own, other)
 
 
-def _difference_of_fits(own: list[bytes], other: list[bytes]) -> str:
+def _compare_fits(own: list[bytes], other: list[bytes]) -> tuple[bool, str]:
     kinds = (np.float64, np.float64, np.float32, np.uint16, np.uint8)
     ours, theirs = (
         [np.frombuffer(block, kind) for block, kind in zip(blocks, kinds, strict=True)]
         for blocks in (own, other)
     )
-    stops = np.mean(ours[4] == theirs[4])
+    stop = np.mean(ours[4] == theirs[4])
     moved = np.quantile(np.abs(np.r_[ours[0] - theirs[0], ours[1] - theirs[1]]), 0.99)
     scale = np.abs(ours[2]) + 1e-3
     changed = np.nanquantile(np.abs(ours[2] - theirs[2]) / scale, 0.99)
     numbers = np.mean(np.isnan(ours[2]) == np.isnan(theirs[2]))
-    if stops >= 0.99 and moved < 1e-3 and changed < 1e-2 and numbers >= 0.99:
-        return ""
-    return (
-        f"DIFFERENT: stop conditions {stops:.1%} alike, NaNs {numbers:.1%},"
-        f" 99 % within {moved:.1e} px and {changed:.1e} of the values"
+    good = stop >= 0.99 and numbers >= 0.99 and moved < 1e-3 and changed < 1e-2
+    return bool(good), (
+        f"{stop:.1%} of the stop conditions the same; 99 % of the positions within {moved:.0e} px,"
+        f" of the other values within {changed:.0e} of theirs"
     )
 
 
@@ -95,16 +96,20 @@ CASES = (
 )
 
 
-def joined(*blocks: bytes) -> bytes:
-    """Return blocks as selftest.cpp reads them."""
+def joined(cases: Iterable[Case]) -> bytes:
+    """Return cases as selftest.cpp reads them."""
+    blocks = [block for case in cases for block in (case.function.encode(), *case.blocks)]
     return b"".join(struct.pack("<q", len(block)) + block for block in blocks)
 
 
-def blocks_of(content: bytes) -> list[bytes]:
-    """Return the blocks that selftest.cpp wrote."""
+def separated(results: bytes) -> list[list[bytes]]:
+    """Return what selftest.cpp wrote, the blocks of one case in one list."""
     blocks = []
-    while content:
-        (length,) = struct.unpack_from("<q", content)
-        blocks.append(content[8 : 8 + length])
-        content = content[8 + length :]
-    return blocks
+    while results:
+        (length,) = struct.unpack_from("<q", results)
+        blocks.append(results[8 : 8 + length])
+        results = results[8 + length :]
+    left = iter(blocks)
+    found = [list(islice(left, RESULTS[case.function])) for case in CASES]
+    assert not list(left)
+    return found

@@ -13,9 +13,11 @@
 #include "../../kernels/cpu/interface.h"
 
 #ifdef _WIN32
-#include <windows.h>
-static void* open_library(const char* path) { return (void*)LoadLibraryA(path); }
-static void* find(void* library, const char* name) { return (void*)GetProcAddress((HMODULE)library, name); }
+// Not <windows.h>, which has names of its own for types of pixels.
+extern "C" __declspec(dllimport) void* LoadLibraryA(const char*);
+extern "C" __declspec(dllimport) void* GetProcAddress(void*, const char*);
+static void* open_library(const char* path) { return LoadLibraryA(path); }
+static void* find(void* library, const char* name) { return GetProcAddress(library, name); }
 #else
 #include <dlfcn.h>
 static void* open_library(const char* path) { return dlopen(path, RTLD_NOW); }
@@ -92,12 +94,16 @@ void fit(const Run& run) {
     source.width = columns;
     source.planes = {planes.as<float>(), (int)numbers.shared_planes};
     source.pixel_type = numbers.pixel_type;
-    const FitResults results{n, new_array<double>(n), new_array<double>(n), new_array<float>(numbers.values * n),
-                             new_array<unsigned short>(n), new_array<unsigned char>(n)};
+    const FitResults results{n,
+                             new_array<double>(n),
+                             new_array<double>(n),
+                             new_array<float>(numbers.values * n),
+                             new_array<unsigned short>(n),
+                             new_array<unsigned char>(n)};
     const long long bytes = function<long long(int, int, int, int)>(run.library, "spotfit_fit_bytes")(
         run.instruction_set, rows, columns, 0);
-    function<void(int, int, int, const RoiSource*, long long, long long, int, int, const spotfit::FitSettings*,
-                  void*, const FitResults*)>(run.library, "spotfit_fit")(
+    function<void(int, int, int, const RoiSource*, long long, long long, int, int,
+                  const spotfit::FitSettings*, void*, const FitResults*)>(run.library, "spotfit_fit")(
         run.instruction_set, numbers.profile, numbers.estimator, &source, 0, n, rows, columns, settings,
         new_array<char>(bytes), &results);
     write_block(run.results, results.y, n);
