@@ -69,7 +69,7 @@ def open_viewer(request: pytest.FixtureRequest, one_viewer: OneViewer) -> Iterat
     if called is not None and called.passed:
         one_viewer.clear()
     else:
-        one_viewer.close()
+        one_viewer.close(after_failure=True)
 
 
 @pytest.fixture
