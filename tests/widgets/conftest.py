@@ -13,6 +13,7 @@ import pytest
 from display import own_display
 from hand import Hand
 from npe2 import PluginManager, PluginManifest
+from one_viewer import OneViewer
 from qtpy.QtCore import QSettings, Qt
 
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -42,11 +43,45 @@ def plugins() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def one_viewer(display: None, plugins: None) -> Iterator[OneViewer]:
+    """Keep one viewer for the tests that want a new one."""
+    one = OneViewer()
+    yield one
+    one.close()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _garbage() -> None:
     """Let the collections that napari asks for look only at what came since."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def open_viewer(request: pytest.FixtureRequest, one_viewer: OneViewer) -> Iterator[Any]:
+    """Return the function that gives a new viewer, or one that is as new; once in a test."""
+    if "make_napari_viewer" in request.fixturenames:
+        yield request.getfixturevalue("make_napari_viewer")
+        return
+    yield one_viewer.get
+    called = getattr(request.node, "rep_call", None)
+    if called is not None and called.passed:
+        one_viewer.clear()
+    else:
+        one_viewer.close(after_failure=True)
+
+
+@pytest.fixture
+def make_napari_viewer(_no_other_viewer: None, make_napari_viewer: Any) -> Any:
+    """Open any number of viewers."""
+    return make_napari_viewer
+
+
+@pytest.fixture
+def _no_other_viewer(one_viewer: OneViewer) -> None:
+    """Close the viewer that was kept: napari's own fixture wants to see none."""
+    one_viewer.close()
 
 
 @pytest.fixture
@@ -65,8 +100,8 @@ def qtbot(qtbot: Any) -> Any:
 
 
 @pytest.fixture
-def viewer(make_napari_viewer):
-    return make_napari_viewer()
+def viewer(open_viewer):
+    return open_viewer()
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from napari_spotfit.widgets.layers.points import points_arguments, update_points
 
 
 @pytest.fixture
-def viewer(make_napari_viewer):
-    return make_napari_viewer(show=True)
+def viewer(open_viewer):
+    return open_viewer(show=True)
 
 
 def rings(viewer):

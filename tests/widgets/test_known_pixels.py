@@ -17,8 +17,8 @@ RNG = np.random.default_rng(8)
 
 
 @pytest.fixture
-def viewer(make_napari_viewer):
-    viewer = make_napari_viewer(show=True)
+def viewer(open_viewer):
+    viewer = open_viewer(show=True)
     viewer.window.resize(1280, 800)
     return viewer
 

@@ -23,8 +23,8 @@ NAME = "movie (preview)"
 
 
 @pytest.fixture
-def viewer(make_napari_viewer):
-    viewer = make_napari_viewer(show=True)
+def viewer(open_viewer):
+    viewer = open_viewer(show=True)
     viewer.window.resize(1280, 800)
     return viewer
 

@@ -30,9 +30,9 @@ def test_what_cannot_be_read_is_nothing(text):
         {"from_a_later_version": {"a": [1]}, "threads": 0, "gain": -1},
     ],
 )
-def test_old_or_broken_values_do_not_keep_the_widget_from_starting(make_napari_viewer, values):
+def test_old_or_broken_values_do_not_keep_the_widget_from_starting(open_viewer, values):
     remember.save("fit_spots", values)
-    viewer = make_napari_viewer()
+    viewer = open_viewer()
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget)
     assert widget.settings.controls["sigma"].get() == Settings().sigma

@@ -5,8 +5,8 @@ from inspector import docked
 
 
 @pytest.fixture
-def viewer(make_napari_viewer):
-    return make_napari_viewer(show=True)
+def viewer(open_viewer):
+    return open_viewer(show=True)
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from event_loop import no_worker
 
 
 @pytest.fixture
-def viewer(make_napari_viewer):
-    return make_napari_viewer(show=True)
+def viewer(open_viewer):
+    return open_viewer(show=True)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from spot_table import add_spots, dock
 from napari_spotfit import StopCondition
 
 
-def test_dragging_a_handle_hides_spots(make_napari_viewer, qtbot):
-    viewer = make_napari_viewer(show=True)
+def test_dragging_a_handle_hides_spots(open_viewer, qtbot):
+    viewer = open_viewer(show=True)
     layer = add_spots(viewer)
     spots = dock(viewer)
     settle()
@@ -119,8 +119,8 @@ def test_a_limit_beyond_the_axis_and_one_below_the_other(spots, layer, qtbot):
 
 
 @pytest.mark.parametrize("value", [0.123456, -123456.0, 1.5e-5, -1.2e15 / 8, 1234.5])
-def test_limits_are_shown_entirely(make_napari_viewer, value):
-    viewer = make_napari_viewer(show=True)
+def test_limits_are_shown_entirely(open_viewer, value):
+    viewer = open_viewer(show=True)
     add_spots(viewer)
     spots = dock(viewer)
     box = spots.filters.histogram.high
