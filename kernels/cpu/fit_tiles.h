@@ -106,7 +106,7 @@ template <class Variant> struct TileFits {
             start[j] = L(NOT_A_NUMBER);
             const int place = j < 2 ? 1 - j : j;  // y and x first
             for (int lane = 0; source.start && lane < tile.count; ++lane)
-                lanes_of(start[j])[lane] = source.start[tile.rois[lane] * S + place];
+                lanes_of(start[j])[lane] = source.start[tile.rois[lane] * S + place] * start_unit<Variant>(j);
         }
     }
 

@@ -1,7 +1,7 @@
 // What the library shows through C, and what its parts, compiled apart, know of each other.
 // Python's side of it is src/napari_spotfit/engine/cpu/interface.py.
 #pragma once
-#include "../fit_settings.h"
+#include "../large_request.h"
 
 #if defined(_WIN32)
 #define SPOTFIT_EXPORT extern "C" __declspec(dllexport)
@@ -52,6 +52,10 @@ using FitFunction = void (*)(const RoiSource&, long long first, long long last, 
 // Least squares, the same with planes, maximum likelihood, the same with planes.
 struct ProfileFits { FitFunction by_estimator[4]; };
 
+// Numbers that are asked for of a ROI, of one piece of the work.
+using LargeSums = void (*)(const RoiSource&, long long roi, const LargeRequest&, const FitSettings&, int piece,
+                           void* work, double* numbers);
+
 // What is compiled once for each instruction set, in vectorized/, and called through this table.
 struct Functions {
     int lane_width;  // fits side by side in one vector
@@ -59,6 +63,9 @@ struct Functions {
     long long (*fit_bytes)(int rows, int columns, int expression_slots);
     // By the number that napari_spotfit/engine/cpu/fit.py has for a profile.
     ProfileFits fits[7];
+    // The same of large ROIs, and the memory that a thread needs for them.
+    long long (*large_bytes)(int columns);
+    LargeSums large_sums[7];
 };
 
 }  // namespace spotfit

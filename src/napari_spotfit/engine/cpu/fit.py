@@ -14,6 +14,7 @@ from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
 from ..fit_settings import make_fit_settings
+from . import large_rois
 from .interface import PIXEL_TYPES, PROFILES, FitResults, PixelMap, RoiSource, address
 from .library import load
 
@@ -92,10 +93,6 @@ def fit_rois(
         from . import compiled_fit
 
         return compiled_fit.fit_rois(frames, corners, roi_shape, settings, start, planes=planes)
-    if max(roi_shape) > ROI_MAX:
-        from . import large
-
-        return large.fit_rois(frames, corners, roi_shape, settings, start, planes)
     library = load()
     count = len(frames) if corners is None else len(corners)
     results = _Results.empty(count, numbers_per_fit(settings))
@@ -108,7 +105,12 @@ def fit_rois(
         planes=PixelMap.of(planes),
         pixel_type=PIXEL_TYPES[frames.dtype.str[1:]],
     )
-    numbers, target = make_fit_settings(settings, roi_shape), results.for_library()
+    target = results.for_library()
+    if max(roi_shape) > ROI_MAX:
+        inside = corners[:, 0] >= 0 if corners is not None else np.ones(count, bool)
+        large_rois.fit_rois(source, inside, roi_shape, settings, target)
+        return results.columns(settings)
+    numbers = make_fit_settings(settings, roi_shape)
     profile = PROFILES[settings.profile.name, settings.pixel]
     estimator = 2 * (settings.estimator == "mle") + (planes is not None)
     work_bytes = library.functions.spotfit_fit_bytes(library.index, *roi_shape, 0)
