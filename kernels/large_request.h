@@ -24,7 +24,9 @@ struct LargeRequest {
     int task;
     int pieces;   // into which a CPU cuts the work, each with sums of its own, ...
     int numbers;  // ... and how many numbers all of them return; a GPU returns one piece's
-    int rows, columns;
+    int rows, columns;  // of the ROI
+    // Sums are those of some rows.
+    int first_row, end_row;
     int planes;  // a LargePlanes
     int turns;  // as in FitSettings
     // A profile's coordinates count from this pixel of the ROI, near which they are exact.

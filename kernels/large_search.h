@@ -13,6 +13,9 @@ namespace spotfit::SPOTFIT_ISA {
 // many pixels at least.
 constexpr double ENOUGH_CELLS = 80.0, SIGMAS_AROUND = 5.0, PIXELS_AROUND = 12.0;
 
+// The first amplitudes come from so many rows around the spot.
+constexpr int ROWS_OF_GUESS = 64;
+
 // Sums of rows that are one piece of work for a CPU; always the same, however many threads there are.
 constexpr int PIECE_PIXELS = 1 << 16;
 
@@ -41,7 +44,7 @@ template <class Profile> struct LargeFit {
     double mean_light;          // of a pixel, in photo-electrons
     double shift;               // the mean of the pixels, in their own unit
     double chi, integral, slopes[S];
-    Matrix<double, N> information;
+    Matrix<double, N> information;  // A of standard_errors.h, of the best point
     int planes;
     float cells[2 * MOST_CELLS];
 
@@ -76,7 +79,7 @@ template <class Profile> struct LargeFit {
             case SQUARES: return step(sums, total);
             case LIKELIHOOD: return step_likelihood(sums, total);
             case INTEGRATING: return integrate(sums);
-            case INFORMING: return inform(sums);
+            case INFORMING: return write_errors_from(sums);
             default: return spread(sums);
         }
     }
@@ -88,12 +91,16 @@ template <class Profile> struct LargeFit {
         total += *numbers;
     }
 
-    void ask(LargeTask task) {
+    // For the sums of some rows; the pieces are never empty.
+    void ask(LargeTask task, int first_row, int end_row) {
         request.task = task;
-        const long long pixels = 1LL * request.rows * request.columns;
-        request.pieces = int((pixels + PIECE_PIXELS - 1) / PIECE_PIXELS);
-        if (request.pieces > request.rows) request.pieces = request.rows;
+        request.first_row = first_row, request.end_row = end_row;
+        request.pieces = pieces_of(end_row - first_row, request.columns);
         request.numbers = request.pieces * sums_of_shape(S);
+    }
+    static int pieces_of(int rows, int columns) {
+        const long long pieces = (1LL * rows * columns + PIECE_PIXELS - 1) / PIECE_PIXELS;
+        return pieces < rows ? int(pieces) : rows;
     }
 
     void ask_for_cells(int top, int left, int rows, int columns) {
@@ -103,15 +110,14 @@ template <class Profile> struct LargeFit {
         request.task = CELLS;
         request.top = top, request.left = left, request.cell = cell;
         request.cell_rows = (rows + cell - 1) / cell, request.cell_columns = (columns + cell - 1) / cell;
-        const long long pixels = 1LL * rows * columns;
-        request.pieces = int((pixels + PIECE_PIXELS - 1) / PIECE_PIXELS);
-        if (request.pieces > request.cell_rows) request.pieces = request.cell_rows;
+        const int pieces = pieces_of(rows, columns);
+        request.pieces = pieces < request.cell_rows ? pieces : request.cell_rows;
         request.numbers = request.cell_rows * request.cell_columns * NUMBERS_OF_CELL;
     }
 
-    // Asks for sums at a point, about the amplitudes of the best one so far.
+    // Asks for sums at a point, about some amplitudes.
     void ask_at(LargeTask task, const double* shape, double amplitude, double background) {
-        ask(task);
+        ask(task, 0, request.rows);
         request.turns = settings.turns;
         request.origin_x = fixed_origin ? 0 : int(nearest(shape[0]));
         request.origin_y = fixed_origin ? 0 : int(nearest(shape[1]));
@@ -208,6 +214,9 @@ template <class Profile> struct LargeFit {
         shift = 0.0;
         phase = GUESSING;
         ask_at(RESIDUALS, start, 0.0, 0.0);
+        const int most = request.rows < ROWS_OF_GUESS ? request.rows : ROWS_OF_GUESS;
+        const int first = int(clamp(start[1] - most / 2, 0.0, double(request.rows - most)));
+        ask(RESIDUALS, first, first + most);
     }
 
     // ---- least squares ----
@@ -221,26 +230,31 @@ template <class Profile> struct LargeFit {
         }
     }
 
-    // The first amplitudes, about which residuals are taken; and the pixels' mean.
-    void guess(Sums& sums) {
-        const double n = sums.s.at(ONE, ONE), f = sums.s.at(F, ONE);
-        shift = sums.s.b[ONE] / n;
-        state()[LEVEL] += shift / state()[SCALE];
-        to_data(sums);
-        const Amplitudes<double> a = amplitudes_of(n, f, sums.s.at(F, F), sums.s.b[F], state(), squares_settings);
+    // The first amplitudes, about which residuals are taken: these need not be the best ones.
+    void guess(const Sums& sums) {
+        const double n = sums.s.at(ONE, ONE), f = sums.s.at(F, ONE), mean = sums.s.b[ONE] / n;
+        const Amplitudes<double> a = free_amplitudes(n, f, sums.s.at(F, F), sums.s.b[F] - mean * f);
         start_search<Squares>(squares, state(), start, true);
         const bool known = absolute(a.amplitude) < INFINITE && absolute(a.background) < INFINITE;
         state()[POINT + S] = known ? a.amplitude : 0.0;
-        state()[POINT + S + 1] = known ? a.background : 0.0;
+        state()[POINT + S + 1] = known ? a.background + mean : 0.0;
         phase = SQUARES;
         ask_for_trial();
+    }
+
+    // All pixels tell their mean.
+    void find_shift(const Sums& sums) {
+        const double n = sums.s.at(ONE, ONE);
+        shift = (sums.s.b[ONE] + request.amplitude * sums.s.at(F, ONE)) / n + request.background;
+        state()[LEVEL] += shift / state()[SCALE];
     }
 
     void ask_for_trial() { ask_at(RESIDUALS, squares.trial, state()[POINT + S], state()[POINT + S + 1]); }
 
     void step(Sums& sums, double total) {
         const double n = sums.s.at(ONE, ONE), f = sums.s.at(F, ONE), ff = sums.s.at(F, F);
-        const double r_f = sums.s.b[F], r = sums.s.b[ONE];
+        const double r_f = sums.s.b[F], r = sums.s.b[ONE], before = squares.chi;
+        if (squares.iterations < 0.0) find_shift(sums);
         to_data(sums);
         const Amplitudes<double> a = amplitudes_of(n, f, ff, sums.s.b[F], state(), squares_settings);
         // Chi-square of the best amplitudes from that of those before.
@@ -254,6 +268,7 @@ template <class Profile> struct LargeFit {
             squares_settings.max_error * square(state()[SCALE]) * state()[WEIGHT], ff};
         accept_or_reject<Squares>(squares, state(), squares_settings, bounds_of_all<Squares>(state(), settings), trial,
                                   equations);
+        if (squares.chi < before) fill_matrix<Squares>(sums, information);
         if (squares.stop < 0.0) return ask_for_trial();
         stop = squares.stop, iterations = squares.iterations, chi = squares.chi;
         if (likelihood) return begin_likelihood();
@@ -299,8 +314,7 @@ template <class Profile> struct LargeFit {
 
     void finish() {
         if (stop >= STOP_INVALID) return end();
-        make_canonical<Squares>(state(), settings);
-        if (settings.turns == 2) settings.turns = 1;  // derivatives by the angle, not by a shear
+        if constexpr (Profile::TURNED) turn_information();
         if constexpr (Profile::EXPRESSION) {
             phase = INTEGRATING;
             ask_at(RESIDUALS, &state()[POINT], 0.0, 0.0);
@@ -312,6 +326,27 @@ template <class Profile> struct LargeFit {
             integral = profile_integral<Squares>(none, shape, settings, slopes);
             write();
         }
+    }
+
+    // Gives the axes their names in the results, and makes the derivative by a shear one by the angle.
+    void turn_information() {
+        constexpr int X = Profile::WIDTH_X, Y = Profile::WIDTH_Y, ANGLE = Profile::ANGLE;
+        const double along = state()[POINT + X], across = state()[POINT + Y];
+        if (settings.turns == 2)
+            for (int j = 0; j < N; ++j) {
+                information[ANGLE][j] *= along - across;
+                information[j][ANGLE] *= along - across;
+            }
+        make_canonical<Squares>(state(), settings);
+        if (state()[POINT + X] != along)
+            for (int j = 0; j < N; ++j) exchange(information[X][j], information[Y][j]);
+        if (state()[POINT + X] != along)
+            for (int j = 0; j < N; ++j) exchange(information[j][X], information[j][Y]);
+        if (settings.turns == 2) settings.turns = 1;
+    }
+    static void exchange(double& a, double& b) {
+        const double kept = a;
+        a = b, b = kept;
     }
 
     void integrate(const Sums& sums) {
@@ -327,15 +362,13 @@ template <class Profile> struct LargeFit {
         if (likelihood) values_of<Likelihood>(state(), chi, stop, integral, freedom(), settings, values);
         else values_of<Squares>(state(), chi, stop, integral, freedom(), settings, values);
         if (!settings.errors) return end();
+        if (!likelihood) return inform();
         phase = INFORMING;
-        ask_at(likelihood ? FISHER : RESIDUALS, &state()[POINT], state()[POINT + S], state()[POINT + S + 1]);
+        ask_at(FISHER, &state()[POINT], state()[POINT + S], state()[POINT + S + 1]);
     }
 
-    static void fill(const Sums& sums, Matrix<double, N>& matrix) { fill_matrix<Squares>(sums, matrix); }
-
-    void inform(const Sums& sums) {
-        fill(sums, information);
-        if (likelihood || !settings.gain_known) return write_errors(Matrix<double, N>{});
+    void inform() {
+        if (!settings.gain_known) return write_errors(Matrix<double, N>{});
         const PixelNoise<double> noise = pixel_noise<Squares>(state(), settings);
         phase = SPREADING;
         ask_at(NOISE, &state()[POINT], state()[POINT + S], state()[POINT + S + 1]);
@@ -345,8 +378,13 @@ template <class Profile> struct LargeFit {
 
     void spread(const Sums& sums) {
         Matrix<double, N> noise;
-        fill(sums, noise);
+        fill_matrix<Squares>(sums, noise);
         write_errors(noise);
+    }
+
+    void write_errors_from(const Sums& fisher) {
+        fill_matrix<Squares>(fisher, information);
+        write_errors(Matrix<double, N>{});
     }
 
     void write_errors(const Matrix<double, N>& noise) {

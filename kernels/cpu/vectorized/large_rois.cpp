@@ -57,8 +57,9 @@ RowBlock<L> block_of(const LargeRequest& request, const RoiSource& source, const
 template <class Use>
 SPOTFIT_INLINE void over_blocks(const RoiSource& source, long long roi, const LargeRequest& request, int piece,
                                 const LargeWork& work, int most, Use use) {
-    const int first = int(1LL * request.rows * piece / request.pieces);
-    const int end = int(1LL * request.rows * (piece + 1) / request.pieces);
+    const long long rows = request.end_row - request.first_row;
+    const int first = request.first_row + int(rows * piece / request.pieces);
+    const int end = request.first_row + int(rows * (piece + 1) / request.pieces);
     RowBlock<L> block = block_of(request, source, work);
     if (most > work.rows) most = work.rows;
     for (block.top = first; block.top < end; block.top += block.rows) {

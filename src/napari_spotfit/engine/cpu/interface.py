@@ -88,6 +88,8 @@ class LargeRequest(ctypes.Structure):
         ("numbers", ctypes.c_int),
         ("rows", ctypes.c_int),
         ("columns", ctypes.c_int),
+        ("first_row", ctypes.c_int),
+        ("end_row", ctypes.c_int),
         ("planes", ctypes.c_int),
         ("turns", ctypes.c_int),
         ("origin_x", ctypes.c_int),

@@ -188,6 +188,7 @@ def _team(workers: int) -> Iterator[_Share]:
             others = [pool.submit(take_pieces, i) for i in range(1, min(workers, pieces))]
             take_pieces(0)
             for other in others:
-                other.result()
+                if not other.cancel():  # nothing is left for who has not begun
+                    other.result()
 
         yield share
