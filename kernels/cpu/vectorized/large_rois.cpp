@@ -25,16 +25,20 @@ struct WideSum {
 
 SPOTFIT_INLINE int vectors_of(int columns) { return (columns + LANES - 1) / LANES; }
 
+// What columns of pixels tell of cells.
+struct ColumnSums { L count, low, high, total, weight; };
+
 // A thread's memory.
 struct LargeWork {
     L *pixels, *planes, *variances;
     AxisProfile<L>* along_x;
+    ColumnSums* column_sums;
     int rows;  // that fit in
 
     static long long needed(int columns) {
         const int vectors = vectors_of(columns);
         const int room = vectors > VECTORS_AT_ONCE ? vectors : VECTORS_AT_ONCE;
-        return (3LL * room + 3LL * vectors) * static_cast<long long>(sizeof(L)) + 64;
+        return (3LL * room + 8LL * vectors) * static_cast<long long>(sizeof(L)) + 64;
     }
     LargeWork(void* memory, int columns) {
         L* m = reinterpret_cast<L*>((reinterpret_cast<unsigned long long>(memory) + 63) / 64 * 64);
@@ -42,7 +46,8 @@ struct LargeWork {
         pixels = m, m += room;
         planes = m, m += room;
         variances = m, m += room;
-        along_x = reinterpret_cast<AxisProfile<L>*>(m);
+        along_x = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * vectors;
+        column_sums = reinterpret_cast<ColumnSums*>(m);
         rows = room / vectors;
     }
 };
@@ -161,56 +166,57 @@ void sums_over_pixels(const RoiSource& source, long long roi, const LargeRequest
 
 // ---- cells ----
 
-// What columns add to cells, of some rows.
-struct ColumnSums { L count, low, high, total, weight; };
-
-void add_to_cell(const float* column, double* cell) {
-    cell[0] += column[0];
-    cell[1] = column[LANES] < cell[1] ? column[LANES] : cell[1];
-    cell[2] = column[2 * LANES] > cell[2] ? column[2 * LANES] : cell[2];
-    cell[3] += column[3 * LANES];
-    cell[4] += column[4 * LANES];
+void clear(ColumnSums* columns, int count) {
+    for (int i = 0; i < count; ++i) columns[i] = {L(0.0f), L(INFINITE), L(-INFINITE), L(0.0f), L(0.0f)};
 }
 
-// The number of pixels that count, the lowest, highest and sum, and weights, of a row of cells.
+void add_rows_to_columns(const RowBlock<L>& block, ColumnSums* columns) {
+    for (int i = 0; i < block.vectors; ++i) {
+        ColumnSums own = columns[i];
+        for (int k = 0; k < block.rows; ++k) {
+            const L g = block.at(k, i), w = block.plane(k, i);
+            const MaskOf<L> counts = w > 0.0f;
+            own.count += select(counts, L(1.0f), L(0.0f));
+            own.low = select(counts, lower_of(g, own.low), own.low);
+            own.high = select(counts, higher_of(g, own.high), own.high);
+            own.total += select(counts, g, L(0.0f));
+            own.weight += w;
+        }
+        columns[i] = own;
+    }
+}
+
+// The number of pixels that count, the lowest, highest and mean, and weights, of a row of cells.
+void write_cells(const LargeRequest& request, const ColumnSums* columns, double* cells) {
+    const float* numbers = reinterpret_cast<const float*>(columns);
+    for (int c = 0; c < request.cell_columns; ++c, cells += NUMBERS_OF_CELL) {
+        const int first = request.left + c * request.cell, end = first + request.cell;
+        double count = 0.0, low = INFINITE, high = -INFINITE, total = 0.0, weight = 0.0;
+        for (int column = first; column < end && column < request.columns; ++column) {
+            const float* own = numbers + column / LANES * 5 * LANES + column % LANES;
+            count += own[0];
+            low = lower_of(double(own[LANES]), low);
+            high = higher_of(double(own[2 * LANES]), high);
+            total += own[3 * LANES];
+            weight += own[4 * LANES];
+        }
+        cells[0] = count, cells[1] = low, cells[2] = high, cells[3] = count > 0.0 ? total / count : 0.0;
+        cells[4] = weight;
+    }
+}
+
 void fill_cells(const RoiSource& source, long long roi, const LargeRequest& request, int row, const LargeWork& work,
                 double* cells) {
-    const int end = request.left + request.cell_columns * request.cell;
-    const int last = end < request.columns ? end : request.columns;
-    for (int c = 0; c < request.cell_columns; ++c) {
-        double* cell = cells + NUMBERS_OF_CELL * c;
-        cell[0] = cell[3] = cell[4] = 0.0;
-        cell[1] = INFINITE, cell[2] = -INFINITE;
-    }
-    const int first_row = request.top + row * request.cell;
-    const int end_row = first_row + request.cell < request.rows ? first_row + request.cell : request.rows;
     RowBlock<L> block = block_of(request, source, work);
-    const int rows = work.rows < STRIP ? work.rows : STRIP;
-    for (block.top = first_row; block.top < end_row; block.top += block.rows) {
-        block.rows = end_row - block.top < rows ? end_row - block.top : rows;
+    const int first = request.top + row * request.cell;
+    const int end = first + request.cell < request.rows ? first + request.cell : request.rows;
+    clear(work.column_sums, block.vectors);
+    for (block.top = first; block.top < end; block.top += block.rows) {
+        block.rows = end - block.top < work.rows ? end - block.top : work.rows;
         load_rows(source, roi, request, block);
-        for (int i = request.left / LANES; i <= (last - 1) / LANES; ++i) {
-            ColumnSums own = {0.0f, INFINITE, -INFINITE, 0.0f, 0.0f};
-            for (int k = 0; k < block.rows; ++k) {
-                const L g = block.at(k, i), w = block.plane(k, i);
-                const MaskOf<L> counts = w > 0.0f;
-                own.count += select(counts, L(1.0f), L(0.0f));
-                own.low = select(counts, lower_of(g, own.low), own.low);
-                own.high = select(counts, higher_of(g, own.high), own.high);
-                own.total += select(counts, g, L(0.0f));
-                own.weight += w;
-            }
-            for (int lane = 0; lane < LANES; ++lane) {
-                const int column = i * LANES + lane - request.left;
-                if (column < 0 || column >= last - request.left) continue;
-                add_to_cell(reinterpret_cast<const float*>(&own) + lane, cells + NUMBERS_OF_CELL * (column / request.cell));
-            }
-        }
+        add_rows_to_columns(block, work.column_sums);
     }
-    for (int c = 0; c < request.cell_columns; ++c) {
-        double* cell = cells + NUMBERS_OF_CELL * c;
-        cell[3] = cell[0] > 0.0 ? cell[3] / cell[0] : 0.0;
-    }
+    write_cells(request, work.column_sums, cells);
 }
 
 template <class Profile>
