@@ -1,7 +1,7 @@
 // What the library shows through C, and what its parts, compiled apart, know of each other.
 // Python's side of it is src/napari_spotfit/engine/cpu/interface.py.
 #pragma once
-#include "../large_request.h"
+#include "../fit_settings.h"
 
 #if defined(_WIN32)
 #define SPOTFIT_EXPORT extern "C" __declspec(dllexport)
@@ -45,6 +45,8 @@ struct FitResults {
 }
 
 namespace spotfit {
+
+struct LargeRequest;
 
 using FitFunction = void (*)(const RoiSource&, long long first, long long last, int rows, int columns,
                              const FitSettings&, void* work, const FitResults&);
