@@ -320,9 +320,9 @@ template <class Profile> struct LargeFit {
             ask_at(RESIDUALS, &state()[POINT], 0.0, 0.0);
             planes = request.planes, request.planes = 0;
         } else {
+            const NoPixels none;
             double shape[S];
             for (int j = 0; j < S; ++j) shape[j] = state()[POINT + j];
-            NoPixels none;
             integral = profile_integral<Squares>(none, shape, settings, slopes);
             write();
         }

@@ -2,6 +2,10 @@
 #define SPOTFIT_ISA any_machine
 // Decisions are written for masks of many lanes; here a mask is one bool.
 #pragma clang diagnostic ignored "-Wbitwise-instead-of-logical"
+#include "../lanes.h"
+// Many parameters, few fits: loops stay loops.
+#undef UNROLL
+#define UNROLL
 #include "../large_search.h"
 #include "instruction_sets.h"
 
@@ -70,10 +74,21 @@ struct SearchFunctions {
 template <class P>
 constexpr SearchFunctions FUNCTIONS = {P::SHAPE, sizeof(LargeFit<P>), Search<P>::begin, Search<P>::take, Search<P>::write};
 
+// What the search knows of an expression: how many shape parameters there are.
+template <int SHAPE_> struct OwnProfile : AtPixels {
+    static constexpr int SHAPE = SHAPE_;
+    static constexpr bool EXPRESSION = true;
+    static constexpr float INTEGRAL = 1.0f;
+};
+
 constexpr SearchFunctions SEARCHES[] = {
     FUNCTIONS<Round<Gaussian>>, FUNCTIONS<Elliptical<Gaussian>>, FUNCTIONS<Round<IntegratedGaussian>>,
     FUNCTIONS<Elliptical<IntegratedGaussian>>, FUNCTIONS<RotatedGaussian>, FUNCTIONS<Round<Lorentzian>>,
     FUNCTIONS<Moffat>,
+    // Expressions of 2 shape parameters and more.
+    FUNCTIONS<OwnProfile<2>>, FUNCTIONS<OwnProfile<3>>, FUNCTIONS<OwnProfile<4>>, FUNCTIONS<OwnProfile<5>>,
+    FUNCTIONS<OwnProfile<6>>, FUNCTIONS<OwnProfile<7>>, FUNCTIONS<OwnProfile<8>>, FUNCTIONS<OwnProfile<9>>,
+    FUNCTIONS<OwnProfile<10>>, FUNCTIONS<OwnProfile<11>>, FUNCTIONS<OwnProfile<12>>,
 };
 
 long long aligned(long long bytes) { return (bytes + 63) / 64 * 64; }

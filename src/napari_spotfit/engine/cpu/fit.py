@@ -23,7 +23,7 @@ from .library import load
 _LARGE_SHARE, _SMALL_SHARE = 32768, 1024
 
 
-class _Results(NamedTuple):
+class Results(NamedTuple):
     """Columns of results, one row of each array a column."""
 
     positions: NDArray[np.float64]
@@ -32,7 +32,7 @@ class _Results(NamedTuple):
     stop_condition: NDArray[np.uint8]
 
     @classmethod
-    def empty(cls, count: int, width: int) -> _Results:
+    def empty(cls, count: int, width: int) -> Results:
         return cls(
             np.empty((2, count)),
             np.empty((width, count), np.float32),
@@ -95,7 +95,7 @@ def fit_rois(
         return compiled_fit.fit_rois(frames, corners, roi_shape, settings, start, planes=planes)
     library = load()
     count = len(frames) if corners is None else len(corners)
-    results = _Results.empty(count, numbers_per_fit(settings))
+    results = Results.empty(count, numbers_per_fit(settings))
     source = RoiSource(
         frames=address(frames),
         height=frames.shape[1],

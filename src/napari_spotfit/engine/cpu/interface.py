@@ -66,6 +66,12 @@ class FitResults(ctypes.Structure):
     )
 
 
+class LargeTask(enum.IntEnum):
+    """What a search in a large ROI asks for, as kernels/large_request.h says."""
+
+    NOTHING, CELLS, RESIDUALS, DEVIANCE, FISHER, NOISE = range(6)
+
+
 class LargePlanes(enum.IntEnum):
     """What planes of large ROIs are, as kernels/large_request.h says."""
 

@@ -58,7 +58,7 @@ class LargeFit:
 
     def __init__(self, settings: Settings, roi_shape: tuple[int, int], *, planes: bool) -> None:
         self._library = library = load()
-        self._profile = PROFILES[settings.profile.name, settings.pixel]
+        self._profile = _number_of(settings)
         likelihood, own = settings.estimator == "mle", settings.profile.expression
         #: Of the library's functions.
         self._kind = (
@@ -132,6 +132,13 @@ class LargeFit:
             index, self._profile, *self._kind, ctypes.byref(source), first, last, rows, columns,
             ctypes.byref(self.settings), address(memory), ctypes.byref(results),
         )  # fmt: skip
+
+
+def _number_of(settings: Settings) -> int:
+    """Return the profile's number; those of expressions follow, by how many parameters they have."""
+    if settings.profile.expression is not None:
+        return len(PROFILES) + len(settings.profile.shape) - 2
+    return PROFILES[settings.profile.name, settings.pixel]
 
 
 def fit_rois(
