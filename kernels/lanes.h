@@ -140,12 +140,18 @@ template <class L> SPOTFIT_INLINE L clamp(L x, L low, L high) {
 // Where the mask is true the new value is kept, elsewhere the kept one comes back.
 template <class L> SPOTFIT_INLINE void keep_or_restore(MaskOf<L> mask, L& value, L& kept) {
     value = select(mask, value, kept);
+#if defined(__AVX__) && !defined(__AVX512F__)
+    // Else the compiler makes it a masked store, which takes some processors ten times as long.
+    __asm__("" : "+x"(value.v));
+#endif
     kept = value;
 }
-SPOTFIT_INLINE void keep_or_restore(bool mask, float& value, float& kept) {
+template <class Number> SPOTFIT_INLINE void keep_or_restore_one(bool mask, Number& value, Number& kept) {
     if (mask) kept = value;
     else value = kept;
 }
+SPOTFIT_INLINE void keep_or_restore(bool mask, float& value, float& kept) { keep_or_restore_one(mask, value, kept); }
+SPOTFIT_INLINE void keep_or_restore(bool mask, double& value, double& kept) { keep_or_restore_one(mask, value, kept); }
 template <class L> SPOTFIT_INLINE MaskOf<L> is_nan(L x) { return x != x; }
 template <class L> SPOTFIT_INLINE L square(L x) { return x * x; }
 

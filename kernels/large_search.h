@@ -60,7 +60,10 @@ template <class Profile> struct LargeFit {
         request.rows = rows, request.columns = columns, request.planes = planes_are;
         request.level = level, request.scale = 1.0, request.weight = 1.0f;
         for (int j = 0; j < S; ++j)
-            given[j] = own_start ? own_start[j < 2 ? 1 - j : j] * start_unit<Squares>(j) : NOT_A_NUMBER;
+            given[j] = own_start ? own_start[j < 2 ? 1 - j : j] : NOT_A_NUMBER;
+        if constexpr (Profile::TURNED) given[Profile::ANGLE] /= DEGREES;
+        for (int j = 0; j < S; ++j)  // held at a number
+            if (is_held<Squares>(settings, j) && settings.low[j] == settings.high[j]) given[j] = settings.low[j];
         stop = STOP_INVALID, iterations = 0.0;
         for (double& value : values) value = NOT_A_NUMBER;
         for (double& error : errors) error = NOT_A_NUMBER;

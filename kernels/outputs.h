@@ -5,14 +5,6 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-constexpr float DEGREES = 180.0f / PI;
-
-// What a caller's unit of a shape parameter is in ours: angles come in degrees.
-template <class Variant> SPOTFIT_INLINE constexpr float start_unit(int j) {
-    if constexpr (Variant::Profile::TURNED) return j == Variant::Profile::ANGLE ? 1.0f / DEGREES : 1.0f;
-    return 1.0f;
-}
-
 template <class Variant> struct Outputs {
     // Values after x and y, and standard errors: of all parameters, and of the photons.
     static constexpr int VALUES = Variant::SHAPE + 3, ERRORS = Variant::ALL + 1;

@@ -56,7 +56,7 @@ template <class Variant, class Lanes, class Layout> struct Fits {
         load_start(source, fit, exists, start);
         Search<float, S> search;
         if constexpr (Variant::LIKELIHOOD) {
-            using LeastSquares = LeastSquaresOf<Variant>;
+            using LeastSquares = typename LeastSquaresBefore<Variant>::Type;
             FitSettings first = settings;
             first.max_error = 0.0f;
             first.min_delta = higher_of(settings.min_delta, LIKELIHOOD_DELTA);
