@@ -33,6 +33,7 @@ class Results(NamedTuple):
 
     @classmethod
     def empty(cls, count: int, width: int) -> Results:
+        """Return memory for so many fits with so many numbers each."""
         return cls(
             np.empty((2, count)),
             np.empty((width, count), np.float32),
@@ -41,6 +42,7 @@ class Results(NamedTuple):
         )
 
     def for_library(self) -> FitResults:
+        """Return where the library writes them."""
         y, x = self.positions
         return FitResults(
             len(self.iterations), address(y), address(x), address(self.values),
@@ -48,6 +50,7 @@ class Results(NamedTuple):
         )  # fmt: skip
 
     def columns(self, settings: Settings) -> dict[str, NDArray[Any]]:
+        """Return the columns of SpotFits."""
         names, errors = values_of(settings.profile), errors_of(settings.profile)
         columns: dict[str, NDArray[Any]] = dict(zip("yx", self.positions, strict=True))
         columns |= zip(names, self.values, strict=False)

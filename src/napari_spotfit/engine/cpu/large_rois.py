@@ -27,13 +27,13 @@ from .interface import (
     RoiSource,
     address,
 )
-from .library import Library, load
+from .library import load
 
 #: ROIs of fewer pixels are fitted side by side, each by one thread.
 _SHARED_PIXELS = 1 << 16
 
 #: Calls with the number of a thread and of a piece, for so many pieces.
-_Share = Callable[[Callable[[int, int], None], int], None]
+Share = Callable[[Callable[[int, int], None], int], None]
 
 
 class LargeFit:
@@ -70,7 +70,7 @@ class LargeFit:
         self._parameters = len(settings.profile.shape)
         self.settings = make_fit_settings(settings, roi_shape)
         size = library.functions.spotfit_large_fit_bytes(self._profile)
-        self._memory = np.empty(size, np.uint8)
+        self._memory = ctypes.create_string_buffer(size)
         self.request = LargeRequest.from_buffer(self._memory)
 
     def begin(self, start: int | None, level: float) -> None:
@@ -85,49 +85,54 @@ class LargeFit:
         """
         rows, columns = self._roi_shape
         self._library.functions.spotfit_large_begin(
-            self._profile, address(self._memory), rows, columns, ctypes.byref(self.settings),
+            self._profile, self._memory, rows, columns, ctypes.byref(self.settings),
             *self._kind, start, level,
         )  # fmt: skip
 
     def take(self, numbers: NDArray[np.float64], pieces: int) -> None:
         """Take the numbers that were asked for, and ask for more, or end."""
         self._library.functions.spotfit_large_take(
-            self._profile, address(self._memory), address(numbers), pieces
+            self._profile, self._memory, address(numbers), pieces
         )
 
     def write(self, roi: int, results: FitResults) -> None:
         """Write the results of the fit that has ended."""
         self._library.functions.spotfit_large_write(
-            self._profile, address(self._memory), roi, self._errors, ctypes.byref(results)
+            self._profile, self._memory, roi, self._errors, ctypes.byref(results)
         )
 
-    def run(self, source: RoiSource, roi: int, share: _Share, workers: int) -> None:
+    def run(self, source: RoiSource, roi: int, share: Share, workers: int) -> None:
         """Fit a ROI where it lies, its pieces shared by threads."""
-        functions, index = self._library.functions, self._library.index
+        functions = self._library.functions
         stride = 4 * self._parameters
         level = functions.spotfit_large_level(ctypes.byref(source), roi, *self._roi_shape)
         self.begin(source.start and source.start + stride * roi, level)
+        while self.request.task:
+            self.take(self.numbers(source, roi, share, workers), self.request.pieces)
+
+    def numbers(
+        self, source: RoiSource, roi: int, share: Share, workers: int
+    ) -> NDArray[np.float64]:
+        """Return the numbers that are asked for of a ROI."""
+        functions, index = self._library.functions, self._library.index
         size = functions.spotfit_large_work_bytes(index, self._roi_shape[1])
         work = np.empty((workers, size), np.uint8)
-        while self.request.task:
-            numbers = np.empty(self.request.numbers)
+        numbers = np.empty(self.request.numbers)
 
-            def add_up(worker: int, piece: int, numbers: NDArray[np.float64] = numbers) -> None:
-                functions.spotfit_large_sums(
-                    index, self._profile, ctypes.byref(source), roi, address(self._memory),
-                    ctypes.byref(self.settings), piece, address(work[worker]), address(numbers),
-                )  # fmt: skip
+        def add_up(worker: int, piece: int) -> None:
+            functions.spotfit_large_sums(
+                index, self._profile, ctypes.byref(source), roi, self._memory,
+                ctypes.byref(self.settings), piece, address(work[worker]), address(numbers),
+            )  # fmt: skip
 
-            share(add_up, self.request.pieces)
-            self.take(numbers, self.request.pieces)
+        share(add_up, self.request.pieces)
+        return numbers
 
     def run_alone(self, source: RoiSource, first: int, last: int, results: FitResults) -> None:
         """Fit the ROIs first … last - 1 by this thread; several threads may do so at once."""
         functions, index = self._library.functions, self._library.index
         rows, columns = self._roi_shape
-        memory = np.empty(
-            functions.spotfit_large_bytes(index, self._profile, columns), np.uint8
-        )
+        memory = np.empty(functions.spotfit_large_bytes(index, self._profile, columns), np.uint8)
         functions.spotfit_large_fit(
             index, self._profile, *self._kind, ctypes.byref(source), first, last, rows, columns,
             ctypes.byref(self.settings), address(memory), ctypes.byref(results),
@@ -135,7 +140,7 @@ class LargeFit:
 
 
 def _number_of(settings: Settings) -> int:
-    """Return the profile's number; those of expressions follow, by how many parameters they have."""
+    """Return a profile's number; expressions come last, by the number of their parameters."""
     if settings.profile.expression is not None:
         return len(PROFILES) + len(settings.profile.shape) - 2
     return PROFILES[settings.profile.name, settings.pixel]
@@ -181,7 +186,7 @@ def fit_rois(
 
 
 @contextmanager
-def _team(workers: int) -> Iterator[_Share]:
+def _team(workers: int) -> Iterator[Share]:
     """Return what shares pieces among threads, this one and others."""
     with ThreadPoolExecutor(workers - 1, thread_name_prefix="spotfit") as pool:
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...images.frames import to_host
 from ...images.pixel_calibration import Planes
 from ...models.profiles import Profile
 from ...results.columns import numbers_per_fit
@@ -27,14 +29,17 @@ THREADS, WARP, TILE_COLUMNS = 256, 32, 64
 #: single precision. They do not depend on the GPU, and so neither do the sums.
 _TILES, _LEAST_ROWS, _MOST_ROWS = 4096, 4, 64
 
+#: Takes a kernel's text and name, a number of warps, and the arguments.
+Launch = Callable[..., None]
+
 _SUMS_KERNEL = """#include "cuda/large_roi.h"
 {own_profile}
 using namespace spotfit;
 using namespace spotfit::SPOTFIT_ISA;
 
 extern "C" __global__ void __launch_bounds__({threads})
-    add_up(const LargePixels source, const LargeRequest request, const int tiles, const int rows_of_tile,
-           double* numbers) {{
+    add_up(const LargePixels source, const LargeRequest request, const int tiles,
+           const int rows_of_tile, double* numbers) {{
     const int tile = blockIdx.x * ({threads} / WARP) + threadIdx.x / WARP;
     add_up_tile<{profile}, {pixel}, {task}>(source, request, tile, tiles, rows_of_tile, numbers);
 }}
@@ -44,7 +49,7 @@ _JOIN_KERNEL = """#include "cuda/large_roi.h"
 using namespace spotfit::SPOTFIT_ISA;
 
 extern "C" __global__ void __launch_bounds__({threads})
-    join(const double* numbers, const int tiles, const int sums, double* joined) {{
+    join_up(const double* numbers, const int tiles, const int sums, double* joined) {{
     join_tiles(numbers, tiles, sums, blockIdx.x * ({threads} / WARP) + threadIdx.x / WARP, joined);
 }}
 """
@@ -55,7 +60,8 @@ using namespace spotfit::SPOTFIT_ISA;
 
 extern "C" __global__ void __launch_bounds__({threads})
     fill_cells(const LargePixels source, const LargeRequest request, double* numbers) {{
-    fill_cell<{pixel}>(source, request, blockIdx.x * ({threads} / WARP) + threadIdx.x / WARP, numbers);
+    const int cell = blockIdx.x * ({threads} / WARP) + threadIdx.x / WARP;
+    fill_cell<{pixel}>(source, request, cell, numbers);
 }}
 """
 
@@ -71,14 +77,14 @@ class LargePixels(ctypes.Structure):
     )
 
 
-class Tiles(NamedTuple):
+class Tiling(NamedTuple):
     """How the rows of a request are cut into tiles, one for a warp."""
 
-    count: int
+    tiles: int
     rows: int
 
     @classmethod
-    def of(cls, request: LargeRequest) -> Tiles:
+    def of(cls, request: LargeRequest) -> Tiling:
         """Return the tiles of a request for sums."""
         across = -(-request.columns // TILE_COLUMNS)
         height = request.end_row - request.first_row
@@ -131,7 +137,7 @@ def fit_rois(
     arrays = frames, *(None if one is None else one.values for one in (planes, variance_map))
     there = [None if array is None else _Uploaded(array) for array in arrays]
     results = Results.empty(count, numbers_per_fit(settings))
-    machine = _Machine(settings, frames.dtype.str[1:])
+    machine = Machine(settings, frames.dtype.str[1:])
     for roi in range(count):
         frame, top, left = (roi, 0, 0) if corners is None else map(int, corners[roi])
         fit.begin(None if start is None else address(start[roi]), 0.0)
@@ -163,42 +169,61 @@ class _Uploaded:
                 self._one, self._number = transfer.upload(self._frames[number]), number
             number = 0
         assert self._one is not None
-        first, size = int(self._one.data.ptr), int(self._one.dtype.itemsize)
-        return first + ((number * height + top) * width + left) * size
+        first: int = self._one.data.ptr
+        size: int = self._one.dtype.itemsize
+        return first + ((number * int(height) + top) * int(width) + left) * size
 
 
-class _Machine:
-    """The current device: what makes the numbers of requests, of one kind of fits."""
+class Machine:
+    """What makes the numbers of requests, of one kind of fits: the current device.
 
-    def __init__(self, settings: Settings, pixel: str) -> None:
+    Parameters
+    ----------
+    settings : Settings
+        How to fit.
+    pixel : str
+        The pixels' type, such as "u2".
+    launch : callable, optional
+        Takes a kernel's text and name, a number of warps and the arguments.
+    empty : callable, optional
+        Takes a length and returns memory for so many numbers.
+    """
+
+    def __init__(
+        self, settings: Settings, pixel: str, launch: Launch | None = None, empty: Any = None
+    ) -> None:
         self._profile, self._averaging, self._pixel = settings.profile, settings.pixel, pixel
         shape = len(settings.profile.shape)
         self._sums = (shape + 2) * (shape + 3) // 2 + shape + 3
+        self._launch, self._empty = launch or _launch, empty or _empty
 
     def numbers(self, pixels: LargePixels, request: LargeRequest) -> NDArray[np.float64]:
         """Return the numbers of a request, by the current stream."""
-        import cupy
-
         given = _as_argument(pixels), _as_argument(request)
         if request.task == LargeTask.CELLS:
-            result = cupy.empty(request.numbers, np.float64)
+            result = self._empty(request.numbers)
             cells = request.cell_rows * request.cell_columns
-            _launch(cells_text(self._pixel), "fill_cells", cells, *given, result)
+            self._launch(cells_text(self._pixel), "fill_cells", cells, *given, result)
         else:
-            tiles = Tiles.of(request)
-            of_tiles = cupy.empty(self._sums * tiles.count, np.float64)
-            result = cupy.empty(self._sums, np.float64)
+            tiling, sums = Tiling.of(request), np.int32(self._sums)
+            count, rows = np.int32(tiling.tiles), np.int32(tiling.rows)
+            of_tiles, result = self._empty(self._sums * tiling.tiles), self._empty(self._sums)
             text = sums_text(self._profile, self._averaging, self._pixel, request.task)
-            count = np.int32(tiles.count)
-            _launch(text, "add_up", tiles.count, *given, count, np.int32(tiles.rows), of_tiles)
-            _launch(join_text(), "join", self._sums, of_tiles, count, np.int32(self._sums), result)
-        host: NDArray[np.float64] = cupy.asnumpy(result)
+            self._launch(text, "add_up", tiling.tiles, *given, count, rows, of_tiles)
+            self._launch(join_text(), "join_up", self._sums, of_tiles, count, sums, result)
+        host: NDArray[np.float64] = to_host(result)
         return host
 
 
 def _launch(text: str, name: str, warps: int, *arguments: Any) -> None:
-    """Launch a kernel with so many warps."""
+    """Launch a kernel with so many warps at least."""
     compiled(text, name)((-(-warps * WARP // THREADS),), (THREADS,), arguments)
+
+
+def _empty(count: int) -> Any:
+    import cupy
+
+    return cupy.empty(count, np.float64)
 
 
 def _as_argument(structure: ctypes.Structure) -> NDArray[Any]:
