@@ -46,6 +46,7 @@ SPOTFIT_INLINE float round_up(float x) { return ceilf(x); }
 
 // To the nearest whole number, for |x| < 2^22.
 template <class L> SPOTFIT_INLINE L nearest(L x) { return (x + 12582912.0f) - 12582912.0f; }
+SPOTFIT_INLINE double nearest(double x) { return (x + 6755399441055744.0) - 6755399441055744.0; }
 template <int W> SPOTFIT_INLINE IntsOf<W> to_ints(Lanes<W> x) {
     return __builtin_convertvector(x.v, IntsOf<W>);
 }

@@ -146,10 +146,12 @@ template <class L> SPOTFIT_INLINE void keep_or_restore(MaskOf<L> mask, L& value,
 #endif
     kept = value;
 }
-SPOTFIT_INLINE void keep_or_restore(bool mask, float& value, float& kept) {
+template <class Number> SPOTFIT_INLINE void keep_or_restore_one(bool mask, Number& value, Number& kept) {
     if (mask) kept = value;
     else value = kept;
 }
+SPOTFIT_INLINE void keep_or_restore(bool mask, float& value, float& kept) { keep_or_restore_one(mask, value, kept); }
+SPOTFIT_INLINE void keep_or_restore(bool mask, double& value, double& kept) { keep_or_restore_one(mask, value, kept); }
 template <class L> SPOTFIT_INLINE MaskOf<L> is_nan(L x) { return x != x; }
 template <class L> SPOTFIT_INLINE L square(L x) { return x * x; }
 

@@ -76,17 +76,25 @@ SPOTFIT_INLINE void likelihood_equations(const PixelSums<Variant, L>& sums, L am
     }
 }
 
-template <class Variant, class L, class Roi>
-SPOTFIT_INLINE Outcome<L> evaluate_likelihood(Roi& roi, State<L> state, const L (&point)[Variant::ALL],
-                                              const FitSettings& settings, Equations<L, Variant::ALL>& equations) {
+// What a trial came to, by its sums and deviance.
+template <class Variant, class L>
+SPOTFIT_INLINE Outcome<L> likelihood_outcome(const PixelSums<Variant, L>& sums, L chi, const L (&point)[Variant::ALL],
+                                             L pixels, const FitSettings& settings,
+                                             Equations<L, Variant::ALL>& equations) {
     constexpr int S = Variant::SHAPE;
-    PixelSums<Variant, L> sums;
-    const L chi = likelihood_sums<false, Variant>(roi, point, settings, sums);
     const L amplitude = point[S], background = point[S + 1];
     likelihood_equations<Variant>(sums, amplitude, settings, equations);
     // A residual is known to the rounding error of the model over its root.
     return {chi, amplitude, background, L(1.0f), ROUNDING * square_root(absolute(amplitude) + absolute(background)),
-            valid_pixels<Variant, L>(roi, state), L(settings.max_error), square(amplitude) * sums.s.at(S, S)};
+            pixels, L(settings.max_error), square(amplitude) * sums.s.at(S, S)};
+}
+
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE Outcome<L> evaluate_likelihood(Roi& roi, State<L> state, const L (&point)[Variant::ALL],
+                                              const FitSettings& settings, Equations<L, Variant::ALL>& equations) {
+    PixelSums<Variant, L> sums;
+    const L chi = likelihood_sums<false, Variant>(roi, point, settings, sums);
+    return likelihood_outcome<Variant>(sums, chi, point, valid_pixels<Variant, L>(roi, state), settings, equations);
 }
 
 // Turns the lane's pixels into photo-electrons, with the read-out variance; returns their light.
@@ -115,15 +123,13 @@ SPOTFIT_INLINE L to_electrons(Roi& roi, L unit, L level) {
     return roi.sum(total);
 }
 
-// Begins the search where least squares ended.
-template <class Variant, class L, class Roi>
-SPOTFIT_INLINE void begin_likelihood(Roi& roi, State<L> state, L least_squares_stop, const FitSettings& settings,
+// Begins the search where least squares ended, given the pixels' mean in photo-electrons.
+template <class Variant, class L>
+SPOTFIT_INLINE void start_likelihood(State<L> state, L mean, L least_squares_stop, const FitSettings& settings,
                                      Search<L, Variant::N>& search) {
     constexpr int S = Variant::SHAPE;
     const float per_gain = 1.0f / settings.gain;
     const L unit = per_gain / state[SCALE], level = (state[LEVEL] - settings.offset) * per_gain;
-    const L total = to_electrons<Variant>(roi, unit, level);
-    const L mean = total / valid_pixels<Variant, L>(roi, state);
     // A background of nothing would make far pixels impossible.
     const float low = (settings.background_min - settings.offset) * per_gain;
     const L floor = low == 0.0f ? LEAST_BACKGROUND * mean : L(low);
@@ -134,11 +140,20 @@ SPOTFIT_INLINE void begin_likelihood(Roi& roi, State<L> state, L least_squares_s
                      L(settings.amplitude_max * per_gain));
     start[S + 1] = clamp(higher_of(multiply_add(state[POINT + S + 1], unit, level), FIRST_BACKGROUND * mean), floor,
                          L((settings.background_max - settings.offset) * per_gain));
-    const MaskOf<L> usable = (least_squares_stop < STOP_INVALID) & (total > 0.0f);
+    const MaskOf<L> usable = (least_squares_stop < STOP_INVALID) & (mean > 0.0f);
     start_search<Variant>(search, state, start, usable);
     state[SCALE] = L(per_gain);
     state[LEVEL] = L(settings.offset);
     state[FLOOR] = floor;
+}
+
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE void begin_likelihood(Roi& roi, State<L> state, L least_squares_stop, const FitSettings& settings,
+                                     Search<L, Variant::N>& search) {
+    const float per_gain = 1.0f / settings.gain;
+    const L unit = per_gain / state[SCALE], level = (state[LEVEL] - settings.offset) * per_gain;
+    const L mean = to_electrons<Variant>(roi, unit, level) / valid_pixels<Variant, L>(roi, state);
+    start_likelihood<Variant>(state, mean, least_squares_stop, settings, search);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -78,10 +78,10 @@ SPOTFIT_INLINE L degrees_of_freedom(const Roi& roi, State<L> state, const FitSet
     return higher_of(valid_pixels<Variant, L>(roi, state) - settings.fitted, L(1.0f));
 }
 
-// x, y and Outputs::VALUES.
-template <class Variant, class L, class Roi>
-SPOTFIT_INLINE void write_values(Roi& roi, State<L> state, L chi, L stop, const FitSettings& settings,
-                                 L (&out)[Variant::SHAPE + 5]) {
+// x, y and Outputs::VALUES, given the profile's integral.
+template <class Variant, class L>
+SPOTFIT_INLINE void values_of(State<L> state, L chi, L stop, L integral, L freedom, const FitSettings& settings,
+                              L (&out)[Variant::SHAPE + 5]) {
     constexpr int S = Variant::SHAPE;
     using P = typename Variant::Profile;
     const L unit = 1.0f / state[SCALE];
@@ -98,18 +98,28 @@ SPOTFIT_INLINE void write_values(Roi& roi, State<L> state, L chi, L stop, const 
         chi = chi * unit * unit;
         if (Variant::PLANES) chi = chi / state[WEIGHT];
     }
-    L shape[S], slopes[S];
     UNROLL
-    for (int j = 0; j < S; ++j) out[j] = shape[j] = state[POINT + j];
+    for (int j = 0; j < S; ++j) out[j] = state[POINT + j];
     if constexpr (P::TURNED) out[P::ANGLE] = out[P::ANGLE] * DEGREES;
     out[S] = amplitude;
     out[S + 1] = background;
-    out[S + 2] = profile_integral<Variant>(roi, shape, settings, slopes) * amplitude * (P::INTEGRAL / settings.gain);
+    out[S + 2] = integral * amplitude * (P::INTEGRAL / settings.gain);
     out[S + 3] = chi;
-    out[S + 4] = chi / degrees_of_freedom<Variant, L>(roi, state, settings);
+    out[S + 4] = chi / freedom;
     const MaskOf<L> valid = stop < STOP_INVALID;
     UNROLL
     for (int j = 0; j < S + 5; ++j) out[j] = select(valid, out[j], L(NOT_A_NUMBER));
+}
+
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE void write_values(Roi& roi, State<L> state, L chi, L stop, const FitSettings& settings,
+                                 L (&out)[Variant::SHAPE + 5]) {
+    constexpr int S = Variant::SHAPE;
+    L shape[S], slopes[S];
+    UNROLL
+    for (int j = 0; j < S; ++j) shape[j] = state[POINT + j];
+    const L integral = profile_integral<Variant>(roi, shape, settings, slopes);
+    values_of<Variant>(state, chi, stop, integral, degrees_of_freedom<Variant, L>(roi, state, settings), settings, out);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -47,6 +47,13 @@ template <class Variant, class L> struct PixelSums {
     }
 };
 
+// Where the lane's own pixels are, from the ROI's first one.
+template <class L, class Roi> SPOTFIT_INLINE L column_at(const Roi& roi, int i) { return L(float(roi.first_column() + i)); }
+template <class L, class Roi> SPOTFIT_INLINE L row_at(const Roi& roi, int k) { return L(float(roi.first_row() + k)); }
+
+// Whether a Roi has the profile along x from elsewhere.
+template <class Roi> struct HasProfileAlongX { static constexpr bool value = false; };
+
 // f and its derivatives, in units of steps, at the pixels of a row.
 template <class Variant, class L, class Roi, bool SEPARABLE = Variant::Profile::SEPARABLE,
           bool EXPRESSION = Variant::Profile::EXPRESSION>
@@ -60,7 +67,7 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&)
         : roi(roi), y(float(roi.first_row()), shape[1], shape[P::WIDTH_Y]) {
-        profile_along_x<Variant>(roi, shape);
+        if constexpr (!HasProfileAlongX<Roi>::value) profile_along_x<Variant>(roi, shape);
     }
     SPOTFIT_INLINE void begin_row(int k) { v = y.at(k); }
     SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const {
@@ -80,9 +87,9 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings)
         : roi(roi), pixels(shape, settings.turns == 2) {}
-    SPOTFIT_INLINE void begin_row(int k) { row = L(float(roi.first_row() + k)); }
+    SPOTFIT_INLINE void begin_row(int k) { row = row_at<L>(roi, k); }
     SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const {
-        return pixels.at(L(float(roi.first_column() + i)), row, d);
+        return pixels.at(column_at<L>(roi, i), row, d);
     }
 };
 

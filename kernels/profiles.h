@@ -34,19 +34,40 @@ struct Gaussian {
     };
 };
 
-// The Gaussian averaged over each pixel, by the error function at its edges, which neighbours
-// share.
+// The Gaussian averaged over each pixel: by the error function at its edges, which neighbours share,
+// where it is narrow. The difference of two such numbers knows less and less of a wide one; that is
+// better known by its curvature within the pixel: the average is the sum of c_k He_2k(q) exp(-q^2/2)
+// with c_k = (1 / 2 sigma)^2k / (2k + 1)! and Hermite's polynomials He, whose derivatives are of the
+// same kind.
 struct IntegratedGaussian {
     static constexpr float CENTER_UNIT = 1.41421356237309505f, WIDTH_UNIT = 1.0f;
     static constexpr float INTEGRAL = 2.0f * PI, HALF_ROOT_PI = 0.88622692545275801f;
+    // In pixels; the series with c_3 is then exact to single precision.
+    static constexpr float WIDE = 1.75f;
 
     template <class L> struct Axis {
-        L inverse, unit, begin, edge, slope, error;
+        L inverse, unit, begin, edge, slope, error, middle;
+        MaskOf<L> wide;
+        bool any_narrow, any_wide;  // in any lane, whose own results do not depend on that
+
         SPOTFIT_INLINE Axis(float first, L center, L sigma)
             : inverse(1.0f / (CENTER_UNIT * sigma)), unit(CENTER_UNIT * sigma),
               begin((first + 0.5f - center) * inverse), edge((first - 0.5f - center) * inverse),
-              slope(exp2_negative(edge * edge * -LOG2_E)), error(error_function(edge, slope)) {}
+              slope(exp2_negative(edge * edge * -LOG2_E)), error(error_function(edge, slope)),
+              middle((first - center) * inverse), wide(sigma >= WIDE), any_narrow(any(!wide)), any_wide(any(wide)) {}
+
         SPOTFIT_INLINE AxisProfile<L> at(int i) {
+            AxisProfile<L> p = {};
+            if (any_narrow) p = between_edges(i);
+            if (any_wide) {
+                const AxisProfile<L> w = by_curvature(i);
+                p = {select(wide, w.value, p.value), select(wide, w.center, p.center), select(wide, w.width, p.width)};
+            }
+            return p;
+        }
+
+      private:
+        SPOTFIT_INLINE AxisProfile<L> between_edges(int i) {
             const L before = edge, error_before = error, slope_before = slope;
             edge = multiply_add(L(float(i)), inverse, begin);
             slope = exp2_negative(edge * edge * -LOG2_E);
@@ -54,6 +75,23 @@ struct IntegratedGaussian {
             const L u = HALF_ROOT_PI * (error - error_before);
             const L s = multiply_add(before, slope_before, multiply_add(-edge, slope, u));
             return {unit * u, unit * (slope_before - slope), unit * s};
+        }
+
+        SPOTFIT_INLINE AxisProfile<L> by_curvature(int i) const {
+            const L z = multiply_add(L(float(i)), inverse, middle), zz = z * z, v = zz + zz;  // v = q^2
+            const L u = exp2_negative(zz * -LOG2_E);
+            const L c = inverse * inverse, c1 = c * (1.0f / 12.0f), c2 = c * c * (1.0f / 480.0f);
+            const L c3 = c * c * c * (1.0f / 40320.0f);
+            const L he2 = v - 1.0f, he4 = multiply_add(v, v - 6.0f, L(3.0f));
+            const L he6 = multiply_add(v, multiply_add(v, v - 15.0f, L(45.0f)), L(-15.0f));
+            const L he8 = multiply_add(v, multiply_add(v, multiply_add(v, v - 28.0f, L(210.0f)), L(-420.0f)), L(105.0f));
+            // The odd ones, over q.
+            const L he3 = v - 3.0f, he5 = multiply_add(v, v - 10.0f, L(15.0f));
+            const L he7 = multiply_add(v, multiply_add(v, v - 21.0f, L(105.0f)), L(-105.0f));
+            const L value = multiply_add(c1, he2, multiply_add(c2, he4, c3 * he6));
+            const L center = multiply_add(c1, he3, multiply_add(c2, he5, c3 * he7));
+            const L width = multiply_add(c1, he4 + he2, multiply_add(c2, he6 + he4, c3 * (he8 + he6)));
+            return {multiply_add(u, value, u), 2.0f * z * multiply_add(u, center, u), u * (v + width)};
         }
     };
 };

@@ -32,6 +32,11 @@ SPOTFIT_INLINE PixelNoise<L> pixel_noise(State<L> state, const FitSettings& sett
             scale * settings.gain, settings.variance * scale * scale, scale * scale};
 }
 
+// The variance of a pixel, given that of its read-out noise in the fit's unit.
+template <class L> SPOTFIT_INLINE L variance_at(const PixelNoise<L>& own, L f, L readout) {
+    return multiply_add(own.shot, multiply_add(own.peak, f, own.flat), readout);
+}
+
 // Sums of products of 1, u, u', u°, plain and weighted with u, along an axis.
 template <class L> struct AxisTables {
     L plain[4][4], weighted[4][4];
@@ -138,8 +143,7 @@ SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich
                     const L variance = roi.variance(k, i) * own.scale_squared;
                     readout = select(w > 0.0f, variance, L(0.0f));
                 }
-                const L var = multiply_add(own.shot, multiply_add(own.peak, f, own.flat), readout);
-                noise_sums.add(d, f, w * w * var, L(0.0f));
+                noise_sums.add(d, f, w * w * variance_at(own, f, readout), L(0.0f));
             }, [] {});
         sums.join(roi);
         if (sandwich) noise_sums.join(roi);
@@ -236,36 +240,26 @@ SPOTFIT_INLINE L variance_of(const Matrix<L, N>& inverse, const Matrix<L, N>& no
     return total;
 }
 
-// Outputs::ERRORS, of x, y, the other shape parameters, amplitude, background and photons. Comes
-// after the values, whose names of a turned profile's axes are those of the results.
-template <class Variant, class L, class Roi>
-SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const FitSettings& given,
-                                 L (&out)[Variant::ALL + 1]) {
+// Outputs::ERRORS, of x, y, the other shape parameters, amplitude, background and photons, from A
+// and the noise between its inverses, the profile's integral and the slopes of its logarithm.
+template <class Variant, class L>
+SPOTFIT_INLINE void errors_of(State<L> state, L chi, L stop, Matrix<L, Variant::ALL>& inverse,
+                              const Matrix<L, Variant::ALL>& noise, bool sandwich, L integral,
+                              const L (&shape_slopes)[Variant::SHAPE], L freedom, const FitSettings& settings,
+                              L (&out)[Variant::ALL + 1]) {
     using P = typename Variant::Profile;
     constexpr int S = Variant::SHAPE, N = Variant::ALL;
-    FitSettings settings = given;
-    if (settings.turns == 2) settings.turns = 1;  // derivatives by the angle, not by a shear
-    const bool sandwich = settings.gain_known && !Variant::LIKELIHOOD;
-    Matrix<L, N> inverse, noise;
-    bool by_axes = Variant::PLAIN;
-    if (sandwich && roi.has_variance()) by_axes = false;
-    if constexpr (Variant::PLAIN) {
-        if (by_axes) matrices_from_axes<Variant>(roi, state, sandwich, settings, inverse, noise);
-    }
-    if (!by_axes) matrices_from_pixels<Variant>(roi, state, sandwich, settings, inverse, noise);
     MaskOf<L> unknown[N];
     find_unknown<Variant>(state, settings, inverse, unknown);
     // The matrix is that of the profile's derivatives: those of the model are times the amplitude.
     invert(inverse, unknown);
 
     const L amplitude = state[POINT + S], unit = 1.0f / state[SCALE];
-    const L scatter = Variant::LIKELIHOOD ? L(1.0f) : chi / degrees_of_freedom<Variant, L>(roi, state, settings);
+    const L scatter = Variant::LIKELIHOOD ? L(1.0f) : chi / freedom;
     const MaskOf<L> valid = stop < STOP_INVALID;
-    L shape[S], point[N], slopes[N], shape_slopes[S];
+    L point[N], slopes[N];
     UNROLL
     for (int j = 0; j < N; ++j) point[j] = state[POINT + j];
-    UNROLL
-    for (int j = 0; j < S; ++j) shape[j] = point[j];
     UNROLL
     for (int p = 0; p < N; ++p) {
         L error = square_root(variance_of(inverse, noise, p, sandwich, scatter));
@@ -279,12 +273,34 @@ SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const 
         out[p] = select(valid, error, L(NOT_A_NUMBER));
     }
     // photons = integral * amplitude
-    const L integral = profile_integral<Variant>(roi, shape, settings, shape_slopes);
     UNROLL
     for (int j = 0; j < N; ++j) slopes[j] = j < S ? shape_slopes[j < S ? j : 0] : L(j == S ? 1.0f : 0.0f);
     const L light = square_root(variance_along(inverse, noise, slopes, sandwich, scatter));
     const L photons = light * absolute(integral) * unit * (P::INTEGRAL / settings.gain);
     out[N] = select(valid & (photons < INFINITE), photons, L(NOT_A_NUMBER));
+}
+
+// Comes after the values, whose names of a turned profile's axes are those of the results.
+template <class Variant, class L, class Roi>
+SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const FitSettings& given,
+                                 L (&out)[Variant::ALL + 1]) {
+    constexpr int S = Variant::SHAPE, N = Variant::ALL;
+    FitSettings settings = given;
+    if (settings.turns == 2) settings.turns = 1;  // derivatives by the angle, not by a shear
+    const bool sandwich = settings.gain_known && !Variant::LIKELIHOOD;
+    Matrix<L, N> inverse, noise;
+    bool by_axes = Variant::PLAIN;
+    if (sandwich && roi.has_variance()) by_axes = false;
+    if constexpr (Variant::PLAIN) {
+        if (by_axes) matrices_from_axes<Variant>(roi, state, sandwich, settings, inverse, noise);
+    }
+    if (!by_axes) matrices_from_pixels<Variant>(roi, state, sandwich, settings, inverse, noise);
+    L shape[S], slopes[S];
+    UNROLL
+    for (int j = 0; j < S; ++j) shape[j] = state[POINT + j];
+    const L integral = profile_integral<Variant>(roi, shape, settings, slopes);
+    errors_of<Variant>(state, chi, stop, inverse, noise, sandwich, integral, slopes,
+                       degrees_of_freedom<Variant, L>(roi, state, settings), settings, out);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

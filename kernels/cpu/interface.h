@@ -46,11 +46,17 @@ struct FitResults {
 
 namespace spotfit {
 
+struct LargeRequest;
+
 using FitFunction = void (*)(const RoiSource&, long long first, long long last, int rows, int columns,
                              const FitSettings&, void* work, const FitResults&);
 
 // Least squares, the same with planes, maximum likelihood, the same with planes.
 struct ProfileFits { FitFunction by_estimator[4]; };
+
+// Numbers that are asked for of a ROI, of one piece of the work.
+using LargeSums = void (*)(const RoiSource&, long long roi, const LargeRequest&, const FitSettings&, int piece,
+                           void* work, double* numbers);
 
 // What is compiled once for each instruction set, in vectorized/, and called through this table.
 // It holds addresses: values of other files would be put in when the library is opened, by code for
@@ -61,6 +67,9 @@ struct Functions {
     long long (*fit_bytes)(int rows, int columns, int expression_slots);
     // By the number that napari_spotfit/engine/cpu/fit.py has for a profile.
     const ProfileFits* fits[7];
+    // The same of large ROIs, and the memory that a thread needs for them.
+    long long (*large_bytes)(int columns);
+    const LargeSums* large_sums[7];
 };
 
 }  // namespace spotfit

@@ -4,16 +4,11 @@
 // Python side, src/napari_spotfit/engine/cuda/fit_kernel.py, writes them.
 #pragma once
 #include "../standard_errors.h"
+#include "own_profile.h"
 #include "register_rois.h"
 #include "shared_rois.h"
 
 namespace spotfit::SPOTFIT_ISA {
-
-// An expression is generated as any other profile that is no product.
-template <class Variant, class L, class Roi>
-struct PixelProfile<Variant, L, Roi, false, true> : PixelProfile<Variant, L, Roi, false, false> {
-    using PixelProfile<Variant, L, Roi, false, false>::PixelProfile;
-};
 
 // Read-out variances where they lie in memory; errors alone need them, once.
 template <class Roi, bool KNOWN> struct WithVariance : Roi {

@@ -13,7 +13,7 @@ struct Warp {
 
     static SPOTFIT_INLINE int lane() { return int(threadIdx.x % WARP); }
     // The number that the thread has whose own number differs in the bit `distance`.
-    static SPOTFIT_INLINE float exchange(float x, int distance) { return __shfl_xor_sync(ALL, x, distance); }
+    template <class T> static SPOTFIT_INLINE T exchange(T x, int distance) { return __shfl_xor_sync(ALL, x, distance); }
     static SPOTFIT_INLINE bool any(bool mask) { return __any_sync(ALL, mask); }
     // What a thread has written before, all others of the warp read afterwards.
     static SPOTFIT_INLINE void wait() { __syncwarp(); }

@@ -15,6 +15,9 @@ const Functions functions = {
     fit_bytes,
     {&gaussian, &gaussian_elliptical, &gaussian_integrated, &gaussian_elliptical_integrated, &gaussian_rotated,
      &lorentzian, &moffat},
+    large_bytes,
+    {&large_gaussian, &large_gaussian_elliptical, &large_gaussian_integrated,
+     &large_gaussian_elliptical_integrated, &large_gaussian_rotated, &large_lorentzian, &large_moffat},
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

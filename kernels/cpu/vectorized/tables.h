@@ -13,4 +13,8 @@ extern const Functions functions;
 extern const ProfileFits gaussian, gaussian_elliptical, gaussian_integrated, gaussian_elliptical_integrated,
     gaussian_rotated, lorentzian, moffat;
 
+long long large_bytes(int columns);
+extern const LargeSums large_gaussian, large_gaussian_elliptical, large_gaussian_integrated,
+    large_gaussian_elliptical_integrated, large_gaussian_rotated, large_lorentzian, large_moffat;
+
 }  // namespace spotfit::SPOTFIT_ISA

@@ -1,12 +1,31 @@
-"""Sums over a large ROI's pixels, against NumPy in double precision."""
+"""Sums over a large ROI's pixels, on every instruction set, against NumPy in double precision."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from large_images import EVERY_FUNCTION, cpu_image
+from large_requests import (
+    AMPLITUDE,
+    BACKGROUND,
+    ELECTRONS,
+    FLAT,
+    LEVEL,
+    MAP_UNIT,
+    PEAK,
+    READOUT,
+    SCALE,
+    SHOT,
+    WEIGHT,
+    assert_alike,
+    on_cpu,
+    prepared,
+)
 
 from napari_spotfit import Settings
+from napari_spotfit.engine.cpu.interface import PIXEL_TYPES, LargeTask
+from napari_spotfit.engine.cpu.large_rois import LargeFit
+
+pytestmark = pytest.mark.usefixtures("instruction_set")
 
 #: Settings, and a shape in the order of the kernels.
 KINDS = {
@@ -17,16 +36,8 @@ KINDS = {
     "elliptical": (Settings(model="gaussian_elliptical"), (50.3, 40.2, 12.0, 3.0)),
     "rotated": (Settings(model="gaussian_rotated"), (50.3, 40.2, 12.0, 7.0, 0.4)),
     "lorentzian": (Settings(model="lorentzian"), (50.3, 40.2, 3.0)),
-    "every function": (Settings(model=EVERY_FUNCTION), (50.3, 40.2, 8.0, 1.6)),
 }
 SHAPE = (90, 101)
-AMPLITUDE, BACKGROUND = 0.7, 0.2
-
-
-def image(settings, data, plane=None):
-    made = cpu_image(settings, data, plane)
-    made.set_unit(0.0, 1.0)
-    return made
 
 
 def directions(settings, shape):
@@ -47,15 +58,10 @@ def directions(settings, shape):
     return np.array([*slopes, f(shape), np.ones(SHAPE)]).reshape(len(shape) + 2, -1)
 
 
-def assert_alike(sums, d, weight, push, total):
+def numbers(d, weight, push, total):
+    """Return matrix, vector and total as the library does."""
     matrix = (d * weight.ravel()) @ d.T
-    size = np.sqrt(np.diag(matrix))
-    np.testing.assert_allclose(sums.matrix, matrix, atol=2e-6 * np.outer(size, size).max())
-    np.testing.assert_allclose(
-        sums.matrix / np.outer(size, size), matrix / np.outer(size, size), atol=2e-6
-    )
-    np.testing.assert_allclose(sums.vector / size, d @ push.ravel() / size, atol=2e-6 * total**0.5)
-    assert sums.total == pytest.approx(total, rel=1e-6)
+    return np.concatenate([matrix[np.triu_indices(len(d))], d @ push.ravel(), [total]])
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -63,41 +69,92 @@ def assert_alike(sums, d, weight, push, total):
 def test_least_squares(kind, weighted):
     settings, shape = KINDS[kind]
     rng = np.random.default_rng(0)
-    data, weight, plane = rng.normal(size=(1, *SHAPE)), np.ones(SHAPE), None
+    counts, weight, plane = rng.normal(LEVEL, 9, SHAPE), np.ones(SHAPE), None
     if weighted:
         settings = settings.changed(estimator="wlse")
-        weight = rng.uniform(0.1, 2, SHAPE).astype(np.float32)
-        weight[::5, ::3], data[0, ::5, ::3] = 0, np.nan
-        plane = weight[None]
+        plane = rng.uniform(0.1, 2, SHAPE).astype(np.float32)
+        plane[::5, ::3], counts[::5, ::3] = 0, np.nan
+        weight = WEIGHT * plane
     d = directions(settings, np.array(shape))
-    residual = data[0] - AMPLITUDE * d[-2].reshape(SHAPE) - BACKGROUND
-    push = np.where(weight > 0, weight * residual, 0)
-    made = image(settings, data, plane)
-    sums = made.least_squares(np.array(shape), AMPLITUDE, BACKGROUND)
-    assert_alike(sums, d, weight, push, np.nansum(push * residual))
-    model = np.maximum(AMPLITUDE * d[-2] + BACKGROUND, 0)
-    noise = made.noise(np.array(shape), AMPLITUDE, BACKGROUND, 0.3)
-    expected = (d * weight.ravel() ** 2 * 0.3 * model) @ d.T
-    np.testing.assert_allclose(noise, expected, atol=3e-6 * abs(expected).max())
+    pixels = np.nan_to_num((counts - LEVEL) * SCALE)
+    residual = pixels - AMPLITUDE * d[-2].reshape(SHAPE) - BACKGROUND
+    fit = prepared(settings, LargeTask.RESIDUALS, shape, SHAPE, planes=weighted)
+    expected = numbers(d, weight, weight * residual, (weight * residual**2).sum())
+    assert_alike(on_cpu(fit, counts, plane), expected, len(shape), 3e-6)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_likelihood(weighted):
+@pytest.mark.parametrize("mapped", [False, True])
+def test_noise(mapped):
     settings, shape = KINDS["rotated"]
-    settings = settings.changed(estimator="mle")
+    settings = settings.changed(estimator="wlse", gain=1.0)
+    rng = np.random.default_rng(2)
+    counts = rng.normal(LEVEL, 9, SHAPE)
+    plane = rng.uniform(0.1, 2, SHAPE).astype(np.float32)
+    plane[::5, ::3] = 0
+    variances = rng.uniform(0, 30, SHAPE).astype(np.float32) if mapped else None
+    d = directions(settings, np.array(shape))
+    readout = READOUT if variances is None else MAP_UNIT * variances
+    variance = SHOT * (PEAK * d[-2].reshape(SHAPE) + FLAT) + readout
+    fit = prepared(settings, LargeTask.NOISE, shape, SHAPE, planes=True)
+    expected = numbers(d, (WEIGHT * plane) ** 2 * variance, np.zeros(SHAPE), 0.0)
+    assert_alike(on_cpu(fit, counts, plane, variances), expected, len(shape), 3e-6)
+
+
+@pytest.mark.parametrize("task", [LargeTask.DEVIANCE, LargeTask.FISHER])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("kind", ["round", "rotated"])
+def test_maximum_likelihood(kind, known, task):
+    settings, shape = KINDS[kind]
+    settings = settings.changed(estimator="mle", gain=1.0)
     rng = np.random.default_rng(1)
-    data, variance, plane = rng.poisson(9, (1, *SHAPE)).astype(float), np.zeros(SHAPE), None
-    data[0, 0, :9] = -1
-    if weighted:
+    counts, variance, plane = rng.poisson(40, SHAPE).astype(float), np.zeros(SHAPE), None
+    counts[0, :9] = -1
+    if known:
         variance = rng.uniform(0, 4, SHAPE).astype(np.float32)
-        variance[::5, ::3], data[0, ::5, ::3] = np.nan, np.nan
-        plane = variance[None]
+        variance[::5, ::3], counts[::5, ::3] = np.nan, np.nan
+        plane = variance
     d = directions(settings, np.array(shape))
     good = ~np.isnan(variance)
-    h = 6 * d[-2].reshape(SHAPE) + 5 + variance
-    e = np.maximum(data[0] + variance, 0)
-    weight, push = np.where(good, 1 / h, 0), np.where(good, e / h - 1, 0)
+    h = ELECTRONS[0] * d[-2].reshape(SHAPE) + ELECTRONS[1] + variance
+    e = np.maximum(counts + variance, 0)
+    q = e / h - 1
+    weight = 1 / h if task == LargeTask.FISHER else (1 + q / 2) / h
     logarithm = np.log(np.where(e > 0, e / h, 1))
     deviance = 2 * np.nansum(h - e + e * logarithm)
-    sums = image(settings, data, plane).likelihood(np.array(shape), 6.0, 5.0)
-    assert_alike(sums, d, weight, push, deviance)
+    fit = prepared(settings, task, shape, SHAPE, planes=known)
+    expected = numbers(d, np.where(good, weight, 0), np.where(good, q, 0), deviance)
+    assert_alike(on_cpu(fit, counts, plane), expected, len(shape), 3e-6)
+
+
+@pytest.mark.parametrize("pixel", PIXEL_TYPES)
+def test_pixels_of_any_type(pixel):
+    settings, shape = KINDS["rotated"]
+    counts = np.random.default_rng(3).poisson(LEVEL, SHAPE).astype(pixel)
+    d = directions(settings, np.array(shape))
+    residual = (counts - LEVEL) * SCALE - AMPLITUDE * d[-2].reshape(SHAPE) - BACKGROUND
+    fit = prepared(settings, LargeTask.RESIDUALS, shape, SHAPE)
+    expected = numbers(d, np.ones(SHAPE), residual, (residual**2).sum())
+    assert_alike(on_cpu(fit, counts), expected, len(shape), 3e-6)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_cells(known):
+    rng = np.random.default_rng(4)
+    counts, plane = rng.integers(-99, 99, SHAPE).astype(np.int16), None
+    weight = np.ones(SHAPE)
+    if known:
+        plane = rng.uniform(0.1, 2, SHAPE).astype(np.float32)
+        plane[::5, ::3] = 0
+        plane[40:60, 40:60] = 0
+        weight = plane
+    fit = LargeFit(Settings(estimator="wlse"), SHAPE, planes=known)
+    fit.begin(None, 7.0)
+    request = fit.request
+    found = on_cpu(fit, counts, plane).reshape(request.cell_rows, request.cell_columns, 5)
+    for row, column in np.ndindex(found.shape[:2]):
+        part = tuple(slice(i * request.cell, (i + 1) * request.cell) for i in (row, column))
+        good = counts[part][weight[part] > 0] - 7.0
+        expected = [len(good), np.inf, -np.inf, 0, weight[part].sum()]
+        if len(good):
+            expected[1:4] = good.min(), good.max(), good.mean()
+        np.testing.assert_allclose(found[row, column], expected, rtol=1e-6)

@@ -14,6 +14,7 @@ from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
 from ..fit_settings import make_fit_settings
+from . import large_rois
 from .interface import PIXEL_TYPES, PROFILES, FitResults, PixelMap, RoiSource, address
 from .library import load
 
@@ -22,7 +23,7 @@ from .library import load
 _LARGE_SHARE, _SMALL_SHARE = 1 << 20, 1024
 
 
-class _Results(NamedTuple):
+class Results(NamedTuple):
     """Columns of results, one row of each array a column."""
 
     positions: NDArray[np.float64]
@@ -31,7 +32,8 @@ class _Results(NamedTuple):
     stop_condition: NDArray[np.uint8]
 
     @classmethod
-    def empty(cls, count: int, width: int) -> _Results:
+    def empty(cls, count: int, width: int) -> Results:
+        """Return memory for so many fits with so many numbers each."""
         return cls(
             np.empty((2, count)),
             np.empty((width, count), np.float32),
@@ -40,6 +42,7 @@ class _Results(NamedTuple):
         )
 
     def for_library(self) -> FitResults:
+        """Return where the library writes them."""
         y, x = self.positions
         return FitResults(
             len(self.iterations), address(y), address(x), address(self.values),
@@ -47,6 +50,7 @@ class _Results(NamedTuple):
         )  # fmt: skip
 
     def columns(self, settings: Settings) -> dict[str, NDArray[Any]]:
+        """Return the columns of SpotFits."""
         names, errors = values_of(settings.profile), errors_of(settings.profile)
         columns: dict[str, NDArray[Any]] = dict(zip("yx", self.positions, strict=True))
         columns |= zip(names, self.values, strict=False)
@@ -96,13 +100,9 @@ def fit_rois(
         from . import compiled_fit
 
         return compiled_fit.fit_rois(frames, corners, roi_shape, settings, start, planes=planes)
-    if max(roi_shape) > ROI_MAX:
-        from . import large
-
-        return large.fit_rois(frames, corners, roi_shape, settings, start, planes)
     library = load()
     count = len(frames) if corners is None else len(corners)
-    results = _Results.empty(count, numbers_per_fit(settings))
+    results = Results.empty(count, numbers_per_fit(settings))
     source = RoiSource(
         frames=address(frames),
         height=frames.shape[1],
@@ -113,7 +113,12 @@ def fit_rois(
         variance=PixelMap.of(variance_map),
         pixel_type=PIXEL_TYPES[frames.dtype.str[1:]],
     )
-    numbers, target = make_fit_settings(settings, roi_shape), results.for_library()
+    target = results.for_library()
+    if max(roi_shape) > ROI_MAX:
+        inside = corners[:, 0] >= 0 if corners is not None else np.ones(count, bool)
+        large_rois.fit_rois(source, inside, roi_shape, settings, target)
+        return results.columns(settings)
+    numbers = make_fit_settings(settings, roi_shape)
     profile = PROFILES[settings.profile.name, settings.pixel]
     estimator = 2 * (settings.estimator == "mle") + (planes is not None)
     work_bytes = library.functions.spotfit_fit_bytes(library.index, *roi_shape, 0)

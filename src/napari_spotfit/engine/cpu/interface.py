@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import enum
 from typing import Any
 
 from numpy.typing import NDArray
 
 from ...images.pixel_calibration import Planes
+from ..fit_settings import MAX_SHAPE
 
 #: Types of pixels by their numbers.
 PIXEL_TYPES = {"u1": 0, "u2": 1, "i2": 2, "f4": 3, "f8": 4}
@@ -64,7 +66,62 @@ class FitResults(ctypes.Structure):
     )
 
 
-_INT, _LONG, _POINTER = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+class LargeTask(enum.IntEnum):
+    """What a search in a large ROI asks for, as kernels/large_request.h says."""
+
+    NOTHING, CELLS, RESIDUALS, DEVIANCE, FISHER, NOISE = range(6)
+
+
+class LargePlanes(enum.IntEnum):
+    """What planes of large ROIs are, as kernels/large_request.h says."""
+
+    NONE, WEIGHTS, VARIANCES = range(3)
+
+    @classmethod
+    def of(cls, planes: bool, likelihood: bool) -> LargePlanes:
+        """Return what there is for an estimator."""
+        if not planes:
+            return cls.NONE
+        return cls.VARIANCES if likelihood else cls.WEIGHTS
+
+
+class LargeRequest(ctypes.Structure):
+    """What a search in a large ROI asks for; kernels/large_request.h explains it."""
+
+    _fields_ = (
+        ("task", ctypes.c_int),
+        ("pieces", ctypes.c_int),
+        ("numbers", ctypes.c_int),
+        ("rows", ctypes.c_int),
+        ("columns", ctypes.c_int),
+        ("first_row", ctypes.c_int),
+        ("end_row", ctypes.c_int),
+        ("planes", ctypes.c_int),
+        ("turns", ctypes.c_int),
+        ("origin_x", ctypes.c_int),
+        ("origin_y", ctypes.c_int),
+        ("shape", ctypes.c_float * MAX_SHAPE),
+        ("amplitude", ctypes.c_float),
+        ("background", ctypes.c_float),
+        ("weight", ctypes.c_float),
+        ("level", ctypes.c_double),
+        ("scale", ctypes.c_double),
+        ("peak", ctypes.c_float),
+        ("flat", ctypes.c_float),
+        ("shot", ctypes.c_float),
+        ("readout", ctypes.c_float),
+        ("scale_squared", ctypes.c_float),
+        ("top", ctypes.c_int),
+        ("left", ctypes.c_int),
+        ("cell", ctypes.c_int),
+        ("cell_rows", ctypes.c_int),
+        ("cell_columns", ctypes.c_int),
+    )
+
+
+_INT, _LONG, _POINTER, _DOUBLE = (
+    ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p, ctypes.c_double
+)  # fmt: skip
 
 #: What each function takes and returns.
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -73,6 +130,38 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         None,
         (_INT, _INT, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _POINTER, _POINTER, _POINTER),
     ),
+    "spotfit_large_fit_bytes": (_LONG, (_INT,)),
+    "spotfit_large_bytes": (_LONG, (_INT, _INT, _INT)),
+    "spotfit_large_fit": (
+        None,
+        (
+            _INT,
+            _INT,
+            _INT,
+            _INT,
+            _INT,
+            _POINTER,
+            _LONG,
+            _LONG,
+            _INT,
+            _INT,
+            _POINTER,
+            _POINTER,
+            _POINTER,
+        ),
+    ),
+    "spotfit_large_work_bytes": (_LONG, (_INT, _INT)),
+    "spotfit_large_level": (_DOUBLE, (_POINTER, _LONG, _INT, _INT)),
+    "spotfit_large_begin": (
+        None,
+        (_INT, _POINTER, _INT, _INT, _POINTER, _INT, _INT, _INT, _POINTER, _DOUBLE),
+    ),
+    "spotfit_large_sums": (
+        None,
+        (_INT, _INT, _POINTER, _LONG, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
+    ),
+    "spotfit_large_take": (None, (_INT, _POINTER, _POINTER, _INT)),
+    "spotfit_large_write": (None, (_INT, _POINTER, _LONG, _INT, _POINTER)),
 }
 
 

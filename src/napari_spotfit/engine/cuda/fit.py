@@ -15,7 +15,7 @@ from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
-from . import large, layout, transfer
+from . import large_rois, layout, transfer
 from .fit_kernel import FitCode, FitKernel, fit_kernel
 from .layout import PixelMap, Results
 
@@ -71,7 +71,10 @@ def fit_rois(
     import cupy
 
     if max(roi_shape) > ROI_MAX:
-        return large.fit_rois(frames, corners, roi_shape, settings, start, planes, on_device)
+        return large_rois.fit_rois(
+            frames, corners, roi_shape, settings, start,
+            planes=planes, variance_map=variance_map, on_device=on_device,
+        )  # fmt: skip
     n = len(frames) if corners is None else len(corners)
     if n == 0:
         return Results.within(np.empty(0, np.uint8), 0, settings).columns(settings.profile)

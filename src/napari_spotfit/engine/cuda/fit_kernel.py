@@ -122,19 +122,23 @@ def fit_kernel(code: FitCode, device: int) -> FitKernel:
     return FitKernel(compiled(kernel_text(code, threads), "fit"), threads)
 
 
-def kernel_text(code: FitCode, threads: Threads) -> str:
-    """Return the C++ of a kernel, with all that it includes."""
-    custom = is_custom(code.profile)
-    own_profile = ""
-    if custom:
+def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
+    """Return the C++ of somebody's own profile, or nothing; and what a profile is called."""
+    if is_custom(profile):
         from ...models.expressions import to_cuda
 
-        own_profile = to_cuda(code.profile)
+        return to_cuda(profile), "OwnProfile"
+    return "", _PROFILES[profile.name, averaging]
+
+
+def kernel_text(code: FitCode, threads: Threads) -> str:
+    """Return the C++ of a kernel, with all that it includes."""
+    own_profile, profile = profile_text(code.profile, code.averaging)
     return with_includes(
         _KERNEL.format(
             own_profile=own_profile,
             kind="RegisterFits" if code.in_registers else "SharedFits",
-            profile="OwnProfile" if custom else _PROFILES[code.profile.name, code.averaging],
+            profile=profile,
             likelihood=_literal(code.likelihood),
             planes=_literal(code.planes),
             variance_map=_literal(code.variance_map),

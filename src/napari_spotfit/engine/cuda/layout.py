@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...models.profiles import Profile
 from ...results.columns import errors_of, numbers_per_fit, values_of
 from ...settings.settings import Settings
-from ..fit_settings import kernel_order, make_fit_settings
+from ..fit_settings import make_fit_settings
 
 #: The kernel's arguments, as kernels/cuda/rois.h declares them: where the pixels are (frames,
 #: height, width, corners, start, and two maps of pixels: values, and whether frames share them),
@@ -24,33 +24,6 @@ _OUTPUT = struct.Struct("qQQQQQ")
 PIXEL_TYPES = {
     "u1": "unsigned char", "u2": "unsigned short", "i2": "short", "f4": "float", "f8": "double",
 }  # fmt: skip
-
-#: What kernels/profiles.cuh calls the models, for large ROIs.
-_PROFILES = {
-    ("gaussian", "sampled"): "GAUSSIAN", ("gaussian_elliptical", "sampled"): "GAUSSIAN",
-    ("gaussian", "integrated"): "INTEGRATED", ("gaussian_elliptical", "integrated"): "INTEGRATED",
-    ("gaussian_rotated", "sampled"): "ROTATED", ("lorentzian", "sampled"): "LORENTZIAN",
-}  # fmt: skip
-
-
-def model_macros(settings: Settings) -> dict[str, int | str]:
-    """Return the compile-time numbers that describe the model."""
-    profile = settings.profile
-    held = (name in settings.fixed for name in kernel_order(profile))
-    return {
-        "PROFILE": "CUSTOM" if is_custom(profile) else _PROFILES[profile.name, settings.pixel],
-        "SHAPE": len(profile.shape),
-        "HELD": sum(fixed << place for place, fixed in enumerate(held)),
-        "CANONICAL": _canonical(settings),
-    }
-
-
-def _canonical(settings: Settings) -> int:
-    """Return what a turned Gaussian may be exchanged for: nothing, half a turn, its axes."""
-    ours = set(settings.fixed) | set(settings.bounds)
-    if "angle" in ours:
-        return 0
-    return 1 if ours & {"sigma_x", "sigma_y"} else 2
 
 
 def is_custom(profile: Profile) -> bool:

@@ -56,28 +56,6 @@ def to_cuda(profile: Profile) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_cuda_for_large(profile: Profile) -> str:
-    """Return the same as ``kernels/large.cu`` takes it, a structure without a namespace."""
-    members, prepare, steps, derivatives, value = _lines(profile)
-    count = len(derivatives)
-    lines = [
-        f"__device__ __forceinline__ float nonzero(float u) {{ return u == 0.0f ? {TINY}f : u; }}",
-        "struct OwnProfile {",
-        f"    float {', '.join(members)};",
-        f"    __device__ __forceinline__ explicit OwnProfile(const float (&p)[{count}]) {{",
-        *(f"        {line}" for line in prepare),
-        "    }",
-        "    __device__ __forceinline__ float at(float x, float y,",
-        f"                                        float (&d)[{count}]) const {{",
-        *(f"        const float {name} = {text};" for name, text in steps),
-        *(f"        d[{i}] = {text};" for i, text in enumerate(derivatives)),
-        f"        return {value};",
-        "    }",
-        "};",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 class _Lines(NamedTuple):
     """What the text is made of."""
 

@@ -21,7 +21,7 @@ static int current, unfinished, first_thread;
 static bool finished[LANES], together;
 // How often each thread has waited for the others: equally often, at any time.
 static long long waits[LANES];
-static float slots[2][LANES];
+static double slots[2][LANES];
 static void (*work)();
 
 static void go_on() {
@@ -42,21 +42,21 @@ static void wait() {
 }
 
 // What another thread has when all have come here.
-static float exchange(float x, int distance) {
+template <class T> static T exchange(T x, int distance) {
     const int lane = current;
-    float(&own)[LANES] = slots[waits[lane] % 2];
+    double(&own)[LANES] = slots[waits[lane] % 2];
     own[lane] = x;
     wait();
-    return own[lane ^ distance];
+    return T(own[lane ^ distance]);
 }
 
 static bool any(bool mask) {
     const int lane = current;
-    float(&own)[LANES] = slots[waits[lane] % 2];
+    double(&own)[LANES] = slots[waits[lane] % 2];
     own[lane] = mask;
     wait();
     bool found = false;
-    for (float one : own) found = found || one != 0;
+    for (double one : own) found = found || one != 0;
     return found;
 }
 
@@ -93,7 +93,7 @@ namespace spotfit::SPOTFIT_ISA {
 
 struct Warp {
     static int lane() { return host::current; }
-    static float exchange(float x, int distance) { return host::exchange(x, distance); }
+    template <class T> static T exchange(T x, int distance) { return host::exchange(x, distance); }
     static bool any(bool mask) { return host::any(mask); }
     static void wait() { host::wait(); }
 };

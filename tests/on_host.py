@@ -21,7 +21,7 @@ from napari_spotfit.engine.cuda import fit, layout
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
 
 HERE = Path(__file__).parent
-BUILT = HERE.parents[2] / "build" / "cuda_on_host"
+BUILT = HERE.parent / "build" / "cuda_on_host"
 
 #: After the kernel: all blocks of a launch, one after the other.
 _LAUNCH = """
@@ -76,24 +76,29 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
 
 
 def _library(code, threads):
+    return library(kernel_text(code, threads) + _LAUNCH)
+
+
+def library(text):
+    """Return the compiled text of a kernel, with what launches it."""
     if sys.platform != "linux":
         pytest.skip("needs Linux, whose fibers take turns")
     prelude = (HERE / "warp_on_host.h").read_text("utf-8")
-    text = prelude + kernel_text(code, threads) + _LAUNCH
+    text = prelude + text
     # The few functions of C that it calls are there in any Python.
     flags = ["-std=c++17", "-O1", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti", "-nostdlib"]
     command = [*_compiler(), *flags, "-shared", "-DSPOTFIT_ISA=cuda"]
     key = hashlib.sha256((text + shlex.join(command)).encode()).hexdigest()[:32]
-    library = BUILT / f"{key}.so"
-    if not library.exists():
+    built = BUILT / f"{key}.so"
+    if not built.exists():
         BUILT.mkdir(parents=True, exist_ok=True)
         source = BUILT / f"{key}-{os.getpid()}.cpp"
         unfinished = source.with_suffix(".so")
         source.write_text(text, "utf-8")
         subprocess.run([*command, str(source), "-o", str(unfinished)], check=True)
         source.unlink()
-        unfinished.replace(library)
-    return ctypes.CDLL(str(library))
+        unfinished.replace(built)
+    return ctypes.CDLL(str(built))
 
 
 def _compiler():

@@ -1,0 +1,162 @@
+// The searches in large ROIs, compiled once for all machines: the pixels are the others' work.
+#define SPOTFIT_ISA any_machine
+// Decisions are written for masks of many lanes; here a mask is one bool.
+#pragma clang diagnostic ignored "-Wbitwise-instead-of-logical"
+#include "../lanes.h"
+// Many parameters, few fits: loops stay loops.
+#undef UNROLL
+#define UNROLL
+#include "../large_search.h"
+#include "instruction_sets.h"
+
+using namespace spotfit;
+using namespace spotfit::any_machine;
+
+namespace {
+
+bool is_finite(double x) { return x - x == 0; }
+
+// A pixel that counts, less which others are exact in single precision.
+template <class T> double first_pixel(const RoiSource& s, long long roi, int rows, int columns) {
+    const long long none[3] = {roi, 0, 0};
+    const long long* c = s.corners ? s.corners + 3 * roi : none;
+    for (long long row = c[1]; row < c[1] + rows; ++row)
+        for (long long column = c[2]; column < c[2] + columns; ++column) {
+            const double value = double(static_cast<const T*>(s.frames)[(c[0] * s.height + row) * s.width + column]);
+            const long long place = ((s.planes.shared ? 0 : c[0]) * s.height + row) * s.width + column;
+            if (is_finite(value) && (!s.planes.values || s.planes.values[place] >= 0.0f)) return value;
+        }
+    return 0.0;
+}
+
+double level_near(const RoiSource& s, long long roi, int rows, int columns) {
+    using First = double (*)(const RoiSource&, long long, int, int);
+    constexpr First FIRST[] = {first_pixel<unsigned char>, first_pixel<unsigned short>, first_pixel<short>,
+                               first_pixel<float>, first_pixel<double>};
+    return FIRST[s.pixel_type](s, roi, rows, columns);
+}
+
+struct Start {
+    int rows, columns;
+    const FitSettings* settings;
+    int likelihood, planes, fixed_origin;
+    const float* start;
+    double level;
+};
+
+template <class Profile> LargeFit<Profile>& fit_in(void* memory) { return *static_cast<LargeFit<Profile>*>(memory); }
+
+template <class Profile> struct Search {
+    static void begin(void* memory, const Start& s) {
+        fit_in<Profile>(memory).begin(s.rows, s.columns, *s.settings, s.likelihood, s.planes, s.fixed_origin, s.start, s.level);
+    }
+    static void take(void* memory, const double* numbers, int pieces) { fit_in<Profile>(memory).take(numbers, pieces); }
+
+    // Columns of the results as in outputs.h.
+    static void write(void* memory, long long roi, int errors, const FitResults& results) {
+        const LargeFit<Profile>& fit = fit_in<Profile>(memory);
+        results.x[roi] = fit.values[0], results.y[roi] = fit.values[1];
+        results.stop_condition[roi] = static_cast<unsigned char>(fit.stop);
+        results.iterations[roi] = static_cast<unsigned short>(fit.iterations);
+        float* column = results.values + roi;
+        for (int c = 2; c < fit.VALUES; ++c, column += results.length) *column = float(fit.values[c]);
+        for (int c = 0; errors && c < fit.ERRORS; ++c, column += results.length) *column = float(fit.errors[c]);
+    }
+};
+
+struct SearchFunctions {
+    int shape;
+    long long bytes;
+    void (*begin)(void*, const Start&);
+    void (*take)(void*, const double*, int);
+    void (*write)(void*, long long, int, const FitResults&);
+};
+template <class P>
+constexpr SearchFunctions FUNCTIONS = {P::SHAPE, sizeof(LargeFit<P>), Search<P>::begin, Search<P>::take, Search<P>::write};
+
+// What the search knows of an expression: how many shape parameters there are.
+template <int SHAPE_> struct OwnProfile : AtPixels {
+    static constexpr int SHAPE = SHAPE_;
+    static constexpr bool EXPRESSION = true;
+    static constexpr float INTEGRAL = 1.0f;
+};
+
+constexpr SearchFunctions SEARCHES[] = {
+    FUNCTIONS<Round<Gaussian>>, FUNCTIONS<Elliptical<Gaussian>>, FUNCTIONS<Round<IntegratedGaussian>>,
+    FUNCTIONS<Elliptical<IntegratedGaussian>>, FUNCTIONS<RotatedGaussian>, FUNCTIONS<Round<Lorentzian>>,
+    FUNCTIONS<Moffat>,
+    // Expressions of 2 shape parameters and more.
+    FUNCTIONS<OwnProfile<2>>, FUNCTIONS<OwnProfile<3>>, FUNCTIONS<OwnProfile<4>>, FUNCTIONS<OwnProfile<5>>,
+    FUNCTIONS<OwnProfile<6>>, FUNCTIONS<OwnProfile<7>>, FUNCTIONS<OwnProfile<8>>, FUNCTIONS<OwnProfile<9>>,
+    FUNCTIONS<OwnProfile<10>>, FUNCTIONS<OwnProfile<11>>, FUNCTIONS<OwnProfile<12>>,
+};
+
+long long aligned(long long bytes) { return (bytes + 63) / 64 * 64; }
+
+constexpr long long NUMBER_BYTES = 8LL * NUMBERS_OF_CELL * MOST_CELLS;
+
+}  // namespace
+
+// Puts a fit, in memory of spotfit_large_fit_bytes(), before its first request. `planes` is a
+// LargePlanes, `fixed_origin` whether the profile depends on where it is, `start` the caller's start
+// values or null, and `level` a number near the pixels.
+SPOTFIT_EXPORT void spotfit_large_begin(int profile, void* fit, int rows, int columns, const FitSettings* settings,
+                                        int likelihood, int planes, int fixed_origin, const float* start, double level) {
+    SEARCHES[profile].begin(fit, {rows, columns, settings, likelihood, planes, fixed_origin, start, level});
+}
+
+// A fit's memory begins with its request.
+SPOTFIT_EXPORT long long spotfit_large_fit_bytes(int profile) { return aligned(SEARCHES[profile].bytes); }
+
+// A thread's memory for whole fits.
+SPOTFIT_EXPORT long long spotfit_large_bytes(int index, int profile, int columns) {
+    return spotfit_large_fit_bytes(profile) + NUMBER_BYTES + instruction_set(index).functions->large_bytes(columns);
+}
+
+SPOTFIT_EXPORT double spotfit_large_level(const RoiSource* source, long long roi, int rows, int columns) {
+    return level_near(*source, roi, rows, columns);
+}
+
+// The numbers of one piece of a request.
+SPOTFIT_EXPORT void spotfit_large_sums(int index, int profile, const RoiSource* source, long long roi, const void* fit,
+                                       const FitSettings* settings, int piece, void* work, double* numbers) {
+    const LargeRequest& request = *static_cast<const LargeRequest*>(fit);
+    const LargeSums sums = *instruction_set(index).functions->large_sums[profile];
+    sums(*source, roi, request, *settings, piece, work, numbers);
+}
+
+SPOTFIT_EXPORT long long spotfit_large_work_bytes(int index, int columns) {
+    return instruction_set(index).functions->large_bytes(columns);
+}
+
+SPOTFIT_EXPORT void spotfit_large_take(int profile, void* fit, const double* numbers, int pieces) {
+    SEARCHES[profile].take(fit, numbers, pieces);
+}
+
+SPOTFIT_EXPORT void spotfit_large_write(int profile, void* fit, long long roi, int errors, const FitResults* results) {
+    SEARCHES[profile].write(fit, roi, errors, *results);
+}
+
+// The whole of the fits of ROIs first ... last - 1, by one thread.
+SPOTFIT_EXPORT void spotfit_large_fit(int index, int profile, int likelihood, int planes, int fixed_origin,
+                                      const RoiSource* source, long long first, long long last, int rows, int columns,
+                                      const FitSettings* settings, void* memory, const FitResults* results) {
+    const SearchFunctions& search = SEARCHES[profile];
+    char* fit = static_cast<char*>(memory);
+    double* numbers = reinterpret_cast<double*>(fit + spotfit_large_fit_bytes(profile));
+    char* work = reinterpret_cast<char*>(numbers) + NUMBER_BYTES;
+    const LargeSums sums = *instruction_set(index).functions->large_sums[profile];
+    const LargeRequest& request = *reinterpret_cast<const LargeRequest*>(fit);
+    for (long long roi = first; roi < last; ++roi) {
+        const bool inside = !source->corners || source->corners[3 * roi] >= 0;
+        const double level = inside ? level_near(*source, roi, rows, columns) : 0.0;
+        const float* start = source->start ? source->start + search.shape * roi : nullptr;
+        search.begin(fit, {rows, columns, settings, likelihood, planes, fixed_origin, start, level});
+        while (inside && request.task != NOTHING) {
+            for (int piece = 0; piece < request.pieces; ++piece)
+                sums(*source, roi, request, *settings, piece, work, numbers);
+            search.take(fit, numbers, request.pieces);
+        }
+        search.write(fit, roi, settings->errors, *results);
+    }
+}

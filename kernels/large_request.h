@@ -1,0 +1,56 @@
+// What the search in a large ROI asks of whoever has the pixels: a CPU's threads, or a GPU. The
+// answer is a few numbers, from which kernels/large_search.h finds the next request.
+#pragma once
+#include "fit_settings.h"
+
+namespace spotfit {
+
+enum LargeTask {
+    NOTHING,     // the fit has ended
+    CELLS,       // the pixels in square cells
+    RESIDUALS,   // sums of least squares, with w the weight and q = w r: S, T and chi-square
+    DEVIANCE,    // sums of maximum likelihood, with the search's weights: S, T and the deviance
+    FISHER,      // the same with Fisher's weights
+    NOISE,       // sums with the pixels' variances, w^2 var, for standard errors: S
+};
+
+// What the planes of a request are.
+enum LargePlanes { NO_PLANES, WEIGHTS, VARIANCES };
+
+// S and T are those of kernels/pixelwise.h. The residuals r = g - amplitude f - background are those
+// of the amplitudes of the best point so far, so that one look at each pixel is enough for a trial,
+// and no digits are lost in differences of large sums.
+struct LargeRequest {
+    int task;
+    int pieces;   // into which a CPU cuts the work, each with sums of its own, ...
+    int numbers;  // ... and how many numbers all of them return; a GPU returns one piece's
+    int rows, columns;  // of the ROI
+    // Sums are those of some rows.
+    int first_row, end_row;
+    int planes;  // a LargePlanes
+    int turns;  // as in FitSettings
+    // A profile's coordinates count from this pixel of the ROI, near which they are exact.
+    int origin_x, origin_y;
+    float shape[MAX_SHAPE];
+    float amplitude, background;
+    // A weight counts times this; a pixel is (counts - level) * scale.
+    float weight;
+    double level, scale;
+    // See PixelNoise.
+    float peak, flat, shot, readout, scale_squared;
+    // Cells of so many pixels a side, from a first row and column on. There are five numbers for
+    // each, cell by cell: how many pixels count, the lowest and highest and the mean, less the
+    // level, and the sum of the weights.
+    int top, left, cell, cell_rows, cell_columns;
+};
+
+// The numbers of a piece: S by rows of its upper triangle, T, and chi-square or the deviance.
+constexpr int sums_of_shape(int shape) { return (shape + 2) * (shape + 3) / 2 + (shape + 2) + 1; }
+constexpr int MOST_SUMS = sums_of_shape(MAX_SHAPE);
+constexpr int NUMBERS_OF_CELL = 5;
+
+// Cells along the longer side, but at least three along the shorter one; and how many there are at
+// most: of a ROI of 4096 x 5 pixels.
+constexpr int CELLS_ALONG = 64, LEAST_CELLS = 3, MOST_CELLS = 5 * 4096;
+
+}  // namespace spotfit
