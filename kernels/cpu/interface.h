@@ -52,6 +52,8 @@ using FitFunction = void (*)(const RoiSource&, long long first, long long last, 
 // Least squares, the same with planes, maximum likelihood, the same with planes.
 struct ProfileFits { FitFunction by_estimator[4]; };
 
+struct DetectionFunctions;
+
 // What is compiled once for each instruction set, in vectorized/, and called through this table.
 struct Functions {
     int lane_width;  // fits side by side in one vector
@@ -59,6 +61,7 @@ struct Functions {
     long long (*fit_bytes)(int rows, int columns, int expression_slots);
     // By the number that napari_spotfit/engine/cpu/fit.py has for a profile.
     ProfileFits fits[7];
+    const DetectionFunctions* detection;
 };
 
 }  // namespace spotfit

@@ -15,6 +15,7 @@ const Functions functions = {
     fit_bytes,
     {gaussian, gaussian_elliptical, gaussian_integrated, gaussian_elliptical_integrated, gaussian_rotated,
      lorentzian, moffat},
+    &detection,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -13,4 +13,6 @@ extern const Functions functions;
 extern const ProfileFits gaussian, gaussian_elliptical, gaussian_integrated, gaussian_elliptical_integrated,
     gaussian_rotated, lorentzian, moffat;
 
+extern const DetectionFunctions detection;
+
 }  // namespace spotfit::SPOTFIT_ISA
