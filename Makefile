@@ -28,7 +28,7 @@ demo: $(VENV)/.with-napari ## fit a simulated movie in napari; with no display, 
 	$(WITH_DISPLAY) $(PY) docs/demo.py $(if $(HAS_DISPLAY),,--save)
 
 test: lint-python ## check style and types, and run all tests
-	$(WITH_DISPLAY) tools/run_tests.sh $(PY)
+	tools/run_tests.sh $(PY)
 
 lint: lint-python $(VENV)/.with-actionlint ## check style, types and the CI workflows
 	$(VENV)/bin/actionlint
@@ -39,7 +39,7 @@ lint-python: $(VENV)/.with-dev
 	$(PY) -m mypy
 
 test-napari: | system-packages ## run the widget's tests with every supported napari; write docs/napari-versions.md
-	$(WITH_DISPLAY) $(PYTHON) tools/test_napari.py
+	$(PYTHON) tools/test_napari.py
 
 bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso
 	$(BENCH_VENV)/bin/python benchmarks/accuracy.py

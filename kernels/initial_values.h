@@ -10,6 +10,8 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
+constexpr float DEGREES = 180.0f / PI;
+
 constexpr float WITHIN_SIGMA = 0.60653065971263342f;  // exp(-1/2)
 
 // What stands out of the lower third of the range, within 3 sigma of the centre, tells a turned
@@ -174,13 +176,17 @@ SPOTFIT_INLINE void turned_start(const Roi& roi, L lowest, L sigma, const FitSet
     across = select(is_nan(across), sigma / stretch, select(equal & !held_across, across / stretch, across));
 }
 
-// Puts a search before its first step. `start` has the caller's values, or NaN. Fits whose pixels
-// are constant, NaN or infinite, or too few, end here.
+// Puts a search before its first step. `start` has the caller's values, angles in degrees, or NaN.
+// Fits whose pixels are constant, NaN or infinite, or too few, end here.
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, L (&start)[Variant::SHAPE],
                                       const FitSettings& settings, Search<L, Variant::SHAPE>& search) {
     constexpr int S = Variant::SHAPE;
     const PixelSummary<L> pixels = normalise_pixels<Variant, L>(roi, state);
+    if constexpr (Variant::Profile::TURNED) start[Variant::Profile::ANGLE] *= L(1.0f / DEGREES);
+    UNROLL
+    for (int j = 0; j < S; ++j)  // held at a number
+        if (is_held<Variant>(settings, j) && settings.low[j] == settings.high[j]) start[j] = L(settings.low[j]);
     if (roi.any_fit(is_nan(start[0]) | is_nan(start[1]))) {
         L x, y;
         brightest_pixel(roi, x, y);

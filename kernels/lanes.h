@@ -137,6 +137,10 @@ template <class L> SPOTFIT_INLINE L clamp(L x, L low, L high) {
 // Where the mask is true the new value is kept, elsewhere the kept one comes back.
 template <class L> SPOTFIT_INLINE void keep_or_restore(MaskOf<L> mask, L& value, L& kept) {
     value = select(mask, value, kept);
+#if defined(__AVX__) && !defined(__AVX512F__)
+    // Else the compiler makes it a masked store, which takes some processors ten times as long.
+    __asm__("" : "+x"(value.v));
+#endif
     kept = value;
 }
 SPOTFIT_INLINE void keep_or_restore(bool mask, float& value, float& kept) {

@@ -5,8 +5,6 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-constexpr float DEGREES = 180.0f / PI;
-
 template <class Variant> struct Outputs {
     // Values after x and y, and standard errors: of all parameters, and of the photons.
     static constexpr int VALUES = Variant::SHAPE + 3, ERRORS = Variant::ALL + 1;

@@ -185,13 +185,19 @@ struct FitVariant {
     static constexpr bool PLAIN = Profile::SEPARABLE && !LIKELIHOOD && !PLANES;
 };
 
-// The search that maximum likelihood begins with; its planes are variances.
-template <class Variant> struct LeastSquaresOf : Variant {
-    static constexpr bool LIKELIHOOD = false, PLAIN = Variant::Profile::SEPARABLE && !Variant::PLANES;
+// The search that maximum likelihood begins with: where there are planes, they are variances.
+template <class Variant> struct WithVariances : Variant {
+    static constexpr bool LIKELIHOOD = false, PLAIN = false;
     static constexpr int N = Variant::SHAPE;
 };
+template <class Variant, bool PLANES = Variant::PLANES> struct LeastSquaresBefore {
+    using Type = WithVariances<Variant>;
+};
+template <class Variant> struct LeastSquaresBefore<Variant, false> {
+    using Type = FitVariant<typename Variant::Profile, false, false, Variant::HELD>;
+};
 template <class Variant> struct PlanesAreVariances { static constexpr bool value = Variant::LIKELIHOOD; };
-template <class Variant> struct PlanesAreVariances<LeastSquaresOf<Variant>> { static constexpr bool value = true; };
+template <class Variant> struct PlanesAreVariances<WithVariances<Variant>> { static constexpr bool value = true; };
 
 // What a step of 1 along a shape parameter is, given where it starts.
 template <class Variant, class L> SPOTFIT_INLINE L step_unit(const L* from, int j) {

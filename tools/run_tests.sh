@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# Runs all tests, with the Python that is named: those with windows one after the other, as on a
-# display one window has the keyboard; beside them the rest, in as many processes as there are
-# cores. What one file's tests need is compiled once, in one process.
+# Runs all tests, with the Python that is named, in as many processes as there are cores; those
+# that have done their share take over some of another's.
 set -u
 python=$1
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Each process would else compile everything that it imports.
+unset PYTHONDONTWRITEBYTECODE
 
-"$python" -m pytest tests/widgets >"$log" 2>&1 &
-"$python" -m pytest --ignore=tests/widgets --numprocesses auto --maxprocesses 4 --dist loadfile
+side_by_side() {
+    "$python" -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal "$@"
+}
+
+# Each process opens its windows on a virtual display of its own.
+if [[ $(uname -s) == Linux ]] && command -v Xvfb >/dev/null; then
+    side_by_side
+    exit
+fi
+# On the one display there is, one window has the keyboard.
+side_by_side --ignore=tests/widgets
 rest=$?
-echo "The tests with windows:"
-wait $!
+"$python" -m pytest tests/widgets
 windows=$?
-cat "$log"
 exit $((rest || windows))

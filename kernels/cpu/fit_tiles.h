@@ -72,11 +72,33 @@ class Work {
     }
 };
 
+// Loops over tiles are functions of their own, so that maximum likelihood, which begins with least
+// squares, has that of the latter.
+
+// Puts the fits of a tile before their first step; its pixels and levels are loaded.
+template <class Variant>
+__attribute__((noinline)) void start_fits(TileRoi<LaneType> roi, State<LaneType> state,
+                                          LaneType (&start)[Variant::SHAPE], const FitSettings& settings) {
+    Search<LaneType, Variant::N> search;
+    start_from_pixels<Variant>(roi, state, start, settings, search);
+    TileRows<Variant>::write_search(search, state);
+}
+
+// Iterates until at most `leave` fits of a tile are under way.
+template <class Variant>
+__attribute__((noinline)) void search_fits(TileRoi<LaneType> roi, State<LaneType> state, const FitSettings& settings,
+                                           int leave) {
+    using Rows = TileRows<Variant>;
+    Search<LaneType, Variant::N> search = Rows::read_search(state);
+    while (count(search.stop < 0.0f) > leave) iterate<Variant>(roi, state, search, settings);
+    Rows::write_search(search, state);
+}
+
 // All that stays the same during a call.
 template <class Variant> struct TileFits {
     using L = LaneType;
     using Rows = TileRows<Variant>;
-    using LeastSquares = LeastSquaresOf<Variant>;
+    using LeastSquares = typename LeastSquaresBefore<Variant>::Type;
     static constexpr int S = Variant::SHAPE, VALUES = Outputs<Variant>::VALUES, ERRORS = Outputs<Variant>::ERRORS;
 
     const RoiSource& source;
@@ -89,15 +111,6 @@ template <class Variant> struct TileFits {
 
     TileRoi<L> roi_of(const Tile& tile) const {
         return {rows, columns, tile.rows, tile.rows + rows * columns, work.values, nullptr, work.along_x, work.along_y};
-    }
-
-    // Iterates until at most `leave` fits of the tile are under way.
-    void minimize(Tile& tile, int leave) const {
-        const State<L> state = state_of(tile);
-        TileRoi<L> roi = roi_of(tile);
-        Search<L, Variant::N> search = Rows::read_search(state);
-        while (count(search.stop < 0.0f) > leave) iterate<Variant>(roi, state, search, settings);
-        Rows::write_search(search, state);
     }
 
     // The caller's start values, NaN where there are none.
@@ -127,16 +140,13 @@ template <class Variant> struct TileFits {
             FitSettings first_settings = settings;
             first_settings.max_error = 0.0f;
             if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
-            Search<L, S> least_squares;
-            start_from_pixels<LeastSquares>(roi, state, start, first_settings, least_squares);
-            while (any(least_squares.stop < 0.0f)) iterate<LeastSquares>(roi, state, least_squares, first_settings);
+            start_fits<LeastSquares>(roi, state, start, first_settings);
+            search_fits<LeastSquares>(roi, state, first_settings, 0);
             Search<L, Variant::N> search;
-            begin_likelihood<Variant>(roi, state, least_squares.stop, settings, search);
+            begin_likelihood<Variant>(roi, state, state[Rows::STOP], settings, search);
             Rows::write_search(search, state);
         } else {
-            Search<L, S> search;
-            start_from_pixels<Variant>(roi, state, start, settings, search);
-            Rows::write_search(search, state);
+            start_fits<Variant>(roi, state, start, settings);
         }
     }
 
@@ -153,35 +163,46 @@ template <class Variant> struct TileFits {
         }
     }
 
-    // Writes one column's numbers of the fits that have ended, wherever they belong.
-    template <class T> static void scatter(const Tile& tile, const float* stops, L& row, T* column) {
+    // Writes a tile's numbers of one column: those of neighbouring ROIs at once (fits under way are
+    // written again when they end), else those of the fits that have ended, wherever they belong.
+    template <class T> static SPOTFIT_INLINE void put(const Tile& tile, bool neighbours, const float* stops, L& row, T* column) {
         const float* values = lanes_of(row);
-        for (int lane = 0; lane < tile.count; ++lane)
-            if (stops[lane] >= 0.0f) column[tile.rois[lane]] = T(values[lane]);
+        if (neighbours) {
+            T* to = column + tile.rois[0];
+            for (int lane = 0; lane < LANES; ++lane) to[lane] = T(values[lane]);
+        } else {
+            for (int lane = 0; lane < tile.count; ++lane)
+                if (stops[lane] >= 0.0f) column[tile.rois[lane]] = T(values[lane]);
+        }
     }
 
     // Makes results of a tile's fits, and writes those of the fits that have ended.
     void write(Tile& tile) const {
         const State<L> state = state_of(tile);
         TileRoi<L> roi = roi_of(tile);
-        L chi = state[Rows::CHI], stop = state[Rows::STOP];
-        const float* stops = lanes_of(stop);
+        const L chi = state[Rows::CHI];
+        L stop = state[Rows::STOP];
+        const float* stops = lanes_of(state[Rows::STOP]);
+        const bool neighbours = tile.count == LANES && tile.rois[LANES - 1] - tile.rois[0] == LANES - 1;
         make_canonical<Variant>(state, settings);
         L values[S + 5];
         write_values<Variant>(roi, state, chi, stop, settings, values);
-        scatter(tile, stops, values[0], results.x);
-        scatter(tile, stops, values[1], results.y);
-        scatter(tile, stops, stop, results.stop_condition);
-        scatter(tile, stops, state[Rows::ITERATIONS], results.iterations);
-        for (int c = 0; c < VALUES; ++c) scatter(tile, stops, values[2 + c], results.values + c * results.length);
+        stop = higher_of(stop, L(0.0f));
+        put(tile, neighbours, stops, values[0], results.x);
+        put(tile, neighbours, stops, values[1], results.y);
+        put(tile, neighbours, stops, stop, results.stop_condition);
+        L iterations = higher_of(state[Rows::ITERATIONS], L(0.0f));
+        put(tile, neighbours, stops, iterations, results.iterations);
+        for (int c = 0; c < VALUES; ++c) put(tile, neighbours, stops, values[2 + c], results.values + c * results.length);
         if (!settings.errors) return;
         if (source.variance.values) {
             load_map(source, source.variance, tile.rois, tile.count, rows, columns, work.stage, work.variances);
             roi.variances = work.variances;
         }
         L errors[ERRORS];
-        write_errors<Variant>(roi, state, chi, stop, settings, errors);
-        for (int c = 0; c < ERRORS; ++c) scatter(tile, stops, errors[c], results.values + (VALUES + c) * results.length);
+        write_errors<Variant>(roi, state, chi, state[Rows::STOP], settings, errors);
+        for (int c = 0; c < ERRORS; ++c)
+            put(tile, neighbours, stops, errors[c], results.values + (VALUES + c) * results.length);
     }
 
     // Fits the ROIs first ... last - 1: tile by tile, stragglers together in a pool.
@@ -198,7 +219,7 @@ template <class Variant> struct TileFits {
                 begin(*fresh, first, last);
                 first += LANES;
             }
-            minimize(*current, first < last ? STRAGGLERS : 0);
+            search_fits<Variant>(roi_of(*current), state_of(*current), settings, first < last ? STRAGGLERS : 0);
             pool_stragglers(*current, *pool);
             write(*current);
         }

@@ -275,7 +275,7 @@ def test_paint_movie(paint):
     assert np.isfinite(distance).mean() >= 0.97
 
 
-def test_real_spots_are_found_untouched(hybiss, stuck):
+def test_real_spots_are_found_untouched(hybiss, stuck_particles):
     assert 200 < len(localize(hybiss)) < 5000
-    counts = [len(localize(frame)) for frame in stuck]
+    counts = [len(localize(frame)) for frame in stuck_particles]
     assert min(counts) > 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from display import own_display
 from hand import Hand
+from npe2 import PluginManager, PluginManifest
 from qtpy.QtCore import QSettings, Qt
 
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -18,8 +21,32 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 SPOTS = np.array([(10.3, 12.1), (14.8, 33.6), (35.2, 9.7), (31.4, 36.5)])
 SIGMA = 1.4
 SHAPE = (48, 50)
+SERVER: pytest.StashKey[Any] = pytest.StashKey()
 #: Milliseconds to wait for what must happen.
 PATIENCE = 60_000
+
+
+@pytest.fixture(scope="session", autouse=True)
+def display(request: pytest.FixtureRequest) -> None:
+    """Open Qt's connection to the display of this process; both last as long as the process."""
+    request.config.stash[SERVER] = own_display()
+    request.getfixturevalue("qapp")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plugins() -> Iterator[None]:
+    """Read the manifests of all plugins once, not for every viewer."""
+    PluginManager.instance().discover(include_npe1=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PluginManifest, "discover", lambda paths=(): iter(()))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _garbage() -> None:
+    """Let the collections that napari asks for look only at what came since."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
     profile = settings.profile
     names = kernel_order(profile)
     shape = {parameter.name: parameter for parameter in profile.shape}
-    ends = [bounds_of(name, settings, roi_shape) for name in names]
+    ends = [_in_radians(name, bounds_of(name, settings, roi_shape)) for name in names]
     lowest = 0.0 if settings.estimator == "mle" else -math.inf
     light = (
         settings.amplitude_min, settings.amplitude_max,
@@ -82,8 +82,8 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         max_error=settings.max_error,
         min_delta=settings.min_delta,
         min_step=settings.min_step,
-        low=_PerShape(*(_in_radians(name, low) for name, (low, _) in zip(names, ends))),
-        high=_PerShape(*(_in_radians(name, high) for name, (_, high) in zip(names, ends))),
+        low=_PerShape(*(low for low, _ in ends)),
+        high=_PerShape(*(high for _, high in ends)),
         start=_PerShape(*(shape[name].start[0] for name in names)),
         start_per_sigma=_PerShape(*(shape[name].start[1] for name in names)),
         amplitude_min=_or(light[0], lowest),
@@ -126,8 +126,8 @@ def bounds_of(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tupl
     return _or(low, SIGMA_MIN), _or(high, SIGMA_MAX_ROI * max(roi_shape))
 
 
-def _in_radians(name: str, value: float) -> float:
-    return math.radians(value) if name == "angle" else value
+def _in_radians(name: str, ends: tuple[float, float]) -> tuple[float, float]:
+    return (math.radians(ends[0]), math.radians(ends[1])) if name == "angle" else ends
 
 
 def _turns(settings: Settings) -> int:

@@ -84,8 +84,8 @@ def test_hybiss_file(hybiss):
     assert (np.hypot(found.y - 392, found.x - 64) < 5).sum() == 1
 
 
-def test_stuck_particles_file(stuck):
-    found = detect(stuck.astype(np.uint16), Settings())
+def test_stuck_particles_file(stuck_particles):
+    found = detect(stuck_particles.astype(np.uint16), Settings())
     counts = np.bincount(found.frame, minlength=5)
     assert counts.min() >= 42
     assert counts.max() <= 48
