@@ -8,6 +8,21 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
+// Pixels of a frame less its level; 0 where they are bad.
+template <class T> struct Frame {
+    const T* pixels;
+    T level;
+
+    template <class Int> SPOTFIT_INLINE float with_bad(Int place) const { return difference(pixels[place], level); }
+    template <class Int> SPOTFIT_INLINE bool good(Int place) const {
+        return !MAY_BE_BAD<T> || is_good(with_bad(place));
+    }
+    template <class Int> SPOTFIT_INLINE float operator[](Int place) const {
+        const float value = with_bad(place);
+        return !MAY_BE_BAD<T> || is_good(value) ? value : 0.0f;
+    }
+};
+
 // ---- The level: the median of some pixels, a pixel itself, so that constant frames become zero ----
 
 constexpr int LEVEL_SAMPLES = 63;  // evenly spread
@@ -30,13 +45,13 @@ template <class T> SPOTFIT_INLINE bool is_level(const T* sample, int i) {
 // ---- The band-pass ----
 
 // The pixel that stands for one outside of the frame, along one axis.
-SPOTFIT_INLINE long long mirrored(long long i, long long size) {
+template <class Int> SPOTFIT_INLINE Int mirrored(Int i, Int size) {
     if (size == 1) return 0;
-    while (i < 0 || i >= size) i = i < 0 ? -i : 2 * (size - 1) - i;
+    for (const Int last = size - 1; i < 0 || i > last;) i = i < 0 ? -i : 2 * last - i;
     return i;
 }
 
-// Smooths K places at once by both kernels: `centre(k)` is what lies there, `pair(t, k)` the sum of
+// Smooths K places at once by both kernels: `centre(k)` is what lies there, `pair(t)(k)` the sum of
 // the two t away.
 template <int K, class L, class Centre, class Pair>
 SPOTFIT_INLINE void smooth_by_both(const float* narrow, int narrow_radius, const float* wide, int radius,
@@ -49,17 +64,19 @@ SPOTFIT_INLINE void smooth_by_both(const float* narrow, int narrow_radius, const
     }
     for (int t = 1; t <= narrow_radius; ++t) {
         const L n(narrow[t]), w(wide[t]);
+        const auto sum = pair(t);
         UNROLL
         for (int k = 0; k < K; ++k) {
-            const L both = pair(t, k);
+            const L both = sum(k);
             by_narrow[k] = multiply_add(both, n, by_narrow[k]);
             by_wide[k] = multiply_add(both, w, by_wide[k]);
         }
     }
     for (int t = narrow_radius + 1; t <= radius; ++t) {
         const L w(wide[t]);
+        const auto sum = pair(t);
         UNROLL
-        for (int k = 0; k < K; ++k) by_wide[k] = multiply_add(pair(t, k), w, by_wide[k]);
+        for (int k = 0; k < K; ++k) by_wide[k] = multiply_add(sum(k), w, by_wide[k]);
     }
 }
 

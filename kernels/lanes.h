@@ -5,7 +5,7 @@
 
 #if defined(__CUDACC_RTC__)
 #define SPOTFIT_INLINE __device__ __forceinline__
-#define SPOTFIT_INLINE_LAMBDA __device__ __forceinline__
+#define SPOTFIT_INLINE_LAMBDA
 #define UNROLL _Pragma("unroll")
 // Pixels in registers need loops without counters; elsewhere they are short enough as they are.
 #define UNROLL_PIXELS _Pragma("unroll (Roi::UNROLLED)")
@@ -18,8 +18,8 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-constexpr float INFINITE = __builtin_huge_valf();
-constexpr float NOT_A_NUMBER = __builtin_nanf("");
+constexpr float INFINITE = __builtin_bit_cast(float, 0x7f800000);
+constexpr float NOT_A_NUMBER = __builtin_bit_cast(float, 0x7fc00000);
 constexpr float PI = 3.14159265358979324f;
 
 template <class L> struct Lane;
@@ -40,16 +40,19 @@ SPOTFIT_INLINE double select(bool mask, double yes, double no) { return mask ? y
 SPOTFIT_INLINE bool any(bool mask) { return mask; }
 SPOTFIT_INLINE bool all(bool mask) { return mask; }
 SPOTFIT_INLINE int count(bool mask) { return mask; }
-SPOTFIT_INLINE float absolute(float x) { return __builtin_fabsf(x); }
-SPOTFIT_INLINE double absolute(double x) { return __builtin_fabs(x); }
 SPOTFIT_INLINE double multiply_add(double a, double b, double c) { return a * b + c; }
-SPOTFIT_INLINE double square_root(double x) { return __builtin_sqrt(x); }
 #if defined(__CUDACC_RTC__)
+SPOTFIT_INLINE float absolute(float x) { return fabsf(x); }
+SPOTFIT_INLINE double absolute(double x) { return fabs(x); }
+SPOTFIT_INLINE double square_root(double x) { return sqrt(x); }
 SPOTFIT_INLINE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 SPOTFIT_INLINE float square_root(float x) { return sqrtf(x); }
 SPOTFIT_INLINE int bits_of(float x) { return __float_as_int(x); }
 SPOTFIT_INLINE float from_bits(int x) { return __int_as_float(x); }
 #else
+SPOTFIT_INLINE float absolute(float x) { return __builtin_fabsf(x); }
+SPOTFIT_INLINE double absolute(double x) { return __builtin_fabs(x); }
+SPOTFIT_INLINE double square_root(double x) { return __builtin_sqrt(x); }
 SPOTFIT_INLINE float multiply_add(float a, float b, float c) { return a * b + c; }
 SPOTFIT_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 SPOTFIT_INLINE int bits_of(float x) { return __builtin_bit_cast(int, x); }

@@ -8,27 +8,14 @@ namespace spotfit::SPOTFIT_ISA {
 SPOTFIT_INLINE long long least(long long a, long long b) { return a < b ? a : b; }
 SPOTFIT_INLINE long long most(long long a, long long b) { return a > b ? a : b; }
 
-// What is known of a frame.
-template <class T> struct Frame {
-    const T* pixels;
-    long long width;
-    T level;
-
-    // 0 for bad pixels.
-    SPOTFIT_INLINE float at(long long y, long long x) const {
-        const float value = difference(pixels[y * width + x], level);
-        return MAY_BE_BAD<T> && !is_good(value) ? 0.0f : value;
-    }
-};
-
 template <class T> SPOTFIT_INLINE Frame<T> frame_of(const DetectionSource& source, long long frame) {
     const DetectionSettings& s = *source.settings;
     const T* pixels = static_cast<const T*>(source.frames) + frame * s.height * s.width;
     T sample[LEVEL_SAMPLES];
     for (int i = 0; i < LEVEL_SAMPLES; ++i) sample[i] = pixels[level_sample_place(i, s.height * s.width)];
     for (int i = 0; i < LEVEL_SAMPLES; ++i)
-        if (is_level(sample, i)) return {pixels, s.width, sample[i]};
-    return {pixels, s.width, T(0)};
+        if (is_level(sample, i)) return {pixels, sample[i]};
+    return {pixels, T(0)};
 }
 
 template <class T> struct Pixel { using Type = T; };

@@ -213,8 +213,10 @@ class Tile {
                 smooth_by_both(
                     s.narrow, s.narrow_radius, s.wide, s.radius,
                     [&](int k) SPOTFIT_INLINE_LAMBDA { return content(read<L>(up[0] + x + k * W)); },
-                    [&](int t, int k) SPOTFIT_INLINE_LAMBDA {
-                        return content(read<L>(up[t] + x + k * W)) + content(read<L>(down[t] + x + k * W));
+                    [&](int t) SPOTFIT_INLINE_LAMBDA {
+                        return [&content, above = up[t] + x, below = down[t] + x](int k) SPOTFIT_INLINE_LAMBDA {
+                            return content(read<L>(above + k * W)) + content(read<L>(below + k * W));
+                        };
                     },
                     narrow, wide);
                 for (int k = 0; k < K; ++k) {
@@ -356,11 +358,11 @@ long long find_maxima(const DetectionSettings& s, const Frame<T>& frame, long lo
             for (int k = 0; k < lanes; ++k) {
                 if (!candidates.v[k]) continue;
                 const long long column = x + k;
-                const float height = heights.v[k], pixel = frame.at(y, column);
+                const float height = heights.v[k], pixel = frame[y * s.width + column];
                 const double own_score = score(s, height, noise, y, column);
                 if (!stands_out(s, height, own_score, pixel)) continue;
                 const bool flat = is_flat(pixel, [&](int v, int u) {
-                    return frame.at(most(least(y + v, s.height - 1), 0), most(least(column + u, s.width - 1), 0));
+                    return frame[most(least(y + v, s.height - 1), 0) * s.width + most(least(column + u, s.width - 1), 0)];
                 });
                 found[count++] = {int(number), int(y), int(column), flat, height,
                                   float(lower_of(own_score, double(HIGHEST)))};

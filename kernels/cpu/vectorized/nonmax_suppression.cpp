@@ -25,12 +25,12 @@ template <class T> class Flood {
         while (first < last) {
             const long long place = queue[first++ % room], y = place / s.width, x = place % s.width;
             see(y, x);
-            const float value = frame.at(y, x);
+            const float value = frame[place];
             const auto visit = [&](bool inside, long long v, long long u) {
                 if (!inside) return true;
                 const long long to = v * s.width + u;
                 if (is_marked(v, u) == mark) return true;
-                return mark && frame.at(v, u) != value ? true : meet(to);
+                return mark && frame[to] != value ? true : meet(to);
             };
             if (!(visit(y > 0, y - 1, x) && visit(x > 0, y, x - 1) && visit(x + 1 < s.width, y, x + 1) &&
                   visit(y + 1 < s.height, y + 1, x)))

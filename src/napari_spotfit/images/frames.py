@@ -20,7 +20,9 @@ _CHUNK_BYTES = 256 << 20
 _CUDA_MEMORY = (2, 13)
 
 #: Pixel types that the backends read as they are, and what the others become.
-_NATIVE = {"u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4"}
+_NATIVE = {
+    "b1": "u1", "u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4",
+}  # fmt: skip
 
 
 def check_real(dtype: Any, what: str) -> np.dtype[Any]:
@@ -75,6 +77,13 @@ def to_host(array: Any) -> Any:
 class FrameReader:
     """Frames of an image of shape (…, Y, X), by their number in C order.
 
+    Parameters
+    ----------
+    image : array
+        Any array that images may be.
+    flags : bool
+        Whether it holds booleans, which are read as 0 and 1.
+
     Raises
     ------
     TypeError
@@ -83,10 +92,11 @@ class FrameReader:
         If the image has fewer than two dimensions or no pixels.
     """
 
-    def __init__(self, image: Any) -> None:
+    def __init__(self, image: Any, flags: bool = False) -> None:
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
-        check_real(image.dtype, "the image")
+        if not flags:
+            check_real(image.dtype, "the image")
         if len(image.shape) < 2:
             raise ValueError(f"the image must have axes (…, y, x); got shape {image.shape}")
         if 0 in image.shape[-2:]:

@@ -35,14 +35,6 @@ OTHERS = [
 #: What most people fit.
 COMMON = list(product([(7, 7), (9, 9)], ("u2", "f4"), (False, True)))
 
-#: How many threads the blocks of detection's kernels have.
-THREADS = {
-    "detect_filter.cu": (256,),
-    "detect_noise.cu": (256, 1024),
-    "detect_maxima.cu": (128, 256),
-}
-
-
 #: Models that are fitted by either kernel, and what makes fits visit every pixel.
 ROUND = Settings()
 PRODUCTS = [
@@ -154,18 +146,10 @@ def test_fits_that_visit_every_pixel_compile_without_a_word(architecture):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("file", THREADS)
-def test_detection_compiles_without_a_word(architecture, file):
-    variants = {
-        (pixel, count): detect._macros() | {"PIXEL": pixel, "THREADS": count}
-        for pixel, count in product(layout.PIXEL_TYPES.values(), THREADS[file])
-    }
-    made = build(architecture, file, variants)
+def test_detection_compiles_without_a_word(architecture):
+    variants = {pixel: detect.MACROS | {"PIXEL": pixel} for pixel in layout.PIXEL_TYPES.values()}
+    made = build(architecture, "cuda/detection.cu", variants)
     assert {variant: one.log for variant, one in made.items() if one.log} == {}
     for variant, one in made.items():
-        assert one.usage, variant
+        assert len(one.usage) == len(detect.THREADS_OF), variant
         assert not any(usage.stack for usage in one.usage), variant
-
-
-def test_no_file_of_detection_is_missing_here():
-    assert {file for file, _ in detect._KERNELS} == set(THREADS)

@@ -28,7 +28,7 @@ from .library import load
 _SHARE_PIXELS = 1 << 22
 #: With fewer pixels than this, starting threads takes longer than they save.
 _THREADS_PIXELS = 1 << 18
-#: A frame with more pixels is worked on by all threads together.
+#: A frame with more pixels is taken in parts, by several threads if there are fewer frames.
 _LARGE_PIXELS = 1 << 20
 #: Of whose tiles a thread gets so many at a time.
 _SHARE_TILES = 16
@@ -71,13 +71,14 @@ def detect(
     workers = settings.threads or threads.available()
     if frames.size <= _THREADS_PIXELS:
         workers = 1
-    together = workers > 1 and height * width > _LARGE_PIXELS
+    large = height * width > _LARGE_PIXELS
+    in_frame = workers if large and n < workers else 1
     detector = Detector(frames, settings)
     parts = {}
 
     def work(first: int, last: int) -> None:
-        if together:
-            maxima = detector.maxima_of_frame(first, workers)
+        if large:
+            maxima = detector.maxima_of_frame(first, in_frame)
         else:
             maxima = detector.maxima(first, last)
         merged = has_plateaus(maxima)
@@ -85,8 +86,8 @@ def detect(
             maxima = merge_plateaus(maxima, frames)
         parts[first] = one_per_spot(maxima, masks, height, settings.min_distance, merged)
 
-    share = 1 if together else min(-(-n // workers), max(_SHARE_PIXELS // (height * width), 1))
-    threads.in_pieces(work, n, share, 1 if together else workers)
+    share = 1 if large else min(-(-n // workers), max(_SHARE_PIXELS // (height * width), 1))
+    threads.in_pieces(work, n, share, 1 if in_frame > 1 else workers)
     return joined([parts[first] for first in sorted(parts)])
 
 
@@ -103,8 +104,9 @@ class Detector:
 
     def __init__(self, frames: NDArray[Any], settings: Settings) -> None:
         self._band = make_band(settings.sigma, frames.shape[1:])
-        numbers = make_detection_settings(settings, self._band, address)
-        self._frames, self._source = frames, DetectionSource.of(frames, numbers)
+        #: As the library takes them.
+        self.settings = make_detection_settings(settings, self._band, address)
+        self._frames, self._source = frames, DetectionSource.of(frames, self.settings)
         self._library = load()
         self._tiles = self._ask("spotfit_detection_tiles")
         self._most_maxima = self._ask("spotfit_most_maxima")
@@ -125,17 +127,8 @@ class Detector:
 
     def maxima_of_frame(self, frame: int, workers: int) -> Maxima:
         """Return the same of one frame, of which several threads do some tiles each."""
-        bad = self._call("spotfit_has_bad_pixels", frame)
-        samples = [self.sample(frame, bad, by, workers) for by in _SAMPLES]
-        deviations = np.empty(len(samples))
-
-        def measure(first: int, last: int) -> None:
-            deviations[first] = self._library.functions.spotfit_deviation(
-                self._library.index, address(samples[first]), len(samples[first]) - _SAMPLE_PADDING
-            )
-
-        threads.in_pieces(measure, len(samples), 1, workers)
-        noise, filtered = self._ask("spotfit_noise", address(deviations)), samples[0]
+        bad = self.has_bad_pixels(frame)
+        noise, filtered = self.estimate_noise(frame, workers)
         found = {}
 
         def find(first: int, last: int) -> None:
@@ -150,8 +143,41 @@ class Detector:
         self._in_tiles(find, workers)
         return self._joined(list(found.values()))
 
+    def has_bad_pixels(self, frame: int) -> bool:
+        """Whether there are NaN or infinite pixels in a frame, or pixels as good as infinite."""
+        return bool(self._call("spotfit_has_bad_pixels", frame))
+
+    def estimate_noise(self, frame: int, workers: int = 1) -> tuple[float, NDArray[np.float32]]:
+        """Return a frame's noise after the band-pass, and the filtered pixels it is that of."""
+        bad = self.has_bad_pixels(frame)
+        filtered, fine = (self.sample(frame, bad, by, workers) for by in _SAMPLES[:2])
+        known = self._deviations([filtered, fine], workers)
+        # What is not known yet may not matter.
+        noise = self._noise(known, np.zeros(2))
+        if noise != self._noise(known, np.full(2, np.inf)):
+            coarse = [self.sample(frame, bad, by, workers) for by in _SAMPLES[2:]]
+            noise = self._noise(known, self._deviations(coarse, workers))
+        return noise, filtered
+
+    def _noise(self, fine: NDArray[np.float64], coarse: NDArray[np.float64]) -> float:
+        """Return the noise from the deviations of all samples."""
+        deviations = np.concatenate([fine, coarse])
+        return float(self._ask("spotfit_noise", address(deviations)))
+
+    def _deviations(self, samples: list[NDArray[np.float32]], workers: int) -> NDArray[np.float64]:
+        """Return the standard deviation of the middle of each sample."""
+        deviations = np.empty(len(samples))
+
+        def measure(first: int, last: int) -> None:
+            deviations[first] = self._library.functions.spotfit_deviation(
+                self._library.index, address(samples[first]), len(samples[first]) - _SAMPLE_PADDING
+            )
+
+        threads.in_pieces(measure, len(samples), 1, workers)
+        return deviations
+
     def sample(
-        self, frame: int, bad: int, by: tuple[int, int], workers: int = 1
+        self, frame: int, bad: bool, by: tuple[int, int], workers: int = 1
     ) -> NDArray[np.float32]:
         """Return numbers that the noise is estimated from, and room for some more.
 

@@ -10,13 +10,18 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import PurePosixPath
 from typing import Any
 
 from ...models import stopping
 
 #: Fused multiply-adds, fast reciprocals and roots; NaN and infinity stay what they are.
-#: Denormal numbers become 0.
-OPTIONS = ("--std=c++17", "-default-device", "--prec-div=false", "--prec-sqrt=false", "--ftz=true")
+#: Denormal numbers become 0. The namespace of the kernels. Constants that a kernel has no use
+#: for are no reason to say something.
+OPTIONS = (
+    "--std=c++17", "-default-device", "--prec-div=false", "--prec-sqrt=false", "--ftz=true",
+    "-DSPOTFIT_ISA=cuda", "-diag-suppress=177",
+)  # fmt: skip
 
 #: What kernels take from :mod:`napari_spotfit.stopping`, besides the conditions' codes.
 _CONSTANTS = (
@@ -66,16 +71,32 @@ def _compiled(
 @lru_cache(maxsize=16)
 def source(file: str) -> str:
     """Return the text of a kernel file, with the files that it includes in their places."""
+    return with_includes(f'#include "{file}"\n')
+
+
+def with_includes(text: str) -> str:
+    """Return C++ with the files of ``kernels/`` that it includes, each once.
+
+    In one piece, as CuPy's cache on disk knows a kernel by its text.
+    """
     folder = files("napari_spotfit") / "kernels"
     included = set()
 
-    def text(name: str) -> str:
-        if name in included:
-            return ""
-        included.add(name)
-        return _INCLUDE.sub(lambda match: text(match[1]), (folder / name).read_text("utf-8"))
+    def included_from(place: PurePosixPath, text: str) -> str:
+        def replaced(match: re.Match[str]) -> str:
+            parts: list[str] = []
+            for part in (place / match[1]).parts:
+                parts = parts[:-1] if part == ".." else [*parts, part]
+            path = PurePosixPath(*parts)
+            if path in included:
+                return ""
+            included.add(path)
+            own = folder.joinpath(*parts).read_text("utf-8")
+            return included_from(path.parent, own.replace("#pragma once\n", ""))
 
-    return text(file)
+        return _INCLUDE.sub(replaced, text)
+
+    return included_from(PurePosixPath(), text)
 
 
 def options(**macros: float | str) -> tuple[str, ...]:

@@ -81,8 +81,8 @@ def one_per_spot(
     # The middles of plateaus may be closer to others than maxima are.
     if distance > _LEAST_DISTANCE or merged:
         maxima = drop_neighbours(maxima, height, distance)
-    places = (maxima[name].astype(np.int64) for name in ("frame", "y", "x"))
-    return Candidates(*places, maxima["score"].copy(), maxima["height"].copy())
+    frame, y, x = (maxima[name].astype(np.int64) for name in ("frame", "y", "x"))
+    return Candidates(frame, y, x, maxima["score"].copy(), maxima["height"].copy())
 
 
 def drop_neighbours(maxima: Maxima, height: int, distance: float) -> Maxima:
