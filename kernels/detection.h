@@ -164,7 +164,7 @@ template <class L> struct ClippedSum {
 
     SPOTFIT_INLINE void add(L value, L inverse) {
         const L scaled = absolute(value) * inverse;
-        const MaskOf<L> kept = (scaled < CLIP) & (scaled > 0.0f);
+        const MaskOf<L> kept = (scaled < CLIP) & (value != 0.0f);
         const L counted = select(kept, scaled, L(0.0f));
         squares = multiply_add(counted, counted, squares);
         inside = inside + ones(kept);
