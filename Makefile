@@ -12,17 +12,21 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 
 # The CUDA release that CuPy is installed for: 12 or 13.
 CUDA ?= 13
 
+# What clang-format looks after.
+CPP := $(shell find kernels tests/platforms -name '*.h' -o -name '*.cpp' -o -name '*.c')
+
 # Windows need a display; without one, a virtual one is put around the command.
 HAS_DISPLAY := $(DISPLAY)$(WAYLAND_DISPLAY)$(filter Darwin,$(shell uname -s))
 WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lint-python bench bench-gpu screenshots test-napari clean system-packages
+.PHONY: help demo test lint lint-python lint-kernels format wheels test-platforms sanitize \
+    bench bench-gpu screenshots test-napari clean system-packages
 
 help: ## list what can be made
 	@echo "usage: make TARGET [PYTHON=python3.13]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.with-napari ## fit a simulated movie in napari; with no display, save demo.png and demo.csv
 	$(WITH_DISPLAY) $(PY) docs/demo.py $(if $(HAS_DISPLAY),,--save)
@@ -30,13 +34,32 @@ demo: $(VENV)/.with-napari ## fit a simulated movie in napari; with no display, 
 test: lint-python ## check style and types, and run all tests
 	tools/run_tests.sh $(PY)
 
-lint: lint-python $(VENV)/.with-actionlint ## check style, types and the CI workflows
+lint: lint-python lint-kernels $(VENV)/.with-actionlint ## check style, types and the CI workflows
 	$(VENV)/bin/actionlint
 
 lint-python: $(VENV)/.with-dev
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+
+lint-kernels: $(VENV)/.with-dev
+	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
+
+format: $(VENV)/.with-dev ## put line breaks and spaces where lint wants them
+	$(PY) -m ruff format
+	$(VENV)/bin/clang-format -i $(CPP)
+
+wheels: $(VENV)/.with-dev ## build the package for every platform, into dist/
+	rm -rf dist
+	$(PY) -m build --no-isolation --sdist
+	for target in $$($(PY) tools/build_library.py --targets); do \
+	    NAPARI_SPOTFIT_TARGET=$$target $(PY) -m build --no-isolation --wheel || exit 1; done
+
+test-platforms: $(VENV)/.with-dev ## run the libraries for arm64 and Windows, with QEMU and Wine
+	$(PY) tests/platforms/check.py
+
+sanitize: $(VENV)/.with-dev ## run the engine's tests with clang's sanitizers in the CPU library
+	tools/sanitize_library.sh $(PY)
 
 test-napari: | system-packages ## run the widget's tests with every supported napari; write docs/napari-versions.md
 	$(PYTHON) tools/test_napari.py
@@ -56,6 +79,7 @@ screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
 clean: ## remove everything that make has made
 	rm -rf $(VENV) $(VENV)-* build dist demo.png demo.csv .hypothesis .*_cache
 	rm -rf src/napari_spotfit/napari.yaml src/napari_spotfit/kernels
+	rm -f src/napari_spotfit/engine/cpu/libspotfit.*
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 system-packages:
@@ -71,7 +95,8 @@ $(VENV)/.created $(BENCH_VENV)/.created: | system-packages
 	touch $@
 
 $(VENV)/.with-napari: $(VENV)/.created pyproject.toml hatch_build.py | system-packages
-	$(PY) $(PIP_INSTALL) --editable ".[all]"
+	$(PY) $(PIP_INSTALL) --group build
+	$(PY) $(PIP_INSTALL) --no-build-isolation --editable ".[all]"
 	touch $@
 
 $(VENV)/.with-dev: $(VENV)/.with-napari

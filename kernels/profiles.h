@@ -163,7 +163,7 @@ struct Moffat : AtPixels {
     template <class L> static SPOTFIT_INLINE L integral(const L (&p)[SHAPE], L (&slopes)[SHAPE]) {
         const L rest = 1.0f / (p[EXPONENT] - 1.0f);
         slopes[2] = 2.0f / p[2], slopes[EXPONENT] = -rest;
-        return p[2] * p[2] * select(rest > 0.0f, rest, L(NOT_A_NUMBER));
+        return p[2] * p[2] * select(p[EXPONENT] > 1.0f, rest, L(NOT_A_NUMBER));
     }
 };
 

@@ -32,8 +32,8 @@ template <class L> struct State {
 // equations.
 template <class Variant> struct StateRows {
     static constexpr int NORMAL = POINT + Variant::ALL;
-    static constexpr int GRADIENT = NORMAL + Variant::ALL * (Variant::ALL + 1) / 2;
-    static constexpr int COUNT = GRADIENT + Variant::ALL;
+    static constexpr int GRADIENT = NORMAL + Variant::N * (Variant::N + 1) / 2;
+    static constexpr int COUNT = GRADIENT + Variant::N;
 };
 
 // A search under way: the point to be tried next, and how it goes. `expected`: what the step that

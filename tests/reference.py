@@ -115,11 +115,14 @@ def best(kind: Kind, spot, start, fixed=(), low=None, high=None) -> Best:
     return Best(whole(result.x).copy(), 2 * result.cost, bool(result.success))
 
 
-def standard_error(kind: Kind, values, spot, gain=None, fixed=()) -> tuple[np.ndarray, np.ndarray]:
+def standard_error(
+    kind: Kind, values, spot, gain=None, fixed=(), variance=0.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Return standard errors and covariances in the order of :func:`names`; 0 of what is fixed.
 
-    Least squares: the sandwich with shot noise, or from the residuals where the gain is
-    unknown. Maximum likelihood: the inverse Fisher information, of photo-electrons.
+    Least squares: the sandwich with shot noise and the read-out variance in counts², or from
+    the residuals where the gain is unknown. Maximum likelihood: the inverse Fisher
+    information, of photo-electrons.
     """
     spot, free = np.asarray(spot, float), [name not in fixed for name in names(kind)]
     good = used(kind, spot.shape).ravel()
@@ -136,6 +139,7 @@ def standard_error(kind: Kind, values, spot, gain=None, fixed=()) -> tuple[np.nd
             inside = squares / (len(h) - sum(free)) * inverse
         else:
             noise = gain * np.maximum(h, 0)
+            noise += np.broadcast_to(variance, spot.shape).ravel()[good]
             inside = inverse @ ((j.T * (plane**2 * noise)) @ j) @ inverse
     covariance = np.zeros((len(free), len(free)))
     covariance[np.ix_(free, free)] = inside

@@ -1,9 +1,12 @@
-"""Every kind of install has the manifest and the kernels, and importing the package is light."""
+"""Every kind of install has the manifest, the kernels and the compiled library, and is light."""
 
+import os
+import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import venv
 import zipfile
 from email.message import Message
@@ -12,9 +15,13 @@ from pathlib import Path
 
 import build
 import pytest
+import yaml
+from checkout import ROOT, share_compiled
 from packaging.requirements import Requirement
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
 
-ROOT = Path(__file__).resolve().parents[1]
+import napari_spotfit
 
 INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
 
@@ -27,7 +34,11 @@ HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 def run(*command: object) -> str:
     """Run a command and return what it prints."""
-    process = subprocess.run([str(part) for part in command], capture_output=True, encoding="utf-8")
+    # With no PYTHONPATH, which would bring in the checkout itself.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    process = subprocess.run(
+        [str(part) for part in command], capture_output=True, encoding="utf-8", env=environment
+    )
     assert process.returncode == 0, process.stdout + process.stderr
     return process.stdout
 
@@ -46,7 +57,9 @@ def sdist(folder: Path) -> Path:
 def source_tree(sdist: Path, folder: Path) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
-    return folder / sdist.name.removesuffix(".tar.gz")
+    tree = folder / sdist.name.removesuffix(".tar.gz")
+    share_compiled(tree)
+    return tree
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +120,25 @@ def test_npe2_finds_the_manifest_and_its_commands_exist(python: Path) -> None:
 
 def test_kernels_are_found(python: Path) -> None:
     code = (
-        "from importlib.resources import files;"
-        "print(*(file.name for file in (files('napari_spotfit') / 'kernels').iterdir()))"
+        "from importlib.resources import files; from pathlib import Path;"
+        "kernels = Path(files('napari_spotfit') / 'kernels');"
+        "print(*(path.relative_to(kernels).as_posix() for path in kernels.rglob('*')))"
     )
+    kernels = ROOT / "kernels"
     assert set(run(python, "-c", code).split()) == {
-        path.name for path in (ROOT / "kernels").iterdir()
+        path.relative_to(kernels).as_posix() for path in kernels.rglob("*")
     }
+
+
+def test_library_is_found_and_no_other_is_built(python: Path, folder: Path) -> None:
+    code = (
+        "from napari_spotfit.engine.cpu.library import load;"
+        "print(load().path); print(load().description)"
+    )
+    path, description = run(python, "-c", code).splitlines()
+    assert Path(path).is_relative_to(folder)
+    version = re.escape(napari_spotfit.__version__)
+    assert re.fullmatch(rf"library {version}, (sse42|avx2|avx512|neon)", description)
 
 
 @pytest.mark.parametrize("names", ["", "from napari_spotfit import *"])
@@ -133,8 +159,12 @@ def test_wheels_have_the_same_files(wheels: dict[str, Path]) -> None:
     assert contents["wheel from the checkout"] == contents["wheel from the sdist"]
 
 
-def test_wheel_is_pure_python(wheels: dict[str, Path]) -> None:
-    assert wheels["wheel from the checkout"].name.endswith("-py3-none-any.whl")
+def test_wheel_is_for_this_machine_and_any_python(wheels: dict[str, Path]) -> None:
+    for kind in ("wheel from the checkout", "wheel from the sdist"):
+        tags = parse_wheel_filename(wheels[kind].name)[3]
+        assert {(tag.interpreter, tag.abi) for tag in tags} == {("py3", "none")}
+        assert "any" not in {tag.platform for tag in tags}
+        assert tags & set(sys_tags())
 
 
 def test_base_install_brings_no_qt_binding(metadata: Message) -> None:
@@ -152,3 +182,15 @@ def test_extras(metadata: Message) -> None:
 def test_sdist_has_what_development_needs(source_tree: Path) -> None:
     for name in ("Makefile", "tests/test_packaging.py", "tools/system-packages.sh", "LICENSE"):
         assert (source_tree / name).is_file()
+
+
+def test_requirements_are_the_same_wherever_they_are_written() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    required = project["build-system"]["requires"]
+    assert project["dependency-groups"]["build"] == required
+    text = (ROOT / "tools" / "conda-recipe" / "recipe.yaml").read_text(encoding="utf-8")
+    recipe = yaml.safe_load(text)
+    assert recipe["context"]["version"] == napari_spotfit.__version__
+    python = f"python{project['project']['requires-python']}"
+    run = {Requirement(text) for text in recipe["requirements"]["run"]}
+    assert run == {Requirement(text) for text in [python, *project["project"]["dependencies"]]}

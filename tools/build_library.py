@@ -1,6 +1,6 @@
 """Compile kernels/cpu/ into the library that does the work on CPUs.
 
-usage: python tools/build_library.py [--target NAME] [--output FOLDER] | --targets
+usage: python tools/build_library.py [--target NAME] [--output FOLDER] [--if-changed] | --targets
 
 The compiler is the clang that the package `ziglang` brings, which builds for every target from
 any machine, or the clang++ that the environment variable CXX names (CXXFLAGS and LDFLAGS are
@@ -27,7 +27,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,10 @@ FLAGS = (
     "-g0",
     "-Wall",
     "-Wextra",
+    # Such would run when the library is opened, with instructions that the processor may lack.
+    "-Wglobal-constructors",
+    # Nothing with vectors is passed between files.
+    "-Wno-psabi",
     "-ffp-contract=on",
     "-fno-exceptions",
     "-fno-rtti",
@@ -119,16 +123,17 @@ TARGETS = {
 }
 
 
-def build(library_folder: Path, target_name: str = "") -> Target:
+def build(library_folder: Path, target_name: str = "", *, if_changed: bool = False) -> Target:
     """Put the library of a target, this machine's by default, into a folder; return the target.
 
-    Nothing is done where it is there and up to date. Several processes may do this at once.
+    Only what changed is compiled. Several processes may do this at once; of those that want it
+    only if the sources changed, one does it.
     """
     compiler = _choose_compiler(target_name)
     place = library_folder / compiler.target.library
     WORK.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(WORK / "lock"):
-        if not is_current(place):
+        if not (if_changed and is_current(place)):
             _compile_and_link(compiler, place)
     return compiler.target
 
@@ -152,19 +157,26 @@ class _Compiler:
     identity: str
     environment: dict[str, str]
 
-    def run(self, *command: str, folder: str | None = None) -> None:
-        """Run one command of the compiler; what it says is said, or raised where it fails."""
+
+def _run(
+    command: Sequence[str], environment: dict[str, str] | None = None, folder: str | None = None
+) -> str:
+    """Run a command and return what it says."""
+    try:
         done = subprocess.run(
             command,
             cwd=folder,
-            env=self.environment,
+            env=environment,
             capture_output=True,
             encoding="utf-8",
             errors="replace",
         )
-        if done.returncode:
-            raise BuildError(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
-        sys.stderr.write(done.stderr)
+    except OSError as error:
+        raise BuildError(f"{command[0]} does not run: {error}") from error
+    if done.returncode:
+        raise BuildError(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
+    sys.stderr.write(done.stderr)
+    return done.stdout
 
 
 def _choose_compiler(target_name: str) -> _Compiler:
@@ -176,16 +188,28 @@ def _choose_compiler(target_name: str) -> _Compiler:
     return _zig(TARGETS[target_name] if target_name else _this_machine())
 
 
-def _zig(target: Target) -> _Compiler:
+def run_zig(*arguments: str) -> None:
+    """Run zig, which has a cache here."""
+    _run((_zig_program(), *arguments), _zig_environment())
+
+
+def _zig_program() -> str:
     package = importlib.util.find_spec("ziglang")
     if package is None or package.origin is None:
         raise BuildError(
             f"There is no compiler: install one with `{sys.executable} -m pip install ziglang`, "
             "or name a clang++ in the environment variable CXX."
         )
-    folder = Path(package.origin).parent
-    program = str(folder / ("zig.exe" if sys.platform == "win32" else "zig"))
+    return str(Path(package.origin).with_name("zig.exe" if sys.platform == "win32" else "zig"))
+
+
+def _zig_environment() -> dict[str, str]:
     cache = str(WORK / "zig")
+    return os.environ | {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache}
+
+
+def _zig(target: Target) -> _Compiler:
+    program = _zig_program()
     to = ("-target", target.triple)
     if target.windows:
         # Not through `zig c++`: it would compile the whole C library of MinGW first.
@@ -201,28 +225,19 @@ def _zig(target: Target) -> _Compiler:
         (program, "c++", *to, *FLAGS, "-Werror", *(() if target.windows else ("-fPIC",))),
         (program, *link),
         f"ziglang {importlib.metadata.version('ziglang')}",
-        os.environ | {"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache},
+        _zig_environment(),
     )
 
 
 def _named_compiler(name: str) -> _Compiler:
     command = tuple(shlex.split(name, posix=os.name == "posix"))
-
-    def ask(option: str) -> str:
-        try:
-            return subprocess.run(
-                (*command, option), capture_output=True, check=True, encoding="utf-8"
-            ).stdout
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise BuildError(f"the compiler CXX={name} does not work: {error}") from error
-
-    identity = ask("--version")
+    identity = _run((*command, "--version"))
     if "clang" not in identity:
         raise BuildError(
             f"the compiler CXX={name} is not clang; name a clang++, or unset CXX for that of the "
             "package ziglang"
         )
-    triple = ask("-dumpmachine")
+    triple = _run((*command, "-dumpmachine"))
     system = "windows" if re.search("windows|mingw|w64", triple) else "linux"
     system = "macos" if "apple" in triple else system
     architecture = _architecture(triple.partition("-")[0])
@@ -280,7 +295,7 @@ def _compile_and_link(compiler: _Compiler, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     # Beside a library for Windows its linker leaves other files.
     with tempfile.TemporaryDirectory(dir=WORK) as folder:
-        compiler.run(*compiler.link, *map(str, compiled), folder=folder)
+        _run((*compiler.link, *map(str, compiled)), compiler.environment, folder)
         _move(Path(folder, place.name), place)
     seconds = time.perf_counter() - begin
     print(f"built {place} for {compiler.target.name} in {seconds:.1f} s", file=sys.stderr)
@@ -312,7 +327,7 @@ def _compile(compiler: _Compiler, source: Path, flags: Iterable[str], objects: P
         compiled.touch()
     else:
         unfinished = compiled.with_suffix(".unfinished.o")
-        compiler.run(*command, "-o", str(unfinished))
+        _run((*command, "-o", str(unfinished)), compiler.environment)
         unfinished.replace(compiled)
     return compiled
 
@@ -374,13 +389,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compile the library that does the work on CPUs.")
     parser.add_argument("--target", default="", help="build for another machine")
     parser.add_argument("--output", type=Path, default=PLACE, help="into a folder")
+    parser.add_argument("--if-changed", action="store_true", help="only if the sources did")
     parser.add_argument("--targets", action="store_true", help="list the targets")
     options = parser.parse_args()
     if options.targets:
         print(*TARGETS)
         return
     try:
-        build(options.output, options.target)
+        build(options.output, options.target, if_changed=options.if_changed)
     except BuildError as error:
         sys.exit(str(error))
 

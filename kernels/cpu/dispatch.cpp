@@ -30,7 +30,7 @@ SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int rows, int columns, int
 SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const RoiSource* source, long long first,
                                 long long last, int rows, int columns, const spotfit::FitSettings* settings,
                                 void* work, const FitResults* results) {
-    const spotfit::FitFunction fit = instruction_set(index).functions->fits[profile].by_estimator[estimator];
+    const spotfit::FitFunction fit = instruction_set(index).functions->fits[profile]->by_estimator[estimator];
     fit(*source, first, last, rows, columns, *settings, work, *results);
 }
 

@@ -130,7 +130,7 @@ template <class Variant> struct TileFits {
         tile.count = last - first < LANES ? int(last - first) : LANES;
         for (int lane = 0; lane < tile.count; ++lane) tile.rois[lane] = first + lane;
         L level;
-        load_pixels(source, tile.rois, tile.count, rows, columns, work.stage, roi.pixels, lanes_of(level));
+        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, rows, columns, work.stage, roi.pixels, lanes_of(level));
         if constexpr (Variant::PLANES)
             load_map(source, source.planes, tile.rois, tile.count, rows, columns, work.stage, roi.planes);
         state[LEVEL] = level;
@@ -143,7 +143,7 @@ template <class Variant> struct TileFits {
             start_fits<LeastSquares>(roi, state, start, first_settings);
             search_fits<LeastSquares>(roi, state, first_settings, 0);
             Search<L, Variant::N> search;
-            begin_likelihood<Variant>(roi, state, state[Rows::STOP], settings, search);
+            begin_likelihood<Variant>(roi, state, L(state[TileRows<LeastSquares>::STOP]), settings, search);
             Rows::write_search(search, state);
         } else {
             start_fits<Variant>(roi, state, start, settings);

@@ -55,12 +55,14 @@ struct ProfileFits { FitFunction by_estimator[4]; };
 struct DetectionFunctions;
 
 // What is compiled once for each instruction set, in vectorized/, and called through this table.
+// It holds addresses: values of other files would be put in when the library is opened, by code for
+// that instruction set, whatever the processor has.
 struct Functions {
     int lane_width;  // fits side by side in one vector
     // Memory that a thread needs for fits, in bytes.
     long long (*fit_bytes)(int rows, int columns, int expression_slots);
     // By the number that napari_spotfit/engine/cpu/fit.py has for a profile.
-    ProfileFits fits[7];
+    const ProfileFits* fits[7];
     const DetectionFunctions* detection;
 };
 

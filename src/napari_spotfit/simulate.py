@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .models.bounds import accepted, is_wrong, number, whole
 from .settings.settings import Pixel
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def simulate_spots(
 
     Raises
     ------
-    ValueError
-        If turned spots are to be round or integrated over the pixels.
+    TypeError, ValueError
+        If a number is none, or outside what is possible, or if turned spots are to be round or
+        integrated over the pixels.
 
     Examples
     --------
@@ -87,21 +89,23 @@ def simulate_spots(
 
     if angle is not None and (sigma_y is None or pixel == "integrated"):
         raise ValueError("turned spots need sigma_y, and are sampled: pixel='sampled'")
-    rows, columns = roi_size if isinstance(roi_size, tuple) else (roi_size, roi_size)
+    count, (rows, columns) = whole("count", count), _sides("roi_size", roi_size)
+    photons = number("photons", photons, 0)
+    background, jitter = number("background", background, 0), number("jitter", jitter, 0)
+    _check_pixel(pixel)
     rng = np.random.default_rng(seed)
     shape = {
         "y": (rows - 1) / 2 + rng.uniform(-jitter, jitter, count),
         "x": (columns - 1) / 2 + rng.uniform(-jitter, jitter, count),
-        "sigma" if sigma_y is None else "sigma_x": _each(rng, sigma, count),
+        "sigma" if sigma_y is None else "sigma_x": _each(rng, "sigma", sigma, count),
     }
     if sigma_y is not None:
-        shape["sigma_y"] = _each(rng, sigma_y, count)
+        shape["sigma_y"] = _each(rng, "sigma_y", sigma_y, count)
     if angle is not None:
-        shape["angle"] = _each(rng, angle, count)
+        shape["angle"] = _each(rng, "angle", angle, count)
     spots = np.empty((count, rows, columns), np.float32)
-    offset, gain, variance = (
-        np.broadcast_to(np.asarray(value, float), spots.shape) for value in (offset, gain, variance)
-    )
+    offset = _map("offset", offset, spots.shape)
+    gain, variance = _map("gain", gain, spots.shape), _map("variance", variance, spots.shape)
     for first in range(0, count, _PIECE):
         part = slice(first, first + _PIECE)
         piece = {name: values[part] for name, values in shape.items()}
@@ -155,6 +159,11 @@ def simulate_movie(
     truth : DataFrame
         Columns frame, y, x, sigma, photons.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If a number is none, or outside what is possible.
+
     Examples
     --------
     >>> from napari_spotfit import simulate_movie
@@ -164,6 +173,13 @@ def simulate_movie(
     """
     import pandas as pd
 
+    frames, shape = whole("frames", frames), _sides("shape", shape)
+    spots_per_frame = whole("spots_per_frame", spots_per_frame)
+    photons, background = number("photons", photons, 0), number("background", background, 0)
+    sigma = number("sigma", sigma, 0, above=True)
+    offset, gain = _map("offset", offset, shape), _map("gain", gain, shape)
+    variance = _map("variance", variance, shape)
+    _check_pixel(pixel)
     rng = np.random.default_rng(seed)
     count = frames * spots_per_frame
     truth = pd.DataFrame(
@@ -233,10 +249,46 @@ def _counts(
 
 
 def _each(
-    rng: np.random.Generator, value: float | tuple[float, float], count: int
+    rng: np.random.Generator, name: str, value: float | tuple[float, float], count: int
 ) -> NDArray[np.float64]:
     """Return one number for each spot: all the same, or evenly between two."""
-    return rng.uniform(*value, count) if isinstance(value, tuple) else np.full(count, float(value))
+    # An angle may be anything, a width not.
+    lowest = -math.inf if name == "angle" else 0.0
+    if not isinstance(value, (tuple, list)):
+        return np.full(count, number(name, value, lowest, above=True))
+    if len(value) != 2:
+        raise ValueError(f"{name} must be one number or two, (lowest, highest); got {value!r}")
+    low, high = (number(name, end, lowest, above=True) for end in value)
+    return rng.uniform(low, high, count)
+
+
+def _sides(name: str, value: Any) -> tuple[int, int]:
+    """Return rows and columns."""
+    sides = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(sides) != 2:
+        raise ValueError(f"{name} must be (rows, columns); got {value!r}")
+    return whole(name, sides[0], 1), whole(name, sides[1], 1)
+
+
+def _map(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return one number for each pixel."""
+    try:
+        values = np.asarray(value, float)
+        each = np.broadcast_to(values, shape)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must be a number or an array of the shape {shape[-2:]}"
+            f"{f' or {shape}' if len(shape) > 2 else ''}; got shape {np.shape(value)}"
+        ) from None
+    wrong = is_wrong(name, values)
+    if wrong.any():
+        raise ValueError(f"{name} must be {accepted(name)}; got {values[wrong].flat[0]:g}")
+    return each
+
+
+def _check_pixel(pixel: str) -> None:
+    if pixel not in get_args(Pixel):
+        raise ValueError(f"pixel must be 'sampled' or 'integrated'; got {pixel!r}")
 
 
 def _light(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cpu.sources import fingerprint
 
 
 @pytest.mark.parametrize("count", [None, 1, 3])
@@ -16,15 +18,55 @@ def test_every_piece_is_worked_on_once(total, count):
     assert sorted(seen) == list(range(total))
 
 
-def test_errors_reach_the_caller():
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_errors_reach_the_caller_and_stop_the_rest(error):
+    begun = []
+
     def fail(first, last):
+        begun.append(first)
         if first == 20:
-            raise RuntimeError("piece 20")
+            raise error("piece 20")
 
-    with pytest.raises(RuntimeError, match="piece 20"):
-        threads.in_pieces(fail, 100, 10, 4)
+    with pytest.raises(error, match="piece 20"):
+        threads.in_pieces(fail, 1_000_000, 10, 4)
+    assert len(begun) < 100_000
 
 
-def test_the_fingerprint_follows_the_sources():
-    assert fingerprint("fit", "lanes") == fingerprint("fit", "lanes")
-    assert fingerprint("fit") != fingerprint("lanes")
+#: Fits in a process of its own that a signal interrupts: before it has fitted anything else, and
+#: after so many seconds.
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import numpy as np
+import napari_spotfit as spotfit
+
+first, _ = spotfit.simulate_spots(500, 31, photons=3000, background=3, seed=1)
+many = np.tile(first.astype(np.uint16), (200, 1, 1))
+signalled = []
+
+def interrupt():
+    signalled.append(time.perf_counter())
+    os.kill(os.getpid(), signal.SIGINT)
+
+def seconds_to_stop(after):
+    try:
+        threading.Timer(after, interrupt).start()
+        spotfit.fit_spots(many, estimator="mle", backend="cpu", threads=2)
+    except KeyboardInterrupt:
+        return time.perf_counter() - signalled[-1]
+    raise SystemExit("was not interrupted")
+
+waits = [seconds_to_stop(after) for after in (0.0, 0.05, 0.3)]
+began = time.perf_counter()
+few = spotfit.fit_spots(many[:4000], estimator="mle", backend="cpu", threads=2)
+whole = (time.perf_counter() - began) * len(many) / 4000
+assert few.converged.mean() > 0.95, few
+assert max(waits) < max(0.2 * whole, 0.5), (waits, whole)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such signals")
+def test_an_interrupted_fit_stops_soon_and_others_go_on():
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, encoding="utf-8", timeout=300
+    )
+    assert done.returncode == 0, done.stderr

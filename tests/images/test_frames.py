@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from napari_spotfit import detect_spots, fit_at, fit_spots, localize
 from napari_spotfit.images.frames import FrameReader, to_native
+from napari_spotfit.images.per_pixel import PerPixel
 
 da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")
@@ -122,3 +124,111 @@ def test_wrong_images_are_named(bad, error, words):
 def test_wrong_selections_are_named(selection, error, words):
     with pytest.raises(error, match=words):
         FrameReader(image(7)).select(selection)
+
+
+class Broken:
+    """A lazy image whose frames have fewer pixels than its shape says."""
+
+    def __init__(self, leading=(6,), wrong=4, dtype=np.uint16, chunks=None):
+        self.shape, self.dtype = (*leading, 12, 12), np.dtype(np.uint16)
+        self._wrong, self._frame = wrong, np.zeros((11, 12), dtype)
+
+    def __getitem__(self, index):
+        index = index[-1] if isinstance(index, tuple) else index
+        frames = range(self.shape[-3])[index]
+        if self._wrong in frames:
+            return np.stack([self._frame] * len(frames))
+        return np.zeros((len(frames), 12, 12), np.uint16)
+
+
+PROMISE = r"should have the shape \(1, 12, 12\).*but came as \(1, 11, 12\)"
+
+
+@pytest.mark.parametrize("leading", [(6,), (2, 6)])
+def test_frames_that_are_smaller_than_promised_are_named(leading):
+    reader = FrameReader(Broken(leading))
+    assert reader.read(np.arange(4)).shape == (4, 12, 12)
+    with pytest.raises(ValueError, match=f"frame 4 of the image {PROMISE}"):
+        reader.read(np.array([2, 4]))
+    with pytest.raises(ValueError, match=r"frames 3 to 5 of the image should have"):
+        reader.read(np.arange(3, 6))
+
+
+@pytest.mark.parametrize("run", [
+    lambda image: localize(image, backend="cpu"),
+    lambda image: detect_spots(image, backend="cpu"),
+    lambda image: fit_at(image, [[4, 6, 6]], backend="cpu"),
+])  # fmt: skip
+def test_what_is_smaller_than_promised_is_not_fitted(run):
+    with pytest.raises(ValueError, match="of the image should have the shape"):
+        run(Broken())
+
+
+def test_a_short_first_chunk_does_not_renumber_the_frames():
+    """Dask believes what it is told of a function's result."""
+    whole = da.from_array(image(8), chunks=(4, 5, 6))
+    short = whole.map_blocks(lambda block: block[:3], dtype=np.uint16, chunks=whole.chunks)
+    for block_bytes in (1, 1 << 20):
+        with pytest.raises(ValueError, match="of the image should have the shape"):
+            read_all(FrameReader(short), block_bytes=block_bytes)
+
+
+def test_a_lazy_frame_and_a_lazy_map_keep_their_promise():
+    frame = da.zeros((12, 12), chunks=12).map_blocks(lambda b: b[:5], dtype=float, chunks=(12, 12))
+    with pytest.raises(ValueError, match=r"frame 0 of the image should have the shape"):
+        FrameReader(frame).read(np.array([0]))
+    with pytest.raises(ValueError, match=r"the mask promised the shape \(12, 12\), but came as"):
+        PerPixel(frame, (3, 12, 12), "the mask")
+
+
+def test_frames_of_another_kind_than_promised_are_named():
+    with pytest.raises(TypeError, match="frame 3 of the image must hold integers or real"):
+        FrameReader(Complex()).read(np.array([3, 4]))
+
+
+class Complex(Broken):
+    def __getitem__(self, index):
+        return np.zeros((len(range(6)[index]), 12, 12), complex)
+
+
+def test_unknown_shapes_are_named():
+    frames = da.from_array(image(8), chunks=(4, 5, 6))
+    unknown = frames[frames[:, 0, 0] > 3]
+    with pytest.raises(ValueError, match=r"a shape that Dask does not know.*compute_chunk_sizes"):
+        FrameReader(unknown)
+    with pytest.raises(ValueError, match="weights has a shape that Dask does not know"):
+        PerPixel(unknown, (8, 5, 6), "weights")
+    assert FrameReader(unknown.compute_chunk_sizes()).count == 7
+
+
+def masked(lazy=False):
+    pixels = np.ma.masked_greater(image(3), 80)
+    return da.from_array(pixels, chunks=(1, 5, 6)) if lazy else pixels
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_masked_values_are_not_overlooked(lazy):
+    with pytest.raises(ValueError, match=r"masked.*give the array's .data.*bad_pixels=numpy.ma.ge"):
+        read_all(FrameReader(masked(lazy)))
+    assert len(read_all(FrameReader(np.ma.masked_array(image(3))))) == 3
+
+
+def test_masked_spots_and_maps_are_not_overlooked():
+    spots = np.ma.masked_less(np.arange(81.0).reshape(1, 9, 9), 4)
+    with pytest.raises(ValueError, match="masked"):
+        fit_spots(spots)
+    with pytest.raises(ValueError, match="masked"):
+        fit_spots(spots.data, weights=spots[0], estimator="wlse")
+    assert len(fit_spots(spots.data, bad_pixels=np.ma.getmaskarray(spots))) == 1
+
+
+def test_an_image_of_no_frames_has_no_spots():
+    nothing = np.zeros((0, 20, 20), np.uint16)
+    fits = fit_at(nothing, np.empty((0, 3)))
+    assert len(fits) == len(localize(nothing)) == len(detect_spots(nothing)) == 0
+    assert fits.columns.keys() == localize(nothing).columns.keys() - {"score"}
+    outside = fit_at(nothing, [[0, 5, 5]])
+    assert not outside.valid.any()
+    assert len(fit_at(np.zeros((2, 20, 20)), [])) == 0
+    with pytest.raises(ValueError, match=r"centers must have the shape \(n, 3\)"):
+        fit_at(np.zeros((2, 20, 20)), [[]])

@@ -10,7 +10,7 @@ from napari_spotfit.models.profiles import MODELS
 
 SHAPE = {
     "y": 4.2, "x": 3.7, "sigma": 1.1, "sigma_x": 1.6, "sigma_y": 0.9, "angle": 25.0, "width": 1.3,
-    "amplitude": 50.0, "background": 7.0,
+    "exponent": 2.2, "amplitude": 50.0, "background": 7.0,
 }  # fmt: skip
 ROWS, COLUMNS = np.indices((9, 8), float)
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
-from napari_spotfit import Settings, SpotFits, StopCondition, localize, simulate_movie
+from napari_spotfit import (
+    Settings,
+    SpotFits,
+    StopCondition,
+    fit_at,
+    fit_spots,
+    localize,
+    simulate_movie,
+    simulate_spots,
+)
 from napari_spotfit.models.profiles import MODELS
 from napari_spotfit.results.columns import units_of
 
@@ -84,7 +96,8 @@ def made_up(settings, **columns):
 def test_units_follow_the_model(model):
     units = units_of(Settings(model=model, estimator="mle"))
     for parameter in MODELS[model].shape:
-        assert units[parameter.name] == units[f"{parameter.name}_stderr"] == parameter.unit
+        for name in (parameter.name, f"{parameter.name}_stderr"):
+            assert units.get(name, "") == parameter.unit, name
     # A deviance has no unit.
     assert "chi_square" not in units
 
@@ -97,6 +110,8 @@ def test_the_mean_width_of_any_model():
         ("gaussian_elliptical", {"sigma_x": 2.0, "sigma_y": 0.75}),
         ("gaussian_rotated", {"sigma_x": 2.0, "sigma_y": 0.75, "angle": 20.0}),
         ("lorentzian", {"width": 9.0}),
+        # (1 + r²/w²)^-2 is one half at w √(√2 - 1).
+        ("moffat", {"width": 1.5**0.5 * (2 * np.log(2) / (2**0.5 - 1)) ** 0.5, "exponent": 2.0}),
     ):
         fits = made_up(Settings(model=model, gain=2.5), **widths, **light)
         np.testing.assert_allclose(fits.mean_sigma, 1.5**0.5, rtol=1e-6)
@@ -105,3 +120,91 @@ def test_the_mean_width_of_any_model():
 def test_columns_are_found_by_name(fits):
     assert "sigma" in fits
     assert "sigma_x" not in fits
+
+
+def test_a_table_is_a_copy(fits):
+    before = fits.x.copy()
+    table = fits.to_dataframe()
+    table.loc[0, "x"] = -1.0
+    table["y"].to_numpy(copy=False)
+    np.testing.assert_array_equal(fits.x, before)
+    assert not any(
+        np.shares_memory(fits.columns[name], table[name].to_numpy())
+        for name in fits.columns
+        if name != "stop_condition"
+    )
+
+
+def test_fits_stay_as_they_are(fits):
+    for name in ("x", "sigma", "settings", "converged", "anything", "_columns"):
+        with pytest.raises(AttributeError, match=f"{name} cannot be set: fits stay as they are"):
+            setattr(fits, name, 1)
+    with pytest.raises(AttributeError, match="x cannot be deleted"):
+        del fits.x
+    again = pickle.loads(pickle.dumps(copy.deepcopy(copy.copy(fits))))
+    assert again.settings == fits.settings
+    np.testing.assert_array_equal(again.x, fits.x)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "words"),
+    [
+        (None, TypeError, "chosen by a mask, a slice, row numbers or one of them; got None"),
+        ("x", TypeError, r"got 'x'. The column is fits.x"),
+        ((0, 1), TypeError, r"got \(0, 1\)"),
+        (1.0, TypeError, "got 1.0"),
+        ([[0, 1]], IndexError, r"one row of numbers; got shape \(1, 2\)"),
+        (1000, IndexError, "out of bounds"),
+    ],
+)
+def test_what_chooses_no_rows_is_named(fits, rows, error, words):
+    with pytest.raises(error, match=words):
+        fits[rows]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"errors": False}, "different columns cannot be joined: some have no amplitude_stderr"),
+        ({"model": "gaussian_elliptical"}, "different columns cannot be joined"),
+        ({"estimator": "mle"}, "a different estimator cannot be joined: 'lse' and 'mle'"),
+        ({"gain": 2.0}, "a different gain cannot be joined: None and 2.0"),
+        ({"pixel": "integrated"}, "a different pixel cannot be joined"),
+    ],
+)
+def test_fits_that_mean_different_things_are_not_joined(change, words):
+    spots, _ = simulate_spots(5, seed=0)
+    one, other = fit_spots(spots), fit_spots(spots, **change)
+    for parts in ([one, other], [other, one], [one, one, other]):
+        with pytest.raises(ValueError, match=words if parts[0] is one else "cannot be joined"):
+            SpotFits.concatenate(parts)
+
+
+def test_fits_that_were_stopped_otherwise_are_joined():
+    spots, _ = simulate_spots(5, seed=0)
+    one, other = fit_spots(spots), fit_spots(spots, max_iterations=50)
+    joined = SpotFits.concatenate([one, other])
+    assert len(joined) == 10
+    assert joined.settings == one.settings
+    with pytest.raises(ValueError, match="different axes cannot be joined"):
+        SpotFits.concatenate([SpotFits(one.columns, ["x"], one.settings), one])
+
+
+def test_nothing_cannot_be_joined():
+    with pytest.raises(ValueError, match="there are no fits to join"):
+        SpotFits.concatenate([])
+
+
+@pytest.mark.parametrize("model", list(MODELS))
+@pytest.mark.parametrize("errors", [True, False])
+def test_rows_of_invalid_fits_are_those_of_a_fit(model, errors):
+    settings = Settings(model=model, errors=errors, backend="cpu")
+    image = np.zeros((20, 20))  # constant: no fit is valid there
+    fitted = fit_at(image, [[10, 10]], settings=settings)
+    outside = fit_at(image, [[-10, 10]], settings=settings)
+    assert list(outside.columns) == list(fitted.columns)
+    for name, values in outside.columns.items():
+        assert values.dtype == fitted.columns[name].dtype, name
+        if "roi" not in name:
+            np.testing.assert_array_equal(values, fitted.columns[name], err_msg=name)
+    assert outside.roi_y[0] == -1

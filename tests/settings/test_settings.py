@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import json
 import math
+import pickle
+import re
 import typing
 
+import numpy as np
 import pytest
 
-from napari_spotfit import Settings, fit_spots, localize
+from napari_spotfit import (
+    Settings,
+    detect_spots,
+    estimate_sigma,
+    fit_at,
+    fit_spots,
+    localize,
+    simulate_spots,
+)
 from napari_spotfit.models.profiles import GAUSSIAN_ROTATED, MODELS, Profile
 from napari_spotfit.settings.settings import Options, choices, parameters
 
@@ -39,8 +51,6 @@ def test_functions_show_their_settings():
 
 
 def test_numbers_are_made_plain():
-    import numpy as np
-
     settings = Settings(sigma=np.float32(2), max_iterations=np.int64(7), roi_size=[7, 9])
     assert type(settings.sigma) is float
     assert type(settings.max_iterations) is int
@@ -141,5 +151,110 @@ def test_an_angle_may_be_negative():
 
 
 def test_bounds_must_be_in_order():
-    with pytest.raises(ValueError, match="sigma_min must be below sigma_max; got 2 and 1"):
+    with pytest.raises(ValueError, match="sigma_max = 1 px must be above sigma_min = 2 px"):
         Settings(sigma_min=2, sigma_max=1)
+
+
+def test_what_is_held_or_bounded_cannot_be_changed():
+    """Settings are shared by a whole process, and are keys of caches."""
+    settings = Settings(fixed={"sigma": 1.5}, bounds={"x": (-1, 1)})
+    for given, name in ((Settings().fixed, "sigma"), (settings.fixed, "y"), (settings.bounds, "x")):
+        with pytest.raises(TypeError):
+            given[name] = 1.0
+        with pytest.raises(TypeError):
+            del given[name]
+        for method in ("update", "clear", "pop", "setdefault", "popitem", "__ior__"):
+            assert not hasattr(given, method), method
+        with pytest.raises(AttributeError):
+            given._items = {}
+    assert Settings().fixed == {}
+    assert settings.fixed == {"sigma": 1.5} == dict(settings.fixed)
+    assert repr(settings.bounds) == "{'x': (-1.0, 1.0)}"
+
+
+@pytest.mark.parametrize(
+    "again", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))]
+)
+def test_settings_are_copied_whole(again):
+    settings = Settings(fixed={"sigma": 1.5}, bounds={"x": (-1, None)}, model="gaussian")
+    assert again(settings) == settings
+    assert hash(again(settings)) == hash(settings)
+    with pytest.raises(TypeError):
+        again(settings).fixed["sigma"] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sigma_max": 0.1}, "sigma_max = 0.1 px must be above the least width, 0.25 px"),
+        ({"model": "gaussian_rotated", "sigma_max": 0.2}, "sigma_max = 0.2 px must be above the"),
+        ({"bounds": {"sigma": (None, 0.2)}},
+         "the upper bound of sigma = 0.2 px must be above the least width, 0.25 px"),
+        ({"bounds": {"sigma": (3, None)}, "sigma_max": 2},
+         "sigma_max = 2 px must be above the lower bound of sigma = 3 px"),
+        ({"bounds": {"sigma": (None, 1)}, "sigma_min": 1},
+         "the upper bound of sigma = 1 px must be above sigma_min = 1 px"),
+        ({"model": "lorentzian", "bounds": {"width": (None, 0.25)}}, "must be above the least"),
+        ({"amplitude_max": -1, "estimator": "mle"},
+         "amplitude_max = -1 counts must be above 0, as maximum likelihood knows no negative"),
+        ({"background_max": 0, "estimator": "mle"}, "background_max = 0 counts must be above 0"),
+        ({"amplitude_min": 3, "amplitude_max": 3}, "amplitude_max = 3 counts must be above ampl"),
+        ({"model": "lorentzian", "sigma_min": 2, "sigma_max": 1}, "sigma_max = 1 px must be"),
+    ],
+)  # fmt: skip
+def test_bounds_that_leave_nothing_are_named(options, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        Settings(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fixed": {"y": 100}}, "y is held at 100 px from the middle of the ROI, which ends at"),
+        ({"fixed": {"x": -5}}, "x is held at -5 px from the middle of the ROI, which ends at 4.5"),
+        ({"bounds": {"y": (50, 60)}},
+         "the ROI's last edge, 3.5 px, must be above the lower bound of y = 50 px"),
+        ({"bounds": {"x": (None, -6)}},
+         "the upper bound of x = -6 px must be above the ROI's first edge, -4.5 px"),
+        ({"sigma_min": 20}, "the ROI's longer side, 9 px, must be above sigma_min = 20 px"),
+        ({"model": "lorentzian", "bounds": {"width": (9, None)}},
+         "the ROI's longer side, 9 px, must be above the lower bound of width = 9 px"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_bounds_that_leave_nothing_in_a_roi_are_named(options, words, estimator):
+    settings = Settings(estimator=estimator, **options)
+    with pytest.raises(ValueError, match=re.escape(words)):
+        fit_spots(simulate_spots(3, (7, 9), seed=0)[0], settings=settings, backend="cpu")
+
+
+@pytest.mark.parametrize("name", ["sigma", "threshold", "gain", "max_iterations", "amplitude_min"])
+@pytest.mark.parametrize("value", [10**400, -(10**400), 1e39])
+def test_numbers_that_are_too_large_are_named(name, value):
+    with pytest.raises((ValueError, TypeError), match=f"{name} must be a"):
+        Settings(**{name: value})
+    with pytest.raises(ValueError, match="bounds of sigma must be a finite number"):
+        Settings(bounds={"sigma": (None, value)})
+
+
+@pytest.mark.parametrize("function", [localize, fit_spots, fit_at, detect_spots, estimate_sigma])
+def test_settings_must_be_settings(function):
+    with pytest.raises(
+        TypeError, match=r"settings must be Settings\(…\); got a dict: Settings\(\*\*"
+    ):
+        function(np.zeros((2, 9, 9)), *([[0, 4, 4]],) * (function is fit_at), settings={"sigma": 2})
+
+
+@pytest.mark.parametrize(
+    ("function", "option", "words"),
+    [
+        (fit_spots, {"roi_size": 7}, "roi_size has no effect in fit_spots; its settings are model"),
+        (fit_spots, {"threshold": 7}, "threshold has no effect in fit_spots"),
+        (fit_at, {"sigma": 2.0}, "sigma has no effect in fit_at"),
+        (detect_spots, {"max_iterations": 2}, "max_iterations has no effect in detect_spots"),
+        (localize, {"sgima": 2}, "unknown setting sgima"),
+    ],
+)
+def test_settings_without_effect_are_refused(function, option, words):
+    with pytest.raises(TypeError, match=words):
+        function(np.zeros((2, 9, 9)), *([[0, 4, 4]],) * (function is fit_at), **option)

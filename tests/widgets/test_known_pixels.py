@@ -11,7 +11,7 @@ from inspector import docked, note, shows
 from napari_spotfit import Camera, localize
 from napari_spotfit.localization.peaks import peak_heights
 
-#: Milliseconds: what is compiled for the first time takes a minute, on a busy machine more.
+#: Milliseconds, on a busy machine.
 PATIENCE = 300_000
 RNG = np.random.default_rng(8)
 

@@ -213,3 +213,9 @@ def test_other_models_colour_their_first_width():
     assert arguments["face_color"] == "sigma_x"
     assert arguments["size"] == pytest.approx(7 * 1.5)
     assert arguments["metadata"]["units"]["sigma_y"] == "px"
+
+
+@pytest.mark.parametrize("fits", [None, np.zeros((3, 2)), "spots"], ids=repr)
+def test_what_is_no_fits_is_named(fits):
+    with pytest.raises(TypeError, match="fits must be SpotFits, such as localize returns; got"):
+        to_points_layer(fits)

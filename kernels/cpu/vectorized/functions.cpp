@@ -13,8 +13,8 @@ long long fit_bytes(int rows, int columns, int expression_slots) {
 const Functions functions = {
     LANES,
     fit_bytes,
-    {gaussian, gaussian_elliptical, gaussian_integrated, gaussian_elliptical_integrated, gaussian_rotated,
-     lorentzian, moffat},
+    {&gaussian, &gaussian_elliptical, &gaussian_integrated, &gaussian_elliptical_integrated, &gaussian_rotated,
+     &lorentzian, &moffat},
     &detection,
 };
 

@@ -47,14 +47,15 @@ SPOTFIT_INLINE bool is_finite(double x) { return x - x == 0; }
 
 // A pixel that counts: a number, with a weight above 0 or a variance. NaN counts for nothing.
 template <class T>
-T reference_of(const RoiSource& s, const T* pixels, long long roi, int rows, int columns) {
+T reference_of(const RoiSource& s, bool variances, const T* pixels, long long roi, int rows, int columns) {
     const float* planes = s.planes.values;
     if (planes) planes += first_pixel(s, roi, s.planes.shared);
     for (int k = 0; k < rows; ++k)
         for (int i = 0; i < columns; ++i) {
             const long long place = k * s.width + i;
-            // Variances are not negative, weights of pixels that do not count not above 0.
-            if (is_finite(double(pixels[place])) && (!planes || planes[place] >= 0.0f)) return pixels[place];
+            const float plane = planes ? planes[place] : 1.0f;
+            const bool counts = variances ? plane >= 0.0f : plane > 0.0f;
+            if (counts && is_finite(double(pixels[place]))) return pixels[place];
         }
     return T(0);
 }
@@ -67,7 +68,7 @@ void copy_roi(const T* from, long long width, int rows, int columns, T reference
 }
 
 template <class T, bool PIXELS>
-void load(const RoiSource& source, const T* all, bool shared, const long long* rois, int count, int rows, int columns,
+void load(const RoiSource& source, bool variances, const T* all, bool shared, const long long* rois, int count, int rows, int columns,
           float* stage, L* tile, float* level) {
     const int pixels = rows * columns, stride = padded(pixels);
     for (int lane = 0; lane < W; ++lane) {
@@ -77,7 +78,7 @@ void load(const RoiSource& source, const T* all, bool shared, const long long* r
         if (first < 0) {
             for (int i = 0; i < pixels; ++i) to[i] = NOT_A_NUMBER;
         } else {
-            if (PIXELS) reference = reference_of(source, all + first, rois[lane], rows, columns);
+            if (PIXELS) reference = reference_of(source, variances, all + first, rois[lane], rows, columns);
             copy_roi(all + first, source.width, rows, columns, reference, to);
         }
         if (PIXELS) level[lane] = float(reference);
@@ -86,23 +87,23 @@ void load(const RoiSource& source, const T* all, bool shared, const long long* r
 }
 
 template <class T>
-void load_as(const RoiSource& source, const long long* rois, int count, int rows, int columns, float* stage, L* tile,
+void load_as(const RoiSource& source, bool variances, const long long* rois, int count, int rows, int columns, float* stage, L* tile,
              float* level) {
-    load<T, true>(source, static_cast<const T*>(source.frames), false, rois, count, rows, columns, stage, tile, level);
+    load<T, true>(source, variances, static_cast<const T*>(source.frames), false, rois, count, rows, columns, stage, tile, level);
 }
 
 }  // namespace
 
-void load_pixels(const RoiSource& source, const long long* rois, int count, int rows, int columns, float* stage,
+void load_pixels(const RoiSource& source, bool variances, const long long* rois, int count, int rows, int columns, float* stage,
                  L* tile, float* level) {
-    using Load = void (*)(const RoiSource&, const long long*, int, int, int, float*, L*, float*);
+    using Load = void (*)(const RoiSource&, bool, const long long*, int, int, int, float*, L*, float*);
     constexpr Load LOAD[] = {load_as<unsigned char>, load_as<unsigned short>, load_as<short>, load_as<float>, load_as<double>};
-    LOAD[source.pixel_type](source, rois, count, rows, columns, stage, tile, level);
+    LOAD[source.pixel_type](source, variances, rois, count, rows, columns, stage, tile, level);
 }
 
 void load_map(const RoiSource& source, const PixelMap& map, const long long* rois, int count, int rows, int columns,
               float* stage, L* tile) {
-    load<float, false>(source, map.values, map.shared, rois, count, rows, columns, stage, tile, nullptr);
+    load<float, false>(source, false, map.values, map.shared, rois, count, rows, columns, stage, tile, nullptr);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

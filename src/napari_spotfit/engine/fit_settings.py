@@ -6,12 +6,14 @@ import ctypes
 import math
 
 from ..models.profiles import Profile
-from ..models.stopping import SIGMA_MAX_ROI, SIGMA_MIN
+from ..models.stopping import SIGMA_MAX_ROI
+from ..settings.bounds import End, check_rising, light_ends, shape_ends
 from ..settings.settings import Settings
 
 #: The most shape parameters of any model, as in kernels/fit_settings.h.
 MAX_SHAPE = 12
 
+_LIGHT = ("amplitude", "background")
 _PerShape = ctypes.c_float * MAX_SHAPE
 
 
@@ -71,11 +73,7 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
     names = kernel_order(profile)
     shape = {parameter.name: parameter for parameter in profile.shape}
     ends = [_in_radians(name, bounds_of(name, settings, roi_shape)) for name in names]
-    lowest = 0.0 if settings.estimator == "mle" else -math.inf
-    light = (
-        settings.amplitude_min, settings.amplitude_max,
-        settings.background_min, settings.background_max,
-    )  # fmt: skip
+    light = [end.value for light in _LIGHT for end in light_ends(settings, light)]
     held = [name in settings.fixed for name in names]
     return FitSettings(
         max_iterations=settings.max_iterations,
@@ -86,16 +84,16 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         high=_PerShape(*(high for _, high in ends)),
         start=_PerShape(*(shape[name].start[0] for name in names)),
         start_per_sigma=_PerShape(*(shape[name].start[1] for name in names)),
-        amplitude_min=_or(light[0], lowest),
-        amplitude_max=_or(light[1], math.inf),
-        background_min=_or(light[2], lowest) + settings.offset,
-        background_max=_or(light[3], math.inf) + settings.offset,
+        amplitude_min=light[0],
+        amplitude_max=light[1],
+        background_min=light[2] + settings.offset,
+        background_max=light[3] + settings.offset,
         offset=settings.offset,
         gain=settings.gain or 1.0,
         variance=settings.variance or 0.0,
         fitted=len(names) + 2 - sum(held),
         held=sum(is_held << i for i, is_held in enumerate(held)),
-        bounded_amplitudes=lowest == 0 or any(end is not None for end in light),
+        bounded_amplitudes=any(math.isfinite(end) for end in light),
         gain_known=settings.gain is not None,
         errors=settings.errors,
         turns=_turns(settings),
@@ -103,27 +101,53 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
 
 
 def bounds_of(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tuple[float, float]:
-    """Return the bounds of a shape parameter in pixels of the ROI, or as it comes."""
-    own = next(shape for shape in settings.profile.shape if shape.name == name)
-    low, high = settings.bounds.get(name, (own.low, own.high))
+    """Return the bounds of a shape parameter in pixels of the ROI, or as it comes.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing between them in a ROI of this shape; the message names both.
+    """
     held = settings.fixed.get(name)
-    if held is not None:
-        low = high = held
     if name in ("x", "y"):
         size = roi_shape[0] if name == "y" else roi_shape[1]
-        first, middle, last = -0.5, (size - 1) / 2, size - 0.5
-        return (
-            min(max(first, middle + _or(low, -math.inf)), last),
-            max(min(last, middle + _or(high, math.inf)), first),
-        )
+        return _center_bounds(name, settings, size)
     if held is not None:
         return held, held
-    if name == "angle" or settings.profile.expression is not None:
-        return _or(low, -math.inf), _or(high, math.inf)
-    if name.startswith("sigma"):
-        low = settings.sigma_min if low is None else low
-        high = settings.sigma_max if high is None else high
-    return _or(low, SIGMA_MIN), _or(high, SIGMA_MAX_ROI * max(roi_shape))
+    low, high = shape_ends(settings, name)
+    parameter = next(shape for shape in settings.profile.shape if shape.name == name)
+    is_width = parameter.unit == "px" and settings.profile.expression is None
+    if high.value == math.inf and is_width:
+        side = SIGMA_MAX_ROI * max(roi_shape)
+        high = End(side, f"the ROI's longer side, {side:g} px,")
+    check_rising(low, high)
+    return low.value, high.value
+
+
+def _center_bounds(name: str, settings: Settings, size: int) -> tuple[float, float]:
+    """Return where a centre may lie along an axis: in the ROI, as far as it is allowed to."""
+    middle = (size - 1) / 2
+    first, last = (
+        End(-0.5, f"the ROI's first edge, {-size / 2:g} px"),
+        End(size - 0.5, f"the ROI's last edge, {size / 2:g} px,"),
+    )
+    held = settings.fixed.get(name)
+    if held is not None:
+        if not abs(held) <= size / 2:
+            raise ValueError(
+                f"{name} is held at {held:g} px from the middle of the ROI, which ends at "
+                f"{size / 2:g} px"
+            )
+        return middle + held, middle + held
+    low, high = shape_ends(settings, name)
+    low, high = low._replace(value=middle + low.value), high._replace(value=middle + high.value)
+    lowest, highest = max(first, low, key=_value), min(last, high, key=_value)
+    check_rising(lowest, highest)
+    return lowest.value, highest.value
+
+
+def _value(end: End) -> float:
+    return end.value
 
 
 def _in_radians(name: str, ends: tuple[float, float]) -> tuple[float, float]:
@@ -136,7 +160,3 @@ def _turns(settings: Settings) -> int:
     if "angle" in limited:
         return 0
     return 1 if limited & {"sigma_x", "sigma_y"} else 2
-
-
-def _or(value: float | None, otherwise: float) -> float:
-    return otherwise if value is None else value

@@ -1,15 +1,14 @@
-"""Work in pieces on all cores.
-
-Python threads over functions that release the GIL, rather than Numba's own: the
-fallback of Numba's threading layers ends the process when two Python threads (a
-preview and a batch, say) use it at once.
-"""
+"""Work in pieces on all cores: Python threads over functions that release the GIL."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event, Lock
+
+#: Windows tells nobody who waits that the user interrupts; so look up every so many seconds.
+_PATIENCE = 0.2
 
 
 def available() -> int:
@@ -22,13 +21,33 @@ def available() -> int:
 def in_pieces(
     work: Callable[[int, int], None], total: int, piece: int, threads: int | None
 ) -> None:
-    """Call ``work(first, last)`` for every piece of 0…total-1, several at a time."""
-    bounds = [(first, min(first + piece, total)) for first in range(0, total, piece)]
-    workers = min(threads or available(), len(bounds))
+    """Call ``work(first, last)`` for every piece of 0…total-1, several at a time.
+
+    After an error, and when the user interrupts it (Ctrl-C), no further piece is begun.
+    """
+    workers = min(threads or available(), -(-total // piece))
+    firsts, taking, stopped = iter(range(0, total, piece)), Lock(), Event()
+
+    def work_on_pieces() -> None:
+        try:
+            while not stopped.is_set():
+                with taking:
+                    first = next(firsts, total)
+                if first == total:
+                    break
+                work(first, min(first + piece, total))
+        except BaseException:
+            stopped.set()
+            raise
+
     if workers <= 1:
-        for first, last in bounds:
-            work(first, last)
+        work_on_pieces()
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
-        for done in [pool.submit(work, first, last) for first, last in bounds]:
-            done.result()
+        try:
+            for done in [pool.submit(work_on_pieces) for _ in range(workers)]:
+                while not done.done():
+                    wait([done], _PATIENCE)
+                done.result()
+        finally:
+            stopped.set()

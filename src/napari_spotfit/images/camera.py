@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..models.bounds import accepted, as_float, is_wrong
 from .frames import as_array, check_real
 
 #: What each quantity is measured in, and what it may be.
@@ -31,7 +31,8 @@ class Camera:
     variance : float or array, optional
         Variance of the read-out noise in counts²: that of dark frames. Maximum
         likelihood adds it to the shot noise; ``wlse`` takes its inverse for weights where
-        none are given; ``lse`` does not use it. By default 0.
+        none are given; the standard errors of both ``lse`` and ``wlse`` count it where the
+        gain is known. By default 0.
 
     Raises
     ------
@@ -68,25 +69,12 @@ class Camera:
             object.__setattr__(self, name, _checked(name, getattr(self, name)))
 
 
-def is_wrong(name: str, values: Any) -> Any:
-    """Say where values, an array's or one of NumPy's numbers, cannot be right."""
-    lowest = {"offset": values > -math.inf, "gain": values > 0}.get(name, values >= 0)
-    return ~(lowest & (values < math.inf))
-
-
-def accepted(name: str) -> str:
-    """Say in words what a quantity's values must be."""
-    if name == "offset":
-        return "finite"
-    return "finite and above 0" if name == "gain" else "finite and not negative"
-
-
 def _checked(name: str, value: Any) -> Any:
     """Return a number or an array of numbers; None stays None."""
     if value is None:
         return None
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        number = float(value)
+        number = as_float(value)
         if bool(is_wrong(name, np.float64(number))):
             raise ValueError(
                 f"the camera's {name} must be {accepted(name)} ({_UNITS[name]}); got {value!r}"

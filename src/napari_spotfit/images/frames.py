@@ -33,6 +33,16 @@ def check_real(dtype: Any, what: str) -> np.dtype[Any]:
     return kind
 
 
+def known_shape(array: Any, what: str) -> tuple[int, ...]:
+    """Return an array's shape, or raise a ValueError if it is not known, as Dask's may be."""
+    if any(size != size for size in array.shape):
+        raise ValueError(
+            f"{what} has a shape that Dask does not know, {tuple(array.shape)}; find it out first: "
+            "array.compute_chunk_sizes()"
+        )
+    return tuple(int(size) for size in array.shape)
+
+
 def native_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type in which the backends read pixels of a type."""
     return np.dtype(_NATIVE.get(f"{dtype.kind}{dtype.itemsize}", "f8"))
@@ -55,7 +65,20 @@ def is_on_device(array: Any) -> bool:
 
 
 def as_array(array: Any) -> Any:
-    """Return an array of NumPy, or of CuPy where it lies on a device, without a copy."""
+    """Return an array of NumPy, or of CuPy where it lies on a device, without a copy.
+
+    Raises
+    ------
+    ValueError
+        If some of its values are masked, as fits and detection would not know.
+    """
+    if np.ma.isMaskedArray(getattr(array, "_meta", None)):
+        array = array.compute()  # Dask's arrays lose the mask else
+    if np.ma.is_masked(array):
+        raise ValueError(
+            "some values are masked (numpy.ma), which would be overlooked; give the array's .data, "
+            "and its pixels that do not count as bad_pixels=numpy.ma.getmaskarray(array)"
+        )
     if not is_on_device(array):
         return np.asarray(array)
     import cupy
@@ -89,27 +112,32 @@ class FrameReader:
     TypeError
         If the image's numbers are complex, boolean or no numbers.
     ValueError
-        If the image has fewer than two dimensions or no pixels.
+        If the image has fewer than two dimensions or no pixels, or if frames that are read
+        are not as large as its shape says.
     """
 
     def __init__(self, image: Any, flags: bool = False) -> None:
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
-        if not flags:
-            check_real(image.dtype, "the image")
-        if len(image.shape) < 2:
-            raise ValueError(f"the image must have axes (…, y, x); got shape {image.shape}")
-        if 0 in image.shape[-2:]:
-            raise ValueError(f"the image has no pixels; got shape {image.shape}")
-        self.shape = tuple(int(size) for size in image.shape)
+        self._flags = flags
+        self._check(image.dtype, "the image")
+        self.shape = known_shape(image, "the image")
+        if len(self.shape) < 2:
+            raise ValueError(f"the image must have axes (…, y, x); got shape {self.shape}")
+        if 0 in self.shape[-2:]:
+            raise ValueError(f"the image has no pixels; got shape {self.shape}")
         self.leading = self.shape[:-2]
         self.frame_shape = self.shape[-2:]
         self.count = int(np.prod(self.leading, dtype=np.int64))
         self._last = self.leading[-1] if self.leading else 1
-        if getattr(getattr(image, "flags", None), "c_contiguous", False):
+        if self.leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
             image = image.reshape(-1, *self.frame_shape)
             self._last = self.count
         self._image = image
+
+    def _check(self, dtype: Any, what: str) -> None:
+        if not (self._flags and np.dtype(dtype) == np.bool_):
+            check_real(dtype, what)
 
     def select(self, frames: FrameSelection) -> NDArray[np.int64]:
         """Return the numbers of the chosen frames, in rising order.
@@ -141,6 +169,8 @@ class FrameReader:
         A block is ``block_bytes`` or ``at_least`` frames, whatever is more, and
         respects the chunks of a chunked file, so that none is read twice.
         """
+        if not len(numbers):
+            return iter(())
         frame_bytes = int(np.prod(self.frame_shape)) * np.dtype(self._image.dtype).itemsize
         size = max(block_bytes // frame_bytes, at_least)
         chunk = _chunk(self._image)
@@ -159,7 +189,10 @@ class FrameReader:
     def read(self, numbers: NDArray[np.int64]) -> Any:
         """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
         if not self.leading:
-            return to_native(as_array(self._image)).reshape(1, *self.frame_shape)
+            pixels = as_array(self._image)
+            if pixels.shape != self.frame_shape:
+                raise ValueError(self._broken_promise(0, 1, (1, *pixels.shape)))
+            return to_native(pixels).reshape(1, *self.frame_shape)
         breaks = np.diff(numbers) != 1
         breaks |= numbers[1:] % self._last == 0
         runs = np.split(numbers, np.flatnonzero(breaks) + 1)
@@ -168,10 +201,25 @@ class FrameReader:
 
     def _read_run(self, first: int, count: int) -> Any:
         if len(self._image.shape) == 3:
-            return as_array(self._image[first : first + count])
-        *outer, begin = np.unravel_index(first, self.leading)
-        index = (*(int(i) for i in outer), slice(int(begin), int(begin) + count))
-        return as_array(self._image[index])
+            pixels = as_array(self._image[first : first + count])
+        else:
+            *outer, begin = np.unravel_index(first, self.leading)
+            index = (*(int(i) for i in outer), slice(int(begin), int(begin) + count))
+            pixels = as_array(self._image[index])
+        promised = (count, *self.frame_shape)
+        if pixels.shape != promised:
+            raise ValueError(self._broken_promise(first, count, pixels.shape))
+        self._check(pixels.dtype, f"frame {first} of the image")
+        return pixels
+
+    def _broken_promise(self, first: int, count: int, shape: tuple[int, ...]) -> str:
+        """Say which frames are not what the image's shape promised."""
+        frames = f"frame {first}" if count == 1 else f"frames {first} to {first + count - 1}"
+        return (
+            f"{frames} of the image should have the shape {(count, *self.frame_shape)}, as the "
+            f"image's shape {self.shape} promises, but came as {tuple(shape)}: the file, or the "
+            "function that makes these frames, gives other pixels than it said"
+        )
 
 
 class HeldFrame:

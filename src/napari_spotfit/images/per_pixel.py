@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .frames import FrameReader, as_array, check_real, is_on_device, to_native
+from .frames import FrameReader, as_array, check_real, is_on_device, known_shape, to_native
 
 
 class PerPixel:
@@ -39,13 +39,14 @@ class PerPixel:
             check_real(values.dtype, what)
         elif np.dtype(values.dtype) != np.bool_:
             raise TypeError(f"{what} must be boolean, True {flags}; got {values.dtype}")
-        if tuple(values.shape) not in (shape[-2:], shape):
+        own = known_shape(values, what)
+        if own not in (shape[-2:], shape):
             accepted = " or ".join(str(one) for one in dict.fromkeys((shape[-2:], shape)))
-            raise ValueError(f"{what} must have the shape {accepted}; got {tuple(values.shape)}")
+            raise ValueError(f"{what} must have the shape {accepted}; got {own}")
         #: Whether it is the same for all frames, and whether it lies on a GPU.
         self.shared, self.on_device = len(values.shape) == 2, is_on_device(values)
         self._is_flag, self._frame_shape = bool(flags), shape[-2:]
-        self._frame = to_native(as_array(values)) if self.shared else None
+        self._frame = _frame(values, own, what) if self.shared else None
         self._stack = None if self.shared else FrameReader(values, self._is_flag)
 
     def read(self, block: NDArray[np.int64]) -> Any:
@@ -58,3 +59,11 @@ class PerPixel:
         else:
             values = np.empty((0, *self._frame_shape), np.float32)
         return values.astype(np.bool_) if self._is_flag else values
+
+
+def _frame(values: Any, shape: tuple[int, ...], what: str) -> Any:
+    """Return values for all frames alike as backends read them."""
+    frame = to_native(as_array(values))
+    if frame.shape != shape:
+        raise ValueError(f"{what} promised the shape {shape}, but came as {frame.shape}")
+    return frame

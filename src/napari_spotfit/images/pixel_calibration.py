@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.bounds import accepted, is_wrong
 from ..settings.settings import Settings
-from .camera import Camera, accepted, is_wrong
+from .camera import Camera
 from .frames import is_on_device, to_host
 from .per_pixel import PerPixel
 
@@ -104,6 +105,10 @@ class PixelCalibration:
         self.by_frame = self._corrects or not self._same_for_all
         known_at_once = self._same_for_all and (self._maps or self._numbers)
         self._plane = self._values(np.arange(1), np) if known_at_once else None
+        # Maximum likelihood has it in its planes.
+        follows = settings.errors and settings.estimator != "mle" and self.settings.gain is not None
+        differs = "variance" in self._maps or ("gain" in self._maps and "variance" in self._numbers)
+        self._has_variances = follows and differs
 
     def corrected(self, block: NDArray[np.int64], pixels: Any, *, mark_bad: bool = False) -> Any:
         """Return frames as a camera of one offset and one gain would have taken them.
@@ -143,6 +148,23 @@ class PixelCalibration:
             there = any(one.on_device for one in self._maps.values())
             values = self._values(block, _module_of(pixels) if there else np)
         return None if values is None else Planes(values)
+
+    def variances(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
+        """Return the read-out variance of frames in counts² of their own gain.
+
+        The standard errors of least squares follow it where the gain is known. None where
+        they do not, or where it is the same for all pixels, as ``fitted`` has it.
+        """
+        if not self._has_variances:
+            return None
+        there = any(one.on_device for one in self._maps.values())
+        numbers = _module_of(pixels) if there else np
+        with np.errstate(all="ignore"):  # bad pixels may have any values
+            values = self._read("variance", block, numbers)
+            if "gain" in self._maps:
+                values = values * (self._numbers["gain"] / self._read("gain", block, numbers)) ** 2
+        plane = values + numbers.zeros((1, *self._shape), np.float32)
+        return Planes(numbers.ascontiguousarray(plane, np.float32))
 
     def check_counts(self, pixels: Any, corners: NDArray[np.int64] | None) -> None:
         """Check that the counts of some ROIs, above the offset, can be those of photons.

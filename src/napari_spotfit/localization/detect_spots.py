@@ -63,7 +63,7 @@ def detect_spots(
     >>> detect_spots(movie).shape[1]
     3
     """
-    settings = merged(settings, options)
+    settings = merged(settings, options, detect_spots)
     return find(image, settings, frames=frames, mask=mask, bad_pixels=bad_pixels, camera=camera)[0]
 
 

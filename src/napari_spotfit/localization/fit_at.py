@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.select import select_backend
 from ..images.camera import Camera
-from ..images.frames import is_on_device
+from ..images.frames import as_array, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import takes_settings, with_roi
@@ -22,9 +22,11 @@ from .rois import (
     fit_block,
     frame_numbers,
     in_order,
-    invalid_columns,
+    outside,
     upload,
 )
+
+_FAR = 1 << 62
 
 
 @takes_settings("fit", "stop", "bounds", "camera", "run")
@@ -78,9 +80,11 @@ def fit_at(
     >>> len(fits) == len(truth)
     True
     """
-    settings = with_roi(settings, roi_size, options)
+    settings = with_roi(settings, roi_size, options, fit_at)
     reader = checked_reader(image, settings)
-    places = np.asarray(centers, float)
+    places = np.asarray(to_host(as_array(centers)), float)
+    if places.shape == (0,):
+        places = places.reshape(0, len(reader.shape))
     if places.ndim != 2 or places.shape[1] != len(reader.shape):
         raise ValueError(
             f"centers must have the shape (n, {len(reader.shape)}), one column per axis of the "
@@ -105,11 +109,12 @@ def fit_at(
         there = upload(backend, calibration, block, pixels)
         return fit_block(backend, there, calibration, frame, places[rows, -2:])
 
-    parts = [invalid_columns(backend, int((numbers < 0).sum()), calibration.fitted)]
+    parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
     blocks = list(reader.blocks(used, 1, backend.block_bytes))
     chunks = ((block, reader.read(block)) for block in blocks)
     parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
     columns = {name: in_order([part[name] for part in parts], order) for name in parts[0]}
     index = places[:, :-2]
-    index = np.where(np.isfinite(index), np.rint(index), -1).astype(np.int64)
+    # Indices of places far outside, too, are numbers.
+    index = np.clip(np.where(np.isnan(index), -1, np.rint(index)), -_FAR, _FAR).astype(np.int64)
     return collected(columns, index, calibration.settings)

@@ -22,7 +22,7 @@ from .rois import beside, equivalent_fits
 _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
 
 
-@takes_settings("fit", "stop", "bounds", "camera", "run")
+@takes_settings("fit", "stop", "bounds", "camera", "run", without="roi_size")
 def fit_spots(
     spots: Any,
     *,
@@ -85,7 +85,7 @@ def fit_spots(
     >>> bool(abs(fits.x - truth["x"]).max() < 0.5)
     True
     """
-    settings = merged(settings, options)
+    settings = merged(settings, options, fit_spots)
     array = _checked_spots(spots)
     roi_shape = (array.shape[1], array.shape[2])
     own_start = _checked_start(start, len(array), settings)
@@ -108,12 +108,16 @@ def fit_spots(
         chunk = array if as_it_is else to_native(array[first : first + step])
         begin = None if own_start is None else to_host(own_start[first : first + step])
         planes = calibration.planes(numbers, chunk)
+        variances = calibration.variances(numbers, chunk)
         chunk = calibration.corrected(numbers, chunk)
         calibration.check_counts(chunk, None)
         if is_on_device(chunk):
             chunk = backend.upload(chunk)
-            planes = beside(chunk, planes)
-        columns = backend.fit_rois(chunk, None, roi_shape, calibration.fitted, begin, planes=planes)
+            planes, variances = beside(chunk, planes), beside(chunk, variances)
+        columns = backend.fit_rois(
+            chunk, None, roi_shape, calibration.fitted, begin, planes=planes,
+            variance_map=variances,
+        )  # fmt: skip
         parts.append(SpotFits(columns, settings=calibration.settings))
     return SpotFits.concatenate(parts)
 
@@ -125,11 +129,12 @@ def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> Spo
     backend = select_backend(calibration.settings.changed(backend="cuda"))
     # Whatever has to be converted is, as a whole: the results are one array each.
     numbers, pixels = _numbers(0, len(array), calibration), to_native(array)
-    planes = calibration.planes(numbers, pixels)
+    planes, variances = calibration.planes(numbers, pixels), calibration.variances(numbers, pixels)
     pixels = calibration.corrected(numbers, pixels)
     columns = backend.fit_rois(
-        pixels, None, pixels.shape[1:], calibration.fitted, start, planes=planes, on_device=True
-    )
+        pixels, None, pixels.shape[1:], calibration.fitted, start, planes=planes,
+        variance_map=variances, on_device=True,
+    )  # fmt: skip
     return SpotFits(columns, settings=calibration.settings)
 
 

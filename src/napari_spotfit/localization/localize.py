@@ -85,7 +85,7 @@ def localize(
     >>> fits.points().shape[1]
     3
     """
-    settings = with_roi(settings, roi_size, options)
+    settings = with_roi(settings, roi_size, options, localize)
     parts = []
     for part in localize_parts(
         image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,

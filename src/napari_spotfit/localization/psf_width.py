@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
-from ..settings.options import takes_settings
+from ..settings.options import merged, takes_settings
 from ..settings.settings import Options, Settings
 from ..settings.validation import ROI_MAX
 from .detect_spots import find
@@ -83,7 +83,7 @@ def estimate_sigma(
     >>> abs(estimate_sigma(movie).sigma - 1.8) < 0.05
     True
     """
-    settings = (settings or Settings()).changed(**options)
+    settings = merged(settings, options, estimate_sigma)
     # Whatever the spots are fitted with later.
     settings = settings.changed(
         model="gaussian", pixel="sampled", estimator="lse", fixed={}, bounds={}

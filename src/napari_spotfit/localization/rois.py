@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..engine.backend import Backend
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
+from ..results.columns import invalid_columns
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX
@@ -25,6 +26,8 @@ class Block(NamedTuple):
     frames: Any
     pixels: Any
     planes: Planes | None
+    #: Read-out variances, for the standard errors.
+    variances: Planes | None
 
 
 def checked_reader(image: Any, settings: Settings) -> FrameReader:
@@ -62,10 +65,10 @@ def upload(
     mark_bad : bool, default False
         Make bad pixels NaN, so that no spots are found there.
     """
-    planes = calibration.planes(numbers, pixels)
+    planes, variances = calibration.planes(numbers, pixels), calibration.variances(numbers, pixels)
     pixels = calibration.corrected(numbers, pixels, mark_bad=mark_bad)
     frames = backend.upload(pixels)
-    return Block(frames, pixels, beside(frames, planes))
+    return Block(frames, pixels, beside(frames, planes), beside(frames, variances))
 
 
 def beside(frames: Any, planes: Planes | None) -> Planes | None:
@@ -93,8 +96,9 @@ def fit_block(
     start = np.full((len(places), len(settings.profile.shape)), np.nan, np.float32)
     start[:, :2] = places - corners[:, 1:]
     columns = backend.fit_rois(
-        block.frames, corners, settings.roi_shape, settings, start, planes=block.planes
-    )
+        block.frames, corners, settings.roi_shape, settings, start, planes=block.planes,
+        variance_map=block.variances,
+    )  # fmt: skip
     columns["y"] += corners[:, 1]
     columns["x"] += corners[:, 2]
     return _with_corners(columns, corners)
@@ -122,11 +126,9 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
     return numbers
 
 
-def invalid_columns(backend: Backend, count: int, settings: Settings) -> dict[str, NDArray[Any]]:
+def outside(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     """Return the columns of fits outside the image, which are INVALID."""
-    corners = np.full((count, 3), -1, np.int64)
-    nothing = np.zeros((1, *settings.roi_shape), np.float32)
-    return _with_corners(backend.fit_rois(nothing, corners, settings.roi_shape, settings), corners)
+    return _with_corners(invalid_columns(count, settings), np.full((count, 3), -1, np.int64))
 
 
 def _with_corners(

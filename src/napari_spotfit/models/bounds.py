@@ -5,9 +5,20 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsFloat
+
+#: The largest number of single precision, in which fits count.
+LARGEST = 3.4028234663852886e38
 
 Bounds = tuple[float | None, float | None]
+
+
+def as_float(value: SupportsFloat) -> float:
+    """Return a number in double precision, infinite where it is too large for that."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def finite(what: str, value: Any, accepted: str = "a finite number or None") -> float | None:
@@ -22,9 +33,45 @@ def finite(what: str, value: Any, accepted: str = "a finite number or None") -> 
         return None
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{what} must be {accepted}; got {value!r}")
-    if not math.isfinite(value):
+    number = as_float(value)
+    if not abs(number) <= LARGEST:
         raise ValueError(f"{what} must be {accepted}; got {value!r}")
-    return float(value)
+    return number
+
+
+def number(what: str, value: Any, lowest: float = -math.inf, *, above: bool = False) -> float:
+    """Return a finite number that is not below the lowest, or with ``above`` only above it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is anything else; the message says what is accepted.
+    """
+    accepted = "a finite number"
+    if lowest > -math.inf:
+        accepted += f" {'above' if above else 'from'} {lowest:g}"
+    given = finite(what, value, accepted)
+    if given is None:
+        raise TypeError(f"{what} must be {accepted}; got None")
+    if given < lowest or (above and given == lowest):
+        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+    return given
+
+
+def whole(what: str, value: Any, lowest: int = 0) -> int:
+    """Return a whole number that is not below the lowest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is anything else; the message says what is accepted.
+    """
+    accepted = f"a whole number from {lowest}"
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{what} must be {accepted}; got {value!r}")
+    if value < lowest:
+        raise ValueError(f"{what} must be {accepted}; got {value!r}")
+    return int(value)
 
 
 def rising(what: str, ends: Any) -> Bounds:
@@ -41,3 +88,16 @@ def rising(what: str, ends: Any) -> Bounds:
     if low is not None and high is not None and low >= high:
         raise ValueError(f"{what} must rise; got {low:g} and {high:g}")
     return low, high
+
+
+def is_wrong(name: str, values: Any) -> Any:
+    """Say where a camera's values, an array's or one of NumPy's numbers, cannot be right."""
+    lowest = {"offset": values > -math.inf, "gain": values > 0}.get(name, values >= 0)
+    return ~(lowest & (values < math.inf))
+
+
+def accepted(name: str) -> str:
+    """Say in words what the values of a camera's quantity must be."""
+    if name == "offset":
+        return "finite"
+    return "finite and above 0" if name == "gain" else "finite and not negative"

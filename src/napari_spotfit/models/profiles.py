@@ -210,6 +210,11 @@ def _lorentzian(y: Array, x: Array, p: Mapping[str, float]) -> Array:
     return np.asarray(1 / ((1 + u * u) * (1 + v * v)))
 
 
+def _moffat(y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    square = ((x - p["x"]) ** 2 + (y - p["y"]) ** 2) / p["width"] ** 2
+    return np.asarray((1 + square) ** -p["exponent"])
+
+
 CENTER = (
     ShapeParameter("y", "px", "centre along the image's rows axis"),
     ShapeParameter("x", "px", "centre along the image's columns axis"),
@@ -248,7 +253,29 @@ LORENTZIAN = Profile(
     ),
     _lorentzian,
 )
+#: f = (1 + r²/w²)^-exponent with r the distance from the centre (Moffat 1969).
+MOFFAT = Profile(
+    "moffat",
+    (
+        *CENTER,
+        ShapeParameter(
+            "width", "px", "distance at which the profile is 2^-exponent of its height", (0.0, 2.4)
+        ),
+        ShapeParameter(
+            "exponent",
+            "",
+            "how steeply the wings fall: 1 has the widest, many times 1 makes a Gaussian",
+            (3.0, 0.0),
+            # The integral exists above 1; from 100 on, a Gaussian is no different.
+            1.01,
+            100.0,
+        ),
+    ),
+    _moffat,
+    separable=False,
+)
 
 MODELS = {
-    model.name: model for model in (GAUSSIAN, GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, LORENTZIAN)
+    model.name: model
+    for model in (GAUSSIAN, GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, LORENTZIAN, MOFFAT)
 }

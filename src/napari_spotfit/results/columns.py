@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from ..models.profiles import Profile
+from ..models.stopping import StopCondition
 from ..settings.settings import Settings
 
 #: The fitted light, and how well it fits: single-precision results after the widths.
@@ -31,6 +37,25 @@ def numbers_per_fit(settings: Settings) -> int:
     """Return how many single-precision numbers a fit has."""
     profile = settings.profile
     return len(values_of(profile)) + (len(errors_of(profile)) if settings.errors else 0)
+
+
+def invalid_columns(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
+    """Return the columns of so many fits that are INVALID, as the backends order them.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> invalid_columns(2, Settings())["stop_condition"]
+    array([5, 5], dtype=uint8)
+    """
+    columns: dict[str, NDArray[Any]] = {name: np.full(count, np.nan) for name in ("y", "x")}
+    nothing = np.full(count, np.nan, np.float32)
+    columns |= {name: nothing.copy() for name in values_of(settings.profile)}
+    columns["iterations"] = np.zeros(count, np.uint16)
+    columns["stop_condition"] = np.full(count, StopCondition.INVALID, np.uint8)
+    if settings.errors:
+        columns |= {name: nothing.copy() for name in errors_of(settings.profile)}
+    return columns
 
 
 #: Units of the columns that every model has, and of the rest where they do not depend on it.

@@ -27,13 +27,14 @@ class SpotFits:
         Centres in pixels; (0, 0) is the centre of the first pixel.
     sigma : ndarray of float32
         Standard deviation of the spot in pixels: a round Gaussian's. Other models have
-        ``sigma_x`` and ``sigma_y``, and ``angle`` in degrees; ``width``; or the names of
-        their own parameters.
+        ``sigma_x`` and ``sigma_y``, and ``angle`` in degrees; ``width``, and ``exponent``; or
+        the names of their own parameters.
     amplitude, background : ndarray of float32
         Height of the spot and level below it in counts; the camera offset is not
         part of the background.
     photons : ndarray of float32
-        Integral of the fitted profile, over the camera gain where it is known.
+        Integral of the fitted profile, over the camera gain where it is known. That of a model
+        of one's own is its sum over the ROI's pixels: light beside the ROI is left out.
     chi_square, reduced_chi_square : ndarray of float32
         Sum of the squared residuals (``wlse``: each times its weight; ``mle``: the Poisson
         deviance), and the same per degree of freedom.
@@ -82,6 +83,9 @@ class SpotFits:
     reduced_chi_square: NDArray[np.float32]
     iterations: NDArray[np.uint16]
     stop_condition: NDArray[np.uint8]
+    settings: Settings | None
+    _columns: dict[str, NDArray[Any]]
+    _index_names: tuple[str, ...]
 
     def __init__(
         self,
@@ -92,9 +96,19 @@ class SpotFits:
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"all columns must have one length; got {sorted(lengths)}")
-        self._columns = dict(columns)
-        self._index_names = tuple(index_names)
-        self.settings = settings
+        # Not by assignment, which is refused.
+        self.__dict__.update(
+            _columns=dict(columns), _index_names=tuple(index_names), settings=settings
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"{name} cannot be set: fits stay as they are. Make others of their columns, "
+            "SpotFits(fits.columns | {…}, fits.index_names, fits.settings), or a table"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} cannot be deleted: fits stay as they are")
 
     def __getattr__(self, name: str) -> NDArray[Any]:
         columns: dict[str, NDArray[Any]] = self.__dict__.get("_columns", {})
@@ -117,8 +131,17 @@ class SpotFits:
 
     def __getitem__(self, rows: Any) -> SpotFits:
         """Return the fits of a mask, a slice, an array of row numbers, or one row."""
+        if rows is None or isinstance(rows, (str, tuple, float)):
+            raise TypeError(
+                f"fits are chosen by a mask, a slice, row numbers or one of them; got {rows!r}"
+                + (f". The column is fits.{rows}" if rows in self else "")
+            )
         if isinstance(rows, (int, np.integer)):
             rows = [rows]
+        if self._columns["y"][rows].ndim != 1:
+            raise IndexError(
+                f"fits are chosen by one mask or one row of numbers; got shape {np.shape(rows)}"
+            )
         return self._of({name: values[rows] for name, values in self._columns.items()})
 
     def __repr__(self) -> str:
@@ -144,8 +167,9 @@ class SpotFits:
     def mean_sigma(self) -> NDArray[np.float32]:
         """Width of each spot in pixels, whatever the model.
 
-        The σ of a round Gaussian; the geometric mean of an elliptical one's; else that of
-        the round Gaussian with the same height and the same light.
+        The σ of a round Gaussian; the geometric mean of an elliptical one's; that of the
+        Gaussian as wide at half maximum as a Moffat profile; else that of the round Gaussian
+        with the same height and the same light, for models of one's own that in the ROI.
         """
         gain = 1.0 if self.settings is None else self.settings.gain or 1.0
         widths: NDArray[np.float32] = mean_sigma(self._columns, gain)
@@ -192,13 +216,13 @@ class SpotFits:
         Returns
         -------
         pandas.DataFrame
-            The columns in order; units are in ``attrs["units"]``.
+            A copy of the columns in order; units are in ``attrs["units"]``.
         """
         import pandas as pd
 
         names = [condition.name for condition in StopCondition]
         columns = self.to_host().columns
-        table = pd.DataFrame(columns, copy=False)
+        table = pd.DataFrame(columns, copy=True)
         table["stop_condition"] = pd.Categorical.from_codes(
             columns["stop_condition"].astype(np.int8), categories=names
         )
@@ -207,9 +231,35 @@ class SpotFits:
 
     @staticmethod
     def concatenate(parts: Sequence[SpotFits]) -> SpotFits:
-        """Join fits with the same columns, in order."""
-        first = parts[0]
-        if len(parts) == 1:
+        """Join fits whose columns are the same and mean the same, in order.
+
+        Parameters
+        ----------
+        parts : sequence of SpotFits
+            One at least. They may have been found and stopped by different settings; the
+            result has those of the first.
+
+        Raises
+        ------
+        ValueError
+            If there are none, or if they differ in columns, in index, or in what their
+            columns mean: model, pixels, estimator and camera.
+
+        Examples
+        --------
+        >>> from napari_spotfit import SpotFits, fit_spots, simulate_spots
+        >>> spots, truth = simulate_spots(100, photons=2000, seed=1)
+        >>> fits = fit_spots(spots)
+        >>> len(SpotFits.concatenate([fits[:10], fits[50:]]))
+        60
+        """
+        parts = list(parts)
+        if not parts:
+            raise ValueError("there are no fits to join")
+        first, *others = parts
+        for other in others:
+            _check_alike(first, other)
+        if not others:
             return first
         return first._of(
             {name: np.concatenate([part._columns[name] for part in parts])
@@ -218,3 +268,29 @@ class SpotFits:
 
     def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
         return SpotFits(columns, self._index_names, self.settings)
+
+
+#: Settings that decide what columns mean.
+_MEANINGFUL = ("model", "pixel", "estimator", "offset", "gain")
+
+
+def _check_alike(first: SpotFits, other: SpotFits) -> None:
+    """Check that fits can be joined."""
+    only = sorted(set(first.columns) ^ set(other.columns))
+    if only:
+        raise ValueError(f"fits with different columns cannot be joined: some have no {only[0]}")
+    if first.index_names != other.index_names:
+        raise ValueError(
+            "fits of images with different axes cannot be joined: "
+            f"{first.index_names} and {other.index_names}"
+        )
+    one, two = first.settings, other.settings
+    if one is two or one is None or two is None:
+        return
+    for name in _MEANINGFUL:
+        values = getattr(one, name), getattr(two, name)
+        if values[0] != values[1]:
+            raise ValueError(
+                f"fits of a different {name} cannot be joined: {values[0]!r} and {values[1]!r}. "
+                "Join their tables: pandas.concat"
+            )

@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 
+#: The half width at half maximum of a Gaussian with σ = 1.
+_HALF_WIDTH = math.sqrt(2 * math.log(2))
+
 
 def mean_sigma(columns: Mapping[str, Any], gain: float = 1.0) -> Any:
     """Return the width of each spot in pixels; NaN where the columns do not tell it.
 
-    The σ of a round Gaussian; the geometric mean of an elliptical one's; else that of the
-    round Gaussian with the same height and the same light. In one table, spots may differ
-    in that.
+    The σ of a round Gaussian; the geometric mean of an elliptical one's; that of the round
+    Gaussian which is as wide at half maximum as a Moffat profile, whose wings may have
+    much of its light; else that of the round Gaussian with the same height and the same
+    light, which for models of one's own is that in the ROI. In one table, spots may differ in
+    that.
 
     Parameters
     ----------
@@ -34,6 +39,9 @@ def mean_sigma(columns: Mapping[str, Any], gain: float = 1.0) -> Any:
             ways.append(columns["sigma"])
         if "sigma_x" in columns and "sigma_y" in columns:
             ways.append((columns["sigma_x"] * columns["sigma_y"]) ** 0.5)
+        if "width" in columns and "exponent" in columns:
+            half = (2.0 ** (1.0 / columns["exponent"]) - 1.0) ** 0.5 * columns["width"]
+            ways.append(half / _HALF_WIDTH)
         if "photons" in columns and "amplitude" in columns:
             area = abs(columns["photons"] / columns["amplitude"]) * gain
             ways.append((area / (2 * math.pi)) ** 0.5)

@@ -15,15 +15,19 @@ _DEFAULTS = Settings()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def takes_settings(*groups: str) -> Callable[[Function], Function]:
+def takes_settings(*groups: str, without: str = "") -> Callable[[Function], Function]:
     """Show the settings of some groups as a function's own keyword arguments.
 
     Its signature, as consoles complete it, and its docstring then name each with its
-    default, so that none is written twice.
+    default, so that none is written twice. :func:`merged` refuses the others.
     """
 
     def show(function: Function) -> Function:
-        shown = [item for item in fields(Settings) if item.metadata["parameter"].group in groups]
+        shown = [
+            item
+            for item in fields(Settings)
+            if item.metadata["parameter"].group in groups and item.name != without
+        ]
         signature = inspect.signature(function)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         added = [
@@ -32,6 +36,7 @@ def takes_settings(*groups: str) -> Callable[[Function], Function]:
             if item.name not in signature.parameters
         ]
         function.__signature__ = signature.replace(parameters=own + added)  # type: ignore[attr-defined]
+        function.__dict__["settings"] = tuple(item.name for item in shown)
         function.__doc__ = _with_parameters(function.__doc__ or "", added)
         return function
 
@@ -49,24 +54,54 @@ def _with_parameters(doc: str, added: list[inspect.Parameter]) -> str:
     return doc.replace("Returns\n-------", "\n".join(lines) + "\n\nReturns\n-------", 1)
 
 
-def merged(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
-    """Return settings, by default the defaults, with some changed by keyword arguments."""
-    settings = settings or _DEFAULTS
+def merged(
+    settings: Settings | None, options: Mapping[str, Any], function: Callable[..., Any]
+) -> Settings:
+    """Return settings, by default the defaults, with some changed by keyword arguments.
+
+    Parameters
+    ----------
+    settings : Settings or None
+        What a public function was given.
+    options : mapping
+        Its keyword arguments.
+    function : callable
+        The function itself; :func:`takes_settings` has said which settings it takes.
+
+    Raises
+    ------
+    TypeError
+        If the settings are none, or if the function does not take one of the options.
+    """
+    if settings is None:
+        settings = _DEFAULTS
+    elif not isinstance(settings, Settings):
+        example = ": Settings(**settings) makes them of it" if isinstance(settings, dict) else ""
+        raise TypeError(f"settings must be Settings(…); got a {type(settings).__name__}{example}")
     try:
-        return _changed(settings, **options)
+        return _changed(settings, function, **options)
     except TypeError:  # an option that cannot be hashed, or that is wrong
-        return settings.changed(**options)
+        return _changed.__wrapped__(settings, function, **options)
 
 
 def with_roi(
-    settings: Settings | None, roi_size: int | tuple[int, int] | None, options: Mapping[str, Any]
+    settings: Settings | None,
+    roi_size: int | tuple[int, int] | None,
+    options: Mapping[str, Any],
+    function: Callable[..., Any],
 ) -> Settings:
     """Do the same for functions that have an argument of its own for the ROI's size."""
-    settings = merged(settings, options)
+    settings = merged(settings, options, function)
     return settings if roi_size is None else settings.changed(roi_size=roi_size)
 
 
 @lru_cache(maxsize=256, typed=True)
-def _changed(settings: Settings, **options: Any) -> Settings:
+def _changed(settings: Settings, function: Callable[..., Any], /, **options: Any) -> Settings:
     """Return changed settings; the same again and again for calls in a closed loop."""
+    taken = function.__dict__["settings"]
+    for name in options:
+        if name not in taken and name in parameters():
+            raise TypeError(
+                f"{name} has no effect in {function.__name__}; its settings are {', '.join(taken)}"
+            )
     return settings.changed(**options)

@@ -14,11 +14,13 @@ from typing import Any, Literal, TypedDict
 
 from ..models import stopping
 from ..models.profiles import MODELS, Profile
+from .bounds import check_bounds, check_shape_names
+from .frozen import FrozenMapping
 from .parameter import Parameter, setting
-from .validation import ROI_LARGEST, FrozenDict, check_pixel, check_shape_names, checked
+from .validation import ROI_LARGEST, check_pixel, checked
 
 Backend = Literal["auto", "cpu", "cuda"]
-Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian"]
+Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 Pixel = Literal["sampled", "integrated"]
 Estimator = Literal["lse", "wlse", "mle"]
 Devices = Literal["one", "all"]
@@ -97,15 +99,15 @@ class Settings:
         "Model",
         "The spot's shape on a constant background. gaussian: round. gaussian_elliptical: with "
         "one σ along x and one along y. gaussian_rotated: elliptical and turned by an angle. "
-        "lorentzian: with wide wings.",
+        "lorentzian: with wide wings. moffat: round, with wings as wide as they are.",
         "fit",
     )
     pixel: Pixel = setting(
         "sampled",
         "Pixels",
         "sampled: the model at the centre of each pixel. integrated: the model averaged over "
-        "each pixel, as a camera sees it, for the σ of the light itself; not for turned "
-        "Gaussians and Lorentzians.",
+        "each pixel, as a camera sees it, for the σ of the light itself; for Gaussians "
+        "that are not turned.",
         "fit",
     )
     estimator: Estimator = setting(
@@ -117,14 +119,14 @@ class Settings:
         "fit",
     )
     fixed: Mapping[str, float | None] = setting(
-        FrozenDict(),
+        FrozenMapping(),
         "Held",
         "Shape parameters that are not fitted, by name: a number is their value, that of y and x "
         "counted from the middle of the ROI; with None each spot keeps its own start value.",
         "bounds",
     )
     bounds: Mapping[str, tuple[float | None, float | None]] = setting(
-        FrozenDict(),
+        FrozenMapping(),
         "Bounds",
         "Lower and upper bound of shape parameters by name, None for an open end; y and x count "
         "from the middle of the ROI.",
@@ -240,7 +242,7 @@ class Settings:
         "Read-out variance",
         "Variance of the camera's read-out noise, that of frames without light. Maximum "
         "likelihood adds it to the shot noise; weighted least squares takes its inverse for "
-        "weights; plain least squares does not use it.",
+        "weights; with a known gain, the standard errors of least squares count it.",
         "camera",
         unit="counts²",
         minimum=0,
@@ -276,15 +278,8 @@ class Settings:
                 parameter = item.metadata["parameter"]
                 object.__setattr__(self, item.name, checked(item.name, hint, parameter, value))
         check_pixel(self.profile, self.pixel)
-        check_shape_names(self.profile, FrozenDict(self.fixed), FrozenDict(self.bounds))
-        for low, high in (
-            ("sigma_min", "sigma_max"),
-            ("amplitude_min", "amplitude_max"),
-            ("background_min", "background_max"),
-        ):
-            least, most = getattr(self, low), getattr(self, high)
-            if least is not None and most is not None and least >= most:
-                raise ValueError(f"{low} must be below {high}; got {least:g} and {most:g}")
+        check_shape_names(self)
+        check_bounds(self)
 
     @property
     def roi_shape(self) -> tuple[int, int]:

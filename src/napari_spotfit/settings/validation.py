@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import operator
 import types
@@ -10,20 +9,14 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from ..models.bounds import finite, rising
+from ..models.bounds import LARGEST, as_float, finite, rising
 from ..models.profiles import MODELS, Profile
+from .frozen import FrozenMapping
 from .parameter import Parameter
 
 #: Side lengths of a ROI in pixels: the least, the most of which many are fitted side by side,
 #: and the most of which one is fitted at a time, by all threads or all of the GPU together.
 ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
-
-
-class FrozenDict(dict[str, Any]):
-    """A dictionary that stays as it is made, so that settings can be keys of a cache."""
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
 
 
 def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
@@ -69,10 +62,10 @@ def _checked_number(name: str, whole: bool, hint: Any, parameter: Parameter, val
     kind = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {_accepted(hint, parameter)}; got {value!r}")
-    number: float = operator.index(typing.cast(int, value)) if whole else float(value)
+    number: float = operator.index(typing.cast(int, value)) if whole else as_float(value)
     low, high = parameter.minimum, parameter.maximum
     if (
-        not math.isfinite(number)
+        not abs(number) <= LARGEST
         or (low is not None and (number < low or (parameter.above_minimum and number == low)))
         or (high is not None and number > high)
     ):
@@ -110,18 +103,18 @@ def _checked_model(value: Any) -> Any:
     raise ValueError(f"model must be {names}, or of Profile.from_expression(…); got {value!r}")
 
 
-def _checked_fixed(value: Any) -> FrozenDict:
+def _checked_fixed(value: Any) -> FrozenMapping:
     """Check values that are held: a finite number, or None for the start value, by name."""
     if not isinstance(value, Mapping):
         raise TypeError(f"fixed must map shape parameters to values; got {value!r}")
-    return FrozenDict({name: finite(f"fixed of {name}", held) for name, held in value.items()})
+    return FrozenMapping({name: finite(f"fixed of {name}", held) for name, held in value.items()})
 
 
-def _checked_bounds(value: Any) -> FrozenDict:
+def _checked_bounds(value: Any) -> FrozenMapping:
     """Check lower and upper ends, None for an open one, by name."""
     if not isinstance(value, Mapping):
         raise TypeError(f"bounds must map shape parameters to (lowest, highest); got {value!r}")
-    return FrozenDict({name: rising(f"bounds of {name}", ends) for name, ends in value.items()})
+    return FrozenMapping({name: rising(f"bounds of {name}", ends) for name, ends in value.items()})
 
 
 def check_pixel(profile: Profile, pixel: str) -> None:
@@ -131,33 +124,6 @@ def check_pixel(profile: Profile, pixel: str) -> None:
             f"pixel must be 'sampled' for the model {profile.name}, which has no formula averaged "
             "over a pixel; got 'integrated'"
         )
-
-
-def check_shape_names(profile: Profile, fixed: FrozenDict, bounds: FrozenDict) -> None:
-    """Check that what is held or bounded are shape parameters of a model, and not both.
-
-    Raises
-    ------
-    ValueError
-        If there is no such parameter, if one is both, or if none is left to be fitted.
-    """
-    names = [parameter.name for parameter in profile.shape]
-    for setting, given in (("fixed", fixed), ("bounds", bounds)):
-        for name in given:
-            if name not in names:
-                raise ValueError(
-                    f"{setting} must name shape parameters of the model {profile.name}, "
-                    f"{', '.join(names)}; got {name!r}"
-                )
-    both = sorted(set(fixed) & set(bounds))
-    if both:
-        raise ValueError(f"{both[0]} cannot be held and bounded at once; leave one out")
-    if len(fixed) == len(names):
-        raise ValueError(f"fixed must leave one of {', '.join(names)} to be fitted")
-    for name in names[2:]:
-        low = fixed.get(name) if name in fixed else bounds.get(name, (None, None))[0]
-        if low is not None and low <= 0 and name != "angle" and profile.name in MODELS:
-            raise ValueError(f"{name} must be above 0; got {low:g}")
 
 
 def _checked_roi_size(value: Any) -> int | tuple[int, int]:

@@ -42,10 +42,7 @@ _FIT_TIP = (
     "points: then it is yours, and the new spots come in a new layer.</p>"
 )
 _FITTING = "Fitting…"
-_COMPILING = (
-    "Fitting… The first fit with a model takes up to a minute longer: the engine is compiled for "
-    "this computer."
-)
+_READING = "Fitting… The first frame is still being read."
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 
@@ -271,7 +268,7 @@ class FitSpots(Docked):
         self.result.face_chosen.connect(self._on_face)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.failed.connect(self._on_error)
-        self.preview.slow.connect(lambda: self.status.say(_COMPILING))
+        self.preview.slow.connect(lambda: self.status.say(_READING))
         self.preview.recovered.connect(lambda: self.status.say(""))
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
@@ -280,7 +277,7 @@ class FitSpots(Docked):
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self.result.show_layer)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
-        self._patience.timeout.connect(lambda: self.status.say(_COMPILING))
+        self._patience.timeout.connect(lambda: self.status.say(_READING))
 
     def _lay_out(self) -> None:
         self.fit_button.setToolTip(_FIT_TIP)

@@ -77,7 +77,7 @@ def test_a_frame_is_read_once_per_press_and_the_last_place_is_fitted(
     # Another click while the frame is awaited is not lost.
     hand.click(image, spots[1], SHIFT)
     # Meanwhile the viewer answers, and says what may take so long.
-    qtbot.waitUntil(lambda: "compiled" in widget.status.text())
+    qtbot.waitUntil(lambda: "being read" in widget.status.text())
     go.set()
     settle()
     assert reads == [2, 2]

@@ -17,9 +17,9 @@ from ..fit_settings import make_fit_settings
 from .interface import PIXEL_TYPES, PROFILES, FitResults, PixelMap, RoiSource, address
 from .library import load
 
-#: Fits of a thread's share, at most and at least: small enough to share the work evenly, large
-#: enough for Python's part to be small.
-_LARGE_SHARE, _SMALL_SHARE = 32768, 1024
+#: Pixels of a thread's share, at most, and its fits at least: small enough to share the work
+#: evenly and to be done soon after an interruption, large enough for Python's part to be small.
+_LARGE_SHARE, _SMALL_SHARE = 1 << 20, 1024
 
 
 class _Results(NamedTuple):
@@ -63,6 +63,7 @@ def fit_rois(
     start: NDArray[np.float32] | None = None,
     *,
     planes: Planes | None = None,
+    variance_map: Planes | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Fit ROIs where they lie in the frames.
 
@@ -82,6 +83,9 @@ def fit_rois(
         the ROI's first pixel; NaN asks for the built-in value.
     planes : Planes, optional
         Weights for least squares, read-out variances for maximum likelihood.
+    variance_map : Planes, optional
+        Read-out variances in counts², which the standard errors of least squares count
+        where the gain is known; by default the settings' one number.
 
     Returns
     -------
@@ -106,6 +110,7 @@ def fit_rois(
         corners=address(corners),
         start=address(start),
         planes=PixelMap.of(planes),
+        variance=PixelMap.of(variance_map),
         pixel_type=PIXEL_TYPES[frames.dtype.str[1:]],
     )
     numbers, target = make_fit_settings(settings, roi_shape), results.for_library()
@@ -121,6 +126,7 @@ def fit_rois(
         )  # fmt: skip
 
     share = count // (4 * (settings.threads or threads.available()))
-    share = min(max(share, _SMALL_SHARE), _LARGE_SHARE)
+    largest = _LARGE_SHARE // (roi_shape[0] * roi_shape[1])
+    share = max(min(share, largest), _SMALL_SHARE)
     threads.in_pieces(fit_share, count, share, settings.threads)
     return results.columns(settings)

@@ -156,7 +156,7 @@ def _build(tools: Path) -> None:
     import subprocess
 
     print("napari-spotfit: building the library from its changed sources", file=sys.stderr)
-    command = [sys.executable, str(tools / "build_library.py")]
+    command = [sys.executable, str(tools / "build_library.py"), "--if-changed"]
     built = subprocess.run(command, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
     if built.returncode:
         raise ImportError(

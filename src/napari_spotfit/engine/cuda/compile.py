@@ -1,8 +1,7 @@
-"""From the CUDA C++ in ``kernels/`` to kernels on a device.
+"""From the C++ in ``kernels/`` to kernels on a device.
 
 A kernel is compiled when it is first used, for the GPU at hand and for the numbers that
-it is built around (a ROI's size, say). CuPy keeps the result on disk. The constants
-that decide where a fit stops come from :mod:`napari_spotfit.stopping`, as macros.
+it is built around (a ROI's size, say). CuPy keeps the result on disk.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
 
-from ...models import stopping
-
 #: Fused multiply-adds, fast reciprocals and roots; NaN and infinity stay what they are.
 #: Denormal numbers become 0. The namespace of the kernels. Constants that a kernel has no use
 #: for are no reason to say something.
@@ -23,30 +20,18 @@ OPTIONS = (
     "-DSPOTFIT_ISA=cuda", "-diag-suppress=177",
 )  # fmt: skip
 
-#: What kernels take from :mod:`napari_spotfit.stopping`, besides the conditions' codes.
-_CONSTANTS = (
-    "INITIAL_DAMPING", "DAMPING_DECREASE", "DAMPING_INCREASE", "MAX_DAMPING",
-    "SKIPPED_STEP", "SKIPPED_DAMPING", "ROUNDING", "ROUNDING_FLOOR", "SINGULAR",
-    "LIKELIHOOD_DELTA", "FIRST_AMPLITUDE", "FIRST_BACKGROUND", "LEAST_BACKGROUND",
-    "SHORTEST_STRETCH", "LONGEST_STRETCH", "LEAST_CURVATURE",
-)  # fmt: skip
-
 _INCLUDE = re.compile(r'^#include "([^"]+)"\n', re.MULTILINE)
 
 
-def kernel(file: str, name: str, before: str = "", **macros: float | str) -> Any:
+def compiled(text: str, name: str) -> Any:
     """Return a kernel for the current device.
 
     Parameters
     ----------
-    file : str
-        The file in ``kernels/`` that defines it.
+    text : str
+        C++ with all that it includes in its place, see :func:`with_includes`.
     name : str
         The kernel's name; it is ``extern "C"``.
-    before : str
-        C++ that comes before the file: what it asks for and does not define.
-    **macros : int, float or str
-        What the file takes as compile-time constants, by name; a str is C++ text.
 
     Returns
     -------
@@ -55,17 +40,21 @@ def kernel(file: str, name: str, before: str = "", **macros: float | str) -> Any
     """
     import cupy
 
-    return _compiled(file, name, before, tuple(sorted(macros.items())), cupy.cuda.Device().id)
+    return _compiled(text, name, OPTIONS, cupy.cuda.Device().id)
+
+
+def kernel(file: str, name: str, before: str = "", **macros: float | str) -> Any:
+    """Return a kernel of one of the ``.cu`` files, with its numbers as macros."""
+    import cupy
+
+    return _compiled(before + source(file), name, options(**macros), cupy.cuda.Device().id)
 
 
 @lru_cache(maxsize=512)
-def _compiled(
-    file: str, name: str, before: str, macros: tuple[tuple[str, float | str], ...], device: int
-) -> Any:
+def _compiled(text: str, name: str, given: tuple[str, ...], device: int) -> Any:
     import cupy
 
-    code = before + source(file)
-    return cupy.RawModule(code=code, options=options(**dict(macros))).get_function(name)
+    return cupy.RawModule(code=text, options=given).get_function(name)
 
 
 @lru_cache(maxsize=16)
@@ -100,11 +89,8 @@ def with_includes(text: str) -> str:
 
 
 def options(**macros: float | str) -> tuple[str, ...]:
-    """Return the compiler's options: ours, the constants of the stop conditions, macros."""
-    constants = {name: getattr(stopping, name) for name in _CONSTANTS}
-    conditions = {f"STOP_{condition.name}": int(condition) for condition in stopping.StopCondition}
-    defined = constants | conditions | macros
-    return OPTIONS + tuple(f"-D{name}={_literal(value)}" for name, value in defined.items())
+    """Return the compiler's options: ours, and macros."""
+    return OPTIONS + tuple(f"-D{name}={_literal(value)}" for name, value in macros.items())
 
 
 def _literal(value: float | str) -> str:

@@ -15,10 +15,9 @@ from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
-from ..variants import is_plain
-from . import large, layout, pixelwise, transfer
-from .compile import kernel
-from .layout import Results
+from . import large, layout, transfer
+from .fit_kernel import FitCode, FitKernel, fit_kernel
+from .layout import PixelMap, Results
 
 #: Bytes of pixels that go up at a time, at most and at least, and how many such pieces are
 #: under way per GPU: while one is copied to pinned memory, others are on their way, fitted,
@@ -31,11 +30,11 @@ _SMALLEST = 4096
 #: Up to so many bytes of pixels the GPU reads and writes the host's memory by itself:
 #: one launch is then all there is.
 _FEW_BYTES = 256 << 10
-#: Pixels of one launch. A display driver ends kernels after two seconds; this takes a
-#: tenth of that on a slow GPU.
-_LAUNCH_PIXELS = 1 << 29
-#: The same where fits visit every pixel at every step, which takes longer.
-_PIXELWISE_PIXELS = 1 << 26
+#: What a launch does at most, in operations of one thread: a display driver ends kernels after
+#: two seconds, and this takes a tenth of that on a GPU of a twentieth of an H200's speed.
+_LAUNCH_WORK = 1e11
+#: Warps of a multiprocessor that are under way at once: a launch has no fewer.
+_WARPS_AT_ONCE = 16
 
 
 def fit_rois(
@@ -46,6 +45,7 @@ def fit_rois(
     start: Any = None,
     *,
     planes: Planes | None = None,
+    variance_map: Planes | None = None,
     on_device: bool = False,
     devices: Sequence[int] | None = None,
 ) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def fit_rois(
 
     Parameters
     ----------
-    frames, corners, roi_shape, settings, start, planes
+    frames, corners, roi_shape, settings, start, planes, variance_map
         As on the CPU; arrays may also be CuPy's.
     on_device : bool
         Leave the results on the device, and do not wait for them: they are made on
@@ -73,133 +73,149 @@ def fit_rois(
     if max(roi_shape) > ROI_MAX:
         return large.fit_rois(frames, corners, roi_shape, settings, start, planes, on_device)
     n = len(frames) if corners is None else len(corners)
-    if corners is None and _address(frames) % 4:
-        frames = frames.copy()  # kernels read whole words
     if n == 0:
         return Results.within(np.empty(0, np.uint8), 0, settings).columns(settings.profile)
-    known = None if planes is None else planes.values
-    more = known is not None and len(known) > 1
-    plain = is_plain(settings, planes)
-    task = _Task(roi_shape, settings, frames.dtype, corners is not None, plain, more)
+    if isinstance(frames, np.ndarray) and _address(frames) % frames.dtype.itemsize:
+        frames = frames.copy()  # kernels read whole pixels
+    maps = _Maps.of(planes, variance_map)
+    code = FitCode.of(
+        settings, roi_shape, frames.dtype.str[1:], gather=corners is not None,
+        planes=planes is not None, variance_map=variance_map is not None,
+    )  # fmt: skip
+    task = _Task(code, settings)
     if isinstance(frames, np.ndarray) and corners is None and not on_device:
-        known = to_host(known)
+        maps = maps.each(to_host)
         if frames.nbytes <= _FEW_BYTES:
-            return _fit_few(frames, start, known, task)
-        return _fit_in_pieces(frames, start, known, task, devices or (cupy.cuda.Device().id,))
+            return _fit_few(frames, start, maps, task)
+        return _fit_in_pieces(frames, start, maps, task, devices or (cupy.cuda.Device().id,))
     frames = transfer.upload(frames)
     corners = None if corners is None else cupy.asarray(corners, np.int64)
     start = None if start is None else cupy.asarray(start, np.float32)
-    known = None if known is None else transfer.upload(known)
+    maps = maps.each(transfer.upload)
     if on_device:
         memory = cupy.empty(task.row_bytes * n, np.uint8)
-        task.launch(frames, corners, start, known, memory.data.ptr, n)
+        task.launch(frames, corners, start, maps, memory.data.ptr, n)
         return Results.within(memory, n, settings).columns(settings.profile)
-    return _fit_there(frames, corners, start, known, task, n)
+    return _fit_there(frames, corners, start, maps, task, n)
+
+
+class _Maps(NamedTuple):
+    """What is known of the pixels, where it is: of one frame for all of them, or of each."""
+
+    planes: Any
+    variance: Any
+
+    @classmethod
+    def of(cls, planes: Planes | None, variance: Planes | None) -> _Maps:
+        return cls(*(None if known is None else known.values for known in (planes, variance)))
+
+    def each(self, change: Callable[[Any], Any]) -> _Maps:
+        return _Maps(*(None if values is None else change(values) for values in self))
+
+    def of_rois(self, first: int, last: int, change: Callable[[Any], Any] = lambda x: x) -> _Maps:
+        """Return what belongs to some frames, changed; what all share, as it is."""
+        return self.each(lambda values: values if len(values) == 1 else change(values[first:last]))
+
+    def shared(self, change: Callable[[Any], Any]) -> _Maps:
+        """Return what all frames share, changed; the rest as it is."""
+        return self.each(lambda values: change(values) if len(values) == 1 else values)
+
+    def addresses(self) -> tuple[PixelMap, PixelMap]:
+        planes, variance = (
+            PixelMap() if values is None else PixelMap(_address(values), len(values) == 1)
+            for values in self
+        )
+        return planes, variance
 
 
 class _Task(NamedTuple):
     """What is the same for all pieces."""
 
-    roi_shape: tuple[int, int]
+    code: FitCode
     settings: Settings
-    pixel: np.dtype[Any]
-    gather: bool
-    #: Whether the fits are those of the fast path, and whether each frame has its own plane.
-    plain: bool
-    more_planes: bool
 
     @property
     def row_bytes(self) -> int:
         return layout.row_bytes(self.settings)
 
-    def planes(self, known: Any, first: int, last: int) -> Any:
-        """Return the planes of some cut-outs."""
-        return known[first:last] if self.more_planes and not self.gather else known
+    @property
+    def roi_shape(self) -> tuple[int, int]:
+        return self.code.rows, self.code.columns
 
     def launch(
-        self, frames: Any, corners: Any, start: Any, known: Any, memory: int, n: int
+        self, frames: Any, corners: Any, start: Any, maps: _Maps, memory: int, n: int
     ) -> None:
         """Begin to fit, on the current stream; memory is where the results go.
 
         The arrays may be the device's or pinned ones of the host.
         """
-        plan = _plan(self, known is not None, _device())
-        pixels, shape = self.roi_shape[0] * self.roi_shape[1], len(self.settings.profile.shape)
-        per_warp, most = plan.groups, _PIXELWISE_PIXELS
-        if self.plain:
-            per_warp *= layout.rounds(n, plan.groups, pixels, plan.multiprocessors)
-            most = _LAUNCH_PIXELS
-        per_block = per_warp * plan.warps
-        step = max(most // pixels // per_block, 1) * per_block
+        device = _device()
+        kernel = fit_kernel(self.code, device)
+        step = _fits_per_launch(self, kernel, _multiprocessors(device))
+        shape, roi_bytes = len(self.code.profile.shape), self.code.roi_bytes
         frames_at, corners_at, start_at = _address(frames), _address(corners), _address(start)
+        planes, variance = maps.addresses()
         for first in range(0, n, step):
             count = min(step, n - first)
             rois, output = _arguments(
-                frames_at + (0 if self.gather else first * pixels * self.pixel.itemsize),
+                frames_at + (0 if self.code.gather else first * roi_bytes),
                 frames.shape[1:], corners_at and corners_at + 24 * first,
                 start_at and start_at + 4 * shape * first,
+                self._from(planes, first), self._from(variance, first),
                 memory, n, self.settings, first,
             )  # fmt: skip
-            plan.kernel(
-                (-(-count // per_block),), (32 * plan.warps,),
-                self.arguments(rois, output, self.planes(known, first, n), count, per_warp),
+            numbers = layout.fit_settings(self.settings, self.roi_shape)
+            kernel.function(
+                (-(-count // kernel.threads.fits_per_block),), (kernel.threads.block,),
+                (rois, output, numbers, np.int64(count)),
             )  # fmt: skip
 
-    def arguments(
-        self, rois: Any, output: Any, known: Any, count: int, per_warp: int
-    ) -> tuple[Any, ...]:
-        """Return the arguments of either kernel."""
-        settings, shape = self.settings, self.roi_shape
-        camera = layout.camera(settings)
-        if self.plain:
-            limits = layout.limits(settings, shape)
-            return rois, output, limits, camera, np.int64(count), np.int32(per_warp)
-        planes = pixelwise.planes(_address(known), self.more_planes)
-        limits = layout.limits(settings, shape, settings.offset)
-        first = pixelwise.first(settings.profile)
-        return rois, planes, output, limits, first, camera, np.int64(count)
+    def _from(self, known: PixelMap, first: int) -> PixelMap:
+        """Return a map from a fit on."""
+        if self.code.gather or known.shared:
+            return known
+        return PixelMap(known.address + 4 * self.code.rows * self.code.columns * first, False)
 
 
 @lru_cache(maxsize=256)
 def _arguments(
     frames: int, frame_shape: tuple[int, int], corners: int, start: int,
+    planes: PixelMap, variance: PixelMap,
     memory: int, n: int, settings: Settings, first: int,
 ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Return where a kernel reads and writes; in a closed loop that stays the same."""
     return (
-        layout.rois(frames, frame_shape, corners, start), layout.output(memory, n, settings, first)
-    )  # fmt: skip
-
-
-class _Plan(NamedTuple):
-    """How the fits of one kind are done on one device."""
-
-    kernel: Any
-    warps: int  # of a block
-    groups: int  # fits that a warp works on at a time
-    multiprocessors: int
-
-
-@lru_cache(maxsize=512)
-def _plan(task: _Task, planes: bool, device: int) -> _Plan:
-    import cupy
-
-    file, before, macros = _kernel(task, planes)
-    return _Plan(
-        kernel(file, "fit", before, **macros),
-        int(macros["WARPS"]),
-        32 // (int(macros.get("LANES_X", 1)) * int(macros["LANES_Y"])),
-        int(cupy.cuda.Device(device).attributes["MultiProcessorCount"]),
+        layout.rois(frames, frame_shape, corners, start, planes, variance),
+        layout.output(memory, n, settings, first),
     )
 
 
-def _kernel(task: _Task, planes: bool) -> tuple[str, str, dict[str, int | str]]:
-    """Return the file of a task's kernel, what comes before it, and its macros."""
-    settings, shape = task.settings, task.roi_shape
-    if task.plain:
-        return "fit.cu", "", layout.macros(shape, task.pixel, task.gather, settings)
-    macros = pixelwise.macros(shape, task.pixel, task.gather, planes, settings)
-    return "fit_pixelwise.cu", pixelwise.before(settings.profile), macros
+@lru_cache(maxsize=256)
+def _fits_per_launch(task: _Task, kernel: FitKernel, multiprocessors: int) -> int:
+    """Return how many fits a launch does at most, whole blocks."""
+    code, threads = task.code, kernel.threads
+    most = int(_LAUNCH_WORK / fit_work(code, task.settings.max_iterations))
+    at_once = multiprocessors * _WARPS_AT_ONCE * 32 // (threads.lanes_x * threads.lanes_y)
+    return max(most, at_once) // threads.fits_per_block * threads.fits_per_block
+
+
+def fit_work(code: FitCode, iterations: int) -> float:
+    """Return about how many operations a fit takes that ends after so many iterations."""
+    parameters = len(code.profile.shape) + 2
+    pixels = code.rows * code.columns
+    step = 100 + 4 * parameters**3
+    if code.in_registers:
+        return iterations * (6 * pixels + 40 * (code.rows + code.columns) + step)
+    per_pixel = 60 + 2 * parameters**2
+    # Maximum likelihood begins with least squares.
+    return iterations * (1 + code.likelihood) * (per_pixel * pixels + step)
+
+
+@lru_cache(maxsize=64)
+def _multiprocessors(device: int) -> int:
+    import cupy
+
+    return int(cupy.cuda.Device(device).attributes["MultiProcessorCount"])
 
 
 def _address(array: Any) -> int:
@@ -220,15 +236,14 @@ def _device() -> int:
     return number
 
 
-def _fit_few(frames: NDArray[Any], start: Any, known: Any, task: _Task) -> dict[str, Any]:
+def _fit_few(frames: NDArray[Any], start: Any, maps: _Maps, task: _Task) -> dict[str, Any]:
     """Fit few cut-outs with the least delay: the GPU reads and writes pinned memory."""
     n = len(frames)
     with transfer.stream():
         pixels = _pinned_copy(frames)
         begin = None if start is None else _pinned_copy(start)
-        there = None if known is None else _pinned_copy(known)
         memory = transfer.pinned(task.row_bytes * n)
-        task.launch(pixels, None, begin, there, _address(memory), n)
+        task.launch(pixels, None, begin, maps.each(_pinned_copy), _address(memory), n)
     return Results.within(memory.copy(), n, task.settings).columns(task.settings.profile)
 
 
@@ -241,7 +256,7 @@ def _pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _fit_in_pieces(
-    frames: NDArray[Any], start: Any, known: Any, task: _Task, devices: Sequence[int]
+    frames: NDArray[Any], start: Any, maps: _Maps, task: _Task, devices: Sequence[int]
 ) -> dict[str, Any]:
     """Fit many cut-outs of the host, several pieces side by side.
 
@@ -256,7 +271,7 @@ def _fit_in_pieces(
         transfer.pinned(size) if in_place else np.empty(size, np.uint8), n, settings
     )
     turn = itertools.cycle(devices)
-    for_all = {} if known is None or task.more_planes else _uploaded(known, devices)
+    for_all = _uploaded(maps, devices)
 
     def fit_piece(first: int, last: int) -> None:
         count = last - first
@@ -264,11 +279,9 @@ def _fit_in_pieces(
             there = cupy.empty((count, *task.roi_shape), frames.dtype)
             kept = transfer.send(frames[first:last], there, stream)
             begin = None if start is None else cupy.asarray(start[first:last])
-            plane = for_all.get(_device())
-            if task.more_planes:
-                plane = cupy.asarray(known[first:last])
+            known = for_all[_device()].of_rois(first, last, cupy.asarray)
             memory = cupy.empty(task.row_bytes * count, np.uint8)
-            task.launch(there, None, begin, plane, memory.data.ptr, count)
+            task.launch(there, None, begin, known, memory.data.ptr, count)
             if in_place:
                 for column, part in zip(
                     results, Results.within(memory, count, settings), strict=True
@@ -304,19 +317,19 @@ def _fit_in_pieces(
     return results.columns(settings.profile)
 
 
-def _uploaded(known: Any, devices: Sequence[int]) -> dict[int, Any]:
-    """Return the plane that is the same for all frames, on each device."""
+def _uploaded(maps: _Maps, devices: Sequence[int]) -> dict[int, _Maps]:
+    """Return the maps, with what all frames share on each device."""
     import cupy
 
     there = {}
     for device in devices:
         with cupy.cuda.Device(device):
-            there[device] = transfer.upload(known)
+            there[device] = maps.shared(transfer.upload)
     return there
 
 
 def _fit_there(
-    frames: Any, corners: Any, start: Any, known: Any, task: _Task, n: int
+    frames: Any, corners: Any, start: Any, maps: _Maps, task: _Task, n: int
 ) -> dict[str, Any]:
     """Fit ROIs that lie on the device; return the results to the host."""
     import cupy
@@ -329,7 +342,7 @@ def _fit_there(
             frames if corners is not None else frames[first:last],
             None if corners is None else corners[first:last],
             None if start is None else start[first:last],
-            task.planes(known, first, last),
+            maps if corners is not None else maps.of_rois(first, last),
             memory.data.ptr,
             last - first,
         )

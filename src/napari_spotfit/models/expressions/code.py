@@ -6,7 +6,7 @@ person wrote, no letter gets here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .grammar import Call, Name, Node, Number
 from .program import TINY, Program
@@ -27,35 +27,79 @@ def to_cuda(profile: Profile) -> str:
     Returns
     -------
     str
-        The structure ``OwnProfile``, made of the shape parameters; its function ``float
-        at(float x, float y, float (&d)[SHAPE])`` returns f and writes its derivatives to d,
-        all in the order of the kernels: x, y, widths. What is the same for all pixels is
-        worked out once.
+        The profile ``OwnProfile``, as those in ``kernels/profiles.h`` that are no products,
+        which come before it. What is the same for all pixels is worked out once.
     """
-    if profile.expression is None:
-        raise ValueError(f"the model {profile.name} was not made from an expression")
-    program = profile.expression.program
-    once, each = _apart(program)
-    value, *derivatives = (text for name, text in each if not name)
+    members, prepare, steps, derivatives, value = _lines(profile)
     count = len(derivatives)
-    members = [*(f"p{i}" for i in range(count)), *once]
+    lines = [
+        "namespace spotfit::SPOTFIT_ISA {",
+        f"SPOTFIT_INLINE float nonzero(float u) {{ return u == 0.0f ? {TINY}f : u; }}",
+        "struct OwnProfile : AtPixels {",
+        f"    static constexpr int SHAPE = {count};",
+        "    static constexpr bool EXPRESSION = true;",
+        "    static constexpr float INTEGRAL = 1.0f;",
+        "    template <class L> struct Pixels {",
+        f"        L {', '.join(members)};",
+        f"        SPOTFIT_INLINE Pixels(const L (&p)[{count}], bool) {{",
+        *(f"            {line}" for line in prepare),
+        "        }",
+        f"        SPOTFIT_INLINE L at(L x, L y, L (&d)[{count}]) const {{",
+        *(f"            const L {name} = {text};" for name, text in steps),
+        *(f"            d[{i}] = {text};" for i, text in enumerate(derivatives)),
+        f"            return {value};",
+        "        }",
+        "    };",
+        "};",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def to_cuda_for_large(profile: Profile) -> str:
+    """Return the same as ``kernels/large.cu`` takes it, a structure without a namespace."""
+    members, prepare, steps, derivatives, value = _lines(profile)
+    count = len(derivatives)
     lines = [
         f"__device__ __forceinline__ float nonzero(float u) {{ return u == 0.0f ? {TINY}f : u; }}",
         "struct OwnProfile {",
         f"    float {', '.join(members)};",
         f"    __device__ __forceinline__ explicit OwnProfile(const float (&p)[{count}]) {{",
-        *(f"        p{i} = p[{i}];" for i in range(count)),
-        *(f"        {name} = {text};" for name, text in once.items()),
+        *(f"        {line}" for line in prepare),
         "    }",
         "    __device__ __forceinline__ float at(float x, float y,",
         f"                                        float (&d)[{count}]) const {{",
-        *(f"        const float {name} = {text};" for name, text in each if name),
+        *(f"        const float {name} = {text};" for name, text in steps),
         *(f"        d[{i}] = {text};" for i, text in enumerate(derivatives)),
         f"        return {value};",
         "    }",
         "};",
     ]
     return "\n".join(lines) + "\n"
+
+
+class _Lines(NamedTuple):
+    """What the text is made of."""
+
+    members: list[str]
+    #: Gives each member its value.
+    prepare: list[str]
+    #: At a pixel, by name.
+    steps: list[tuple[str, str]]
+    derivatives: list[str]
+    value: str
+
+
+def _lines(profile: Profile) -> _Lines:
+    if profile.expression is None:
+        raise ValueError(f"the model {profile.name} was not made from an expression")
+    once, each = _apart(profile.expression.program)
+    value, *derivatives = (text for name, text in each if not name)
+    parameters = [f"p{i}" for i in range(len(derivatives))]
+    prepare = [f"p{i} = p[{i}];" for i in range(len(derivatives))]
+    prepare += [f"{name} = {text};" for name, text in once.items()]
+    steps = [(name, text) for name, text in each if name]
+    return _Lines([*parameters, *once], prepare, steps, derivatives, value)
 
 
 def _apart(program: Program) -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -15,7 +15,6 @@ from ...settings.settings import Settings
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import default_face, points_arguments
-from ..parts.collector import CollectorAtRest
 from ..parts.work import Steps, Work
 
 
@@ -60,12 +59,10 @@ class FitRun(Work):
 
 def _fit(job: Job) -> Steps:
     """Fit part by part; return what is ``Fitted``."""
-    with CollectorAtRest() as collector:
-        maps, parts = job.maps.read(), []
-        for part in localize_parts(job.image, job.settings, frames=job.frames, **maps):
-            collector.end()
-            parts.append(part.fits)
-            yield part.done, part.total
+    maps, parts = job.maps.read(), []
+    for part in localize_parts(job.image, job.settings, frames=job.frames, **maps):
+        parts.append(part.fits)
+        yield part.done, part.total
     fits = SpotFits.concatenate(parts)
     face = job.face if job.face in fits.columns else default_face(fits)
     points = points_arguments(fits, face, job.colormap, job.maps.ids)

@@ -25,8 +25,7 @@ _EXPRESSION_TIP = (
     "<p>The spot's shape in terms of <b>x</b> and <b>y</b> in pixels, its centre <b>x0</b> and "
     "<b>y0</b>, and further parameters by any name; amplitude and background come on top. "
     "Made of numbers, + - * / **, parentheses, pi and the functions exp, log, sqrt, abs, sin, "
-    "cos, tan, tanh and erf.</p><p>The first fit with a new expression takes up to a minute "
-    "longer: the engine is compiled for it.</p>"
+    "cos, tan, tanh and erf.</p>"
 )
 _READING = "Reading the expression…"
 

@@ -141,10 +141,11 @@ class ShapeTable(QWidget):
     def _number(self, parameter: ShapeParameter, what: str, tip: str) -> NumberBox:
         heading, meaning = _HEADINGS[what]
         kind = 0 if parameter.name in ("y", "x") else 1 if parameter.name in _WIDTHS else 2
-        lowest = 0.0 if kind == 1 else None
+        own = {"low": parameter.low, "high": parameter.high}.get(what)
+        positive = kind == 1 or (parameter.low is not None and parameter.low > 0)
         about = Parameter(
-            heading, meaning, "bounds", minimum=lowest, above_minimum=kind == 1,
-            none_means=_EMPTY[what][kind],
+            heading, meaning, "bounds", minimum=0.0 if positive else None, above_minimum=positive,
+            none_means=_EMPTY[what][kind] if own is None else f"{own:g}",
         )  # fmt: skip
         box = NumberBox(about, optional=True, step=_STEP, width=_BOX, parent=self)
         box.put(self._kept.get(parameter.name, {}).get(what))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...engine.limits import kernel_order, make_limits
+from ...engine.fit_settings import bounds_of, kernel_order
 from .sample import Roi, settings_of
 
 #: σ is at a bound if it is within this fraction of it.
@@ -42,11 +42,10 @@ def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> 
 
 def _width_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
     known = settings_of(values, settings)
-    limits = make_limits(known, (roi.rows, roi.columns))
-    names = kernel_order(known.profile)
-    for name, low, high, held in zip(names, limits.low, limits.high, limits.held, strict=True):
-        if held or not name.startswith(("sigma", "width")):
+    for name in kernel_order(known.profile):
+        if name in known.fixed or not name.startswith(("sigma", "width")):
             continue
+        low, high = bounds_of(name, known, (roi.rows, roi.columns))
         label = {"sigma": "σ"}.get(name, name)
         if values[name] <= low * (1 + _AT_BOUND):
             return (
@@ -76,9 +75,9 @@ def _edge_hint(values: Mapping[str, float], roi: Roi) -> str:
 def _bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
     """Name what has stopped at a bound of the user's, which shows by its lack of an error."""
     known = settings_of(values, settings)
-    limits = make_limits(known, (roi.rows, roi.columns))
     first = {"x": roi.x, "y": roi.y}
-    for name, low, high in zip(kernel_order(known.profile), limits.low, limits.high, strict=True):
+    for name in kernel_order(known.profile):
+        low, high = bounds_of(name, known, (roi.rows, roi.columns))
         value, size = values[name] - first.get(name, 0), max(abs(low), abs(high), 1.0)
         if not math.isnan(values.get(f"{name}_stderr", 0.0)):
             continue

@@ -170,6 +170,8 @@ def to_points_layer(
         ``units``, the ``settings`` they were made with, the ``stop_counts``, the number of
         ``invalid`` fits, and the ``unique_id`` of the ``image`` layer.
     """
+    if not isinstance(fits, SpotFits):
+        raise TypeError(f"fits must be SpotFits, such as localize returns; got {fits!r}")
     if name is None:
         name = layer_name(image_layer) if image_layer is not None else "spots"
     return make_points_layer(points_arguments(fits, face), image_layer, name)

@@ -35,6 +35,7 @@ _SPOKEN |= {
     "gaussian_elliptical": "elliptical Gaussian",
     "gaussian_rotated": "rotated Gaussian",
     "lorentzian": "Lorentzian",
+    "moffat": "Moffat",
     "lse": "least squares",
     "wlse": "weighted least squares",
     "mle": "maximum likelihood",

@@ -8,7 +8,6 @@ from typing import Any
 
 from qtpy.QtCore import QObject, Signal
 
-from .collector import CollectorAtRest
 from .work import Steps, Work
 
 Job = Callable[[], Any]
@@ -69,7 +68,6 @@ class Latest(QObject):
 
 
 def _steps(job: Job) -> Steps:
-    with CollectorAtRest():
-        result = job()
+    result = job()
     yield 1, 1
     return result

@@ -16,7 +16,6 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images
 from ..layers.maps import LayerMaps
-from ..parts.compiled import Compiled
 from ..parts.latest import Latest
 from .pick import Pick
 from .picked_layer import PickedLayers
@@ -93,7 +92,7 @@ class Picker(QObject):
     said = Signal(str)
     #: The exception that a fit has raised.
     failed = Signal(object)
-    #: Whether the first fit is awaited, which may have to wait for the engine.
+    #: Whether a fit is awaited, which may have to wait for its frame.
     awaited = Signal(bool)
 
     def __init__(self, viewer: Viewer, parent: QObject):
@@ -105,7 +104,6 @@ class Picker(QObject):
         self._latest.failed.connect(self._on_failed)
         self._presses: deque[_Press] = deque()
         self._fitting: _Press | None = None
-        self._compiled = Compiled()
 
     def bind(self) -> None:
         """Follow the viewer."""
@@ -167,7 +165,7 @@ class Picker(QObject):
             if press.place is not None and press.source.image in self._viewer.layers:
                 place, press.place = press.place, None
                 self._fitting = press
-                self.awaited.emit(press.source.settings not in self._compiled)
+                self.awaited.emit(True)
                 self._latest.ask(partial(_fit, press, place))
             elif press.released or press.source.image not in self._viewer.layers:
                 self._presses.popleft()
@@ -177,8 +175,6 @@ class Picker(QObject):
     def _on_done(self, done: tuple[SpotFits, dict[str, Any]]) -> None:
         press, self._fitting = self._fitting, None
         self.awaited.emit(False)
-        if press is not None:
-            self._compiled.add(press.source.settings)
         if press is not None and press.source.image in self._viewer.layers:
             self._show(press, *done)
         self._next()

@@ -10,7 +10,6 @@ from qtpy.QtWidgets import QCheckBox
 from ..layers import images
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import LayerMaps, layer_maps
-from ..parts.compiled import Compiled
 from ..parts.latest import Latest
 from .follow import Follower
 from .job import Previewed, Previewer, PreviewJob
@@ -51,7 +50,7 @@ class Preview(QObject):
     drawn = Signal()
     #: What went wrong, an exception; the same is not told twice in a row.
     failed = Signal(object)
-    #: The first result takes long: the engine is compiled.
+    #: The result takes long: the frame is still being read.
     slow = Signal()
     #: What was told last is no longer so.
     recovered = Signal()
@@ -72,7 +71,6 @@ class Preview(QObject):
         self._version = 0
         self._maps: LayerMaps | None = None
         self._told, self._bound = "", False
-        self._compiled = Compiled()
         self._pixels = Follower(("data",), self._on_pixels)
         self._place = Follower(
             ("scale", "translate", "rotate", "shear", "affine", "units"), self._on_place
@@ -155,8 +153,7 @@ class Preview(QObject):
             self._on_failed(error)
             return
         self._index = job.index
-        if job.settings not in self._compiled:
-            self._patience.start()
+        self._patience.start()
         work = self._work
         self.latest.ask(lambda: work(job))
 
@@ -174,7 +171,6 @@ class Preview(QObject):
         )
 
     def _on_done(self, result: Previewed) -> None:
-        self._compiled.add(result.job.settings)
         self._patience.stop()
         if not self._bound or self._image is None or result.job.version != self._version:
             return

@@ -1,0 +1,162 @@
+"""Speed of the fits on the GPU by how they are laid out over threads.
+
+Prints million fits per second, device-resident, for every way to share a fit, every size of
+blocks, and every number of blocks that share a multiprocessor: what the tables in
+napari_spotfit/engine/cuda/fit_kernel.py are made from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import cupy
+import numpy as np
+from gpu_data import are_right, simulated
+from gpu_machine import Cuda, in_turns
+
+from napari_spotfit import Settings
+from napari_spotfit.engine.cuda import layout
+from napari_spotfit.engine.cuda.compile import compiled
+from napari_spotfit.engine.cuda.fit_kernel import (
+    SHARED_BYTES,
+    FitCode,
+    FitKernel,
+    Threads,
+    kernel_text,
+    threads_for,
+    warp_bytes,
+)
+from napari_spotfit.images.pixel_calibration import Planes
+
+#: Ways to try another code, as replacements of its text.
+TRIALS = {
+    "direct": ("STAGED = true", "STAGED = false"),
+    "u in registers": (
+        "IN_REGISTERS = false", "IN_REGISTERS = true", "ALONG_X = true", "ALONG_X = false",
+    ),
+}  # fmt: skip
+KINDS: dict[str, dict[str, Any]] = {
+    "lse": {}, "elliptical": {"model": "gaussian_elliptical"},
+    "integrated": {"pixel": "integrated"},
+    "lorentzian": {"model": "lorentzian"}, "wlse": {"estimator": "wlse"},
+    "mle": {"estimator": "mle", "gain": 1.0}, "rotated": {"model": "gaussian_rotated"},
+    "errors": {"errors": True},
+}  # fmt: skip
+
+
+def layouts(code: FitCode, quick: bool) -> Iterator[Threads]:
+    """Return the ways that are worth trying."""
+    if code.in_registers:
+        ways = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (4, 4)]
+        pixels = code.rows * code.columns
+        ways = [way for way in ways if 30 <= -(-pixels // (way[0] * way[1])) <= 170]
+    else:
+        ways = [(1, lanes) for lanes in (1, 2, 4, 8, 16) if lanes <= code.rows]
+    for way in ways:
+        for block in (64,) if quick else (32, 64, 128):
+            if block // 32 * warp_bytes(code, *way) > SHARED_BYTES:
+                continue
+            for warps in (8, 12, 16) if quick else (4, 8, 10, 12, 14, 16, 20):
+                if warps * 32 % block == 0:
+                    yield Threads(*way, block, warps * 32 // block)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default="7,9,11,13,16,24,32")
+    parser.add_argument("--kinds", default="lse", help=f"some of {','.join(KINDS)}")
+    parser.add_argument("--pixel", default="u2")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--trials", default="", help=f"some of {','.join(TRIALS)}")
+    arguments = parser.parse_args()
+    machine = Cuda()
+    print(machine.facts())
+    for kind in arguments.kinds.split(","):
+        for size in map(int, arguments.sizes.split(",")):
+            measure(machine, kind, size, arguments)
+    return 0
+
+
+def measure(machine: Cuda, kind: str, size: int, arguments: argparse.Namespace) -> None:
+    settings = Settings(**({"errors": False} | KINDS[kind]))
+    spots = simulated(size, 2e7)
+    count = min(int((2e8 if arguments.quick else 6e8) / size**2), 20_000_000)
+    if settings.estimator != "lse" or not settings.profile.separable:
+        count //= 5
+    pixels = machine.tiled(machine.put(spots.pixels.astype(arguments.pixel)), count)
+    weights = None
+    if settings.estimator == "wlse":
+        weights = Planes(cupy.ones((1, size, size), np.float32))
+    code = FitCode.of(
+        settings, (size, size), arguments.pixel, gather=False, planes=weights is not None,
+        variance_map=False,
+    )  # fmt: skip
+    ways = [("", way) for way in layouts(code, arguments.quick)]
+    for trial in filter(None, arguments.trials.split(",")):
+        ways += [(trial, way) for way in layouts(code, True)]
+    device = cupy.cuda.Device()
+
+    def built(way: tuple[str, Threads]) -> FitKernel | None:
+        trial, own = way
+        text = kernel_text(code, own)
+        if trial:
+            changed = text
+            for old, new in zip(TRIALS[trial][::2], TRIALS[trial][1::2], strict=True):
+                changed = changed.replace(old, new)
+            text = changed
+        with device:
+            try:
+                return FitKernel(compiled(text, "fit"), own)
+            except cupy.cuda.compiler.CompileException as error:
+                print(way, str(error).splitlines()[0])
+                return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        kernels = list(pool.map(built, ways))
+    ready = [(way, own) for way, own in zip(ways, kernels, strict=True) if own is not None]
+    memory = cupy.empty(layout.row_bytes(settings) * count, np.uint8)
+    planes = layout.PixelMap() if weights is None else layout.PixelMap(weights.values.data.ptr)
+    rois = layout.rois(pixels.data.ptr, (size, size), 0, 0, planes, layout.PixelMap())
+    output = layout.output(memory.data.ptr, count, settings)
+    numbers = layout.fit_settings(settings, (size, size))
+
+    def work(own: FitKernel) -> None:
+        own.function(
+            (-(-count // own.threads.fits_per_block),), (own.threads.block,),
+            (rois, output, numbers, np.int64(count)),
+        )  # fmt: skip
+
+    times = in_turns([lambda own=own: work(own) for _, own in ready], machine.device_time, 5)
+    found = []
+    for (way, own), seconds in zip(ready, times, strict=True):
+        memory[:] = 0
+        work(own)
+        columns = layout.Results.within(memory, count, settings).columns(settings.profile)
+        attributes = own.function.attributes
+        found.append(
+            (count / seconds / 1e6, way, attributes["num_regs"], attributes["local_size_bytes"],
+             are_right(columns, spots.truth))
+        )  # fmt: skip
+    chosen = threads_for(code)
+    print(f"\n{kind} {size}x{size} {arguments.pixel}, {count} fits; now {tuple(chosen)}")
+    for speed, (trial, own), registers, local, right in sorted(
+        found, reverse=True, key=lambda f: f[0]
+    ):
+        mark = "*" if own == chosen and not trial else " "
+        wrong = "" if right else " WRONG"
+        print(
+            f"{mark} {speed:8.1f}  lanes {own.lanes_x}x{own.lanes_y}  block {own.block:3d} x "
+            f"{own.blocks:2d}  {registers:3d} registers, {local:4d} B local  {trial}{wrong}",
+            flush=True,
+        )
+    del pixels, memory
+    machine.free()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+// Fits on a GPU: a warp takes as many as it has room for, and works on them until all have ended.
+//
+// The kernel itself is a few lines that name a variant, a kind of ROIs and the sizes of both; the
+// Python side, src/napari_spotfit/engine/cuda/fit_kernel.py, writes them.
+#pragma once
+#include "../standard_errors.h"
+#include "register_rois.h"
+#include "shared_rois.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+// An expression is generated as any other profile that is no product.
+template <class Variant, class L, class Roi>
+struct PixelProfile<Variant, L, Roi, false, true> : PixelProfile<Variant, L, Roi, false, false> {
+    using PixelProfile<Variant, L, Roi, false, false>::PixelProfile;
+};
+
+// Read-out variances where they lie in memory; errors alone need them, once.
+template <class Roi, bool KNOWN> struct WithVariance : Roi {
+    using Roi::Roi;
+    const float* variances;
+    long long row_pitch;
+    static SPOTFIT_INLINE constexpr bool has_variance() { return KNOWN; }
+    SPOTFIT_INLINE float variance(int k, int i) const {
+        if (!KNOWN) return 0.0f;
+        return variances[(Roi::first_row() + k) * row_pitch + Roi::first_column() + i];
+    }
+};
+
+// The state of a warp's fits, a column for each thread.
+template <class Variant> struct WarpState {
+    static constexpr int ROWS = StateRows<Variant>::COUNT;
+    float rows[ROWS * WARP];
+    SPOTFIT_INLINE State<float> column(int lane) { return {rows + (ROW_PITCH == 1 ? lane * ROWS : lane)}; }
+};
+
+// What both kinds of ROIs have in common.
+template <class Variant, class Lanes, class Layout> struct Fits {
+    static constexpr int FITS = Lanes::FITS;  // of a warp
+    static constexpr int S = Variant::SHAPE, VALUES = Outputs<Variant>::VALUES, ERRORS = Outputs<Variant>::ERRORS;
+
+    // The caller's start values, NaN where there are none.
+    static SPOTFIT_INLINE void load_start(const RoiSource& source, long long fit, bool exists, float (&start)[S]) {
+        UNROLL
+        for (int j = 0; j < S; ++j) {
+            const int place = j < 2 ? 1 - j : j;  // y and x first
+            start[j] = source.start != nullptr && exists ? source.start[fit * S + place] : NOT_A_NUMBER;
+        }
+    }
+
+    template <class Own, class Roi>
+    static SPOTFIT_INLINE void minimize(Roi& roi, State<float> state, Search<float, Own::N>& search,
+                                        const FitSettings& settings) {
+        while (roi.any_fit(search.stop < 0.0f)) iterate<Own>(roi, state, search, settings);
+    }
+
+    template <class Roi>
+    static SPOTFIT_INLINE void fit(Roi& roi, State<float> state, const RoiSource& source, long long fit, bool exists,
+                                   const FitSettings& settings, const FitResults& results) {
+        float start[S];
+        load_start(source, fit, exists, start);
+        Search<float, S> search;
+        if constexpr (Variant::LIKELIHOOD) {
+            using LeastSquares = typename LeastSquaresBefore<Variant>::Type;
+            FitSettings first = settings;
+            first.max_error = 0.0f;
+            first.min_delta = higher_of(settings.min_delta, LIKELIHOOD_DELTA);
+            start_from_pixels<LeastSquares>(roi, state, start, first, search);
+            minimize<LeastSquares>(roi, state, search, first);
+            Search<float, Variant::N> likely;
+            begin_likelihood<Variant>(roi, state, search.stop, settings, likely);
+            minimize<Variant>(roi, state, likely, settings);
+            write(roi, state, likely, fit, exists, settings, results);
+        } else {
+            start_from_pixels<Variant>(roi, state, start, settings, search);
+            minimize<Variant>(roi, state, search, settings);
+            write(roi, state, search, fit, exists, settings, results);
+        }
+    }
+
+    template <class Roi>
+    static SPOTFIT_INLINE void write(Roi& roi, State<float> state, const Search<float, Variant::N>& search,
+                                     long long fit, bool exists, const FitSettings& settings,
+                                     const FitResults& results) {
+        const bool writes = exists && Lanes::is_first_lane();
+        make_canonical<Variant>(state, settings);
+        float values[S + 5];
+        write_values<Variant>(roi, state, search.chi, search.stop, settings, values);
+        if (writes) {
+            results.x[fit] = values[0];
+            results.y[fit] = values[1];
+            UNROLL
+            for (int c = 0; c < VALUES; ++c) results.values[c * results.length + fit] = values[2 + c];
+            results.iterations[fit] = static_cast<unsigned short>(search.iterations);
+            results.stop_condition[fit] = static_cast<unsigned char>(search.stop);
+        }
+        if (!settings.errors) return;
+        float errors[ERRORS];
+        write_errors<Variant>(roi, state, search.chi, search.stop, settings, errors);
+        if (!writes) return;
+        UNROLL
+        for (int c = 0; c < ERRORS; ++c) results.values[(VALUES + c) * results.length + fit] = errors[c];
+    }
+
+    // Where the read-out variances of a fit lie.
+    template <class Roi>
+    static SPOTFIT_INLINE void find_variance(const RoiSource& source, long long fit, bool exists, Roi& roi) {
+        if (!roi.has_variance()) return;
+        const long long place = exists ? Layout::first_pixel(source, fit, source.variance.shared) : 0;
+        roi.variances = source.variance.values + (place < 0 ? 0 : place);  // outside the frames: of no use
+        roi.row_pitch = Layout::row_pitch(source);
+    }
+};
+
+// ---- ROIs in registers ----
+
+// The staged ROIs and the state, in one place where nobody looks at the ROIs any more when the
+// state begins.
+template <class Stage, class State, bool IN_ONE_PLACE> struct StageAndState {
+    Stage stage;
+    State state;
+};
+template <class Stage, class State> struct StageAndState<Stage, State, true> {
+    union {
+        Stage stage;
+        State state;
+    };
+};
+
+template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct RegisterFits : Fits<Variant, Lanes, Layout> {
+    static constexpr bool STAGED = true;
+    using Memory = StageAndState<Stage<Lanes, Layout>, WarpState<Variant>, Lanes::LANES == 1>;
+
+    // Fits what the warp takes from `first` on, of `total` ROIs.
+    static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
+                                   const FitResults& results, const FitSettings& settings) {
+        using Warp = typename Lanes::Warp;
+        if (first >= total) return;
+        const int count = total - first < Lanes::FITS ? int(total - first) : Lanes::FITS;
+        const long long fit = first + Lanes::own_fit();
+        const bool exists = Lanes::own_fit() < count;
+        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi;
+        float level = 0.0f;
+        if constexpr (STAGED || Lanes::LANES > 1) {
+            memory.stage.copy(source, first, count);
+            level = roi.load(memory.stage.roi(Lanes::own_fit()), Lanes::columns);
+            Warp::wait();
+        } else {
+            const long long place = exists ? Layout::first_pixel(source, fit) : -1;
+            if (place < 0) {
+                roi.clear();
+            } else {
+                using Pixel = typename Layout::Pixel;
+                level = roi.load(static_cast<const Pixel*>(source.frames) + place, Layout::row_pitch(source));
+            }
+        }
+        const State<float> state = memory.state.column(Warp::lane());
+        state[LEVEL] = level;
+        RegisterFits::find_variance(source, fit, exists, roi);
+        RegisterFits::fit(roi, state, source, fit, exists, settings, results);
+    }
+};
+
+// ---- ROIs in shared memory ----
+
+template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct SharedFits : Fits<Variant, Lanes, Layout> {
+    using WarpSegments = Segments<Lanes, Layout, Variant::PLANES, Variant::LIKELIHOOD, Variant::Profile::SEPARABLE>;
+    struct Memory {
+        WarpSegments segments;
+        WarpState<Variant> state;
+    };
+
+    static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
+                                   const FitResults& results, const FitSettings& settings) {
+        if (first >= total) return;
+        const int count = total - first < Lanes::FITS ? int(total - first) : Lanes::FITS;
+        const long long fit = first + Lanes::own_fit();
+        const bool exists = Lanes::own_fit() < count;
+        WithVariance<SharedRoi<Lanes, WarpSegments, Variant::Profile::SEPARABLE>, VARIANCE_MAP> roi(memory.segments);
+        const State<float> state = memory.state.column(Lanes::Warp::lane());
+        state[LEVEL] = memory.segments.copy(source, first, count);
+        SharedFits::find_variance(source, fit, exists, roi);
+        SharedFits::fit(roi, state, source, fit, exists, settings, results);
+    }
+};
+
+}  // namespace spotfit::SPOTFIT_ISA

@@ -1,0 +1,24 @@
+// A warp: 32 threads that work side by side and exchange numbers.
+#pragma once
+#include "../lanes.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+constexpr int WARP = 32;
+
+#if defined(__CUDACC_RTC__)
+
+struct Warp {
+    static constexpr unsigned ALL = 0xffffffffu;
+
+    static SPOTFIT_INLINE int lane() { return int(threadIdx.x % WARP); }
+    // The number that the thread has whose own number differs in the bit `distance`.
+    static SPOTFIT_INLINE float exchange(float x, int distance) { return __shfl_xor_sync(ALL, x, distance); }
+    static SPOTFIT_INLINE bool any(bool mask) { return __any_sync(ALL, mask); }
+    // What a thread has written before, all others of the warp read afterwards.
+    static SPOTFIT_INLINE void wait() { __syncwarp(); }
+};
+
+#endif
+
+}  // namespace spotfit::SPOTFIT_ISA

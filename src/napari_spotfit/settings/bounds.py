@@ -1,0 +1,161 @@
+"""Bounds as they are in the end: those of the settings, of the model, and the built-in ones.
+
+Each end knows who has set it, so that two that leave nothing between them can both be named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ..models.profiles import Profile, ShapeParameter
+from ..models.stopping import SIGMA_MIN
+
+
+class HasBounds(Protocol):
+    """The settings that hold and bound parameters: those of a :class:`~.settings.Settings`."""
+
+    @property
+    def profile(self) -> Profile:
+        """The model."""
+
+    @property
+    def estimator(self) -> str:
+        """What is minimised."""
+
+    @property
+    def fixed(self) -> Mapping[str, Any]:
+        """What is held, by name."""
+
+    @property
+    def bounds(self) -> Mapping[str, Any]:
+        """Lower and upper ends, by name."""
+
+    @property
+    def sigma_min(self) -> float | None:
+        """The least σ."""
+
+    @property
+    def sigma_max(self) -> float | None:
+        """The largest σ."""
+
+
+class End(NamedTuple):
+    """One end of an interval, and what to call it."""
+
+    value: float
+    text: str
+
+    @classmethod
+    def of(cls, name: str, value: float, unit: str = "") -> End:
+        """Return an end that somebody has set."""
+        return cls(value, f"{name} = {value:g}{unit and f' {unit}'}")
+
+
+_LOWEST, _HIGHEST = End(-math.inf, "no bound"), End(math.inf, "no bound")
+
+
+def shape_ends(settings: HasBounds, name: str) -> tuple[End, End]:
+    """Return the ends of a fitted shape parameter, as far as they do not depend on the ROI.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> low, high = shape_ends(Settings(sigma_max=3), "sigma")
+    >>> low.text, high.text
+    ('the least width, 0.25 px', 'sigma_max = 3 px')
+    """
+    parameter = next(one for one in settings.profile.shape if one.name == name)
+    low, high = _built_in(settings, parameter)
+    given = settings.bounds.get(name, (None, None))
+    if settings.profile.expression is not None and name in settings.bounds:
+        low, high = _LOWEST, _HIGHEST  # the bounds of one's own model, given anew
+    if given[0] is not None:
+        low = End.of(f"the lower bound of {name}", given[0], parameter.unit)
+    if given[1] is not None:
+        high = End.of(f"the upper bound of {name}", given[1], parameter.unit)
+    return low, high
+
+
+def light_ends(settings: HasBounds, name: str) -> tuple[End, End]:
+    """Return the ends of amplitude or background; maximum likelihood knows no negative light."""
+    low, high = getattr(settings, f"{name}_min"), getattr(settings, f"{name}_max")
+    lowest = _LOWEST
+    if settings.estimator == "mle":
+        lowest = End(0.0, "0, as maximum likelihood knows no negative light")
+    return (
+        lowest if low is None else End.of(f"{name}_min", low, "counts"),
+        _HIGHEST if high is None else End.of(f"{name}_max", high, "counts"),
+    )
+
+
+def check_bounds(settings: HasBounds) -> None:
+    """Check that there is something between all lower and upper bounds.
+
+    Raises
+    ------
+    ValueError
+        If there is not; the message names both.
+    """
+    if settings.sigma_min is not None and settings.sigma_max is not None:
+        check_rising(
+            End.of("sigma_min", settings.sigma_min, "px"),
+            End.of("sigma_max", settings.sigma_max, "px"),
+        )
+    for parameter in settings.profile.shape:
+        if settings.fixed.get(parameter.name) is None:
+            check_rising(*shape_ends(settings, parameter.name))
+    for name in ("amplitude", "background"):
+        check_rising(*light_ends(settings, name))
+
+
+def check_rising(low: End, high: End) -> None:
+    """Check that one end is below the other."""
+    if not low.value < high.value:
+        raise ValueError(f"{high.text} must be above {low.text}")
+
+
+def check_shape_names(settings: HasBounds) -> None:
+    """Check that what is held or bounded are shape parameters of the model, and not both.
+
+    Raises
+    ------
+    ValueError
+        If there is no such parameter, if one is both, or if none is left to be fitted.
+    """
+    profile, fixed, bounds = settings.profile, settings.fixed, settings.bounds
+    names = [parameter.name for parameter in profile.shape]
+    for setting, given in (("fixed", fixed), ("bounds", bounds)):
+        for name in given:
+            if name not in names:
+                raise ValueError(
+                    f"{setting} must name shape parameters of the model {profile.name}, "
+                    f"{', '.join(names)}; got {name!r}"
+                )
+    both = sorted(set(fixed) & set(bounds))
+    if both:
+        raise ValueError(f"{both[0]} cannot be held and bounded at once; leave one out")
+    if len(fixed) == len(names):
+        raise ValueError(f"fixed must leave one of {', '.join(names)} to be fitted")
+    for name in names[2:]:
+        low = fixed.get(name) if name in fixed else bounds.get(name, (None, None))[0]
+        if low is not None and low <= 0 and name != "angle" and profile.expression is None:
+            raise ValueError(f"{name} must be above 0; got {low:g}")
+
+
+def _built_in(settings: HasBounds, parameter: ShapeParameter) -> tuple[End, End]:
+    """Return the ends where ``bounds`` has none: the settings for σ, then the model's own."""
+    name, unit = parameter.name, parameter.unit
+    low = high = None
+    if name.startswith("sigma") and settings.profile.expression is None:
+        low = settings.sigma_min and End.of("sigma_min", settings.sigma_min, unit)
+        high = settings.sigma_max and End.of("sigma_max", settings.sigma_max, unit)
+    if not low and parameter.low is not None:
+        low = End(parameter.low, f"the least {name} of the model, {parameter.low:g}")
+    if not high and parameter.high is not None:
+        high = End(parameter.high, f"the largest {name} of the model, {parameter.high:g}")
+    is_width = unit == "px" and name not in ("y", "x") and settings.profile.expression is None
+    if not low and is_width:
+        low = End(SIGMA_MIN, f"the least width, {SIGMA_MIN:g} px")
+    return low or _LOWEST, high or _HIGHEST

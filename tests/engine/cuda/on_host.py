@@ -1,0 +1,101 @@
+"""The GPU's kernel of fits on the host: the very text that NVRTC gets, with fibers for threads.
+
+What threads of one fit share, its rows and columns, sums and decisions, is tested like this
+without a GPU. The arithmetic of a thread is that of the CPU's library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from napari_spotfit.engine.cuda import fit, layout
+from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
+
+HERE = Path(__file__).parent
+BUILT = HERE.parents[2] / "build" / "cuda_on_host"
+
+#: After the kernel: all blocks of a launch, one after the other.
+_LAUNCH = """
+static const void* const* arguments;
+static void call() {
+    fit(*static_cast<const RoiSource*>(arguments[0]), *static_cast<const FitResults*>(arguments[1]),
+        *static_cast<const spotfit::FitSettings*>(arguments[2]),
+        *static_cast<const long long*>(arguments[3]));
+}
+extern "C" int launch(unsigned grid, unsigned block, const void* const* given) {
+    bool together = true;
+    arguments = given;
+    host::work = call;
+    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x)
+        for (unsigned first = 0; first < block; first += 32)
+            together = host::run_warp(int(first)) && together;
+    return together;
+}
+"""
+
+
+def kernel(code, threads=None):
+    """Return the kernel of a kind of fits, to be launched as on a device."""
+    threads = threads or threads_for(code)
+    library = _library(code, threads)
+
+    def launch(grid, block, arguments):
+        kept = [np.array(argument) for argument in arguments]
+        places = (ctypes.c_void_p * len(kept))(*(value.ctypes.data for value in kept))
+        assert library.launch(*grid, *block, places), "threads of a warp went apart"
+
+    return FitKernel(launch, threads)
+
+
+def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, variance_map=None,
+             threads=None, multiprocessors=1):  # fmt: skip
+    """Fit as :func:`napari_spotfit.engine.cuda.fit.fit_rois` does, arrays of the host."""
+    count = len(frames) if corners is None else len(corners)
+    code = fit.FitCode.of(
+        settings, shape, frames.dtype.str[1:], gather=corners is not None,
+        planes=planes is not None, variance_map=variance_map is not None,
+    )  # fmt: skip
+    task, maps = fit._Task(code, settings), fit._Maps.of(planes, variance_map)
+    memory = np.full(task.row_bytes * count, 0xA5, np.uint8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit, "fit_kernel", lambda *_: kernel(code, threads))
+        patch.setattr(fit, "_device", lambda: 0)
+        patch.setattr(fit, "_multiprocessors", lambda _: multiprocessors)
+        fit._fits_per_launch.cache_clear()
+        task.launch(frames, corners, start, maps, memory.ctypes.data, count)
+    return layout.Results.within(memory, count, settings).columns(settings.profile)
+
+
+def _library(code, threads):
+    if sys.platform != "linux":
+        pytest.skip("needs Linux, whose fibers take turns")
+    prelude = (HERE / "warp_on_host.h").read_text("utf-8")
+    text = prelude + kernel_text(code, threads) + _LAUNCH
+    # The few functions of C that it calls are there in any Python.
+    flags = ["-std=c++17", "-O1", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti", "-nostdlib"]
+    command = [*_compiler(), *flags, "-shared", "-DSPOTFIT_ISA=cuda"]
+    key = hashlib.sha256((text + shlex.join(command)).encode()).hexdigest()[:32]
+    library = BUILT / f"{key}.so"
+    if not library.exists():
+        BUILT.mkdir(parents=True, exist_ok=True)
+        source = BUILT / f"{key}-{os.getpid()}.cpp"
+        unfinished = source.with_suffix(".so")
+        source.write_text(text, "utf-8")
+        subprocess.run([*command, str(source), "-o", str(unfinished)], check=True)
+        source.unlink()
+        unfinished.replace(library)
+    return ctypes.CDLL(str(library))
+
+
+def _compiler():
+    named = os.environ.get("CXX")
+    return shlex.split(named) if named else [sys.executable, "-m", "ziglang", "c++"]

@@ -1,0 +1,101 @@
+// A GPU's warps on the host, for the kernel of fits: the 32 threads of a warp are fibers that take
+// turns, from one exchange of numbers to the next. It comes before the kernel's own text.
+#include <math.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define __global__ extern "C"
+#define __shared__ static
+#define __launch_bounds__(...)
+
+struct Index { unsigned x; };
+static Index threadIdx, blockIdx;
+
+namespace host {
+
+constexpr int LANES = 32, STACK = 1 << 18;
+
+static ucontext_t fibers[LANES], outside;
+alignas(64) static char stacks[LANES][STACK];
+static int current, unfinished, first_thread;
+static bool finished[LANES], together;
+// How often each thread has waited for the others: equally often, at any time.
+static long long waits[LANES];
+static float slots[2][LANES];
+static void (*work)();
+
+static void go_on() {
+    const int from = current;
+    if (unfinished == 0) setcontext(&outside);
+    do current = (current + 1) % LANES;
+    while (finished[current]);
+    threadIdx.x = unsigned(first_thread + current);
+    if (current != from) swapcontext(&fibers[from], &fibers[current]);
+}
+
+static void wait() {
+    const int lane = current;
+    ++waits[lane];
+    go_on();
+    for (int other = 0; other < LANES; ++other)
+        if (waits[other] < waits[lane] || waits[other] > waits[lane] + 1) together = false;
+}
+
+// What another thread has when all have come here.
+static float exchange(float x, int distance) {
+    const int lane = current;
+    float(&own)[LANES] = slots[waits[lane] % 2];
+    own[lane] = x;
+    wait();
+    return own[lane ^ distance];
+}
+
+static bool any(bool mask) {
+    const int lane = current;
+    float(&own)[LANES] = slots[waits[lane] % 2];
+    own[lane] = mask;
+    wait();
+    bool found = false;
+    for (float one : own) found = found || one != 0;
+    return found;
+}
+
+static void run_fiber() {
+    work();
+    finished[current] = true;
+    --unfinished;
+    go_on();
+}
+
+// Runs a warp; whether its threads have stayed together.
+static bool run_warp(int first) {
+    first_thread = first;
+    unfinished = LANES;
+    together = true;
+    for (int lane = 0; lane < LANES; ++lane) {
+        finished[lane] = false;
+        waits[lane] = 0;
+        getcontext(&fibers[lane]);
+        fibers[lane].uc_stack.ss_sp = stacks[lane];
+        fibers[lane].uc_stack.ss_size = STACK;
+        makecontext(&fibers[lane], run_fiber, 0);
+    }
+    current = 0;
+    threadIdx.x = unsigned(first);
+    swapcontext(&outside, &fibers[0]);
+    for (long long own : waits) together = together && own == waits[0];
+    return together;
+}
+
+}  // namespace host
+
+namespace spotfit::SPOTFIT_ISA {
+
+struct Warp {
+    static int lane() { return host::current; }
+    static float exchange(float x, int distance) { return host::exchange(x, distance); }
+    static bool any(bool mask) { return host::any(mask); }
+    static void wait() { host::wait(); }
+};
+
+}  // namespace spotfit::SPOTFIT_ISA

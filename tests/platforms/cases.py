@@ -1,0 +1,115 @@
+"""What selftest.cpp runs on every platform, and how much its results may differ."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from napari_spotfit import Settings, simulate_spots
+from napari_spotfit.engine.cpu.interface import PIXEL_TYPES, PROFILES
+from napari_spotfit.engine.fit_settings import make_fit_settings
+from napari_spotfit.models.profiles import MODELS
+from napari_spotfit.results.columns import numbers_per_fit
+
+COUNT, SIZE = 500, 9
+#: How many blocks each function of selftest.cpp writes.
+RESULTS = {"lane_width": 1, "fit": 5}
+ESTIMATORS = ("lse", "wlse", "mle", "mle with variances")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of selftest.cpp and the blocks that it reads."""
+
+    name: str
+    function: str
+    blocks: tuple[bytes, ...] = ()
+
+    def compare(self, own: list[bytes], other: list[bytes], same_code: bool) -> tuple[bool, str]:
+        """Tell whether results are like our own, and how much they differ.
+
+        With the same instruction set the code is the same, and so is every bit. Between
+        instruction sets sums are in another order.
+        """
+        if same_code or self.function != "fit":
+            return own == other or not same_code, "other bits"
+        return _compare_fits(own, other)
+
+
+def _compare_fits(own: list[bytes], other: list[bytes]) -> tuple[bool, str]:
+    kinds = (np.float64, np.float64, np.float32, np.uint16, np.uint8)
+    ours, theirs = (
+        [np.frombuffer(block, kind) for block, kind in zip(blocks, kinds, strict=True)]
+        for blocks in (own, other)
+    )
+    stop = np.mean(ours[4] == theirs[4])
+    moved = np.quantile(np.abs(np.r_[ours[0] - theirs[0], ours[1] - theirs[1]]), 0.99)
+    scale = np.abs(ours[2]) + 1e-3
+    changed = np.nanquantile(np.abs(ours[2] - theirs[2]) / scale, 0.99)
+    numbers = np.mean(np.isnan(ours[2]) == np.isnan(theirs[2]))
+    good = stop >= 0.99 and numbers >= 0.99 and moved < 1e-3 and changed < 1e-2
+    return bool(good), (
+        f"{stop:.1%} of the stop conditions the same; 99 % of the positions within {moved:.0e} px,"
+        f" of the other values within {changed:.0e} of theirs"
+    )
+
+
+def _fits(model: str, pixel: str, estimator: str) -> Case:
+    settings = Settings(
+        model=model, pixel=pixel, estimator=estimator.partition(" ")[0], errors=True
+    )
+    spots = simulate_spots(COUNT, SIZE, seed=1)[0]
+    spots = spots.astype(np.uint16 if estimator in ("lse", "mle") else np.float32)
+    planes = b""
+    if estimator not in ("lse", "mle"):
+        weights = np.random.default_rng(2).uniform(0.5, 2, (SIZE, SIZE)).astype(np.float32)
+        weights[2, 3] = np.nan  # a bad pixel
+        planes = weights.tobytes()
+    numbers = (
+        PROFILES[model, pixel], ESTIMATORS.index(estimator), COUNT, SIZE, SIZE,
+        PIXEL_TYPES[spots.dtype.str[1:]], 1, numbers_per_fit(settings),
+    )  # fmt: skip
+    return Case(
+        f"{model}, {pixel}, {estimator}",
+        "fit",
+        (
+            struct.pack("<8q", *numbers),
+            spots.tobytes(),
+            planes,
+            bytes(make_fit_settings(settings, (SIZE, SIZE))),
+        ),
+    )
+
+
+CASES = (
+    Case("lane width", "lane_width"),
+    *(
+        _fits(model, pixel, estimator)
+        for model, pixel in PROFILES
+        if model in MODELS
+        for estimator in ESTIMATORS
+    ),
+)
+
+
+def joined(cases: Iterable[Case]) -> bytes:
+    """Return cases as selftest.cpp reads them."""
+    blocks = [block for case in cases for block in (case.function.encode(), *case.blocks)]
+    return b"".join(struct.pack("<q", len(block)) + block for block in blocks)
+
+
+def separated(results: bytes) -> list[list[bytes]]:
+    """Return what selftest.cpp wrote, the blocks of one case in one list."""
+    blocks = []
+    while results:
+        (length,) = struct.unpack_from("<q", results)
+        blocks.append(results[8 : 8 + length])
+        results = results[8 + length :]
+    left = iter(blocks)
+    found = [list(islice(left, RESULTS[case.function])) for case in CASES]
+    assert not list(left)
+    return found

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Everything that needs an NVIDIA GPU: the tests, the fits beside an older version's, and how
+# they are best laid out over threads. Runs in a checkout with nothing installed but CuPy, NumPy,
+# SciPy, pandas and pytest; the library for the CPU must have been built.
+#
+# usage: tools/test_gpu.sh [tests] [against] [layouts]
+#
+# The older version is a checkout in build/baseline (see `make baseline`).
+set -eu
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-python3}
+PYTHONPATH=$PWD/src
+PYTHONUNBUFFERED=1
+export PYTHONPATH PYTHONUNBUFFERED
+for name in kernels napari.yaml; do
+    ln -sfn "../../$name" "src/napari_spotfit/$name"
+done
+status=0
+for step in ${*:-tests against layouts}; do
+    case $step in
+    tests)
+        "$PYTHON" -m pytest -q -x -p no:cacheprovider tests/test_on_gpu.py tests/test_models_on_gpu.py \
+            || status=1 ;;
+    against)
+        "$PYTHON" benchmarks/gpu_against.py build/baseline || status=1 ;;
+    layouts)
+        "$PYTHON" benchmarks/gpu_layouts.py --kinds lse --trials direct || status=1
+        "$PYTHON" benchmarks/gpu_layouts.py --kinds elliptical,integrated,mle,rotated,wlse \
+            --sizes 9,16,32 --quick --trials "u in registers" || status=1 ;;
+    *)
+        echo "unknown step: $step" >&2
+        exit 2 ;;
+    esac
+done
+exit $status
