@@ -7,7 +7,8 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from scipy.special import erf
 
-from napari_spotfit.engine.cpu import bandpass, noise
+from napari_spotfit import Settings
+from napari_spotfit.engine.cpu.detect import Detector
 from napari_spotfit.engine.detection import band
 
 DTYPES = [np.uint8, np.uint16, np.int16, np.float32, np.float64]
@@ -77,27 +78,25 @@ def filtered_by_scipy(frame, sigma):
 
 
 def filtered_by_us(frames, sigma):
-    n, height, width = frames.shape
-    kernels = bandpass.make_filter(sigma, (height, width))
-    layout = kernels.layout
-    images = np.zeros((n, height * layout.stride + bandpass.WIDTH), np.float32)
-    filtered, bad = np.zeros_like(images), np.zeros(n, np.int64)
-    bandpass.load(frames.reshape(n, -1), layout, images, bad)
-    for i in range(n):
-        if bad[i]:
-            bandpass.band_pass_good(images[i], kernels, filtered[i])
-        else:
-            bandpass.band_pass(images[i : i + 1], kernels, filtered[i : i + 1])
-    rows = filtered[:, : height * layout.stride].reshape(n, height, layout.stride)
-    return rows[:, :, :width], (images, filtered, layout)
+    detector = Detector(frames, Settings(sigma=sigma))
+    detector.settings.row_step = 1  # all rows are taken for the noise
+    result = np.empty(frames.shape, np.float32)
+    for i in range(len(frames)):
+        rows = detector.sample(i, detector.has_bad_pixels(i), (0, 0))
+        result[i] = rows[: result[i].size].reshape(result[i].shape)
+    return result
+
+
+def border_of(sigma, shape):
+    """Return the noise of each filtered pixel of white noise, over that of the frame."""
+    whole = band.make_band(sigma, shape)
+    variance = np.einsum("i,iy,ix->yx", [1, -2, 1], whole.gain_y, whole.gain_x)
+    return np.sqrt(variance) / whole.gain
 
 
 def noise_of(frames, sigma=1.3):
-    _, (images, filtered, layout) = filtered_by_us(frames, sigma)
-    whole = band.make_band(sigma, frames.shape[1:])
-    result = np.zeros(len(frames))
-    noise.estimate_noise(images, filtered, layout, whole.row_step, whole.gain, result)
-    return result
+    detector = Detector(frames, Settings(sigma=sigma))
+    return np.array([detector.estimate_noise(i)[0] for i in range(len(frames))])
 
 
 def assert_same(a, b):

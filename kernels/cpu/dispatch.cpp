@@ -1,5 +1,6 @@
 // The library's C interface. Where a function takes an instruction set, it is an index below
 // spotfit_instruction_set_count() that this machine supports; Python checks that.
+#include "detection_functions.h"
 #include "instruction_sets.h"
 
 using spotfit::instruction_set;
@@ -31,4 +32,63 @@ SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const Roi
                                 void* work, const FitResults* results) {
     const spotfit::FitFunction fit = instruction_set(index).functions->fits[profile]->by_estimator[estimator];
     fit(*source, first, last, rows, columns, *settings, work, *results);
+}
+
+static const spotfit::DetectionFunctions& detection(int index) { return *instruction_set(index).functions->detection; }
+
+SPOTFIT_EXPORT long long spotfit_detection_bytes(int index, const spotfit::DetectionSettings* settings, int whole) {
+    return detection(index).work_bytes(*settings, whole);
+}
+
+SPOTFIT_EXPORT long long spotfit_detection_tiles(int index, const spotfit::DetectionSettings* settings) {
+    return detection(index).tiles(*settings);
+}
+
+SPOTFIT_EXPORT long long spotfit_most_maxima(int index, const spotfit::DetectionSettings* settings) {
+    return detection(index).most_maxima(*settings);
+}
+
+SPOTFIT_EXPORT long long spotfit_detect(int index, const DetectionSource* source, long long first, long long last,
+                                        void* work, spotfit::Maximum* found, long long room, long long* count) {
+    return detection(index).detect(*source, first, last, work, found, room, count);
+}
+
+SPOTFIT_EXPORT int spotfit_has_bad_pixels(int index, const DetectionSource* source, long long frame) {
+    return detection(index).has_bad_pixels(*source, frame);
+}
+
+SPOTFIT_EXPORT long long spotfit_sample_size(int index, const spotfit::DetectionSettings* settings, int by_y,
+                                             int by_x) {
+    return detection(index).sample_size(*settings, by_y, by_x);
+}
+
+SPOTFIT_EXPORT void spotfit_sample(int index, const DetectionSource* source, long long frame, int bad, int by_y,
+                                   int by_x, long long first, long long last, void* work, float* sample) {
+    detection(index).sample(*source, frame, bad, by_y, by_x, first, last, work, sample);
+}
+
+SPOTFIT_EXPORT double spotfit_deviation(int index, float* sample, long long size) {
+    return detection(index).deviation(sample, size);
+}
+
+SPOTFIT_EXPORT double spotfit_noise(int index, const spotfit::DetectionSettings* settings, const double* deviations) {
+    return detection(index).noise(*settings, deviations);
+}
+
+SPOTFIT_EXPORT long long spotfit_find_maxima(int index, const DetectionSource* source, long long frame, int bad,
+                                             double noise, long long first, long long last, void* work,
+                                             const float* sample, spotfit::Maximum* found) {
+    return detection(index).find_maxima(*source, frame, bad, noise, first, last, work, sample, found);
+}
+
+SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource* source, spotfit::Maximum* maxima,
+                                                long long count, long long* row_starts, unsigned long long* visited,
+                                                long long* queue, long long room, spotfit::Maximum* merged) {
+    return detection(index).merge_plateaus(*source, maxima, count, row_starts, visited, queue, room, merged);
+}
+
+SPOTFIT_EXPORT void spotfit_drop_neighbours(int index, const spotfit::Maximum* maxima, long long count,
+                                            const unsigned long long* order, long long height, long long* row_starts,
+                                            double distance, unsigned char* dropped) {
+    detection(index).drop_neighbours(maxima, count, order, height, row_starts, distance, dropped);
 }

@@ -57,6 +57,7 @@ struct ProfileFits { FitFunction by_estimator[4]; };
 // Numbers that are asked for of a ROI, of one piece of the work.
 using LargeSums = void (*)(const RoiSource&, long long roi, const LargeRequest&, const FitSettings&, int piece,
                            void* work, double* numbers);
+struct DetectionFunctions;
 
 // What is compiled once for each instruction set, in vectorized/, and called through this table.
 // It holds addresses: values of other files would be put in when the library is opened, by code for
@@ -70,6 +71,7 @@ struct Functions {
     // The same of large ROIs, and the memory that a thread needs for them.
     long long (*large_bytes)(int columns);
     const LargeSums* large_sums[7];
+    const DetectionFunctions* detection;
 };
 
 }  // namespace spotfit

@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 
 from napari_spotfit.engine.cpu import detect as cpu
+from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 from napari_spotfit.engine.cuda import detect as cuda
 
+PLACES = [*load().instruction_sets, pytest.param("cuda", marks=pytest.mark.gpu)]
 
-@pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
+@pytest.fixture(scope="session", params=PLACES)
 def detect(request):
-    """Detect spots in frames in the host's memory, on either backend."""
-    if request.param == "cpu":
-        return cpu.detect
-    request.getfixturevalue("gpu")
-    import cupy
+    """Detect spots in frames in the host's memory, on every instruction set and on a GPU."""
+    if request.param == "cuda":
+        request.getfixturevalue("gpu")
+        import cupy
 
-    return lambda frames, *options: cuda.detect(cupy.asarray(frames), *options)
+        yield lambda frames, *options: cuda.detect(cupy.asarray(frames), *options)
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(INSTRUCTION_SET, request.param)
+            yield cpu.detect

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scenes import (
     DTYPES,
     assert_same,
+    border_of,
     filtered_by_scipy,
     light,
     matches,
@@ -22,8 +23,8 @@ from scenes import (
 )
 from scipy.ndimage import gaussian_filter, maximum_filter
 
-from napari_spotfit.engine.detection import nonmax_suppression
-from napari_spotfit.engine.detection.band import make_band
+from napari_spotfit.engine.detection.detection_settings import MAXIMUM
+from napari_spotfit.engine.detection.nonmax_suppression import drop_neighbours
 from napari_spotfit.settings.settings import Settings
 
 
@@ -158,7 +159,7 @@ def test_score_is_height_over_noise(detect):
         found = detect(movie, Settings(threshold=limit, threshold_unit=unit))
         assert len(found.y) >= 2 * 49
         heights = np.array([filtered_by_scipy(frame, 1.3) for frame in movie])
-        border = make_band(1.3, (128, 128)).border
+        border = border_of(1.3, (128, 128))
         expected = heights[found.frame, found.y, found.x] / spread[found.frame]
         np.testing.assert_allclose(found.score, expected / border[found.y, found.x], rtol=1e-4)
     for unit in ("noise", "counts"):
@@ -203,13 +204,25 @@ def test_suppression_is_greedy_by_height(seed, count, distance):
         ]
         if all(apart):
             kept.append(i)
-    expected = spots[np.sort(kept)]
-    scores = np.arange(len(spots), dtype=np.float32)
-    left = nonmax_suppression.drop_neighbours(spots.copy(), heights.copy(), scores, distance)
-    ours, theirs = spots.copy(), heights.copy()
-    left = nonmax_suppression.drop_neighbours(ours, theirs, scores, distance)
-    np.testing.assert_array_equal(ours[:left], expected)
-    np.testing.assert_array_equal(theirs[:left], heights[np.sort(kept)])
+    maxima = np.zeros(len(spots), MAXIMUM)
+    maxima["frame"], maxima["y"], maxima["x"] = spots.T
+    maxima["height"], maxima["score"] = heights, np.arange(len(spots))
+    left = drop_neighbours(maxima, height=25, distance=distance)
+    np.testing.assert_array_equal(left, maxima[np.sort(kept)])
+
+
+def test_suppression_does_not_compare_all_with_all():
+    # It would take minutes.
+    rng = np.random.default_rng(33)
+    maxima = np.zeros(300_000, MAXIMUM)
+    maxima["x"], maxima["height"] = 2 * np.arange(300_000), rng.permutation(300_000) + 1
+    left = drop_neighbours(maxima, height=1, distance=5.0)["x"] // 2
+    free, kept = np.ones(300_004, bool), np.zeros(300_000, bool)
+    for i in np.argsort(-maxima["height"]):
+        if free[i + 2]:
+            kept[i] = True
+            free[i : i + 5] = False
+    np.testing.assert_array_equal(left, np.flatnonzero(kept))
 
 
 def test_mask_says_where_spots_may_be_and_changes_nothing_else(detect):
@@ -253,6 +266,21 @@ def test_threads_and_batches_change_nothing(detect, shape):
         for column in (1, 2, 3):
             joined = np.concatenate([part[column] for part in parts])
             np.testing.assert_array_equal(whole[column], joined)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float64])
+def test_threads_that_share_a_large_frame_change_nothing(detect, dtype):
+    rng = np.random.default_rng(34)
+    shape = (1300, 1100)
+    frames = movie_of(rng, scattered(rng, shape, 2000), 2, shape).clip(0, 250).astype(dtype)
+    frames[1, 300:340, 500:530] = 250  # a plateau on the border of tiles
+    if frames.dtype.kind == "f":
+        frames[0, 700, 600] = np.nan
+    for options in (Settings(), Settings(sigma=4.0, threshold=2.0, min_distance=6)):
+        alone = detect(frames, options.changed(threads=1))
+        assert len(alone.y) > 1000
+        for count in (2, 3, 16):
+            assert_same(alone, detect(frames, options.changed(threads=count)))
 
 
 def test_many_callers_at_once(detect):

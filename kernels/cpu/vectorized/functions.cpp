@@ -18,6 +18,7 @@ const Functions functions = {
     large_bytes,
     {&large_gaussian, &large_gaussian_elliptical, &large_gaussian_integrated,
      &large_gaussian_elliptical_integrated, &large_gaussian_rotated, &large_lorentzian, &large_moffat},
+    &detection,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

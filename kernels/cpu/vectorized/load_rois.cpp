@@ -1,3 +1,4 @@
+#include "../../pixels.h"
 #include "../load_rois.h"
 
 namespace spotfit::SPOTFIT_ISA {
@@ -32,12 +33,6 @@ SPOTFIT_INLINE void transpose(const float* source, int stride, L* target) {
     swap_all_blocks<W / 2>(rows);
     UNROLL
     for (int i = 0; i < W; ++i) target[i] = rows[i];
-}
-
-// In double precision where the pixels have that.
-template <class T> SPOTFIT_INLINE float difference(T value, T reference) {
-    if constexpr (sizeof(T) == 8) return float(value - reference);
-    else return float(value) - float(reference);
 }
 
 // Where a ROI begins in frames, or in a map that all of them share; -1 outside of them.

@@ -16,5 +16,6 @@ extern const ProfileFits gaussian, gaussian_elliptical, gaussian_integrated, gau
 long long large_bytes(int columns);
 extern const LargeSums large_gaussian, large_gaussian_elliptical, large_gaussian_integrated,
     large_gaussian_elliptical_integrated, large_gaussian_rotated, large_lorentzian, large_moffat;
+extern const DetectionFunctions detection;
 
 }  // namespace spotfit::SPOTFIT_ISA

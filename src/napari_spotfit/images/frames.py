@@ -20,7 +20,9 @@ _CHUNK_BYTES = 256 << 20
 _CUDA_MEMORY = (2, 13)
 
 #: Pixel types that the backends read as they are, and what the others become.
-_NATIVE = {"u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4"}
+_NATIVE = {
+    "b1": "u1", "u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4",
+}  # fmt: skip
 
 
 def check_real(dtype: Any, what: str) -> np.dtype[Any]:
@@ -98,6 +100,13 @@ def to_host(array: Any) -> Any:
 class FrameReader:
     """Frames of an image of shape (…, Y, X), by their number in C order.
 
+    Parameters
+    ----------
+    image : array
+        Any array that images may be.
+    flags : bool
+        Whether it holds booleans, which are read as 0 and 1.
+
     Raises
     ------
     TypeError
@@ -107,10 +116,11 @@ class FrameReader:
         are not as large as its shape says.
     """
 
-    def __init__(self, image: Any) -> None:
+    def __init__(self, image: Any, flags: bool = False) -> None:
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
-        check_real(image.dtype, "the image")
+        self._flags = flags
+        self._check(image.dtype, "the image")
         self.shape = known_shape(image, "the image")
         if len(self.shape) < 2:
             raise ValueError(f"the image must have axes (…, y, x); got shape {self.shape}")
@@ -124,6 +134,10 @@ class FrameReader:
             image = image.reshape(-1, *self.frame_shape)
             self._last = self.count
         self._image = image
+
+    def _check(self, dtype: Any, what: str) -> None:
+        if not (self._flags and np.dtype(dtype) == np.bool_):
+            check_real(dtype, what)
 
     def select(self, frames: FrameSelection) -> NDArray[np.int64]:
         """Return the numbers of the chosen frames, in rising order.
@@ -195,7 +209,7 @@ class FrameReader:
         promised = (count, *self.frame_shape)
         if pixels.shape != promised:
             raise ValueError(self._broken_promise(first, count, pixels.shape))
-        check_real(pixels.dtype, f"frame {first} of the image")
+        self._check(pixels.dtype, f"frame {first} of the image")
         return pixels
 
     def _broken_promise(self, first: int, count: int, shape: tuple[int, ...]) -> str:

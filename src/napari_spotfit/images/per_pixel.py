@@ -46,10 +46,8 @@ class PerPixel:
         #: Whether it is the same for all frames, and whether it lies on a GPU.
         self.shared, self.on_device = len(values.shape) == 2, is_on_device(values)
         self._is_flag, self._frame_shape = bool(flags), shape[-2:]
-        # Readers know no booleans.
-        numbers = values.astype(np.uint8) if flags else values
-        self._frame = _frame(numbers, own, what) if self.shared else None
-        self._stack = None if self.shared else FrameReader(numbers)
+        self._frame = _frame(values, own, what) if self.shared else None
+        self._stack = None if self.shared else FrameReader(values, self._is_flag)
 
     def read(self, block: NDArray[np.int64]) -> Any:
         """Return the values of some frames, of shape (1, Y, X) or (frames, Y, X)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+import pytest
 from scenes import (
     assert_same,
     movie_of,
@@ -24,6 +25,21 @@ def test_memory_does_not_grow_with_the_movie():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < movie.nbytes / 3  # 20 MB; a copy as float32 would be twice that
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("flat", [False, True])
+def test_memory_of_a_large_frame(threads, flat):
+    frame = np.random.default_rng(35).poisson(30, (1, 2500, 3000)).astype(np.uint16)
+    if flat:  # half of it is one plateau, with a maximum beside a dark spot
+        frame[0, :1200] = 1000
+        frame[0, 600:603, 1500] = 0
+    tracemalloc.start()
+    found = detect(frame, Settings(threads=threads))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found.y) > 0 or not flat
+    assert (frame.nbytes + peak) / frame.size < 6
 
 
 def test_frames_are_only_read(tmp_path):

@@ -16,6 +16,8 @@ from napari_spotfit.engine.cpu.detect import detect
 from napari_spotfit.engine.detection import band
 from napari_spotfit.settings.settings import Settings
 
+pytestmark = pytest.mark.usefixtures("instruction_set")
+
 
 @pytest.mark.parametrize("shape", [(64, 64), (256, 256), (100, 700), (1200, 900)])
 @pytest.mark.parametrize("sigma", [0.7, 1.3, 4.0])

@@ -1,7 +1,9 @@
-"""Detection on the CPU: bright local maxima of the band-passed frames."""
+"""Detection on the CPU, by the compiled library: frames, or tiles of large ones, for threads."""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,24 +11,34 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from .. import threads
-from ..detection.band import LEAST_CONTRAST, Band, Layout, make_band
-from ..detection.candidates import Candidates, Limits, joined, limits_from, masks_of, nothing
-from ..detection.nonmax_suppression import Places, has_plateau, merge_plateaus, one_per_spot
-from .bandpass import Filter, Flat, band_pass, band_pass_good, load, make_filter
-from .compiled import entry, inner
-from .lane_memory import load_difference
-from .lanes import WIDTH, count, spread
-from .noise import estimate_noise
-from .sources import fingerprint
+from ..detection.band import make_band
+from ..detection.candidates import Candidates, joined, masks_of, nothing
+from ..detection.detection_settings import MAXIMUM, make_detection_settings
+from ..detection.nonmax_suppression import (
+    Maxima,
+    has_plateaus,
+    in_order,
+    merge_plateaus,
+    one_per_spot,
+)
+from .interface import DetectionSource, address
+from .library import load
 
-#: Pixels that a thread works on at a time, so that they stay in its core's cache.
-_BLOCK_PIXELS = 1 << 17
-#: How many of these blocks a thread gets at once.
-_BLOCKS = 32
+#: Pixels of a thread's share of frames, at most.
+_SHARE_PIXELS = 1 << 22
 #: With fewer pixels than this, starting threads takes longer than they save.
 _THREADS_PIXELS = 1 << 18
-_LEAST_CONTRAST = np.float32(LEAST_CONTRAST)
-_ZERO, _HIGHEST = np.float32(0), np.finfo(np.float32).max
+#: A frame with more pixels is taken in parts, by several threads if there are fewer frames.
+_LARGE_PIXELS = 1 << 20
+#: Of whose tiles a thread gets so many at a time.
+_SHARE_TILES = 16
+#: Maxima that there is room for between two calls of the library, if a frame has no more.
+_ROOM = 1 << 15
+#: How many numbers more there must be room for behind a sample.
+_SAMPLE_PADDING = 16
+#: Distances along y and x of the samples that the noise is estimated from: none for the
+#: filtered pixels, the others for detail.
+_SAMPLES = ((0, 0), (1, 1), (1, 2), (2, 1))
 
 
 def detect(
@@ -52,176 +64,155 @@ def detect(
     Candidates
         They depend on neither the number of threads nor the other frames.
     """
-    n, height, width = frames.shape
     masks = masks_of(mask, frames.shape)
-    parts = {0: nothing()}
-    if frames.size > 0:
-        flat = frames.reshape(n, height * width).view()
-        flat.flags.writeable = False  # Numba would compile for either kind
-        band_filter = make_filter(settings.sigma, (height, width))
-        band = make_band(settings.sigma, (height, width))
+    if frames.size == 0:
+        return nothing()
+    n, height, width = frames.shape
+    workers = settings.threads or threads.available()
+    if frames.size <= _THREADS_PIXELS:
+        workers = 1
+    large = height * width > _LARGE_PIXELS
+    in_frame = workers if large and n < workers else 1
+    detector = Detector(frames, settings)
+    parts = {}
 
-        def work(first: int, last: int) -> None:
-            parts[first] = _detect(flat, first, last, band_filter, band, settings, masks)
+    def work(first: int, last: int) -> None:
+        if large:
+            maxima = detector.maxima_of_frame(first, in_frame)
+        else:
+            maxima = detector.maxima(first, last)
+        merged = has_plateaus(maxima)
+        if merged:
+            maxima = merge_plateaus(maxima, frames)
+        parts[first] = one_per_spot(maxima, masks, height, settings.min_distance, merged)
 
-        cores = settings.threads or threads.available()
-        piece = min(-(-n // cores), _BLOCKS * _block(band_filter.layout))
-        threads.in_pieces(work, n, piece, cores if frames.size > _THREADS_PIXELS else 1)
+    share = 1 if large else min(-(-n // workers), max(_SHARE_PIXELS // (height * width), 1))
+    threads.in_pieces(work, n, share, 1 if in_frame > 1 else workers)
     return joined([parts[first] for first in sorted(parts)])
 
 
-def _block(layout: Layout) -> int:
-    """Return how many frames are worked on at a time."""
-    return max(1, _BLOCK_PIXELS // (layout.height * layout.stride))
+class Detector:
+    """Frames, and what to find in them.
 
-
-def _detect(
-    frames: NDArray[Any],
-    first: int,
-    last: int,
-    band_filter: Filter,
-    band: Band,
-    settings: Settings,
-    masks: NDArray[np.bool_] | None,
-) -> Candidates:
-    """Detect in the frames first … last - 1, block by block in the same memory."""
-    layout = band_filter.layout
-    block = min(last - first, _block(layout))
-    # A vector may reach past the end of the last row.
-    images = np.zeros((block, layout.height * layout.stride + WIDTH), np.float32)
-    filtered = np.zeros_like(images)
-    bad, noise = np.zeros(block, np.int64), np.zeros(block, np.float64)
-    # Of neighbours, one at most is a maximum.
-    places = np.empty((block * -(-layout.height // 2) * -(-layout.width // 2), 3), np.int64)
-    heights, scores = np.empty((2, len(places)), np.float32)
-    limits = limits_from(settings)
-    parts = []
-    for start in range(first, last, block):
-        n = min(block, last - start)
-        load(frames[start : start + n], layout, images[:n], bad)
-        _band_pass(images[:n], bad[:n], band_filter, filtered[:n])
-        estimate_noise(images[:n], filtered[:n], layout, band.row_step, band.gain, noise)
-        found = find_maxima(
-            images[:n], filtered[:n], layout, start, noise, band.border, band.border_min, limits,
-            places, heights, scores,
-        )  # fmt: skip
-        maxima = places[:found], heights[:found], scores[:found]
-        parts.append(_thinned(images[:n], layout, start, limits, masks, *maxima))
-    return joined(parts)
-
-
-def _band_pass(images: Flat, bad: NDArray[np.int64], band: Filter, filtered: Flat) -> None:
-    if not bad.any():
-        band_pass(images, band, filtered)
-        return
-    for i, bad_pixels in enumerate(bad):
-        if bad_pixels:
-            band_pass_good(images[i], band, filtered[i])
-        else:
-            band_pass(images[i : i + 1], band, filtered[i : i + 1])
-
-
-def _thinned(
-    images: Flat,
-    layout: Layout,
-    first: int,
-    limits: Limits,
-    masks: NDArray[np.bool_] | None,
-    places: Places,
-    heights: Flat,
-    scores: Flat,
-) -> Candidates:
-    """Return one maximum per spot, of those in the mask, in new arrays."""
-    keep: Any = slice(None)
-    merged = has_plateau(images, layout, first, places)
-    if merged:
-        left = merge_plateaus(images, layout, first, places, heights, scores)
-        keep = np.lexsort(places[:left].T[::-1])
-    places, heights, scores = places[keep], heights[keep], scores[keep]
-    return one_per_spot(places, heights, scores, masks, limits.distance, merged)
-
-
-@inner(error_model="numpy")
-def _find_maxima(
-    images: Flat,
-    filtered: Flat,
-    layout: Layout,
-    first: int,
-    noise: NDArray[np.float64],
-    border: Flat,
-    border_min: float,
-    limits: Limits,
-    places: Places,
-    heights: Flat,
-    scores: Flat,
-) -> int:
-    """Find the maxima that are high enough; return how many they are.
-
-    The first image is frame ``first``.
-    """
-    found = 0
-    for i in range(filtered.shape[0]):
-        image, flat = images[i], filtered[i]
-        limit = np.float32(max(limits.height, limits.score * noise[i] * border_min))
-        for y in range(layout.height):
-            inside = 0 < y < layout.height - 1
-            for block in range(0, layout.width, WIDTH):
-                place = y * layout.stride + block
-                if not _may_have_peak(flat, place, layout.stride, inside, limit):
-                    continue
-                for x in range(block, min(block + WIDTH, layout.width)):
-                    place = y * layout.stride + x
-                    value = flat[place]
-                    if not (value > limit and _is_peak(flat, layout, y, x)):
-                        continue
-                    score = value / (noise[i] * border[y, x])
-                    if score > limits.score and value > _LEAST_CONTRAST * abs(image[place]):
-                        places[found, 0], places[found, 1], places[found, 2] = first + i, y, x
-                        heights[found] = value
-                        scores[found] = min(score, _HIGHEST)
-                        found += 1
-    return found
-
-
-@inner(forceinline=True)
-def _may_have_peak(flat: Flat, place: int, stride: int, inside: bool, limit: np.float32) -> bool:
-    """Whether one of sixteen pixels is above the limit and the peak of its column."""
-    values = load_difference(flat, place, _ZERO)
-    high = values > spread(limit)
-    if count(high) == 0:
-        return False
-    if not inside:
-        return True
-    up = load_difference(flat, place - stride, _ZERO)
-    down = load_difference(flat, place + stride, _ZERO)
-    return bool(count(high & (values > up) & (values >= down)) > 0)
-
-
-@inner(error_model="numpy")
-def _is_peak(flat: Flat, layout: Layout, y: int, x: int) -> bool:
-    """Whether no neighbour is higher; of equal neighbours, the first is the peak."""
-    place = y * layout.stride + x
-    for v in range(max(y - 1, 0), min(y + 2, layout.height)):
-        for u in range(max(x - 1, 0), min(x + 2, layout.width)):
-            other = v * layout.stride + u
-            if flat[other] > flat[place] or (flat[other] == flat[place] and other < place):
-                return False
-    return True
-
-
-def _cached(sources: int) -> Any:
-    """Return the function that Numba keeps on disk.
-
-    The sources' fingerprint becomes part of the cache's key by being used.
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        As :func:`detect` takes them.
+    settings : Settings
+        ``sigma``, ``threshold`` and ``threshold_unit`` count.
     """
 
-    @entry(cache=True)
-    def find_maxima(*arguments: Any) -> int:
-        if sources:
-            return int(_find_maxima(*arguments))
-        return 0
+    def __init__(self, frames: NDArray[Any], settings: Settings) -> None:
+        self._band = make_band(settings.sigma, frames.shape[1:])
+        #: As the library takes them.
+        self.settings = make_detection_settings(settings, self._band, address)
+        self._frames, self._source = frames, DetectionSource.of(frames, self.settings)
+        self._library = load()
+        self._tiles = self._ask("spotfit_detection_tiles")
+        self._most_maxima = self._ask("spotfit_most_maxima")
 
-    return find_maxima
+    def maxima(self, first: int, last: int) -> Maxima:
+        """Return the maxima that stand out, of frames from beginning to end."""
+        room = max(self._tiles * self._most_maxima, min(_ROOM, (last - first) * self._most_maxima))
+        memory, found = self._memory(whole=True), np.empty(room, MAXIMUM)
+        count = ctypes.c_longlong()
+        parts = []
+        while first < last:
+            first = self._call(
+                "spotfit_detect", first, last, address(memory), address(found), room,
+                ctypes.byref(count),
+            )  # fmt: skip
+            parts.append(found[: count.value].copy())
+        return self._joined(parts)
 
+    def maxima_of_frame(self, frame: int, workers: int) -> Maxima:
+        """Return the same of one frame, of which several threads do some tiles each."""
+        bad = self.has_bad_pixels(frame)
+        noise, filtered = self.estimate_noise(frame, workers)
+        found = {}
 
-find_maxima = _cached(int(fingerprint("detect"), 16))
+        def find(first: int, last: int) -> None:
+            memory = self._memory(whole=False)
+            maxima = np.empty((last - first) * self._most_maxima, MAXIMUM)
+            count = self._call(
+                "spotfit_find_maxima", frame, bad, noise, first, last, address(memory),
+                address(filtered), address(maxima),
+            )  # fmt: skip
+            found[first] = maxima[:count].copy()
+
+        self._in_tiles(find, workers)
+        return self._joined(list(found.values()))
+
+    def has_bad_pixels(self, frame: int) -> bool:
+        """Whether there are NaN or infinite pixels in a frame, or pixels as good as infinite."""
+        return bool(self._call("spotfit_has_bad_pixels", frame))
+
+    def estimate_noise(self, frame: int, workers: int = 1) -> tuple[float, NDArray[np.float32]]:
+        """Return a frame's noise after the band-pass, and the filtered pixels it is that of."""
+        bad = self.has_bad_pixels(frame)
+        filtered, fine = (self.sample(frame, bad, by, workers) for by in _SAMPLES[:2])
+        known = self._deviations([filtered, fine], workers)
+        # What is not known yet may not matter.
+        noise = self._noise(known, np.zeros(2))
+        if noise != self._noise(known, np.full(2, np.inf)):
+            coarse = [self.sample(frame, bad, by, workers) for by in _SAMPLES[2:]]
+            noise = self._noise(known, self._deviations(coarse, workers))
+        return noise, filtered
+
+    def _noise(self, fine: NDArray[np.float64], coarse: NDArray[np.float64]) -> float:
+        """Return the noise from the deviations of all samples."""
+        deviations = np.concatenate([fine, coarse])
+        return float(self._ask("spotfit_noise", address(deviations)))
+
+    def _deviations(self, samples: list[NDArray[np.float32]], workers: int) -> NDArray[np.float64]:
+        """Return the standard deviation of the middle of each sample."""
+        deviations = np.empty(len(samples))
+
+        def measure(first: int, last: int) -> None:
+            deviations[first] = self._library.functions.spotfit_deviation(
+                self._library.index, address(samples[first]), len(samples[first]) - _SAMPLE_PADDING
+            )
+
+        threads.in_pieces(measure, len(samples), 1, workers)
+        return deviations
+
+    def sample(
+        self, frame: int, bad: bool, by: tuple[int, int], workers: int = 1
+    ) -> NDArray[np.float32]:
+        """Return numbers that the noise is estimated from, and room for some more.
+
+        They are the filtered pixels of every ``row_step``-th row, or detail at distances along y
+        and x.
+        """
+        numbers = np.empty(self._ask("spotfit_sample_size", *by) + _SAMPLE_PADDING, np.float32)
+
+        def fill(first: int, last: int) -> None:
+            memory = self._memory(whole=False)
+            self._call(
+                "spotfit_sample", frame, bad, *by, first, last, address(memory), address(numbers)
+            )
+
+        self._in_tiles(fill, workers)
+        return numbers
+
+    def _in_tiles(self, work: Callable[[int, int], None], workers: int) -> None:
+        share = min(-(-self._tiles // workers), _SHARE_TILES)
+        threads.in_pieces(work, self._tiles, share, workers)
+
+    def _joined(self, parts: list[Maxima]) -> Maxima:
+        maxima = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return maxima if self._tiles == 1 else in_order(maxima)
+
+    def _memory(self, whole: bool) -> NDArray[np.uint8]:
+        """Return what a thread needs, for whole frames or for tiles."""
+        return np.empty(self._ask("spotfit_detection_bytes", whole), np.uint8)
+
+    def _ask(self, name: str, *rest: Any) -> Any:
+        """Call a function of the library that needs the settings."""
+        function = getattr(self._library.functions, name)
+        return function(self._library.index, self._source.settings, *rest)
+
+    def _call(self, name: str, *rest: Any) -> Any:
+        """Call a function of the library that needs the frames."""
+        function = getattr(self._library.functions, name)
+        return function(self._library.index, ctypes.byref(self._source), *rest)

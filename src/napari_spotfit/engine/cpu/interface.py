@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ...images.pixel_calibration import Planes
+from ..detection.detection_settings import DetectionSettings
 from ..fit_settings import MAX_SHAPE
 
 #: Types of pixels by their numbers.
@@ -51,6 +52,22 @@ class RoiSource(ctypes.Structure):
         ("program", ctypes.c_void_p),
         ("pixel_type", ctypes.c_int),
     )
+
+
+class DetectionSource(ctypes.Structure):
+    """Frames that lie one after the other; they and the settings must outlast it."""
+
+    _fields_ = (
+        ("frames", ctypes.c_void_p),
+        ("settings", ctypes.POINTER(DetectionSettings)),
+        ("pixel_type", ctypes.c_int),
+    )
+
+    @classmethod
+    def of(cls, frames: NDArray[Any], settings: DetectionSettings) -> DetectionSource:
+        """Return frames (n, Y, X), C-contiguous."""
+        pixel_type = PIXEL_TYPES[frames.dtype.str[1:]]
+        return cls(address(frames), ctypes.pointer(settings), pixel_type)
 
 
 class FitResults(ctypes.Structure):
@@ -162,6 +179,33 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "spotfit_large_take": (None, (_INT, _POINTER, _POINTER, _INT)),
     "spotfit_large_write": (None, (_INT, _POINTER, _LONG, _INT, _POINTER)),
+    "spotfit_detection_bytes": (_LONG, (_INT, _POINTER, _INT)),
+    "spotfit_detection_tiles": (_LONG, (_INT, _POINTER)),
+    "spotfit_most_maxima": (_LONG, (_INT, _POINTER)),
+    "spotfit_detect": (
+        _LONG,
+        (_INT, _POINTER, _LONG, _LONG, _POINTER, _POINTER, _LONG, _POINTER),
+    ),
+    "spotfit_has_bad_pixels": (_INT, (_INT, _POINTER, _LONG)),
+    "spotfit_sample_size": (_LONG, (_INT, _POINTER, _INT, _INT)),
+    "spotfit_sample": (
+        None,
+        (_INT, _POINTER, _LONG, _INT, _INT, _INT, _LONG, _LONG, _POINTER, _POINTER),
+    ),
+    "spotfit_deviation": (_DOUBLE, (_INT, _POINTER, _LONG)),
+    "spotfit_noise": (_DOUBLE, (_INT, _POINTER, _POINTER)),
+    "spotfit_find_maxima": (
+        _LONG,
+        (_INT, _POINTER, _LONG, _INT, _DOUBLE, _LONG, _LONG, _POINTER, _POINTER, _POINTER),
+    ),
+    "spotfit_merge_plateaus": (
+        _LONG,
+        (_INT, _POINTER, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _LONG, _POINTER),
+    ),
+    "spotfit_drop_neighbours": (
+        None,
+        (_INT, _POINTER, _LONG, _POINTER, _LONG, _POINTER, _DOUBLE, _POINTER),
+    ),
 }
 
 

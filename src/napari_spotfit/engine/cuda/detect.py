@@ -6,7 +6,7 @@ and the few frames in which they lie on flat areas.
 
 from __future__ import annotations
 
-import math
+import ctypes
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,11 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...settings.settings import Settings, parameters
-from ..detection import band
-from ..detection.band import Band, Layout, make_band
-from ..detection.candidates import Candidates, joined, limits_from, masks_of, nothing
-from ..detection.nonmax_suppression import Flat, Places, merge_plateaus, one_per_spot
+from ...settings.settings import Settings
+from ..detection.band import Band, make_band
+from ..detection.candidates import Candidates, joined, masks_of, nothing
+from ..detection.detection_settings import MAXIMUM, DetectionSettings, make_detection_settings
+from ..detection.nonmax_suppression import (
+    Maxima,
+    has_plateaus,
+    in_order,
+    merge_plateaus,
+    one_per_spot,
+)
 from .compile import kernel
 from .layout import PIXEL_TYPES
 
@@ -26,50 +32,53 @@ from .layout import PIXEL_TYPES
 _SCRATCH_BYTES = 256 << 20
 #: Frames that are worked on at a time, however small they are.
 _MOST_FRAMES = 4096
-#: For one in so many pixels, a candidate is fetched before their number is known.
-_PIXELS_PER_CANDIDATE = 1024
+#: For one in so many pixels, a maximum is fetched before their number is known.
+_PIXELS_PER_MAXIMUM = 1024
 
 #: Threads of a block; for the noise of frames with larger samples than this, more.
 _THREADS, _SMALL_SAMPLE, _MORE_THREADS = 256, 1 << 14, 1024
 #: Pixels of a row that a warp filters; of a frame that a block searches for maxima, and
-#: for bad pixels; and into how many parts a frame is divided for the latter, at most.
-_RUN, _SEGMENT, _PART, _MOST_PARTS = 128, 4096, 16384, 64
-#: Samples of a frame that its noise is estimated from.
-_SPREADS = 4
+#: for bad pixels; into how many parts a frame is divided for the latter, at most; and of how
+#: many segments the maxima are counted together.
+_RUN, _SEGMENT, _PART, _MOST_PARTS, _GROUP = 128, 4096, 16384, 64, 256
+#: Samples of a frame that its noise is estimated from, and steps of the estimate at most.
+_SAMPLES, _MAX_STEPS = 4, 100
 
-#: The kernels' argument and a candidate, as kernels/detect.cuh declares them.
-_WORK = np.dtype(
-    [
-        (name, "u8")
-        for name in (
-            "frames", "weights", "border", "levels", "bad", "filtered", "samples", "spreads",
-            "marks", "counts", "candidates",
-        )
-    ]
-    + [(name, "f4") for name in ("gain", "border_min", "least_score", "least_height")]
-    + [
-        (name, "i4")
-        for name in (
-            "height", "width", "parts", "narrow_radius", "radius", "row_step", "room", "fetched",
-        )
-    ],
-    align=True,
+#: A launch does no more of its kernel's work than this, so that it is done in 10 ms on an
+#: H200, and soon enough for Windows on a card that is twenty times slower: pixels that it
+#: passes over, for the band-pass times the weights of its kernels, ...
+_MOST_PIXELS = 1 << 28
+#: ... and numbers that one block looks at.
+_MOST_NUMBERS = 1 << 27
+
+MACROS: dict[str, float | str] = {
+    "THREADS": _THREADS, "MORE_THREADS": _MORE_THREADS, "RUN": _RUN, "SEGMENT": _SEGMENT,
+    "GROUP": _GROUP,
+}  # fmt: skip
+#: The kernels in the order in which they run, with the threads of their blocks.
+THREADS_OF = {
+    "find_levels": (_THREADS,),
+    "band_pass": (32, _THREADS // 32),
+    "take_samples": (_THREADS,),
+    "measure_deviations": (_THREADS,),
+    "measure_large_deviations": (_MORE_THREADS,),
+    "mark_maxima": (_THREADS,),
+    "list_maxima": (_SEGMENT // 32,),
+}
+#: The arrays that kernels make, as the structure Work in kernels/cuda/detection.cu has them.
+_ARRAYS = (
+    "levels", "bad", "filtered", "samples", "deviations", "marks", "counts", "group_counts",
 )  # fmt: skip
-#: As plain bytes: CuPy would describe the fields of a structure anew for each launch.
-_BYTES = np.dtype((np.void, _WORK.itemsize))
-_PLACE, _ON_FLAT_AREA, _HEIGHT = slice(3), 3, 4  # and then the score
-_COLUMNS = 6
-_ROW = 4 * _COLUMNS
-_HIGHEST = float(np.finfo(np.float32).max)
 
-#: The kernels in the order in which they run.
-_KERNELS = (
-    ("detect_filter.cu", "find_levels"),
-    ("detect_filter.cu", "band_pass"),
-    ("detect_noise.cu", "measure_spreads"),
-    ("detect_maxima.cu", "mark_maxima"),
-    ("detect_maxima.cu", "list_maxima"),
-)
+
+class Work(ctypes.Structure):
+    """The kernels' argument, as kernels/cuda/detection.cu declares it."""
+
+    _fields_ = (
+        ("settings", DetectionSettings),
+        *((name, ctypes.c_void_p) for name in ("frames", *_ARRAYS, "maxima")),
+        *((name, ctypes.c_int) for name in ("parts", "room", "listed", "groups")),
+    )
 
 
 class Device(NamedTuple):
@@ -89,30 +98,16 @@ class Device(NamedTuple):
 class _Plan(NamedTuple):
     """All that is the same for frames of one type and shape, and one σ."""
 
-    shape: tuple[int, int]
+    #: Its arrays lie on the device.
     band: Band
-    #: On the device: both halves of the kernels, and the band's border.
-    weights: Any
-    border: Any
-    #: Parts of a frame that are searched for bad pixels, and room for a sample.
+    #: By their names.
+    kernels: dict[str, Callable[..., None]]
+    #: Parts of a frame that are searched for bad pixels, room for a sample, and segments.
     parts: int
     room: int
-    kernels: tuple[Callable[..., None], ...]
-    #: How many blocks of how many threads each kernel needs for a frame.
-    blocks: tuple[tuple[int, tuple[int, ...]], ...]
-    #: Bytes per frame of what the kernels make of it, in the order of ``_WORK``.
+    segments: int
+    #: Bytes per frame of what the kernels make of it, in the order of ``_ARRAYS``.
     sizes: tuple[int, ...]
-
-
-class _Found(NamedTuple):
-    """Maxima in the order of frame, y and x."""
-
-    places: Places
-    heights: Flat
-    scores: Flat
-
-    def at(self, rows: NDArray[np.int64]) -> _Found:
-        return _Found(self.places[rows], self.heights[rows], self.scores[rows])
 
 
 def detect(frames: Any, settings: Settings, mask: Any = None) -> Candidates:
@@ -183,53 +178,22 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
     size = height * width
     if size >= 1 << 31:
         raise ValueError(f"frames must have fewer than 2³¹ pixels; got {height}×{width}")
-    made = make_band(sigma, shape)
-    weights = np.zeros((2, len(made.wide)), np.float32)
-    weights[0, : len(made.narrow)], weights[1] = made.narrow, made.wide
-    macros = _macros() | {"PIXEL": PIXEL_TYPES[dtype.str[1:]]}
+    band = make_band(sigma, shape)
     parts = min(-(-size // _PART), _MOST_PARTS) if dtype.kind == "f" else 1
-    room, segments = (height // made.row_step + 1) * width, -(-size // _SEGMENT)
-    warps = _THREADS // 32
-    noise_threads = _THREADS if room <= _SMALL_SAMPLE else _MORE_THREADS
-    blocks = (
-        (parts, (_THREADS,)),
-        (-(-width // _RUN) * -(-height // warps), (32, warps)),
-        (_SPREADS, (noise_threads,)),
-        (segments, (_THREADS,)),
-        (segments, (_SEGMENT // 32,)),
-    )
-    # Of neighbours, one at most is a maximum.
-    maxima = -(-height // 2) * -(-width // 2)
+    room, segments = (height // band.row_step + 1) * width, -(-size // _SEGMENT)
     sizes = (
-        dtype.itemsize, 4 * parts, 4 * size, 4 * _SPREADS * room, 4 * _SPREADS,
-        segments * _SEGMENT // 8, 4 * segments, _ROW * maxima,
+        dtype.itemsize, 4 * parts, 4 * size, 4 * _SAMPLES * room, 8 * _SAMPLES,
+        segments * _SEGMENT // 8, 4 * segments, 4 * -(-segments // _GROUP),
     )  # fmt: skip
+    macros = MACROS | {"PIXEL": PIXEL_TYPES[dtype.str[1:]]}
     return _Plan(
-        shape, made, device.put(weights), device.put(made.border), parts, room,
-        tuple(
-            device.kernel(*name, **macros, THREADS=math.prod(threads))
-            for name, (_, threads) in zip(_KERNELS, blocks, strict=True)
+        band._replace(
+            narrow=device.put(band.narrow), wide=device.put(band.wide),
+            gain_y=device.put(band.gain_y), gain_x=device.put(band.gain_x),
         ),
-        blocks, sizes,
+        {name: device.kernel("cuda/detection.cu", name, **macros) for name in THREADS_OF},
+        parts, room, segments, sizes,
     )  # fmt: skip
-
-
-@lru_cache
-def _macros() -> dict[str, float]:
-    """Return the compile-time numbers of the kernels, but for type of pixels and threads."""
-    names = (
-        "TOO_FAR", "LEVEL_SAMPLES", "LEAST_WEIGHT", "CLIP", "KEPT_VARIANCE", "TEXTURE",
-        "WHITENESS", "SETTLED", "MAX_ITERATIONS", "HASTE", "FAR_HASTE", "LEAST_CHANGE",
-        "LEAST_CONTRAST",
-    )  # fmt: skip
-    widest = parameters()["sigma"].maximum
-    assert widest is not None
-    return {name: getattr(band, name) for name in names} | {
-        "MAX_RADIUS": band.kernel_radius(band.RATIO * widest),
-        "RUN": _RUN,
-        "SEGMENT": _SEGMENT,
-        "SPREADS": _SPREADS,
-    }
 
 
 def _detect(
@@ -240,67 +204,79 @@ def _detect(
     settings: Settings,
 ) -> Candidates:
     """Detect in so many frames that there is memory for all of them."""
-    n, (height, width), made = len(frames), plan.shape, plan.band
+    height = frames.shape[1]
+    maxima = _maxima(device, plan, frames, settings)
+    merged = has_plateaus(maxima)
+    if merged:
+        maxima = _merged(device, frames, maxima)
+    return one_per_spot(maxima, masks, height, settings.min_distance, merged)
+
+
+def _maxima(device: Device, plan: _Plan, frames: Any, settings: Settings) -> Maxima:
+    """Return the maxima that stand out, in the order of frame, y and x."""
+    n, (height, width) = len(frames), plan.band.shape
     offsets, end = [], 0
     for size in plan.sizes:
         offsets.append(end)
         end += -(-size * n // 256) * 256
-    end += _ROW  # the number of candidates comes first
-    some = min(1 + n * height * width // _PIXELS_PER_CANDIDATE, (end - offsets[-1]) // _ROW)
-    scratch = device.allocate(end)
-    base, limits = device.address(scratch), limits_from(settings)
-    work = np.array(
-        (
-            device.address(frames), device.address(plan.weights), device.address(plan.border),
-            *(base + offset for offset in offsets),
-            made.gain, made.border_min, min(limits.score, _HIGHEST), min(limits.height, _HIGHEST),
-            height, width, plan.parts,
-            len(made.narrow) - 1, len(made.wide) - 1, made.row_step, plan.room, some,
-        ),
-        _WORK,
-    ).view(_BYTES)  # fmt: skip
-    for run, (blocks, threads) in zip(plan.kernels, plan.blocks, strict=True):
-        run((n * blocks,), threads, (work,))
-
-    table = device.fetch(scratch[offsets[-1] : offsets[-1] + _ROW * some])
-    count = 1 + int(table[:4].view(np.int32)[0])
-    if count > some:
-        rest = scratch[offsets[-1] + _ROW * some : offsets[-1] + _ROW * count]
-        table = np.concatenate([table, device.fetch(rest)])
-    whole = table[_ROW : _ROW * count].view(np.int32).reshape(-1, _COLUMNS)
-    columns = np.empty((3, len(whole)), np.int64)
-    columns[:] = whole[:, _PLACE].T
-    heights, scores = whole[:, _HEIGHT:].T.copy().view(np.float32)
-    found = _Found(columns.T, heights, scores)
-    on_plateau = whole[:, _ON_FLAT_AREA] != 0
-    merged = bool(on_plateau.any())
-    if merged:
-        levels = device.fetch(scratch[: plan.sizes[0] * n]).view(frames.dtype)
-        found = _merged(device, frames, levels, found, on_plateau)
-    return one_per_spot(*found, masks, limits.distance, merged)
+    # The number of maxima comes first.
+    listed = 1 + n * height * width // _PIXELS_PER_MAXIMUM
+    scratch = device.allocate(end + MAXIMUM.itemsize * listed)
+    base = device.address(scratch)
+    work = Work(
+        make_detection_settings(settings, plan.band, device.address),
+        device.address(frames), *(base + offset for offset in offsets), base + end,
+        plan.parts, plan.room, listed, -(-n * plan.segments // _GROUP),
+    )  # fmt: skip
+    _launch_all(plan, n, work)
+    table = device.fetch(scratch[end:]).view(MAXIMUM)
+    count = 1 + int(table["frame"][0])
+    if count > listed:
+        rest = device.allocate(MAXIMUM.itemsize * count)
+        work.maxima, work.listed = device.address(rest), count
+        _launch(plan, work, "list_maxima", n * plan.segments, n * plan.segments)
+        table = device.fetch(rest).view(MAXIMUM)
+    return table[1:count]
 
 
-def _merged(
-    device: Device, frames: Any, levels: NDArray[Any], found: _Found, on_plateau: NDArray[np.bool_]
-) -> _Found:
+def _launch_all(plan: _Plan, n: int, work: Work) -> None:
+    """Run the kernels on so many frames, one after the other."""
+    height, width = plan.band.shape
+    warps = _THREADS // 32
+    _launch(plan, work, "find_levels", n * plan.parts, pixels=height * width // plan.parts)
+    runs = -(-width // _RUN) * -(-height // warps)
+    weights = len(plan.band.narrow) + len(plan.band.wide)
+    _launch(plan, work, "band_pass", n * runs, pixels=_RUN * warps * weights)
+    rows = -(-(height - plan.band.row_step // 2) // plan.band.row_step)
+    _launch(plan, work, "take_samples", n * _SAMPLES * -(-rows // warps), pixels=width * warps)
+    name = "measure_deviations" if plan.room <= _SMALL_SAMPLE else "measure_large_deviations"
+    steps = max(min(_MOST_NUMBERS // plan.room, _MAX_STEPS), 1)
+    for first in range(0, _MAX_STEPS, steps):
+        rest = int(first == 0), min(steps, _MAX_STEPS - first)
+        _launch(plan, work, name, n * _SAMPLES, *rest, pixels=plan.room * steps // 4)
+    _launch(plan, work, "mark_maxima", n * plan.segments)
+    _launch(plan, work, "list_maxima", n * plan.segments, n * plan.segments)
+
+
+def _launch(
+    plan: _Plan, work: Work, name: str, blocks: int, *rest: int, pixels: int = _SEGMENT
+) -> None:
+    """Run a kernel, in several launches where it takes long: a block passes over so many pixels."""
+    # As plain bytes: CuPy would describe the fields of a structure anew for each launch.
+    given = np.ndarray((), np.dtype((np.void, ctypes.sizeof(work))), bytes(work))
+    share = max(_MOST_PIXELS // max(pixels, 1), 1)
+    for first in range(0, blocks, share):
+        numbers = (np.int32(number) for number in (first, *rest))
+        count = min(share, blocks - first)
+        plan.kernels[name]((count,), THREADS_OF[name], (given, *numbers))
+
+
+def _merged(device: Device, frames: Any, maxima: Maxima) -> Maxima:
     """Make the maxima on a plateau one; frames without one stay on the device."""
-    found = _Found(np.ascontiguousarray(found.places), found.heights, found.scores)
-    height, width = frames.shape[1:]
-    layout = Layout(height, width, width)
-    kept = np.ones(len(found.scores), bool)
-    for frame in np.unique(found.places[on_plateau, 0]):
-        image = _image(device.fetch(frames[frame]), levels[frame])
-        low, high = np.searchsorted(found.places[:, 0], [frame, frame + 1])
-        left = merge_plateaus(image, layout, frame, *(column[low:high] for column in found))
-        kept[low + left : high] = False
-    order = np.flatnonzero(kept)
-    return found.at(order[np.lexsort(found.places[order].T[::-1])])
-
-
-def _image(pixels: NDArray[Any], level: Any) -> Flat:
-    """Return a frame less its level, bad pixels as 0, flat and in a row of its own."""
-    kind = np.dtype(np.float64 if pixels.dtype == np.float64 else np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        image: Flat = np.subtract(pixels, level, dtype=kind).astype(np.float32)
-    image[~(np.abs(image) < np.float32(band.TOO_FAR))] = 0
-    return image.reshape(1, -1)
+    numbers = np.unique(maxima["frame"][maxima["on_flat_area"] != 0])
+    there = np.isin(maxima["frame"], numbers)
+    own = maxima[there]
+    own["frame"] = np.searchsorted(numbers, own["frame"])
+    own = merge_plateaus(own, np.stack([device.fetch(frames[int(i)]) for i in numbers]))
+    own["frame"] = numbers[own["frame"]]
+    return in_order(np.concatenate([maxima[~there], own]))

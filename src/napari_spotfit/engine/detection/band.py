@@ -1,7 +1,6 @@
-"""What decides which spots are found: the band-pass, and the constants of both twins.
+"""The band-pass that detection filters frames by: a Gaussian as wide as a spot, less a wider one.
 
-The band-pass is a Gaussian as wide as a spot, less a wider one. The frame's level is
-subtracted before, and the filtered frame's noise is estimated from samples of it.
+What is made of the filtered frames is in kernels/detection.h.
 """
 
 from __future__ import annotations
@@ -18,45 +17,11 @@ from numpy.typing import NDArray
 RATIO = 1.6
 #: Where the kernels end, in units of their σ.
 TRUNCATE = 3.0
-#: A pixel this far from the frame's level is as bad as an infinite one: sums overflow.
-TOO_FAR = 1e30
-#: How many pixels, evenly spread, a frame's level is the median of.
-LEVEL_SAMPLES = 63
-#: With less than this share of the narrow kernel on good pixels, there is no result.
-LEAST_WEIGHT = 0.5
-
-#: Values beyond so many standard deviations are left out of the noise.
-CLIP = 1.5
-#: The variance of a normal distribution within ±CLIP, over that of all of it.
-KEPT_VARIANCE = 1 - 2 * CLIP * math.exp(-(CLIP**2) / 2) / (
-    math.sqrt(2 * math.pi) * math.erf(CLIP / math.sqrt(2))
-)
-#: The noise is at most so many times that of independent pixels. What is less above it
-#: may as well be the texture of a cell as crowded spots.
-TEXTURE = 3.0
-#: Pixels are independent if detail that is twice as coarse along one axis is stronger by
-#: less than this factor. In a blurred or interpolated image it is much stronger.
-WHITENESS = 1.5
 #: About how many pixels to look at for the noise, but at least one row in so many.
 SAMPLES, ROW_STEP = 8192, 8
-#: The estimate has settled when it shrinks by less than to this fraction.
-SETTLED = 0.999
-MAX_ITERATIONS = 100
-#: Near its end, an iteration goes a third of the way: its change is taken to this power.
-#: Far from it, a little farther than the change itself, which may be 0: the squares can be
-#: too small for single precision.
-HASTE, FAR_HASTE, LEAST_CHANGE = 2.0, 0.8, 1e-9
 
-#: A maximum lower than this fraction of the pixel itself is a rounding error.
-LEAST_CONTRAST = 1e-5
-
-
-class Layout(NamedTuple):
-    """How frames lie in flat arrays: rows begin every ``stride`` pixels."""
-
-    height: int
-    width: int
-    stride: int
+#: With which they come together to the variance of a difference.
+_SIGNS = np.array([1.0, -2.0, 1.0])
 
 
 class Band(NamedTuple):
@@ -65,29 +30,40 @@ class Band(NamedTuple):
     #: The kernels' weights from the centre outwards; they are symmetric.
     narrow: NDArray[np.float32]
     wide: NDArray[np.float32]
+    #: Σ of narrow², narrow·wide and wide² at each row and at each column: the variance that
+    #: white noise of 1 has in the filtered frame is a product of these. It is higher on the
+    #: border, where mirrored pixels count twice.
+    gain_y: NDArray[np.float64]
+    gain_x: NDArray[np.float64]
     #: What white noise of 1 is in the filtered frame, as its root mean square.
     gain: float
-    #: The same at each pixel, over that: up to twice as high on the border, where
-    #: mirrored pixels count twice.
-    border: NDArray[np.float32]
-    border_min: float
+    #: The lowest that the noise of a pixel is, over that.
+    lowest_border: float
     #: The noise is estimated from one row in so many.
     row_step: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The frames' rows and columns."""
+        return self.gain_y.shape[1], self.gain_x.shape[1]
 
 
 @lru_cache(maxsize=16)
 def make_band(sigma: float, shape: tuple[int, int]) -> Band:
     """Return the band-pass for spots of width ``sigma`` in frames of a shape."""
     narrow, wide = half_kernel(sigma), half_kernel(RATIO * sigma)
-    gain = _noise_gain(narrow, wide, shape)
-    mean_gain = float(np.sqrt(np.mean(gain**2)))
-    border = (gain / mean_gain if mean_gain > 0 else np.ones(shape)).astype(np.float32)
+    gain_y, gain_x = (_overlaps(narrow, wide, size) for size in shape)
+    gain = math.sqrt(max(_SIGNS @ (gain_y.mean(axis=1) * gain_x.mean(axis=1)), 0.0))
+    # Away from the border it is the same everywhere, so that a few rows and columns tell all.
+    few_y, few_x = (np.unique(sums, axis=1) for sums in (gain_y, gain_x))
+    lowest = np.einsum("i,iy,ix->yx", _SIGNS, few_y, few_x).min()
     return Band(
         narrow.astype(np.float32),
         wide.astype(np.float32),
-        mean_gain,
-        border,
-        float(border.min()),
+        gain_y,
+        gain_x,
+        gain,
+        float(np.float32(math.sqrt(max(lowest, 0.0)) / gain)) if gain > 0 else 1.0,
         min(max(shape[0] * shape[1] // SAMPLES, 1), ROW_STEP),
     )
 
@@ -116,27 +92,17 @@ def mirrored(size: int, radius: int) -> NDArray[np.int64]:
     return np.minimum(position, period - position) if size > 1 else position
 
 
-def _noise_gain(
-    narrow: NDArray[np.float64], wide: NDArray[np.float64], shape: tuple[int, int]
-) -> NDArray[np.float64]:
-    """Return the root of the summed squares of the weights with which pixels enter."""
-    (nn_y, nw_y, ww_y), (nn_x, nw_x, ww_x) = (_overlaps(narrow, wide, size) for size in shape)
-    variance = np.outer(nn_y, nn_x) - 2 * np.outer(nw_y, nw_x) + np.outer(ww_y, ww_x)
-    return np.sqrt(np.maximum(variance, 0))
-
-
 def _overlaps(
     narrow: NDArray[np.float64], wide: NDArray[np.float64], size: int
-) -> list[NDArray[np.float64]]:
+) -> NDArray[np.float64]:
     """Return Σ of narrow², narrow·wide and wide² along an axis, mirrored at its ends."""
     # They are the same everywhere but near the ends, so that a short axis tells all.
     short = min(size, 4 * len(wide))
     n, w = _folded(narrow, short), _folded(wide, short)
     head = short // 2
-    return [
-        np.concatenate([sums[:head], np.full(size - short, sums[head]), sums[head:]])
-        for sums in ((a * b).sum(axis=1) for a, b in ((n, n), (n, w), (w, w)))
-    ]
+    sums = np.array([(a * b).sum(axis=1) for a, b in ((n, n), (n, w), (w, w))])
+    middle = np.repeat(sums[:, head : head + 1], size - short, axis=1)
+    return np.concatenate([sums[:, :head], middle, sums[:, head:]], axis=1)
 
 
 def _folded(half: NDArray[np.float64], size: int) -> NDArray[np.float64]:

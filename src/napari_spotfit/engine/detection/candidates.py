@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...settings.settings import Settings
-
 
 class Candidates(NamedTuple):
     """Pixels on which a spot was detected, ordered by frame, y and x."""
@@ -20,24 +18,6 @@ class Candidates(NamedTuple):
     score: NDArray[np.float32]
     #: Height in the filtered frame, in counts.
     height: NDArray[np.float32]
-
-
-class Limits(NamedTuple):
-    """What a maximum must have: a score, a height, a distance from higher ones."""
-
-    score: float
-    height: float
-    distance: float
-
-
-def limits_from(settings: Settings) -> Limits:
-    """Return what the settings ask of a maximum."""
-    in_noise = settings.threshold_unit == "noise"
-    return Limits(
-        settings.threshold if in_noise else 0.0,
-        0.0 if in_noise else settings.threshold,
-        settings.min_distance,
-    )
 
 
 def nothing() -> Candidates:

@@ -1,0 +1,40 @@
+// A frame as detection sees it, and what works on frames of any type of pixels.
+#pragma once
+#include "../detection.h"
+#include "detection_functions.h"
+
+namespace spotfit::SPOTFIT_ISA {
+
+SPOTFIT_INLINE long long least(long long a, long long b) { return a < b ? a : b; }
+SPOTFIT_INLINE long long most(long long a, long long b) { return a > b ? a : b; }
+
+template <class T> SPOTFIT_INLINE Frame<T> frame_of(const DetectionSource& source, long long frame) {
+    const DetectionSettings& s = *source.settings;
+    const T* pixels = static_cast<const T*>(source.frames) + frame * s.height * s.width;
+    T sample[LEVEL_SAMPLES];
+    for (int i = 0; i < LEVEL_SAMPLES; ++i) sample[i] = pixels[level_sample_place(i, s.height * s.width)];
+    for (int i = 0; i < LEVEL_SAMPLES; ++i)
+        if (is_level(sample, i)) return {pixels, sample[i]};
+    return {pixels, T(0)};
+}
+
+template <class T> struct Pixel { using Type = T; };
+
+// Calls work(Pixel<T>) for the type of pixels with this number.
+template <class Function> SPOTFIT_INLINE auto with_pixel_type(int type, Function work) {
+    switch (type) {
+        case UINT8: return work(Pixel<unsigned char>());
+        case UINT16: return work(Pixel<unsigned short>());
+        case INT16: return work(Pixel<short>());
+        case FLOAT32: return work(Pixel<float>());
+        default: return work(Pixel<double>());
+    }
+}
+
+// In nonmax_suppression.cpp.
+long long merge_plateaus(const DetectionSource&, Maximum*, long long, long long*, unsigned long long*, long long*,
+                         long long, Maximum*);
+void drop_neighbours(const Maximum*, long long, const unsigned long long*, long long, long long*, double,
+                     unsigned char*);
+
+}  // namespace spotfit::SPOTFIT_ISA

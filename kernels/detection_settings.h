@@ -1,0 +1,31 @@
+// What detection is told and what it finds, the same on every machine;
+// napari_spotfit/engine/detection/band.py makes the numbers.
+#pragma once
+
+namespace spotfit {
+
+// Of the wide kernel, for any sigma that there may be.
+constexpr int MAX_RADIUS = 48;
+
+struct DetectionSettings {
+    // Weights of the band-pass's narrow and wide kernel from their centres outwards, radius + 1 each.
+    const float *narrow, *wide;
+    // What white noise of 1 becomes: sums of narrow^2, narrow wide and wide^2 at each row and at each
+    // column, three rows of numbers each.
+    const double *gain_y, *gain_x;
+    double gain;                       // of the whole frame, as a root mean square
+    double lowest_border;              // the least that NoiseGain::border is anywhere
+    double least_score, least_height;  // of a spot
+    long long height, width;           // of a frame
+    int narrow_radius, radius;
+    int row_step;                      // the noise is that of one row in so many
+};
+
+// A pixel that is higher in the filtered frame than those around it.
+struct Maximum {
+    int frame, y, x;
+    int on_flat_area;  // of the frame itself
+    float height, score;
+};
+
+}  // namespace spotfit

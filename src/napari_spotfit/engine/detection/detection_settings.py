@@ -1,0 +1,61 @@
+"""What detection is told and what it finds, as kernels/detection_settings.h declares it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...settings.settings import Settings
+from .band import Band
+
+#: A pixel that is higher in the filtered frame than those around it.
+MAXIMUM = np.dtype(
+    [(name, np.int32) for name in ("frame", "y", "x", "on_flat_area")]
+    + [(name, np.float32) for name in ("height", "score")]
+)
+
+
+class DetectionSettings(ctypes.Structure):
+    """What detection is told, the same for all frames of a call."""
+
+    _fields_ = (
+        ("narrow", ctypes.c_void_p),
+        ("wide", ctypes.c_void_p),
+        ("gain_y", ctypes.c_void_p),
+        ("gain_x", ctypes.c_void_p),
+        ("gain", ctypes.c_double),
+        ("lowest_border", ctypes.c_double),
+        ("least_score", ctypes.c_double),
+        ("least_height", ctypes.c_double),
+        ("height", ctypes.c_longlong),
+        ("width", ctypes.c_longlong),
+        ("narrow_radius", ctypes.c_int),
+        ("radius", ctypes.c_int),
+        ("row_step", ctypes.c_int),
+    )
+
+
+def make_detection_settings(
+    settings: Settings, band: Band, address: Callable[[Any], int | None]
+) -> DetectionSettings:
+    """Return what the settings ask for.
+
+    Parameters
+    ----------
+    settings : Settings
+        ``threshold`` and ``threshold_unit`` count.
+    band : Band
+        The band-pass; its arrays must outlast the result.
+    address : callable
+        Says where one of them lies in the memory of the machine that detects.
+    """
+    in_noise = settings.threshold_unit == "noise"
+    return DetectionSettings(
+        address(band.narrow), address(band.wide), address(band.gain_y), address(band.gain_x),
+        band.gain, band.lowest_border,
+        settings.threshold if in_noise else 0.0, 0.0 if in_noise else settings.threshold,
+        *band.shape, len(band.narrow) - 1, len(band.wide) - 1, band.row_step,
+    )  # fmt: skip
