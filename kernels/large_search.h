@@ -13,6 +13,10 @@ namespace spotfit::SPOTFIT_ISA {
 // many pixels at least.
 constexpr double ENOUGH_CELLS = 80.0, SIGMAS_AROUND = 5.0, PIXELS_AROUND = 12.0;
 
+// Rounding error of chi-square, or of the deviance, as a share of it. Where a model is flat, pixels
+// with equal counts have equal rounding errors, which do not average out.
+constexpr double HIDDEN = 4.0 * ROUNDING;
+
 // The first amplitudes come from so many rows around the spot.
 constexpr int ROWS_OF_GUESS = 64;
 
@@ -266,7 +270,7 @@ template <class Profile> struct LargeFit {
         Equations<double, S> equations;
         weighted_equations<Squares>(sums, a, squares_settings, equations);
         const Outcome<double> trial = {
-            chi_square < 0.0 ? 0.0 : chi_square, a.amplitude, a.background, a.amplitude * a.amplitude,
+            believed(higher_of(chi_square, 0.0), squares), a.amplitude, a.background, a.amplitude * a.amplitude,
             ROUNDING * (1.0 + absolute(a.amplitude)), counted_pixels(),
             squares_settings.max_error * square(state()[SCALE]) * state()[WEIGHT], ff};
         accept_or_reject<Squares>(squares, state(), squares_settings, bounds_of_all<Squares>(state(), settings), trial,
@@ -276,6 +280,15 @@ template <class Profile> struct LargeFit {
         stop = squares.stop, iterations = squares.iterations, chi = squares.chi;
         if (likelihood) return begin_likelihood();
         finish();
+    }
+
+    // Chi-square of a trial. Where rounding hides what its step changes, the step is believed: it comes
+    // from gradients, which do not suffer from that.
+    template <int M> static double believed(double trial, const Search<double, M>& search) {
+        const double hidden = HIDDEN * search.chi;
+        const bool is_hidden = search.iterations >= 0.0 && absolute(trial - search.chi) <= hidden &&
+                               search.expected > 0.0 && search.expected <= hidden;
+        return is_hidden ? search.chi - search.expected : trial;
     }
 
     // Rounding errors of more pixels average out.
@@ -299,7 +312,8 @@ template <class Profile> struct LargeFit {
         own.s = sums.s;
         Equations<double, N> equations;
         const Outcome<double> trial =
-            likelihood_outcome<Likelihood>(own, deviance, likeliest.trial, counted_pixels(), settings, equations);
+            likelihood_outcome<Likelihood>(own, believed(deviance, likeliest), likeliest.trial, counted_pixels(),
+                                           settings, equations);
         accept_or_reject<Likelihood>(likeliest, state(), settings, bounds_of_all<Likelihood>(state(), settings), trial,
                                      equations);
         if (likeliest.stop < 0.0) return ask_for_likelihood();

@@ -1,4 +1,4 @@
-#include "../load_rows.h"
+#include "../load_block.h"
 #include "tables.h"
 
 namespace spotfit::SPOTFIT_ISA {
@@ -7,8 +7,9 @@ namespace {
 using L = LaneType;
 using Doubles = double __attribute__((ext_vector_type(LANES)));
 
-// So many vectors are added up in single precision.
-constexpr int VECTORS_AT_ONCE = 256;
+// Blocks have so many vectors at most, and so many in a row: over those, squares are added up in
+// single precision. Equal terms have equal rounding errors, the larger the longer a sum is.
+constexpr int VECTORS_OF_BLOCK = 256, VECTORS_OF_ROW = 32;
 // An axis is exact over so many pixels, as in a small ROI.
 constexpr int STRIP = 32;
 
@@ -33,45 +34,45 @@ struct LargeWork {
     L *pixels, *planes, *variances;
     AxisProfile<L>* along_x;
     ColumnSums* column_sums;
-    int rows;  // that fit in
 
     static long long needed(int columns) {
-        const int vectors = vectors_of(columns);
-        const int room = vectors > VECTORS_AT_ONCE ? vectors : VECTORS_AT_ONCE;
-        return (3LL * room + 8LL * vectors) * static_cast<long long>(sizeof(L)) + 64;
+        return (3LL * VECTORS_OF_BLOCK + 8LL * vectors_of(columns)) * static_cast<long long>(sizeof(L)) + 64;
     }
     LargeWork(void* memory, int columns) {
         L* m = reinterpret_cast<L*>((reinterpret_cast<unsigned long long>(memory) + 63) / 64 * 64);
-        const int vectors = vectors_of(columns), room = vectors > VECTORS_AT_ONCE ? vectors : VECTORS_AT_ONCE;
-        pixels = m, m += room;
-        planes = m, m += room;
-        variances = m, m += room;
-        along_x = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * vectors;
+        pixels = m, m += VECTORS_OF_BLOCK;
+        planes = m, m += VECTORS_OF_BLOCK;
+        variances = m, m += VECTORS_OF_BLOCK;
+        along_x = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * vectors_of(columns);
         column_sums = reinterpret_cast<ColumnSums*>(m);
-        rows = room / vectors;
     }
 };
 
-RowBlock<L> block_of(const LargeRequest& request, const RoiSource& source, const LargeWork& work) {
+// Calls use(block) with blocks of some rows, loaded; those side by side one after the other.
+template <class Use>
+SPOTFIT_INLINE void over_blocks(const RoiSource& source, long long roi, const LargeRequest& request, int first, int end,
+                                const LargeWork& work, Use use) {
     const bool variances = request.task == NOISE && source.variance.values;
-    return {0, 0, vectors_of(request.columns), request.origin_x, request.origin_y, work.pixels, work.planes,
-            variances ? work.variances : nullptr, work.along_x, source.program};
+    const int vectors = vectors_of(request.columns), widest = vectors < VECTORS_OF_ROW ? vectors : VECTORS_OF_ROW;
+    const int fit_in = VECTORS_OF_BLOCK / widest, most = fit_in < STRIP ? fit_in : STRIP;
+    BlockOfRoi<L> block = {first, 0, 0, 0, request.origin_x, request.origin_y, work.pixels, work.planes,
+                           variances ? work.variances : nullptr, work.along_x, source.program};
+    for (; block.top < end; block.top += block.rows) {
+        block.rows = end - block.top < most ? end - block.top : most;
+        for (block.left = 0; block.left < vectors; block.left += block.vectors) {
+            block.vectors = vectors - block.left < widest ? vectors - block.left : widest;
+            load_block(source, roi, request, block);
+            use(block);
+        }
+    }
 }
 
-// Calls use(block) with blocks of a piece's rows, loaded.
-template <class Use>
-SPOTFIT_INLINE void over_blocks(const RoiSource& source, long long roi, const LargeRequest& request, int piece,
-                                const LargeWork& work, int most, Use use) {
+// Those of a piece of the work.
+struct Rows { int first, end; };
+Rows rows_of_piece(const LargeRequest& request, int piece) {
     const long long rows = request.end_row - request.first_row;
-    const int first = request.first_row + int(rows * piece / request.pieces);
-    const int end = request.first_row + int(rows * (piece + 1) / request.pieces);
-    RowBlock<L> block = block_of(request, source, work);
-    if (most > work.rows) most = work.rows;
-    for (block.top = first; block.top < end; block.top += block.rows) {
-        block.rows = end - block.top < most ? end - block.top : most;
-        load_rows(source, roi, request, block);
-        use(block);
-    }
+    return {request.first_row + int(rows * piece / request.pieces),
+            request.first_row + int(rows * (piece + 1) / request.pieces)};
 }
 
 // The profile along x, 0 beyond the ROI. Lanes work on strips of neighbouring columns.
@@ -116,8 +117,8 @@ void sums_along_axes(const RoiSource& source, long long roi, const LargeRequest&
     const AxisSums<double> along_x = fill_along_x<Profile>(request, work.along_x);
     AxisSums<double> along_y = {};
     WideSum f, p[S], residual, chi;
-    double rows = 0.0;
-    over_blocks(source, roi, request, piece, work, STRIP, [&](const RowBlock<L>& block) {
+    const Rows rows = rows_of_piece(request, piece);
+    over_blocks(source, roi, request, rows.first, rows.end, work, [&](const BlockOfRoi<L>& block) {
         typename Profile::template Axis<L> y(float(block.first_row()), request.shape[1], request.shape[Profile::WIDTH_Y]);
         AxisSums<L> own_y = {};
         ResidualSums<Variant, L> own = {};
@@ -126,20 +127,20 @@ void sums_along_axes(const RoiSource& source, long long roi, const LargeRequest&
                                                              own_y, own);
         });
         const auto first = [](L x) { return double(x.v[0]); };
-        along_y = {along_y.u + first(own_y.u), along_y.c + first(own_y.c), along_y.s + first(own_y.s),
-                   along_y.uu + first(own_y.uu), along_y.uc + first(own_y.uc), along_y.us + first(own_y.us),
-                   along_y.cc + first(own_y.cc), along_y.cs + first(own_y.cs), along_y.ss + first(own_y.ss)};
+        if (block.left == 0)
+            along_y = {along_y.u + first(own_y.u), along_y.c + first(own_y.c), along_y.s + first(own_y.s),
+                       along_y.uu + first(own_y.uu), along_y.uc + first(own_y.uc), along_y.us + first(own_y.us),
+                       along_y.cc + first(own_y.cc), along_y.cs + first(own_y.cs), along_y.ss + first(own_y.ss)};
         f.add(own.data.f);
         for (int j = 0; j < S; ++j) p[j].add(own.data.p[j]);
         residual.add(own.residual);
         chi.add(own.chi);
-        rows += block.rows;
     });
     ResidualSums<Variant, double> own;
     own.data.f = f.total(), own.residual = residual.total();
     for (int j = 0; j < S; ++j) own.data.p[j] = p[j].total();
     PixelSums<Variant, double> sums;
-    sums_from_axes(along_x, along_y, rows * request.columns, own, sums);
+    sums_from_axes(along_x, along_y, 1.0 * (rows.end - rows.first) * request.columns, own, sums);
     write(sums, chi.total(), numbers);
 }
 
@@ -154,7 +155,8 @@ void sums_over_pixels(const RoiSource& source, long long roi, const LargeRequest
     FitSettings own_settings = settings;
     own_settings.turns = request.turns;
     WideSum total[COUNT];
-    over_blocks(source, roi, request, piece, work, Profile::SEPARABLE ? STRIP : VECTORS_AT_ONCE, [&](RowBlock<L>& block) {
+    const Rows rows = rows_of_piece(request, piece);
+    over_blocks(source, roi, request, rows.first, rows.end, work, [&](BlockOfRoi<L>& block) {
         PixelSums<Variant, L> sums;
         const L chi = sums_of_block<Profile>(request.task, block, request, own_settings, sums);
         for (int j = 0; j < MATRIX; ++j) total[j].add(sums.s.a[j]);
@@ -170,9 +172,9 @@ void clear(ColumnSums* columns, int count) {
     for (int i = 0; i < count; ++i) columns[i] = {L(0.0f), L(INFINITE), L(-INFINITE), L(0.0f), L(0.0f)};
 }
 
-void add_rows_to_columns(const RowBlock<L>& block, ColumnSums* columns) {
+void add_to_columns(const BlockOfRoi<L>& block, ColumnSums* columns) {
     for (int i = 0; i < block.vectors; ++i) {
-        ColumnSums own = columns[i];
+        ColumnSums own = columns[block.left + i];
         for (int k = 0; k < block.rows; ++k) {
             const L g = block.at(k, i), w = block.plane(k, i);
             const MaskOf<L> counts = w > 0.0f;
@@ -182,7 +184,7 @@ void add_rows_to_columns(const RowBlock<L>& block, ColumnSums* columns) {
             own.total += select(counts, g, L(0.0f));
             own.weight += w;
         }
-        columns[i] = own;
+        columns[block.left + i] = own;
     }
 }
 
@@ -207,15 +209,11 @@ void write_cells(const LargeRequest& request, const ColumnSums* columns, double*
 
 void fill_cells(const RoiSource& source, long long roi, const LargeRequest& request, int row, const LargeWork& work,
                 double* cells) {
-    RowBlock<L> block = block_of(request, source, work);
     const int first = request.top + row * request.cell;
     const int end = first + request.cell < request.rows ? first + request.cell : request.rows;
-    clear(work.column_sums, block.vectors);
-    for (block.top = first; block.top < end; block.top += block.rows) {
-        block.rows = end - block.top < work.rows ? end - block.top : work.rows;
-        load_rows(source, roi, request, block);
-        add_rows_to_columns(block, work.column_sums);
-    }
+    clear(work.column_sums, vectors_of(request.columns));
+    over_blocks(source, roi, request, first, end, work,
+                [&](const BlockOfRoi<L>& block) { add_to_columns(block, work.column_sums); });
     write_cells(request, work.column_sums, cells);
 }
 

@@ -1,4 +1,4 @@
-#include "../load_rows.h"
+#include "../load_block.h"
 
 namespace spotfit::SPOTFIT_ISA {
 namespace {
@@ -41,7 +41,7 @@ SPOTFIT_INLINE L weight_of(L given, bool variances, float unit) {
 }
 
 template <class T>
-void load_rows_of(const RoiSource& s, long long roi, const LargeRequest& request, RowBlock<L>& block) {
+void load_block_of(const RoiSource& s, long long roi, const LargeRequest& request, BlockOfRoi<L>& block) {
     const bool electrons = request.task == DEVIANCE || request.task == FISHER;
     const bool variances = request.planes == VARIANCES;
     const L lanes = lane_numbers<L>();
@@ -52,7 +52,7 @@ void load_rows_of(const RoiSource& s, long long roi, const LargeRequest& request
         if (request.planes) plane = s.planes.values + first_of_row(s, roi, row, s.planes.shared);
         if (block.variances) variance = s.variance.values + first_of_row(s, roi, row, s.variance.shared);
         for (int i = 0; i < block.vectors; ++i) {
-            const int first = i * LANES, count = request.columns - first, place = k * block.vectors + i;
+            const int first = (block.left + i) * LANES, count = request.columns - first, place = k * block.vectors + i;
             L g = in_unit(from + first, count, request.level, request.scale);
             MaskOf<L> inside = lanes < float(count);
             L own = electrons ? 0.0f : 1.0f;
@@ -75,10 +75,10 @@ void load_rows_of(const RoiSource& s, long long roi, const LargeRequest& request
 
 }  // namespace
 
-void load_rows(const RoiSource& source, long long roi, const LargeRequest& request, RowBlock<L>& block) {
-    using Load = void (*)(const RoiSource&, long long, const LargeRequest&, RowBlock<L>&);
-    constexpr Load LOAD[] = {load_rows_of<unsigned char>, load_rows_of<unsigned short>, load_rows_of<short>,
-                             load_rows_of<float>, load_rows_of<double>};
+void load_block(const RoiSource& source, long long roi, const LargeRequest& request, BlockOfRoi<L>& block) {
+    using Load = void (*)(const RoiSource&, long long, const LargeRequest&, BlockOfRoi<L>&);
+    constexpr Load LOAD[] = {load_block_of<unsigned char>, load_block_of<unsigned short>, load_block_of<short>,
+                             load_block_of<float>, load_block_of<double>};
     LOAD[source.pixel_type](source, roi, request, block);
 }
 

@@ -1,4 +1,4 @@
-// Some rows of a large ROI: what kernels/README.md calls a Roi. Its lanes are neighbouring columns of
+// Some rows and columns of a large ROI: what kernels/README.md calls a Roi. Its lanes are neighbouring columns of
 // one fit. All sums stay in the lanes; whoever asked adds them up.
 #pragma once
 #include "../large_roi.h"
@@ -7,7 +7,7 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-template <class L> struct RowBlock {
+template <class L> struct BlockOfRoi {
     static constexpr bool KEEPS_VALUES = false;
 #if defined(__AVX512F__)
     static constexpr int ROWS_AT_ONCE = 4;
@@ -15,7 +15,8 @@ template <class L> struct RowBlock {
     static constexpr int ROWS_AT_ONCE = 2;  // a row needs five registers
 #endif
 
-    int top, rows, vectors;  // the first row; vectors are those of a row
+    int top, rows;      // the first row, and how many
+    int left, vectors;  // the same of columns, by vectors
     int origin_x, origin_y;
     L *pixels, *planes, *variances;  // variances: null where there are none
     AxisProfile<L>* along_x;
@@ -30,7 +31,7 @@ template <class L> struct RowBlock {
     SPOTFIT_INLINE L plane(int k, int i) const { return planes[k * vectors + i]; }
     SPOTFIT_INLINE L variance(int k, int i) const { return variances[k * vectors + i]; }
     SPOTFIT_INLINE bool has_variance() const { return variances != nullptr; }
-    SPOTFIT_INLINE AxisProfile<L> u(int i) const { return along_x[i]; }
+    SPOTFIT_INLINE AxisProfile<L> u(int i) const { return along_x[left + i]; }
 
     SPOTFIT_INLINE L sum(L x) const { return x; }
     SPOTFIT_INLINE L lowest(L x) const { return x; }
@@ -43,11 +44,11 @@ template <class L> SPOTFIT_INLINE L lane_numbers() {
     return numbers;
 }
 
-template <class L> SPOTFIT_INLINE L column_at(const RowBlock<L>& roi, int i) {
-    return lane_numbers<L>() + float(i * LANES - roi.origin_x);
+template <class L> SPOTFIT_INLINE L column_at(const BlockOfRoi<L>& roi, int i) {
+    return lane_numbers<L>() + float((roi.left + i) * LANES - roi.origin_x);
 }
 
 // It is made once for many blocks.
-template <class L> struct HasProfileAlongX<RowBlock<L>> { static constexpr bool value = true; };
+template <class L> struct HasProfileAlongX<BlockOfRoi<L>> { static constexpr bool value = true; };
 
 }  // namespace spotfit::SPOTFIT_ISA
