@@ -62,7 +62,7 @@ struct PixelProfile;
 template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, true, false> {
     using P = typename Variant::Profile;
     Roi& roi;
-    typename P::template Axis<L> y;
+    AxisOf<Variant, L> y;
     AxisProfile<L> v;
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&)

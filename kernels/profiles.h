@@ -13,7 +13,8 @@ namespace spotfit::SPOTFIT_ISA {
 // Distances and derivatives are in units that spare divisions and factors: the derivatives are
 // times CENTER_UNIT * width and WIDTH_UNIT * width, so that the steps that follow from them are
 // steps in these units. INTEGRAL is that of a profile whose widths are 1. An axis is asked for
-// its pixels in turn, from `first` on.
+// its pixels in turn, from `first` on. Where all pixels count alike in least squares, an Axis will do;
+// else it is an ExactAxis, which may take longer.
 
 template <class L> struct AxisProfile { L value, center, width; };
 
@@ -32,42 +33,65 @@ struct Gaussian {
             return {u, qu, q * qu};
         }
     };
+    template <class L> using ExactAxis = Axis<L>;
 };
 
-// The Gaussian averaged over each pixel: by the error function at its edges, which neighbours share,
-// where it is narrow. The difference of two such numbers knows less and less of a wide one; that is
-// better known by its curvature within the pixel: the average is the sum of c_k He_2k(q) exp(-q^2/2)
+// The Gaussian averaged over each pixel, by the error function at its edges, which neighbours share.
+// The difference of two such numbers knows less and less of a wide one, which is enough for least
+// squares; a deviance does not settle with it. It is better known by its curvature within the pixel. The average is the sum of c_k He_2k(q) exp(-q^2/2)
 // with c_k = (1 / 2 sigma)^2k / (2k + 1)! and Hermite's polynomials He, whose derivatives are of the
 // same kind.
 struct IntegratedGaussian {
     static constexpr float CENTER_UNIT = 1.41421356237309505f, WIDTH_UNIT = 1.0f;
     static constexpr float INTEGRAL = 2.0f * PI, HALF_ROOT_PI = 0.88622692545275801f;
-    // In pixels; the series with c_3 is then exact to single precision.
-    static constexpr float WIDE = 1.75f;
+    // From here on, in pixels, the series up to c_4 is exact to single precision.
+    static constexpr float WIDE = 1.0f;
+
+    // He_2k, and He_2k+1 over q, as polynomials of q^2.
+    static constexpr int TERMS = 5;
+    static SPOTFIT_INLINE constexpr float even(int k, int power) {
+        constexpr float HE[TERMS][TERMS] = {{1, 0, 0, 0, 0}, {-1, 1, 0, 0, 0}, {3, -6, 1, 0, 0},
+                                            {-15, 45, -15, 1, 0}, {105, -420, 210, -28, 1}};
+        return HE[k][power];
+    }
+    static SPOTFIT_INLINE constexpr float odd(int k, int power) {
+        constexpr float HE[TERMS][TERMS] = {{1, 0, 0, 0, 0}, {-3, 1, 0, 0, 0}, {15, -10, 1, 0, 0},
+                                            {-105, 105, -21, 1, 0}, {945, -1260, 378, -36, 1}};
+        return HE[k][power];
+    }
+
+    // The average and its derivatives, over exp(-q^2/2), as polynomials of q^2; that by the centre is
+    // also over q.
+    template <class L> struct Curvature {
+        L value[TERMS], center[TERMS], width[TERMS + 1];
+
+        SPOTFIT_INLINE explicit Curvature(L half) {  // 1 / (2 sigma^2)
+            const L squared = half * half;
+            const L c[TERMS] = {L(1.0f), half * (1.0f / 12.0f), squared * (1.0f / 480.0f),
+                                squared * half * (1.0f / 40320.0f), squared * squared * (1.0f / 5806080.0f)};
+            UNROLL
+            for (int i = 0; i < TERMS; ++i) {
+                value[i] = center[i] = c[i];  // the highest power's factor is 1
+                width[i] = L(-2.0f * i) * c[i];
+                UNROLL
+                for (int k = i + 1; k < TERMS; ++k) {
+                    value[i] = multiply_add(c[k], L(even(k, i)), value[i]);
+                    center[i] = multiply_add(c[k], L(odd(k, i)), center[i]);
+                    width[i] = multiply_add(c[k], L(-2.0f * k * even(k, i)), width[i]);
+                }
+                if (i > 0) width[i] += center[i - 1];
+            }
+            width[TERMS] = center[TERMS - 1];
+        }
+    };
 
     template <class L> struct Axis {
-        L inverse, unit, begin, edge, slope, error, middle;
-        MaskOf<L> wide;
-        bool any_narrow, any_wide;  // in any lane, whose own results do not depend on that
-
+        L inverse, unit, begin, edge, slope, error;
         SPOTFIT_INLINE Axis(float first, L center, L sigma)
             : inverse(1.0f / (CENTER_UNIT * sigma)), unit(CENTER_UNIT * sigma),
               begin((first + 0.5f - center) * inverse), edge((first - 0.5f - center) * inverse),
-              slope(exp2_negative(edge * edge * -LOG2_E)), error(error_function(edge, slope)),
-              middle((first - center) * inverse), wide(sigma >= WIDE), any_narrow(any(!wide)), any_wide(any(wide)) {}
-
+              slope(exp2_negative(edge * edge * -LOG2_E)), error(error_function(edge, slope)) {}
         SPOTFIT_INLINE AxisProfile<L> at(int i) {
-            AxisProfile<L> p = {};
-            if (any_narrow) p = between_edges(i);
-            if (any_wide) {
-                const AxisProfile<L> w = by_curvature(i);
-                p = {select(wide, w.value, p.value), select(wide, w.center, p.center), select(wide, w.width, p.width)};
-            }
-            return p;
-        }
-
-      private:
-        SPOTFIT_INLINE AxisProfile<L> between_edges(int i) {
             const L before = edge, error_before = error, slope_before = slope;
             edge = multiply_add(L(float(i)), inverse, begin);
             slope = exp2_negative(edge * edge * -LOG2_E);
@@ -76,22 +100,42 @@ struct IntegratedGaussian {
             const L s = multiply_add(before, slope_before, multiply_add(-edge, slope, u));
             return {unit * u, unit * (slope_before - slope), unit * s};
         }
+    };
 
+    template <class L> struct ExactAxis {
+        Axis<L> narrow;
+        L middle;
+        Curvature<L> curvature;
+        MaskOf<L> wide;
+        bool any_narrow, any_wide;  // in any lane, whose own results do not depend on that
+
+        SPOTFIT_INLINE ExactAxis(float first, L center, L sigma)
+            : narrow(first, center, sigma), middle((first - center) * narrow.inverse),
+              curvature(narrow.inverse * narrow.inverse), wide(sigma >= WIDE), any_narrow(any(!wide)),
+              any_wide(any(wide)) {}
+
+        SPOTFIT_INLINE AxisProfile<L> at(int i) {
+            AxisProfile<L> p = {};
+            if (any_narrow) p = narrow.at(i);
+            if (any_wide) {
+                const AxisProfile<L> w = by_curvature(i);
+                p = {select(wide, w.value, p.value), select(wide, w.center, p.center), select(wide, w.width, p.width)};
+            }
+            return p;
+        }
+
+      private:
         SPOTFIT_INLINE AxisProfile<L> by_curvature(int i) const {
-            const L z = multiply_add(L(float(i)), inverse, middle), zz = z * z, v = zz + zz;  // v = q^2
+            const L z = multiply_add(L(float(i)), narrow.inverse, middle), zz = z * z, qq = zz + zz;
             const L u = exp2_negative(zz * -LOG2_E);
-            const L c = inverse * inverse, c1 = c * (1.0f / 12.0f), c2 = c * c * (1.0f / 480.0f);
-            const L c3 = c * c * c * (1.0f / 40320.0f);
-            const L he2 = v - 1.0f, he4 = multiply_add(v, v - 6.0f, L(3.0f));
-            const L he6 = multiply_add(v, multiply_add(v, v - 15.0f, L(45.0f)), L(-15.0f));
-            const L he8 = multiply_add(v, multiply_add(v, multiply_add(v, v - 28.0f, L(210.0f)), L(-420.0f)), L(105.0f));
-            // The odd ones, over q.
-            const L he3 = v - 3.0f, he5 = multiply_add(v, v - 10.0f, L(15.0f));
-            const L he7 = multiply_add(v, multiply_add(v, v - 21.0f, L(105.0f)), L(-105.0f));
-            const L value = multiply_add(c1, he2, multiply_add(c2, he4, c3 * he6));
-            const L center = multiply_add(c1, he3, multiply_add(c2, he5, c3 * he7));
-            const L width = multiply_add(c1, he4 + he2, multiply_add(c2, he6 + he4, c3 * (he8 + he6)));
-            return {multiply_add(u, value, u), 2.0f * z * multiply_add(u, center, u), u * (v + width)};
+            return {u * evaluate(curvature.value, qq), 2.0f * z * (u * evaluate(curvature.center, qq)),
+                    u * evaluate(curvature.width, qq)};
+        }
+        template <int N> static SPOTFIT_INLINE L evaluate(const L (&c)[N], L x) {
+            L sum = c[N - 1];
+            UNROLL
+            for (int k = N - 2; k >= 0; --k) sum = multiply_add(sum, x, c[k]);
+            return sum;
         }
     };
 };
@@ -109,6 +153,7 @@ struct Lorentzian {
             return {u, quu, q * quu};
         }
     };
+    template <class L> using ExactAxis = Axis<L>;
 };
 
 // One width for both axes, or one each.
@@ -236,6 +281,10 @@ template <class Variant> struct LeastSquaresBefore<Variant, false> {
 };
 template <class Variant> struct PlanesAreVariances { static constexpr bool value = Variant::LIKELIHOOD; };
 template <class Variant> struct PlanesAreVariances<WithVariances<Variant>> { static constexpr bool value = true; };
+
+template <class P, class L, bool PLAIN> struct AxisFor { using Type = typename P::template ExactAxis<L>; };
+template <class P, class L> struct AxisFor<P, L, true> { using Type = typename P::template Axis<L>; };
+template <class Variant, class L> using AxisOf = typename AxisFor<typename Variant::Profile, L, Variant::PLAIN>::Type;
 
 // What a step of 1 along a shape parameter is, given where it starts.
 template <class Variant, class L> SPOTFIT_INLINE L step_unit(const L* from, int j) {

@@ -74,7 +74,7 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE AxisSums<L> profile_along_x(Roi& roi, const L (&shape)[Variant::SHAPE]) {
     using P = typename Variant::Profile;
     AxisSums<L> along = {};
-    typename P::template Axis<L> x(float(roi.first_column()), shape[0], shape[P::WIDTH_X]);
+    AxisOf<Variant, L> x(float(roi.first_column()), shape[0], shape[P::WIDTH_X]);
     UNROLL_PIXELS
     for (int i = 0; i < roi.own_columns(); ++i) {
         AxisProfile<L> u = x.at(i);
@@ -159,7 +159,7 @@ SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (
                                              const FitSettings& settings, Equations<L, Variant::SHAPE>& equations) {
     using P = typename Variant::Profile;
     AxisSums<L> along_x = profile_along_x<Variant>(roi, shape), along_y = {};
-    typename P::template Axis<L> y(float(roi.first_row()), shape[1], shape[P::WIDTH_Y]);
+    AxisOf<Variant, L> y(float(roi.first_row()), shape[1], shape[P::WIDTH_Y]);
     DataSums<Variant, L> sums = {};
     over_rows(roi, [&](auto block, int k) SPOTFIT_INLINE_LAMBDA {
         add_rows<decltype(block)::value, Variant>(roi, k, y, along_y, sums);

@@ -83,7 +83,7 @@ template <class Profile> AxisSums<double> fill_along_x(const LargeRequest& reque
     const L strip = lane_numbers<L>() * float(STRIP);
     for (int first = 0; first < padded; first += LANES * STRIP) {
         const L center = request.shape[0] - strip;
-        typename Profile::template Axis<L> axis(float(first - request.origin_x), center, request.shape[Profile::WIDTH_X]);
+        AxisOf<LargeSquares<Profile>, L> axis(float(first - request.origin_x), center, request.shape[Profile::WIDTH_X]);
         for (int i = 0; i < STRIP; ++i) {
             const AxisProfile<L> u = axis.at(i);
             for (int lane = 0; lane < LANES; ++lane) {
@@ -119,7 +119,7 @@ void sums_along_axes(const RoiSource& source, long long roi, const LargeRequest&
     WideSum f, p[S], residual, chi;
     const Rows rows = rows_of_piece(request, piece);
     over_blocks(source, roi, request, rows.first, rows.end, work, [&](const BlockOfRoi<L>& block) {
-        typename Profile::template Axis<L> y(float(block.first_row()), request.shape[1], request.shape[Profile::WIDTH_Y]);
+        AxisOf<LargeSquares<Profile>, L> y(float(block.first_row()), request.shape[1], request.shape[Profile::WIDTH_Y]);
         AxisSums<L> own_y = {};
         ResidualSums<Variant, L> own = {};
         over_rows(block, [&](auto rows_at_once, int k) SPOTFIT_INLINE_LAMBDA {
