@@ -35,10 +35,9 @@ from napari_spotfit.images.pixel_calibration import Planes
 
 #: Ways to try another code, as replacements of its text.
 TRIALS = {
-    "direct": ("STAGED = true", "STAGED = false"),
-    "u in registers": (
-        "IN_REGISTERS = false", "IN_REGISTERS = true", "ALONG_X = true", "ALONG_X = false",
-    ),
+    "single pixels": ("WORDS = true", "WORDS = false"),
+    "3 at once": ("PIXELS_AT_ONCE = 1", "PIXELS_AT_ONCE = 3"),
+    "4 at once": ("PIXELS_AT_ONCE = 1", "PIXELS_AT_ONCE = 4"),
 }  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "lse": {}, "elliptical": {"model": "gaussian_elliptical"},

@@ -114,48 +114,22 @@ template <class Variant, class Lanes, class Layout> struct Fits {
 
 // ---- ROIs in registers ----
 
-// The staged ROIs and the state, in one place where nobody looks at the ROIs any more when the
-// state begins.
-template <class Stage, class State, bool IN_ONE_PLACE> struct StageAndState {
-    Stage stage;
-    State state;
-};
-template <class Stage, class State> struct StageAndState<Stage, State, true> {
-    union {
-        Stage stage;
-        State state;
-    };
-};
-
 template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct RegisterFits : Fits<Variant, Lanes, Layout> {
-    static constexpr bool STAGED = true;
-    using Memory = StageAndState<Stage<Lanes, Layout>, WarpState<Variant>, Lanes::LANES == 1>;
+    struct Memory {
+        Edges<Lanes> edges;
+        WarpState<Variant> state;
+    };
 
     // Fits what the warp takes from `first` on, of `total` ROIs.
     static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
                                    const FitResults& results, const FitSettings& settings) {
-        using Warp = typename Lanes::Warp;
         if (first >= total) return;
-        const int count = total - first < Lanes::FITS ? int(total - first) : Lanes::FITS;
         const long long fit = first + Lanes::own_fit();
-        const bool exists = Lanes::own_fit() < count;
-        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi;
-        float level = 0.0f;
-        if constexpr (STAGED || Lanes::LANES > 1) {
-            memory.stage.copy(source, first, count);
-            level = roi.load(memory.stage.roi(Lanes::own_fit()), Lanes::columns);
-            Warp::wait();
-        } else {
-            const long long place = exists ? Layout::first_pixel(source, fit) : -1;
-            if (place < 0) {
-                roi.clear();
-            } else {
-                using Pixel = typename Layout::Pixel;
-                level = roi.load(static_cast<const Pixel*>(source.frames) + place, Layout::row_pitch(source));
-            }
-        }
-        const State<float> state = memory.state.column(Warp::lane());
-        state[LEVEL] = level;
+        const bool exists = fit < total;
+        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
+        const State<float> state = memory.state.column(Lanes::Warp::lane());
+        // Threads without a fit do the last one's, too, and write nothing.
+        state[LEVEL] = roi.load(source, Layout::first_pixel(source, exists ? fit : total - 1));
         RegisterFits::find_variance(source, fit, exists, roi);
         RegisterFits::fit(roi, state, source, fit, exists, settings, results);
     }
@@ -173,12 +147,11 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Sh
     static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
                                    const FitResults& results, const FitSettings& settings) {
         if (first >= total) return;
-        const int count = total - first < Lanes::FITS ? int(total - first) : Lanes::FITS;
         const long long fit = first + Lanes::own_fit();
-        const bool exists = Lanes::own_fit() < count;
+        const bool exists = fit < total;
         WithVariance<SharedRoi<Lanes, WarpSegments, Variant::Profile::SEPARABLE>, VARIANCE_MAP> roi(memory.segments);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
-        state[LEVEL] = memory.segments.copy(source, first, count);
+        state[LEVEL] = memory.segments.load(source, fit, exists);
         SharedFits::find_variance(source, fit, exists, roi);
         SharedFits::fit(roi, state, source, fit, exists, settings, results);
     }

@@ -76,7 +76,6 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         settings.amplitude_min, settings.amplitude_max,
         settings.background_min, settings.background_max,
     )  # fmt: skip
-    held = [name in settings.fixed for name in names]
     return FitSettings(
         max_iterations=settings.max_iterations,
         max_error=settings.max_error,
@@ -93,13 +92,19 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         offset=settings.offset,
         gain=settings.gain or 1.0,
         variance=settings.variance or 0.0,
-        fitted=len(names) + 2 - sum(held),
-        held=sum(is_held << i for i, is_held in enumerate(held)),
+        fitted=len(names) + 2 - held_shape(settings).bit_count(),
+        held=held_shape(settings),
         bounded_amplitudes=lowest == 0 or any(end is not None for end in light),
         gain_known=settings.gain is not None,
         errors=settings.errors,
         turns=_turns(settings),
     )
+
+
+def held_shape(settings: Settings) -> int:
+    """Return a bit for each shape parameter that stays at its start value."""
+    names = kernel_order(settings.profile)
+    return sum((name in settings.fixed) << i for i, name in enumerate(names))
 
 
 def bounds_of(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tuple[float, float]:
