@@ -119,11 +119,16 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Re
         Edges<Lanes> edges;
         WarpState<Variant> state;
     };
+    // A thread that has a fit of its own may take several, one after the other: as soon as so many
+    // threads of a warp are idle.
+    static constexpr int ROUNDS = Lanes::LANES == 1 ? 1 : 1, ENOUGH_IDLE = 24;
+    static constexpr int FITS = Lanes::FITS * ROUNDS;
 
     // Fits what the warp takes from `first` on, of `total` ROIs.
     static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
                                    const FitResults& results, const FitSettings& settings) {
         if (first >= total) return;
+        if constexpr (ROUNDS > 1) return run_rounds(memory, first, total, source, results, settings);
         const long long fit = first + Lanes::own_fit();
         const bool exists = fit < total;
         WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
@@ -132,6 +137,38 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Re
         state[LEVEL] = roi.load(source, Layout::first_pixel(source, exists ? fit : total - 1));
         RegisterFits::find_variance(source, fit, exists, roi);
         RegisterFits::fit(roi, state, source, fit, exists, settings, results);
+    }
+
+  private:
+    static SPOTFIT_INLINE void run_rounds(Memory& memory, long long first, long long total, const RoiSource& source,
+                                          const FitResults& results, const FitSettings& settings) {
+        using Warp = typename Lanes::Warp;
+        const int lane = Warp::lane(), count = total - first < FITS ? int(total - first) : FITS;
+        const State<float> state = memory.state.column(lane);
+        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
+        Search<float, Variant::N> search = {};
+        search.stop = STOP_INVALID;
+        int own = count, next = 0;  // among the warp's fits
+        for (;;) {
+            const bool done = !(search.stop < 0.0f);
+            const unsigned idle = Warp::all_of(done);
+            if (idle == Warp::ALL || (next < count && Warp::bits(idle) >= ENOUGH_IDLE)) {
+                if (done && own < count)
+                    RegisterFits::write(roi, state, search, first + own, true, settings, results);
+                if (next >= count) break;
+                if (done) own = next + Warp::bits(idle & ((1u << lane) - 1));
+                if (done && own < count) {
+                    float start[Variant::SHAPE];
+                    const long long fit = first + own;
+                    state[LEVEL] = roi.load(source, Layout::first_pixel(source, fit));
+                    RegisterFits::find_variance(source, fit, true, roi);
+                    RegisterFits::load_start(source, fit, true, start);
+                    start_from_pixels<Variant>(roi, state, start, settings, search);
+                }
+                next += Warp::bits(idle);
+            }
+            if (search.stop < 0.0f) iterate<Variant>(roi, state, search, settings);
+        }
     }
 };
 

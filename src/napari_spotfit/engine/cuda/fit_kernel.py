@@ -196,12 +196,12 @@ def threads_for(code: FitCode) -> Threads:
 
 #: Numbers that a thread can keep in its registers: its own pixels, three profile values for
 #: each of its columns and one for each of its rows.
-_REGISTERS = 184
+_REGISTERS = 221
 #: Ways to share a fit between threads, along x and y; fewest first.
-_SHARED = ((1, 1), (1, 2), (2, 2), (2, 4))
-#: How many blocks of 64 threads a multiprocessor is to hold, by their numbers: 6 blocks leave a
-#: thread 168 registers; other kernels get all that they ask for.
-_BLOCKS = ((117, 6),)
+_SHARED = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
+#: How many blocks of 64 threads a multiprocessor is to hold, by their numbers: 8 blocks leave a
+#: thread 128 registers, 6 blocks 168, and 4 blocks as many as there can be.
+_BLOCKS, _FEWEST_BLOCKS = ((77, 8), (117, 6)), 4
 
 
 def _registers(code: FitCode) -> tuple[tuple[int, int], int]:
@@ -209,7 +209,7 @@ def _registers(code: FitCode) -> tuple[tuple[int, int], int]:
         numbers = _numbers(code.rows, code.columns, *lanes)
         if numbers <= _REGISTERS:
             break
-    return lanes, next((blocks for most, blocks in _BLOCKS if numbers <= most), 1)
+    return lanes, next((blocks for most, blocks in _BLOCKS if numbers <= most), _FEWEST_BLOCKS)
 
 
 def _numbers(rows: int, columns: int, lanes_x: int, lanes_y: int) -> int:
@@ -219,7 +219,7 @@ def _numbers(rows: int, columns: int, lanes_x: int, lanes_y: int) -> int:
 
 
 #: Numbers of shared memory that a thread has for its own rows; more threads share larger fits.
-_NUMBERS = 128
+_NUMBERS = 90
 
 
 def _shared(code: FitCode) -> tuple[tuple[int, int], int]:
@@ -227,7 +227,7 @@ def _shared(code: FitCode) -> tuple[tuple[int, int], int]:
     numbers = code.columns * (2 if code.planes else 1)
     while lanes < 16 and lanes < code.rows and -(-code.rows // lanes) * numbers > _NUMBERS:
         lanes *= 2
-    return (1, lanes), 4
+    return (1, lanes), 6 if code.likelihood and lanes == 1 else 8
 
 
 def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:
