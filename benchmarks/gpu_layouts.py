@@ -35,10 +35,13 @@ from napari_spotfit.images.pixel_calibration import Planes
 
 #: Ways to try another code, as replacements of its text.
 TRIALS = {
-    "direct": ("STAGED = true", "STAGED = false"),
-    "u in registers": (
-        "IN_REGISTERS = false", "IN_REGISTERS = true", "ALONG_X = true", "ALONG_X = false",
+    "single pixels": ("WORDS = true", "WORDS = false"),
+    "16 rounds": ("Lanes::LANES == 1 ? 1", "Lanes::LANES == 1 ? 16"),
+    "8 rounds of 28": (
+        "Lanes::LANES == 1 ? 1", "Lanes::LANES == 1 ? 8", "ENOUGH_IDLE = 24", "ENOUGH_IDLE = 28",
     ),
+    "3 at once": ("PIXELS_AT_ONCE = 1", "PIXELS_AT_ONCE = 3"),
+    "4 at once": ("PIXELS_AT_ONCE = 1", "PIXELS_AT_ONCE = 4"),
 }  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "lse": {}, "elliptical": {"model": "gaussian_elliptical"},
@@ -52,16 +55,18 @@ KINDS: dict[str, dict[str, Any]] = {
 def layouts(code: FitCode, quick: bool) -> Iterator[Threads]:
     """Return the ways that are worth trying."""
     if code.in_registers:
-        ways = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (4, 4)]
+        ways = [(1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (4, 4), (2, 8)]
         pixels = code.rows * code.columns
-        ways = [way for way in ways if 30 <= -(-pixels // (way[0] * way[1])) <= 170]
+        ways = [way for way in ways if 45 <= -(-pixels // (way[0] * way[1])) <= 170]
     else:
         ways = [(1, lanes) for lanes in (1, 2, 4, 8, 16) if lanes <= code.rows]
+        ways = [way for way in ways if 30 <= code.rows * code.columns // way[1] <= 170]
     for way in ways:
-        for block in (64,) if quick else (32, 64, 128):
+        for block in (64,) if quick else (64, 128):
             if block // 32 * warp_bytes(code, *way) > SHARED_BYTES:
                 continue
-            for warps in (8, 12, 16) if quick else (4, 8, 10, 12, 14, 16, 20):
+            # A quarter of a multiprocessor takes whole warps: numbers between come to the same.
+            for warps in (8, 12, 16, 20):
                 if warps * 32 % block == 0:
                     yield Threads(*way, block, warps * 32 // block)
 
@@ -98,7 +103,11 @@ def measure(machine: Cuda, kind: str, size: int, arguments: argparse.Namespace) 
     )  # fmt: skip
     ways = [("", way) for way in layouts(code, arguments.quick)]
     for trial in filter(None, arguments.trials.split(",")):
-        ways += [(trial, way) for way in layouts(code, True)]
+        alone = "rounds" in trial
+        ways += [
+            (trial, way) for way in layouts(code, True)
+            if not alone or way.lanes_x * way.lanes_y == 1
+        ]  # fmt: skip
     device = cupy.cuda.Device()
 
     def built(way: tuple[str, Threads]) -> FitKernel | None:
@@ -125,17 +134,19 @@ def measure(machine: Cuda, kind: str, size: int, arguments: argparse.Namespace) 
     output = layout.output(memory.data.ptr, count, settings)
     numbers = layout.fit_settings(settings, (size, size))
 
-    def work(own: FitKernel) -> None:
+    def work(way: tuple[str, Threads], own: FitKernel) -> None:
+        trial, threads = way
+        rounds = int(trial.split()[0]) if "rounds" in trial else 1
         own.function(
-            (-(-count // own.threads.fits_per_block),), (own.threads.block,),
+            (-(-count // (threads.fits_per_block * rounds)),), (threads.block,),
             (rois, output, numbers, np.int64(count)),
         )  # fmt: skip
 
-    times = in_turns([lambda own=own: work(own) for _, own in ready], machine.device_time, 5)
+    times = in_turns([lambda one=one: work(*one) for one in ready], machine.device_time, 5)
     found = []
     for (way, own), seconds in zip(ready, times, strict=True):
         memory[:] = 0
-        work(own)
+        work(way, own)
         columns = layout.Results.within(memory, count, settings).columns(settings.profile)
         attributes = own.function.attributes
         found.append(

@@ -20,8 +20,11 @@ constexpr float WITHIN_SIGMA = 0.60653065971263342f;  // exp(-1/2)
 constexpr float STANDS_OUT = 0.33f, REACH = 3.0f, LEAST_RATIO = 1.1f, MOST_RATIO = 3.0f;
 
 // What a fit's lanes know of its pixels together: the lowest in the fit's own unit, how many are
-// bright, and their sum of squares.
-template <class L> struct PixelSummary { L lowest, bright, energy; };
+// bright, and whether they are numbers, and not all the same.
+template <class L> struct PixelSummary {
+    L lowest, bright;
+    MaskOf<L> usable;
+};
 
 // Takes level and range off the pixels, so that their weighted sum is 0; weights become 1 on
 // average, and those of pixels that do not count 0.
@@ -67,7 +70,7 @@ SPOTFIT_INLINE PixelSummary<L> normalise_pixels(Roi& roi, State<L> state) {
         state[WEIGHT] = weight;
     }
     const L scale = 1.0f / (high - low), lowest = (low - mean) * scale;
-    L bright = 0.0f, energy = 0.0f;
+    L bright = 0.0f;
     UNROLL_PIXELS
     for (int k = 0; k < roi.own_rows(); ++k) {
         if (!roi.has_row(k)) break;
@@ -84,12 +87,12 @@ SPOTFIT_INLINE PixelSummary<L> normalise_pixels(Roi& roi, State<L> state) {
             }
             roi.put(k, i, g);
             bright += select(counts, L(1.0f), L(0.0f));
-            energy = multiply_add(g, g, energy);
         }
     }
     state[SCALE] = scale;
     state[LEVEL] = state[LEVEL] + mean;
-    return {lowest, roi.sum(bright), roi.sum(energy)};
+    const MaskOf<L> usable = (scale > 0.0f) & (scale < INFINITE) & (absolute(mean) < INFINITE);
+    return {lowest, roi.sum(bright), usable};
 }
 
 // Where the 3x3 moving average is highest; of equal ones, the first.
@@ -104,6 +107,7 @@ template <class L, class Roi> SPOTFIT_INLINE void brightest_pixel(const Roi& roi
         const auto column_sum = [&](int column) SPOTFIT_INLINE_LAMBDA {
             return roi.around(row - 1, column) + roi.around(row, column) + roi.around(row + 1, column);
         };
+        const L before = best;
         L left = 0.0f, middle = column_sum(left_end);
         if (left_end > 0) left = column_sum(left_end - 1);
         UNROLL_PIXELS
@@ -116,11 +120,11 @@ template <class L, class Roi> SPOTFIT_INLINE void brightest_pixel(const Roi& roi
                 const MaskOf<L> higher = total > best;
                 best = select(higher, total, best);
                 x = select(higher, L(float(column)), x);
-                y = select(higher, L(float(row)), y);
             }
             left = middle;
             middle = right;
         }
+        y = select(best > before, L(float(row)), y);
     }
     roi.highest_place(best, x, y);
 }
@@ -202,7 +206,7 @@ SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, L (&start)[Varia
         if (j >= 2) start[j] = select(is_nan(start[j]), own, start[j]);
         start[j] = clamp(start[j], L(settings.low[j]), L(settings.high[j]));
     }
-    MaskOf<L> usable = (pixels.energy > 0.0f) & (pixels.energy < INFINITE);
+    MaskOf<L> usable = pixels.usable;
     if (Variant::PLANES) usable = usable & (state[VALID] > settings.fitted);
     start_search<Variant>(search, state, start, usable);
     state[POINT + S] = state[POINT + S + 1] = L(0.0f);

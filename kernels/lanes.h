@@ -133,6 +133,10 @@ template <int N> struct IntOf { static constexpr int value = N; };
 
 template <class L> SPOTFIT_INLINE L lower_of(L a, L b) { return select(a < b, a, b); }
 template <class L> SPOTFIT_INLINE L higher_of(L a, L b) { return select(a > b, a, b); }
+#if defined(__CUDACC_RTC__)
+SPOTFIT_INLINE float lower_of(float a, float b) { return fminf(a, b); }
+SPOTFIT_INLINE float higher_of(float a, float b) { return fmaxf(a, b); }
+#endif
 // NaN stays NaN.
 template <class L> SPOTFIT_INLINE L clamp(L x, L low, L high) {
     return select(x < low, low, select(x > high, high, x));

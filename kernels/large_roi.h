@@ -130,7 +130,10 @@ template <class Variant, class L>
 SPOTFIT_INLINE void sums_from_axes(const AxisSums<L>& x, const AxisSums<L>& y, L pixels,
                                    const ResidualSums<Variant, L>& own, PixelSums<Variant, L>& sums) {
     constexpr int S = Variant::SHAPE, F = S, ONE = S + 1;
-    const ShapeSums<Variant, L> shape(x, y);
+    const auto all_of = [](const AxisSums<L>& s) -> AxisSumsOf<Variant, L> {
+        return {s.u, s.c, s.s, s.uu, s.uc, s.us, s.cc, s.cs, s.ss};
+    };
+    const ShapeSums<Variant, L> shape(all_of(x), all_of(y));
     UNROLL
     for (int i = 0; i < S; ++i) {
         UNROLL

@@ -12,15 +12,17 @@ namespace spotfit::SPOTFIT_ISA {
 //
 // Distances and derivatives are in units that spare divisions and factors: the derivatives are
 // times CENTER_UNIT * width and WIDTH_UNIT * width, so that the steps that follow from them are
-// steps in these units. INTEGRAL is that of a profile whose widths are 1. An axis is asked for
-// its pixels in turn, from `first` on. Where all pixels count alike in least squares, an Axis will do;
-// else it is an ExactAxis, which may take longer.
+// steps in these units. CENTER_SQUARED_IS_WIDTH: whether u times the derivative by the width is
+// the square of that by the centre. INTEGRAL is that of a profile whose widths are 1. An axis is asked
+// for its pixels in turn, from `first` on. Where all pixels count alike in least squares, an Axis will
+// do; else it is an ExactAxis, which may take longer.
 
 template <class L> struct AxisProfile { L value, center, width; };
 
 struct Gaussian {
     static constexpr float CENTER_UNIT = 0.84932180028801905f;  // root of log2(e)/2
     static constexpr float WIDTH_UNIT = CENTER_UNIT * CENTER_UNIT, INTEGRAL = 2.0f * PI;
+    static constexpr bool CENTER_SQUARED_IS_WIDTH = true;
 
     // exp(-q^2/2) = exp2(-(CENTER_UNIT q)^2)
     template <class L> struct Axis {
@@ -44,6 +46,7 @@ struct Gaussian {
 struct IntegratedGaussian {
     static constexpr float CENTER_UNIT = 1.41421356237309505f, WIDTH_UNIT = 1.0f;
     static constexpr float INTEGRAL = 2.0f * PI, HALF_ROOT_PI = 0.88622692545275801f;
+    static constexpr bool CENTER_SQUARED_IS_WIDTH = false;
     // From here on, in pixels, the series up to c_4 is exact to single precision.
     static constexpr float WIDE = 1.0f;
 
@@ -142,6 +145,7 @@ struct IntegratedGaussian {
 
 struct Lorentzian {
     static constexpr float CENTER_UNIT = 0.5f, WIDTH_UNIT = 0.5f, INTEGRAL = PI * PI;
+    static constexpr bool CENTER_SQUARED_IS_WIDTH = false;
 
     template <class L> struct Axis {
         L inverse, begin;

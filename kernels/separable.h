@@ -8,8 +8,9 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// Sums of u, u' (by the centre), u° (by the width) and of their products along an axis.
-template <class L> struct AxisSums {
+// Sums of u, u' (by the centre), u° (by the width) and of their products along an axis. SQUARE:
+// u u° is u'^2.
+template <class L, bool SQUARE = false> struct AxisSums {
     L u, c, s, uu, uc, us, cc, cs, ss;
     SPOTFIT_INLINE void add(const AxisProfile<L>& p) {
         u += p.value;
@@ -17,15 +18,20 @@ template <class L> struct AxisSums {
         s += p.width;
         uu = multiply_add(p.value, p.value, uu);
         uc = multiply_add(p.value, p.center, uc);
-        us = multiply_add(p.value, p.width, us);
+        if (!SQUARE) us = multiply_add(p.value, p.width, us);
         cc = multiply_add(p.center, p.center, cc);
         cs = multiply_add(p.center, p.width, cs);
         ss = multiply_add(p.width, p.width, ss);
     }
     template <class Sum> SPOTFIT_INLINE AxisSums joined(Sum sum) const {
-        return {sum(u), sum(c), sum(s), sum(uu), sum(uc), sum(us), sum(cc), sum(cs), sum(ss)};
+        AxisSums all = {sum(u), sum(c), sum(s), sum(uu), sum(uc), us, sum(cc), sum(cs), sum(ss)};
+        all.us = SQUARE ? all.cc : sum(us);
+        return all;
     }
 };
+
+template <class Variant, class L>
+using AxisSumsOf = AxisSums<L, Variant::Profile::CENTER_SQUARED_IS_WIDTH>;
 
 // Of f g, and of its derivatives by the shape.
 template <class Variant, class L> struct DataSums {
@@ -46,7 +52,7 @@ template <class Variant, class L> struct ShapeSums {
     L f[Variant::SHAPE], ff[Variant::SHAPE];
     Equations<L, Variant::SHAPE> products;
 
-    SPOTFIT_INLINE ShapeSums(const AxisSums<L>& u, const AxisSums<L>& v) {
+    SPOTFIT_INLINE ShapeSums(const AxisSumsOf<Variant, L>& u, const AxisSumsOf<Variant, L>& v) {
         using P = typename Variant::Profile;
         constexpr int X = P::WIDTH_X, Y = P::WIDTH_Y;
         auto& p = products;
@@ -71,9 +77,9 @@ template <class Variant, class L> struct ShapeSums {
 
 // Writes the profile along x; returns its sums.
 template <class Variant, class L, class Roi>
-SPOTFIT_INLINE AxisSums<L> profile_along_x(Roi& roi, const L (&shape)[Variant::SHAPE]) {
+SPOTFIT_INLINE AxisSumsOf<Variant, L> profile_along_x(Roi& roi, const L (&shape)[Variant::SHAPE]) {
     using P = typename Variant::Profile;
-    AxisSums<L> along = {};
+    AxisSumsOf<Variant, L> along = {};
     AxisOf<Variant, L> x(float(roi.first_column()), shape[0], shape[P::WIDTH_X]);
     UNROLL_PIXELS
     for (int i = 0; i < roi.own_columns(); ++i) {
@@ -88,7 +94,8 @@ SPOTFIT_INLINE AxisSums<L> profile_along_x(Roi& roi, const L (&shape)[Variant::S
 // The sums of some neighbouring rows side by side: a CPU then reads each profile value once for
 // all of them, and has independent sums to work on.
 template <int BLOCK, class Variant, class L, class Roi, class Axis>
-SPOTFIT_INLINE void add_rows(Roi& roi, int k, Axis& y, AxisSums<L>& along_y, DataSums<Variant, L>& sums) {
+SPOTFIT_INLINE void add_rows(Roi& roi, int k, Axis& y, AxisSumsOf<Variant, L>& along_y,
+                             DataSums<Variant, L>& sums) {
     AxisProfile<L> v[BLOCK];
     L a[BLOCK], b[BLOCK], c[BLOCK];
     UNROLL
@@ -158,7 +165,7 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (&shape)[Variant::SHAPE],
                                              const FitSettings& settings, Equations<L, Variant::SHAPE>& equations) {
     using P = typename Variant::Profile;
-    AxisSums<L> along_x = profile_along_x<Variant>(roi, shape), along_y = {};
+    AxisSumsOf<Variant, L> along_x = profile_along_x<Variant>(roi, shape), along_y = {};
     AxisOf<Variant, L> y(float(roi.first_row()), shape[1], shape[P::WIDTH_Y]);
     DataSums<Variant, L> sums = {};
     over_rows(roi, [&](auto block, int k) SPOTFIT_INLINE_LAMBDA {

@@ -50,13 +50,14 @@ template <class T> static T exchange(T x, int distance) {
     return T(own[lane ^ distance]);
 }
 
-static bool any(bool mask) {
+// A bit for each thread.
+static unsigned all_of(bool mask) {
     const int lane = current;
     double(&own)[LANES] = slots[waits[lane] % 2];
     own[lane] = mask;
     wait();
-    bool found = false;
-    for (double one : own) found = found || one != 0;
+    unsigned found = 0;
+    for (int other = 0; other < LANES; ++other) found |= unsigned(own[other] != 0) << other;
     return found;
 }
 
@@ -94,7 +95,10 @@ namespace spotfit::SPOTFIT_ISA {
 struct Warp {
     static int lane() { return host::current; }
     template <class T> static T exchange(T x, int distance) { return host::exchange(x, distance); }
-    static bool any(bool mask) { return host::any(mask); }
+    static constexpr unsigned ALL = 0xffffffffu;
+    static bool any(bool mask) { return host::all_of(mask) != 0; }
+    static unsigned all_of(bool mask) { return host::all_of(mask); }
+    static int bits(unsigned some) { return __builtin_popcount(some); }
     static void wait() { host::wait(); }
 };
 

@@ -24,9 +24,12 @@ for step in ${*:-tests against layouts}; do
     against)
         "$PYTHON" benchmarks/gpu_against.py build/baseline || status=1 ;;
     layouts)
-        "$PYTHON" benchmarks/gpu_layouts.py --kinds lse --trials direct || status=1
-        "$PYTHON" benchmarks/gpu_layouts.py --kinds elliptical,integrated,mle,rotated,wlse \
-            --sizes 9,16,32 --quick --trials "u in registers" || status=1 ;;
+        "$PYTHON" benchmarks/gpu_layouts.py --kinds lse \
+            --trials "single pixels,16 rounds,8 rounds of 28" || status=1
+        "$PYTHON" benchmarks/gpu_layouts.py --kinds rotated,mle,wlse --sizes 9,16,32 --quick \
+            --trials "3 at once,4 at once" || status=1
+        "$PYTHON" benchmarks/gpu_layouts.py --kinds elliptical,integrated --sizes 9,16,32 --quick \
+            || status=1 ;;
     *)
         echo "unknown step: $step" >&2
         exit 2 ;;

@@ -109,50 +109,61 @@ template <class Variant, class Lanes, class Layout> struct Fits {
 
 // ---- ROIs in registers ----
 
-// The staged ROIs and the state, in one place where nobody looks at the ROIs any more when the
-// state begins.
-template <class Stage, class State, bool IN_ONE_PLACE> struct StageAndState {
-    Stage stage;
-    State state;
-};
-template <class Stage, class State> struct StageAndState<Stage, State, true> {
-    union {
-        Stage stage;
-        State state;
-    };
-};
-
 template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct RegisterFits : Fits<Variant, Lanes, Layout> {
-    static constexpr bool STAGED = true;
-    using Memory = StageAndState<Stage<Lanes, Layout>, WarpState<Variant>, Lanes::LANES == 1>;
+    struct Memory {
+        Edges<Lanes> edges;
+        WarpState<Variant> state;
+    };
+    // A thread that has a fit of its own may take several, one after the other: as soon as so many
+    // threads of a warp are idle.
+    static constexpr int ROUNDS = Lanes::LANES == 1 ? 1 : 1, ENOUGH_IDLE = 24;
+    static constexpr int FITS = Lanes::FITS * ROUNDS;
 
     // Fits what the warp takes from `first` on, of `total` ROIs.
     static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
                                    const FitResults& results, const FitSettings& settings) {
-        using Warp = typename Lanes::Warp;
         if (first >= total) return;
-        const int count = total - first < Lanes::FITS ? int(total - first) : Lanes::FITS;
+        if constexpr (ROUNDS > 1) return run_rounds(memory, first, total, source, results, settings);
         const long long fit = first + Lanes::own_fit();
-        const bool exists = Lanes::own_fit() < count;
-        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi;
-        float level = 0.0f;
-        if constexpr (STAGED || Lanes::LANES > 1) {
-            memory.stage.copy(source, first, count);
-            level = roi.load(memory.stage.roi(Lanes::own_fit()), Lanes::columns);
-            Warp::wait();
-        } else {
-            const long long place = exists ? Layout::first_pixel(source, fit) : -1;
-            if (place < 0) {
-                roi.clear();
-            } else {
-                using Pixel = typename Layout::Pixel;
-                level = roi.load(static_cast<const Pixel*>(source.frames) + place, Layout::row_pitch(source));
-            }
-        }
-        const State<float> state = memory.state.column(Warp::lane());
-        state[LEVEL] = level;
+        const bool exists = fit < total;
+        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
+        const State<float> state = memory.state.column(Lanes::Warp::lane());
+        // Threads without a fit do the last one's, too, and write nothing.
+        state[LEVEL] = roi.load(source, Layout::first_pixel(source, exists ? fit : total - 1));
         RegisterFits::find_variance(source, fit, exists, roi);
         RegisterFits::fit(roi, state, source, fit, exists, settings, results);
+    }
+
+  private:
+    static SPOTFIT_INLINE void run_rounds(Memory& memory, long long first, long long total, const RoiSource& source,
+                                          const FitResults& results, const FitSettings& settings) {
+        using Warp = typename Lanes::Warp;
+        const int lane = Warp::lane(), count = total - first < FITS ? int(total - first) : FITS;
+        const State<float> state = memory.state.column(lane);
+        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
+        Search<float, Variant::N> search = {};
+        search.stop = STOP_INVALID;
+        int own = count, next = 0;  // among the warp's fits
+        for (;;) {
+            const bool done = !(search.stop < 0.0f);
+            const unsigned idle = Warp::all_of(done);
+            if (idle == Warp::ALL || (next < count && Warp::bits(idle) >= ENOUGH_IDLE)) {
+                if (done && own < count)
+                    RegisterFits::write(roi, state, search, first + own, true, settings, results);
+                if (next >= count) break;
+                if (done) own = next + Warp::bits(idle & ((1u << lane) - 1));
+                if (done && own < count) {
+                    float start[Variant::SHAPE];
+                    const long long fit = first + own;
+                    state[LEVEL] = roi.load(source, Layout::first_pixel(source, fit));
+                    RegisterFits::find_variance(source, fit, true, roi);
+                    RegisterFits::load_start(source, fit, true, start);
+                    start_from_pixels<Variant>(roi, state, start, settings, search);
+                }
+                next += Warp::bits(idle);
+            }
+            if (search.stop < 0.0f) iterate<Variant>(roi, state, search, settings);
+        }
     }
 };
 
@@ -168,12 +179,11 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Sh
     static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
                                    const FitResults& results, const FitSettings& settings) {
         if (first >= total) return;
-        const int count = total - first < Lanes::FITS ? int(total - first) : Lanes::FITS;
         const long long fit = first + Lanes::own_fit();
-        const bool exists = Lanes::own_fit() < count;
+        const bool exists = fit < total;
         WithVariance<SharedRoi<Lanes, WarpSegments, Variant::Profile::SEPARABLE>, VARIANCE_MAP> roi(memory.segments);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
-        state[LEVEL] = memory.segments.copy(source, first, count);
+        state[LEVEL] = memory.segments.load(source, fit, exists);
         SharedFits::find_variance(source, fit, exists, roi);
         SharedFits::fit(roi, state, source, fit, exists, settings, results);
     }

@@ -10,7 +10,7 @@ namespace spotfit::SPOTFIT_ISA {
 
 template <class Warp_, int ROWS, int COLUMNS, int LANES_X, int LANES_Y> struct LanesOfFit {
     using Warp = Warp_;
-    static constexpr int rows = ROWS, columns = COLUMNS, PIXELS = ROWS * COLUMNS;
+    static constexpr int rows = ROWS, columns = COLUMNS, PIXELS = ROWS * COLUMNS, lanes_x = LANES_X;
     // Threads of a fit, and fits of a warp.
     static constexpr int LANES = LANES_X * LANES_Y, FITS = WARP / LANES;
     // At the far edges of the ROI some of a thread's rows and columns may be missing.

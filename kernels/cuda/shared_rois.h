@@ -16,45 +16,52 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
 
     float pixels[WARP * PITCH];
     float planes[PLANES ? WARP * PITCH : 1];
-    static constexpr bool ALONG_X = true;
-    // The profile along the columns, of each fit: its threads write the same.
-    float along_x[ALONG_X && SEPARABLE ? 3 * Lanes::columns * Lanes::FITS : 1];
-    long long places[Lanes::FITS], plane_places[Lanes::FITS];
-    Pixel references[Lanes::FITS];
+    // The profile along the columns stays in registers, where there is room for it.
+    static constexpr bool U_IN_REGISTERS = SEPARABLE && (Lanes::columns <= 16 || !VARIANCES);
+    // Of each fit: its threads write the same.
+    float along_x[SEPARABLE && !U_IN_REGISTERS ? 3 * Lanes::columns * Lanes::FITS : 1];
 
     // Where a pixel of a fit lies in either.
     static SPOTFIT_INLINE int place(int fit, int row, int column) {
         return (fit * Lanes::LANES + row / Lanes::OWN_ROWS) * PITCH + row % Lanes::OWN_ROWS * Lanes::columns + column;
     }
 
-    // Copies `count` ROIs from `first` on, neighbouring threads neighbouring pixels. The others,
-    // and those outside the frames, become 0, which is no spot. Returns the number taken off the
-    // pixels of the thread's own fit.
-    SPOTFIT_INLINE float copy(const RoiSource& source, long long first, int count) {
-        using Warp = typename Lanes::Warp;
-        const Pixel* frames = static_cast<const Pixel*>(source.frames);
+    // Takes the thread's rows of a ROI; one that does not exist or lies outside the frames is 0,
+    // which is no spot. Returns the number taken off the pixels.
+    SPOTFIT_INLINE float load(const RoiSource& source, long long fit, bool exists) {
         const long long row_pitch = Layout::row_pitch(source);
-        const int lane = Warp::lane(), own = Lanes::own_fit();
-        const long long roi = own < count ? Layout::first_pixel(source, first + own) : -1;
-        const long long plane = PLANES && roi >= 0 ? Layout::first_pixel(source, first + own, source.planes.shared) : 0;
-        const Pixel reference = roi < 0 ? Pixel(0) : first_that_counts(source, frames + roi, plane, row_pitch);
-        if (Lanes::is_first_lane()) places[own] = roi, plane_places[own] = plane, references[own] = reference;
-        Warp::wait();
-        for (int fit = 0; fit < Lanes::FITS; ++fit) {
-            for (int p = lane; p < Lanes::PIXELS; p += WARP) {
-                const int row = p / Lanes::columns, column = p % Lanes::columns;
-                const long long there = row * row_pitch + column;
-                const bool exists = places[fit] >= 0;
-                const int to = place(fit, row, column);
-                pixels[to] = exists ? Layout::difference(frames[places[fit] + there], references[fit]) : 0.0f;
-                if (PLANES) planes[to] = exists ? source.planes.values[plane_places[fit] + there] : 0.0f;
-            }
+        const long long roi = exists ? Layout::first_pixel(source, fit) : -1;
+        const long long plane = PLANES && roi >= 0 ? Layout::first_pixel(source, fit, source.planes.shared) : 0;
+        const Pixel* from = static_cast<const Pixel*>(source.frames) + (roi < 0 ? 0 : roi);
+        const float* planes_from = source.planes.values + plane;
+        const Pixel reference = roi < 0 ? Pixel(0) : first_that_counts(source, from, plane, row_pitch);
+        for (int k = 0; k < Lanes::OWN_ROWS; ++k) {
+            if (!Lanes::has_row(k)) break;
+            const long long there = (Lanes::first_row() + k) * row_pitch;
+            const int to = Lanes::Warp::lane() * PITCH + k * Lanes::columns;
+            take_row(pixels + to, roi >= 0, [&](int i) SPOTFIT_INLINE_LAMBDA {
+                return Layout::difference(from[there + i], reference);
+            });
+            if (PLANES)
+                take_row(planes + to, roi >= 0, [&](int i) SPOTFIT_INLINE_LAMBDA { return planes_from[there + i]; });
         }
-        Warp::wait();
         return float(reference);
     }
 
   private:
+    // Several at a time, so that one does not wait for the other.
+    template <class Value> static SPOTFIT_INLINE void take_row(float* to, bool exists, Value value) {
+        constexpr int AT_ONCE = 8;
+        for (int first = 0; first < Lanes::columns; first += AT_ONCE) {
+            float some[AT_ONCE];
+            UNROLL
+            for (int i = 0; i < AT_ONCE; ++i)
+                some[i] = exists && first + i < Lanes::columns ? value(first + i) : 0.0f;
+            UNROLL
+            for (int i = 0; i < AT_ONCE; ++i)
+                if (first + i < Lanes::columns) to[first + i] = some[i];
+        }
+    }
     static SPOTFIT_INLINE Pixel first_that_counts(const RoiSource& source, const Pixel* roi, long long plane,
                                                   long long row_pitch) {
         for (int p = 0; p < Lanes::PIXELS; ++p) {
@@ -72,12 +79,11 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
 template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes {
     static constexpr int ROWS_AT_ONCE = 1;
     static constexpr bool KEEPS_VALUES = false;
-    static constexpr bool IN_REGISTERS = false;
-    // The profile along the columns stays in registers.
-    static constexpr int UNROLLED = SEPARABLE && IN_REGISTERS ? Lanes::columns : 1;
+    static constexpr bool U_IN_REGISTERS = Segments::U_IN_REGISTERS;
+    static constexpr int PIXELS_AT_ONCE = 1, UNROLLED = U_IN_REGISTERS ? Lanes::columns : PIXELS_AT_ONCE;
 
     Segments& segments;
-    AxisProfile<float> along_x[SEPARABLE && IN_REGISTERS ? Lanes::columns : 1];
+    AxisProfile<float> along_x[U_IN_REGISTERS ? Lanes::columns : 1];
 
     SPOTFIT_INLINE explicit SharedRoi(Segments& segments) : segments(segments) {}
 
@@ -92,12 +98,12 @@ template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes 
         return segments.pixels[Segments::place(Lanes::own_fit(), row, column)];
     }
     SPOTFIT_INLINE AxisProfile<float> u(int i) const {
-        if constexpr (IN_REGISTERS) return along_x[i];
+        if constexpr (U_IN_REGISTERS) return along_x[i];
         const float* own = segments.along_x + 3 * Lanes::FITS * i + Lanes::own_fit();
         return {own[0], own[Lanes::FITS], own[2 * Lanes::FITS]};
     }
     SPOTFIT_INLINE void put_u(int i, const AxisProfile<float>& u) {
-        if constexpr (IN_REGISTERS) {
+        if constexpr (U_IN_REGISTERS) {
             along_x[i] = u;
         } else {
             float* own = segments.along_x + 3 * Lanes::FITS * i + Lanes::own_fit();

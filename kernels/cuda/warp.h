@@ -15,6 +15,9 @@ struct Warp {
     // The number that the thread has whose own number differs in the bit `distance`.
     template <class T> static SPOTFIT_INLINE T exchange(T x, int distance) { return __shfl_xor_sync(ALL, x, distance); }
     static SPOTFIT_INLINE bool any(bool mask) { return __any_sync(ALL, mask); }
+    // A bit for each thread.
+    static SPOTFIT_INLINE unsigned all_of(bool mask) { return __ballot_sync(ALL, mask); }
+    static SPOTFIT_INLINE int bits(unsigned some) { return __popc(some); }
     // What a thread has written before, all others of the warp read afterwards.
     static SPOTFIT_INLINE void wait() { __syncwarp(); }
 };

@@ -74,7 +74,6 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
     shape = {parameter.name: parameter for parameter in profile.shape}
     ends = [_in_radians(name, bounds_of(name, settings, roi_shape)) for name in names]
     light = [end.value for light in _LIGHT for end in light_ends(settings, light)]
-    held = [name in settings.fixed for name in names]
     return FitSettings(
         max_iterations=settings.max_iterations,
         max_error=settings.max_error,
@@ -91,13 +90,19 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         offset=settings.offset,
         gain=settings.gain or 1.0,
         variance=settings.variance or 0.0,
-        fitted=len(names) + 2 - sum(held),
-        held=sum(is_held << i for i, is_held in enumerate(held)),
+        fitted=len(names) + 2 - held_shape(settings).bit_count(),
+        held=held_shape(settings),
         bounded_amplitudes=any(math.isfinite(end) for end in light),
         gain_known=settings.gain is not None,
         errors=settings.errors,
         turns=_turns(settings),
     )
+
+
+def held_shape(settings: Settings) -> int:
+    """Return a bit for each shape parameter that stays at its start value."""
+    names = kernel_order(settings.profile)
+    return sum((name in settings.fixed) << i for i, name in enumerate(names))
 
 
 def bounds_of(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tuple[float, float]:

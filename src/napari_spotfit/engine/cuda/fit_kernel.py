@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...models.profiles import Profile
 from ...settings.settings import Settings
+from ..fit_settings import make_fit_settings
 from .compile import compiled, with_includes
 from .layout import PIXEL_TYPES, is_custom
 
@@ -28,17 +29,25 @@ _PROFILES = {
 #: Threads of a warp, and shared memory that a block may use on every GPU.
 WARP, SHARED_BYTES = 32, 48 << 10
 
+#: Up to so many columns maximum likelihood keeps the profile along them in registers, as
+#: kernels/cuda/shared_rois.h says.
+_U_IN_REGISTERS = 16
+
 _KERNEL = """#include "cuda/fit.h"
 {own_profile}
 using namespace spotfit::SPOTFIT_ISA;
 using Kernel = {kind}<
-    FitVariant<{profile}, {likelihood}, {planes}>,
+    FitVariant<{profile}, {likelihood}, {planes}, {held}>,
     LanesOfFit<Warp, {rows}, {columns}, {lanes_x}, {lanes_y}>,
     RoiLayout<{pixel}, {gather}, {rows}, {columns}>, {variance_map}>;
 
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
-    fit(const RoiSource source, const FitResults results, const spotfit::FitSettings settings,
+    fit(const RoiSource source, const FitResults results, const spotfit::FitSettings given,
         const long long total) {{
+    // What is known when this is compiled is no longer asked for.
+    spotfit::FitSettings settings = given;
+    settings.held = {held}, settings.turns = {turns}, settings.errors = {errors};
+    settings.bounded_amplitudes = {bounded_amplitudes}, settings.gain_known = {gain_known};
     __shared__ Kernel::Memory memory[{threads} / WARP];
     const int warp = threadIdx.x / WARP;
     const long long first = (blockIdx.x * ({threads}LL / WARP) + warp) * Kernel::FITS;
@@ -63,17 +72,26 @@ class FitCode(NamedTuple):
     gather: bool
     rows: int
     columns: int
+    #: What kernels/fit_settings.h has under these names.
+    held: int
+    turns: int
+    errors: bool
+    bounded_amplitudes: bool
+    gain_known: bool
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(
         cls, settings: Settings, roi_shape: tuple[int, int], pixel: str, *, gather: bool,
         planes: bool, variance_map: bool,
     ) -> FitCode:  # fmt: skip
         """Return the code of fits."""
+        numbers = make_fit_settings(settings, roi_shape)
         return cls(
             settings.profile, settings.pixel, settings.estimator == "mle", planes,
             variance_map and settings.errors and settings.estimator != "mle", pixel, gather,
-            *roi_shape,
+            *roi_shape, numbers.held, numbers.turns, bool(numbers.errors),
+            bool(numbers.bounded_amplitudes), bool(numbers.gain_known),
         )  # fmt: skip
 
     @property
@@ -146,6 +164,11 @@ def kernel_text(code: FitCode, threads: Threads) -> str:
             gather=_literal(code.gather),
             rows=code.rows,
             columns=code.columns,
+            held=code.held,
+            turns=code.turns,
+            errors=_literal(code.errors),
+            bounded_amplitudes=_literal(code.bounded_amplitudes),
+            gain_known=_literal(code.gain_known),
             lanes_x=threads.lanes_x,
             lanes_y=threads.lanes_y,
             threads=threads.block,
@@ -177,12 +200,12 @@ def threads_for(code: FitCode) -> Threads:
 
 #: Numbers that a thread can keep in its registers: its own pixels, three profile values for
 #: each of its columns and one for each of its rows.
-_REGISTERS = 184
+_REGISTERS = 221
 #: Ways to share a fit between threads, along x and y; fewest first.
-_SHARED = ((1, 1), (1, 2), (2, 2), (2, 4))
-#: How many blocks of 64 threads a multiprocessor is to hold, by their numbers: 6 blocks leave a
-#: thread 168 registers; other kernels get all that they ask for.
-_BLOCKS = ((117, 6),)
+_SHARED = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
+#: How many blocks of 64 threads a multiprocessor is to hold, by their numbers: 8 blocks leave a
+#: thread 128 registers, 6 blocks 168, and 4 blocks as many as there can be.
+_BLOCKS, _FEWEST_BLOCKS = ((77, 8), (117, 6)), 4
 
 
 def _registers(code: FitCode) -> tuple[tuple[int, int], int]:
@@ -190,7 +213,7 @@ def _registers(code: FitCode) -> tuple[tuple[int, int], int]:
         numbers = _numbers(code.rows, code.columns, *lanes)
         if numbers <= _REGISTERS:
             break
-    return lanes, next((blocks for most, blocks in _BLOCKS if numbers <= most), 1)
+    return lanes, next((blocks for most, blocks in _BLOCKS if numbers <= most), _FEWEST_BLOCKS)
 
 
 def _numbers(rows: int, columns: int, lanes_x: int, lanes_y: int) -> int:
@@ -200,7 +223,7 @@ def _numbers(rows: int, columns: int, lanes_x: int, lanes_y: int) -> int:
 
 
 #: Numbers of shared memory that a thread has for its own rows; more threads share larger fits.
-_NUMBERS = 128
+_NUMBERS = 90
 
 
 def _shared(code: FitCode) -> tuple[tuple[int, int], int]:
@@ -208,7 +231,7 @@ def _shared(code: FitCode) -> tuple[tuple[int, int], int]:
     numbers = code.columns * (2 if code.planes else 1)
     while lanes < 16 and lanes < code.rows and -(-code.rows // lanes) * numbers > _NUMBERS:
         lanes *= 2
-    return (1, lanes), 4
+    return (1, lanes), 6 if code.likelihood and lanes == 1 else 8
 
 
 def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:
@@ -218,16 +241,14 @@ def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:
     n = shape + 2 if code.likelihood else shape
     # kernels/state.h
     state = 4 * WARP * (6 + shape + 2 + n * (n + 1) // 2 + n)
+    own_rows, own_columns = -(-code.rows // lanes_y), -(-code.columns // lanes_x)
     if code.in_registers:
         # kernels/cuda/register_rois.h
-        unit = max(code.pixel_bytes, 4)
-        stage = (
-            fits * (code.roi_bytes + (unit if code.roi_bytes % (2 * unit) == 0 else 0))
-            + 8 * fits
-            + 8
-        )
-        return max(stage, state) if fits == WARP else stage + state
+        edges = 2 * own_columns + (2 * own_rows if lanes_x > 1 else 0)
+        return state + 4 * (WARP * edges if fits < WARP else 1)
     # kernels/cuda/shared_rois.h
-    segment = -(-code.rows // lanes_y) * code.columns | 1
-    along_x = 4 * 3 * code.columns * fits * code.profile.separable
-    return 4 * WARP * segment * (1 + code.planes) + along_x + 24 * fits + 24 + state
+    segment = own_rows * code.columns | 1
+    u_in_memory = code.profile.separable and code.likelihood and code.columns > _U_IN_REGISTERS
+    along_x = 3 * code.columns * fits if u_in_memory else 1
+    planes = WARP * segment if code.planes else 1
+    return 4 * (WARP * segment + planes + along_x) + state
