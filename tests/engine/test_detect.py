@@ -25,6 +25,7 @@ from scipy.ndimage import gaussian_filter, maximum_filter
 
 from napari_spotfit.engine.detection.detection_settings import MAXIMUM
 from napari_spotfit.engine.detection.nonmax_suppression import drop_neighbours
+from napari_spotfit.models.bounds import LARGEST
 from napari_spotfit.settings.settings import Settings
 
 
@@ -163,7 +164,7 @@ def test_score_is_height_over_noise(detect):
         expected = heights[found.frame, found.y, found.x] / spread[found.frame]
         np.testing.assert_allclose(found.score, expected / border[found.y, found.x], rtol=1e-4)
     for unit in ("noise", "counts"):
-        assert len(detect(movie, Settings(threshold=1e300, threshold_unit=unit)).y) == 0
+        assert len(detect(movie, Settings(threshold=LARGEST, threshold_unit=unit)).y) == 0
     raised = detect(movie, Settings(threshold=40))
     whole = detect(movie, Settings())
     assert 0 < len(raised.y) < len(whole.y)
