@@ -5,6 +5,7 @@ An editable install asks this whenever it starts, so it is quick and imports nex
 
 from __future__ import annotations
 
+import mmap
 import os
 import zlib
 from pathlib import Path
@@ -26,7 +27,13 @@ def digest() -> str:
 def is_current(library: Path) -> bool:
     """Tell whether a library was built from the sources as they are now."""
     # The file is searched: a library that is loaded could not be replaced by a newer one.
-    return library.is_file() and digest().encode() in library.read_bytes()
+    if not library.is_file() or not library.stat().st_size:
+        return False
+    with (
+        library.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+        return content.find(digest().encode()) >= 0
 
 
 def _sources() -> list[Path]:

@@ -26,4 +26,4 @@ CXX=$clang CXXFLAGS="-O1 -g -fno-omit-frame-pointer -Werror $checks" \
 # Python itself never frees all it has.
 NAPARI_SPOTFIT_LIBRARY=$PWD/build/sanitized/libspotfit.so LD_PRELOAD=$runtime \
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-    "$python" -m pytest -p no:cacheprovider "$@" tests/engine
+    "$python" -m pytest -p no:cacheprovider "$@" tests/engine --ignore tests/engine/cuda
