@@ -19,7 +19,6 @@ import traceback
 import warnings
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import gpu_figures
@@ -68,14 +67,10 @@ def main() -> int:
 
 def _introduce(bench: Bench) -> None:
     report = bench.report
-    try:
-        numba = f", Numba {version('numba')}"
-    except PackageNotFoundError:
-        numba = ""
     report.line(f"{datetime.date.today()}: {bench.machine.facts()};")
     report.line(
         f"napari-spotfit {napari_spotfit.__version__}, Python {platform.python_version()}, "
-        f"NumPy {np.__version__}{numba}; {PHOTONS}:{BACKGROUND} counts, "
+        f"NumPy {np.__version__}; {PHOTONS}:{BACKGROUND} counts, "
         f"σ {SIGMA[0]:g} to {SIGMA[1]:g} px, centres within ±{JITTER} px.\n"
     )
 

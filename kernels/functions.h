@@ -34,11 +34,16 @@ constexpr float LN_2 = 0.6931471805599453f, LOG2_E = 1.44269504088896341f;
 
 SPOTFIT_INLINE float exp2_negative(float x) { return exp2f(x); }
 SPOTFIT_INLINE float error_function(float z, float) { return erff(z); }
+SPOTFIT_INLINE float error_function(float z) { return erff(z); }
+SPOTFIT_INLINE float hyperbolic_tangent(float x) { return tanhf(x); }
 SPOTFIT_INLINE float exponential(float x) { return expf(x); }
 SPOTFIT_INLINE float logarithm(float x) { return logf(x); }
 SPOTFIT_INLINE void sine_and_cosine(float x, float& sine, float& cosine) {
     sincospif(x * (1.0f / PI), &sine, &cosine);
 }
+SPOTFIT_INLINE float sine(float x) { return sinf(x); }
+SPOTFIT_INLINE float cosine(float x) { return cosf(x); }
+SPOTFIT_INLINE float tangent(float x) { return tanf(x); }
 SPOTFIT_INLINE float arctangent(float y, float x) { return atan2f(y, x); }
 SPOTFIT_INLINE float round_up(float x) { return ceilf(x); }
 
@@ -65,14 +70,15 @@ template <class L> SPOTFIT_INLINE L exp2_negative(L x) {
     return polynomial(EXP2, x - n) * from_bits((to_ints(n) + 127) << 23);
 }
 
-// e^x: 0 and infinite beyond what single precision holds.
+// e^x: at least e^-87, and infinite above 88.
 template <class L> SPOTFIT_INLINE L exponential(L x) {
+    constexpr float EXP[] = {0.49999994f, 0.16666521f, 0.041668292f, 0.008368716f, 0.0013818698f};
     const L within = clamp(x, L(-87.0f), L(88.0f));
     const L n = nearest(within * LOG2_E);
-    // Less n ln(2), in two parts.
-    const L rest = multiply_add(n, L(-3.1940056e-4f), multiply_add(n, L(-0.6928278f), within));
-    const L result = exp2_negative(rest * LOG2_E - 1.0f) * 2.0f * from_bits((to_ints(n) + 127) << 23);
-    return select(is_nan(x), x, select(x > 88.0f, L(INFINITE), result));
+    // Less n ln(2), in two parts, of which the first has so few bits that the product is exact.
+    const L rest = multiply_add(n, L(-1.428606765330187e-6f), multiply_add(n, L(-0.693145751953125f), within));
+    const L result = 1.0f + multiply_add(rest * rest, polynomial(EXP, rest), rest);
+    return select(x > 88.0f, L(INFINITE), result * from_bits((to_ints(n) + 127) << 23));
 }
 
 template <class L> SPOTFIT_INLINE L logarithm(L x) {
@@ -95,6 +101,19 @@ template <class L> SPOTFIT_INLINE L error_function(L z, L gauss) {
     return select(size < 1.0f, z * polynomial(ERF, z * z), far);
 }
 
+template <class L> SPOTFIT_INLINE L error_function(L z) {
+    return error_function(z, exp2_negative(z * z * -LOG2_E));
+}
+
+template <class L> SPOTFIT_INLINE L hyperbolic_tangent(L x) {
+    constexpr float TANH[] = {-0.333333f, 0.13331936f, -0.053784717f, 0.020798625f, -0.0058979667f};
+    const L size = absolute(x), squared = x * x;
+    const L decay = exp2_negative(size * (-2.0f * LOG2_E)), large = (1.0f - decay) / (1.0f + decay);
+    const L near = multiply_add(x * squared, polynomial(TANH, squared), x);
+    return select(size < 0.6f, near, select(x < 0.0f, -large, select(is_nan(x), x, large)));
+}
+
+// To 1e-7, for |x| up to some thousands.
 template <class L> SPOTFIT_INLINE void sine_and_cosine(L x, L& sine, L& cosine) {
     constexpr float SIN[] = {1.0f, -0.16666667f, 8.3333310e-3f, -1.9840874e-4f, 2.7525562e-6f};
     constexpr float COS[] = {1.0f, -0.5f, 4.1666646e-2f, -1.3887316e-3f, 2.4433157e-5f};
@@ -112,15 +131,32 @@ template <class L> SPOTFIT_INLINE void sine_and_cosine(L x, L& sine, L& cosine) 
     cosine = select(ahead, -cosine, cosine);
 }
 
+template <class L> SPOTFIT_INLINE L sine(L x) {
+    L sine, cosine;
+    sine_and_cosine(x, sine, cosine);
+    return sine;
+}
+template <class L> SPOTFIT_INLINE L cosine(L x) {
+    L sine, cosine;
+    sine_and_cosine(x, sine, cosine);
+    return cosine;
+}
+template <class L> SPOTFIT_INLINE L tangent(L x) {
+    L sine, cosine;
+    sine_and_cosine(x, sine, cosine);
+    return sine / cosine;
+}
+
 // The angle of (x, y), between -pi and pi.
 template <class L> SPOTFIT_INLINE L arctangent(L y, L x) {
-    constexpr float ATAN[] = {1.0f, -0.33333147f, 0.19992381f, -0.14202570f, 0.10636754f,
-                              -0.07495445f, 0.04260560f, -0.01606876f, 0.00286623f};
+    constexpr float ATAN[] = {-0.33333153f, 0.19993767f, -0.14211002f, 0.106657684f,
+                              -0.07551656f, 0.043204635f, -0.016363103f, 0.0029193931f};
     const L ax = absolute(x), ay = absolute(y);
     const MaskOf<L> steep = ay > ax;
     const L least = select(steep, ax, ay), most = select(steep, ay, ax);
     const L t = select(most > 0.0f, least / most, L(0.0f));
-    L angle = t * polynomial(ATAN, t * t);
+    const L squared = t * t;
+    L angle = multiply_add(t * squared, polynomial(ATAN, squared), t);
     angle = select(steep, 0.5f * PI - angle, angle);
     angle = select(x < 0.0f, PI - angle, angle);
     return select(y < 0.0f, -angle, angle);

@@ -15,6 +15,9 @@
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define UNROLL_PIXELS
 #endif
+// Of N x N matrices, loops that need no unrolling would be most of the code where N is large.
+#define SPOTFIT_PRAGMA(text) _Pragma(#text)
+#define UNROLL_MATRIX(N) SPOTFIT_PRAGMA(unroll((N) <= 7 ? (N) : 1))
 
 namespace spotfit::SPOTFIT_ISA {
 

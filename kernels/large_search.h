@@ -145,7 +145,7 @@ template <class Profile> struct LargeFit {
             cells[MOST_CELLS + c] = counts ? 1.0f : 0.0f;
         }
         TileRoi<float> roi = {request.cell_rows, request.cell_columns, cells, cells + MOST_CELLS, nullptr, nullptr,
-                              nullptr, nullptr};
+                              nullptr, nullptr, nullptr, nullptr, false};
         float cell_rows[POINT] = {};
         const PixelSummary<float> seen = normalise_pixels<Squares, float>(roi, State<float>{cell_rows});
         const double half = 0.5 * (cell - 1), unit[] = {1.0, 1.0 / cell};
@@ -271,7 +271,7 @@ template <class Profile> struct LargeFit {
         weighted_equations<Squares>(sums, a, squares_settings, equations);
         const Outcome<double> trial = {
             believed(higher_of(chi_square, 0.0), squares), a.amplitude, a.background, a.amplitude * a.amplitude,
-            ROUNDING * (1.0 + absolute(a.amplitude)), counted_pixels(),
+            rounding_error<Squares>(a.amplitude, a.background), counted_pixels(),
             squares_settings.max_error * square(state()[SCALE]) * state()[WEIGHT], ff};
         accept_or_reject<Squares>(squares, state(), squares_settings, bounds_of_all<Squares>(state(), settings), trial,
                                   equations);

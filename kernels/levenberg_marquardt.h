@@ -16,6 +16,12 @@ template <class L> struct Outcome {
     L norm;      // the sum of squares that a step's change of the model is compared to
 };
 
+// The rounding error of a residual. In maximum likelihood residuals are over the model's root.
+template <class Variant, class L> SPOTFIT_INLINE L rounding_error(L amplitude, L background) {
+    if (Variant::LIKELIHOOD) return ROUNDING * square_root(absolute(amplitude) + absolute(background));
+    return ROUNDING * (1.0f + absolute(amplitude));
+}
+
 // The first trial is the start itself: a unit matrix and no gradient lead nowhere else. It does
 // not count as a step. Fits that are not usable end here.
 template <class Variant, class L>
@@ -130,16 +136,17 @@ SPOTFIT_INLINE MaskOf<L> is_small_step(State<L> state, const L (&to)[N], const F
 // Steps that shrink slowly add up: from a decrease and the one before it follows what is still to
 // come (a geometric series), and that must be small as well. A change below what rounding makes
 // of chi-square is none, and a chi-square of rounding alone gets no better. A trial that is no
-// number says nothing.
+// number says nothing, nor does the rounding of one that is worse.
 template <class L>
 SPOTFIT_INLINE MaskOf<L> is_settled(L change, MaskOf<L> better, L last, L chi, const Outcome<L>& trial,
-                                    float min_delta) {
+                                    L rounding_before, float min_delta) {
     const L enough = min_delta * chi;
     const MaskOf<L> slow = better & (change * last > enough * (last - change));
-    const L floor = ROUNDING_FLOOR * trial.pixels * trial.rounding;
+    const L rounding = select(better, trial.rounding, rounding_before);
+    const L floor = ROUNDING_FLOOR * trial.pixels * rounding;
     const MaskOf<L> settled = ((change <= enough) & !slow) |
-                              (change <= 2.0f * trial.rounding * (square_root(chi) + floor)) |
-                              (!better & (chi <= floor * trial.rounding));
+                              (change <= 2.0f * rounding * (square_root(chi) + floor)) |
+                              (!better & (chi <= floor * rounding));
     return settled & (trial.chi < INFINITE);
 }
 
@@ -167,6 +174,21 @@ SPOTFIT_INLINE MaskOf<L> is_nearly_settled(const Equations<L, N>& equations, con
     const MaskOf<L> slow = expected * change > enough * (change - expected);
     return (((expected <= enough) & !slow) | (expected <= floor)) &
            is_short_step<Variant>(equations, step, trial.norm) & (damping <= SKIPPED_DAMPING);
+}
+
+// Whether an expression does not change with any of its parameters, so that a step of nothing says
+// nothing.
+template <class Variant, class L, int N>
+SPOTFIT_INLINE MaskOf<L> is_lost(const Equations<L, N>& equations, const FitSettings& settings) {
+    MaskOf<L> lost = true;
+    bool searched = false;
+    UNROLL
+    for (int j = 0; j < Variant::SHAPE; ++j) {
+        if (is_held<Variant>(settings, j)) continue;
+        searched = true;
+        lost = lost & !(equations.at(j, j) > 0.0f);
+    }
+    return searched ? lost : MaskOf<L>(false);
 }
 
 // What the linear model expects a step to lower chi-square by.
@@ -235,7 +257,8 @@ SPOTFIT_INLINE void accept_or_reject(Search<L, Variant::N>& s, State<L> state, c
     const Mask running = s.stop < 0.0f, better = trial.chi < s.chi;
     const Mask stepped = s.iterations >= 0.0f, accepted = running & better;
     const Mask small = stepped & is_small_step<Variant>(state, s.trial, settings);
-    const Mask settled = stepped & is_settled(change, better, s.decrease, s.chi, trial, settings.min_delta);
+    const L rounding = rounding_error<Variant>(state[POINT + Variant::SHAPE], state[POINT + Variant::SHAPE + 1]);
+    const Mask settled = stepped & is_settled(change, better, s.decrease, s.chi, trial, rounding, settings.min_delta);
     if (Variant::LIKELIHOOD) s.stretch = next_stretch(s, change, better & stepped);
     s.iterations = select(running, s.iterations + 1.0f, s.iterations);
     s.damping = s.damping * select(better, L(DAMPING_DECREASE), L(DAMPING_INCREASE));
@@ -276,6 +299,8 @@ SPOTFIT_INLINE void accept_or_reject(Search<L, Variant::N>& s, State<L> state, c
     stop = select(nearly | settled, L(STOP_MIN_DELTA), stop);
     // Where nothing stands out of the background, no place is better than another.
     stop = select((stop >= STOP_MAX_ERROR) & (state[POINT + Variant::SHAPE] == 0.0f), L(STOP_NO_DECREASE), stop);
+    if constexpr (Variant::Profile::EXPRESSION)
+        stop = select((stop >= STOP_MAX_ERROR) & is_lost<Variant>(equations, settings), L(STOP_NO_DECREASE), stop);
     stop = select(s.chi < trial.accepted, L(STOP_MAX_ERROR), stop);
     stop = select((stop >= 0.0f) & !(s.chi < INFINITE), L(STOP_INVALID), stop);
     s.stop = select(running, stop, s.stop);

@@ -85,7 +85,7 @@ SPOTFIT_INLINE Outcome<L> likelihood_outcome(const PixelSums<Variant, L>& sums, 
     const L amplitude = point[S], background = point[S + 1];
     likelihood_equations<Variant>(sums, amplitude, settings, equations);
     // A residual is known to the rounding error of the model over its root.
-    return {chi, amplitude, background, L(1.0f), ROUNDING * square_root(absolute(amplitude) + absolute(background)),
+    return {chi, amplitude, background, L(1.0f), rounding_error<Variant>(amplitude, background),
             pixels, L(settings.max_error), square(amplitude) * sums.s.at(S, S)};
 }
 

@@ -119,16 +119,31 @@ template <class Variant, class L, class Roi> SPOTFIT_INLINE L weight_at(const Ro
     else return roi.plane(k, i);
 }
 
+// Whether the weights of all pixels are 1, though the code is for any.
+template <class Variant, class Roi> SPOTFIT_INLINE bool has_unit_weights(const Roi& roi) {
+    if constexpr (Variant::Profile::EXPRESSION) {
+        if constexpr (Variant::Profile::INTERPRETED) return roi.unit_weights;
+    }
+    return false;
+}
+
+template <bool UNIT_WEIGHTS, class Variant, class L, class Roi>
+SPOTFIT_INLINE void add_pixels(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings,
+                               PixelSums<Variant, L>& sums) {
+    visit<Variant>(roi, shape, settings,
+        [&](int k, int i, L f, const L (&d)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA {
+            const L w = UNIT_WEIGHTS ? L(1.0f) : weight_at<Variant, L>(roi, k, i);
+            if constexpr (Roi::KEEPS_VALUES) roi.put_value(k, i, f);
+            sums.add(d, f, w, w * roi.at(k, i));
+        }, [] {});
+}
+
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE PixelSums<Variant, L> least_squares_sums(Roi& roi, const L (&shape)[Variant::SHAPE],
                                                         const FitSettings& settings) {
     PixelSums<Variant, L> sums = {};
-    visit<Variant>(roi, shape, settings,
-        [&](int k, int i, L f, const L (&d)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA {
-            const L w = weight_at<Variant, L>(roi, k, i);
-            if constexpr (Roi::KEEPS_VALUES) roi.put_value(k, i, f);
-            sums.add(d, f, w, w * roi.at(k, i));
-        }, [] {});
+    if (has_unit_weights<Variant>(roi)) add_pixels<true, Variant>(roi, shape, settings, sums);
+    else add_pixels<false, Variant>(roi, shape, settings, sums);
     sums.join(roi);
     return sums;
 }
@@ -162,11 +177,12 @@ SPOTFIT_INLINE MaskOf<L> is_undetermined(int j, L own, L ff, const FitSettings& 
     if constexpr (Variant::Profile::TURNED) {
         if (j == Variant::Profile::ANGLE && settings.turns != 2) return !(own > SINGULAR * ff);
     }
-    return !(own > 0.0f);
+    return own <= 0.0f;
 }
 
 // J'J/alpha^2 and J'r/alpha^2. What has no curvature of its own, or none beyond what the amplitudes
-// take up, has none at all, so that the search leaves it where it is.
+// take up, has none at all, so that the search leaves it where it is. A derivative that is no number
+// stays one: no step comes of it.
 template <class Variant, class L>
 SPOTFIT_INLINE void weighted_equations(const PixelSums<Variant, L>& sums, const Amplitudes<L>& a,
                                        const FitSettings& settings, Equations<L, Variant::SHAPE>& equations) {
@@ -185,7 +201,7 @@ SPOTFIT_INLINE void weighted_equations(const PixelSums<Variant, L>& sums, const 
     for (int i = 0; i < S; ++i) {
         const L own = sums.s.at(i, i);
         const MaskOf<L> open = !is_undetermined<Variant>(i, own, sums.s.at(F, F), settings) &
-                               (equations.at(i, i) > SINGULAR * own);
+                               !(equations.at(i, i) <= SINGULAR * own);
         equations.at(i, i) = select(open, equations.at(i, i), L(0.0f));
         equations.b[i] = select(open & (a.amplitude != 0.0f), equations.b[i], L(0.0f));
     }
@@ -207,7 +223,7 @@ SPOTFIT_INLINE Outcome<L> evaluate_weighted(Roi& roi, State<L> state, const L (&
     weighted_equations<Variant>(sums, a, settings, equations);
     L accepted = settings.max_error * square(state[SCALE]);
     if (Variant::PLANES) accepted *= state[WEIGHT];
-    return {chi, a.amplitude, a.background, a.amplitude * a.amplitude, ROUNDING * (1.0f + absolute(a.amplitude)),
+    return {chi, a.amplitude, a.background, a.amplitude * a.amplitude, rounding_error<Variant>(a.amplitude, a.background),
             n, accepted, ff};
 }
 

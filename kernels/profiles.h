@@ -176,7 +176,7 @@ template <class Along> struct Elliptical : Along {
 
 // What is the same for all of them.
 struct AtPixels {
-    static constexpr bool SEPARABLE = false, EXPRESSION = false, TURNED = false;
+    static constexpr bool SEPARABLE = false, EXPRESSION = false, INTERPRETED = false, TURNED = false;
     static constexpr float CENTER_UNIT = 1.0f, WIDTH_UNIT = 1.0f, INTEGRAL = 2.0f * PI;
     static constexpr int WIDTH_X = 2, WIDTH_Y = 2;
 };
@@ -272,16 +272,18 @@ struct FitVariant {
     static constexpr bool PLAIN = Profile::SEPARABLE && !LIKELIHOOD && !PLANES;
 };
 
-// The search that maximum likelihood begins with: where there are planes, they are variances.
+// The search that maximum likelihood begins with: where there are planes, they are variances. Of
+// expressions, whose code is large, it is weighted least squares, and the planes are weights.
 template <class Variant> struct WithVariances : Variant {
     static constexpr bool LIKELIHOOD = false, PLAIN = false;
     static constexpr int N = Variant::SHAPE;
 };
-template <class Variant, bool PLANES = Variant::PLANES> struct LeastSquaresBefore {
+template <class Variant, bool VARIANCES = Variant::PLANES && !Variant::Profile::EXPRESSION>
+struct LeastSquaresBefore {
     using Type = WithVariances<Variant>;
 };
 template <class Variant> struct LeastSquaresBefore<Variant, false> {
-    using Type = FitVariant<typename Variant::Profile, false, false, Variant::HELD>;
+    using Type = FitVariant<typename Variant::Profile, false, Variant::PLANES, Variant::HELD>;
 };
 template <class Variant> struct PlanesAreVariances { static constexpr bool value = Variant::LIKELIHOOD; };
 template <class Variant> struct PlanesAreVariances<WithVariances<Variant>> { static constexpr bool value = true; };

@@ -187,7 +187,7 @@ SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (
     const ShapeSums<Variant, L> shape_sums(along_x, along_y);
     normal_equations<Variant::SHAPE>(f, shape_sums.f, shape_sums.ff, shape_sums.products, sums.p, a, equations);
     return {roi.sum(chi), a.amplitude, a.background, a.amplitude * a.amplitude,
-            ROUNDING * (1.0f + absolute(a.amplitude)), n, settings.max_error * square(state[SCALE]), L(0.0f)};
+            rounding_error<Variant>(a.amplitude, a.background), n, settings.max_error * square(state[SCALE]), L(0.0f)};
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -172,29 +172,29 @@ SPOTFIT_INLINE void find_unknown(State<L> state, const FitSettings& settings, co
 // pivoting. Rows of what is left out become 0.
 template <class L, int N> SPOTFIT_INLINE void invert(Matrix<L, N>& a, const MaskOf<L> (&left_out)[N]) {
     L scale[N];
-    UNROLL
+    UNROLL_MATRIX(N)
     for (int p = 0; p < N; ++p) scale[p] = select(left_out[p], L(0.0f), 1.0f / square_root(a[p][p]));
     const auto rescale = [&]() SPOTFIT_INLINE_LAMBDA {
-        UNROLL
+        UNROLL_MATRIX(N)
         for (int p = 0; p < N; ++p) {
-            UNROLL
+            UNROLL_MATRIX(N)
             for (int q = 0; q < N; ++q) a[p][q] = select(left_out[p] | left_out[q], L(0.0f), a[p][q] * (scale[p] * scale[q]));
         }
     };
     rescale();
-    UNROLL
+    UNROLL_MATRIX(N)
     for (int k = 0; k < N; ++k) {
         L pivot = select(a[k][k] > SINGULAR, 1.0f / a[k][k], L(NOT_A_NUMBER));
         pivot = select(left_out[k], L(0.0f), pivot);
         a[k][k] = L(1.0f);
-        UNROLL
+        UNROLL_MATRIX(N)
         for (int j = 0; j < N; ++j) a[k][j] *= pivot;
-        UNROLL
+        UNROLL_MATRIX(N)
         for (int i = 0; i < N; ++i) {
             if (i == k) continue;
             const L factor = -a[i][k];
             a[i][k] = L(0.0f);
-            UNROLL
+            UNROLL_MATRIX(N)
             for (int j = 0; j < N; ++j) a[i][j] = multiply_add(factor, a[k][j], a[i][j]);
         }
     }
@@ -206,18 +206,18 @@ template <class L, int N>
 SPOTFIT_INLINE L variance_along(const Matrix<L, N>& inverse, const Matrix<L, N>& noise, const L (&slopes)[N],
                                 bool sandwich, L scatter) {
     L moved[N], total = 0.0f;
-    UNROLL
+    UNROLL_MATRIX(N)
     for (int p = 0; p < N; ++p) {
         moved[p] = L(0.0f);
-        UNROLL
+        UNROLL_MATRIX(N)
         for (int q = 0; q < N; ++q) moved[p] = multiply_add(inverse[p][q], slopes[q], moved[p]);
     }
-    UNROLL
+    UNROLL_MATRIX(N)
     for (int p = 0; p < N; ++p) {
         L row = slopes[p] * scatter;
         if (sandwich) {
             row = L(0.0f);
-            UNROLL
+            UNROLL_MATRIX(N)
             for (int q = 0; q < N; ++q) row = multiply_add(noise[p][q], moved[q], row);
         }
         total = multiply_add(moved[p], row, total);
@@ -230,10 +230,10 @@ template <class L, int N>
 SPOTFIT_INLINE L variance_of(const Matrix<L, N>& inverse, const Matrix<L, N>& noise, int p, bool sandwich, L scatter) {
     if (!sandwich) return inverse[p][p] * scatter;
     L total = 0.0f;
-    UNROLL
+    UNROLL_MATRIX(N)
     for (int i = 0; i < N; ++i) {
         L row = 0.0f;
-        UNROLL
+        UNROLL_MATRIX(N)
         for (int j = 0; j < N; ++j) row = multiply_add(noise[i][j], inverse[j][p], row);
         total = multiply_add(inverse[p][i], row, total);
     }

@@ -20,7 +20,9 @@ template <class L> struct BlockOfRoi {
     int origin_x, origin_y;
     L *pixels, *planes, *variances;  // variances: null where there are none
     AxisProfile<L>* along_x;
-    const ExpressionProgram* program;
+    const ExpressionProgram* program;  // null where the profile is no expression
+    L* numbers;                        // its memory
+    static constexpr bool unit_weights = false;
 
     SPOTFIT_INLINE int own_rows() const { return rows; }
     SPOTFIT_INLINE int own_columns() const { return vectors; }

@@ -22,8 +22,8 @@ SPOTFIT_EXPORT int spotfit_instruction_set_supported(int index) {
 
 SPOTFIT_EXPORT int spotfit_lane_width(int index) { return instruction_set(index).functions->lane_width; }
 
-SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int rows, int columns, int expression_slots) {
-    return instruction_set(index).functions->fit_bytes(rows, columns, expression_slots);
+SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int rows, int columns, int expression_lanes) {
+    return instruction_set(index).functions->fit_bytes(rows, columns, expression_lanes);
 }
 
 // Fits the ROIs first ... last - 1 of a source.
@@ -32,6 +32,13 @@ SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const Roi
                                 void* work, const FitResults* results) {
     const spotfit::FitFunction fit = instruction_set(index).functions->fits[profile]->by_estimator[estimator];
     fit(*source, first, last, rows, columns, *settings, work, *results);
+}
+
+// Does steps of an expression's program for n places in each of some rows; the memory is aligned to
+// 64 bytes.
+SPOTFIT_EXPORT void spotfit_run_steps(int index, const ExpressionStep* steps, int count, void* memory, int n, int row,
+                                      int rows) {
+    instruction_set(index).functions->run_steps(steps, count, memory, n, row, rows);
 }
 
 static const spotfit::DetectionFunctions& detection(int index) { return *instruction_set(index).functions->detection; }

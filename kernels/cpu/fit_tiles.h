@@ -52,12 +52,12 @@ class Work {
   public:
     Tile tiles[3];
     float* stage;
-    L *values, *variances, *along_y, *slots;
+    L *values, *variances, *along_y, *numbers;
     AxisProfile<L>* along_x;
 
-    static long long rows_needed(int rows, int columns, int slots) {
+    static long long rows_needed(int rows, int columns, int expression_lanes) {
         const long long pixels = padded(rows * columns);
-        return 3 * (2 * pixels + MOST_STATE_ROWS) + 3 * pixels + 3LL * columns + rows + 1LL * slots * columns;
+        return 3 * (2 * pixels + MOST_STATE_ROWS) + 3 * pixels + 3LL * columns + rows + expression_lanes;
     }
     Work(void* memory, int rows, int columns) {
         L* m = reinterpret_cast<L*>((reinterpret_cast<unsigned long long>(memory) + 63) / 64 * 64);
@@ -68,7 +68,7 @@ class Work {
         variances = m, m += pixels;
         along_x = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * columns;
         along_y = m, m += rows;
-        slots = m;
+        numbers = m;
     }
 };
 
@@ -99,7 +99,8 @@ template <class Variant> struct TileFits {
     using L = LaneType;
     using Rows = TileRows<Variant>;
     using LeastSquares = typename LeastSquaresBefore<Variant>::Type;
-    static constexpr int S = Variant::SHAPE, VALUES = Outputs<Variant>::VALUES, ERRORS = Outputs<Variant>::ERRORS;
+    static constexpr int S = Variant::SHAPE, ERRORS = Outputs<Variant>::ERRORS;
+    static constexpr bool EXPRESSION = Variant::Profile::EXPRESSION;
 
     const RoiSource& source;
     const int rows, columns;
@@ -110,17 +111,29 @@ template <class Variant> struct TileFits {
     State<L> state_of(const Tile& tile) const { return {tile.rows + rows * columns * (1 + Variant::PLANES)}; }
 
     TileRoi<L> roi_of(const Tile& tile) const {
-        return {rows, columns, tile.rows, tile.rows + rows * columns, work.values, nullptr, work.along_x, work.along_y};
+        return {rows, columns, tile.rows, tile.rows + rows * columns, work.values, nullptr, work.along_x, work.along_y,
+                source.program, work.numbers, !source.planes.values};
     }
+
+    // Shape parameters that the model has.
+    int shape_count() const { return EXPRESSION ? source.program->parameters : S; }
 
     // The caller's start values, NaN where there are none.
     void load_start(const Tile& tile, L (&start)[S]) const {
+        const int given = source.start ? shape_count() : 0;
         for (int j = 0; j < S; ++j) {
             start[j] = L(NOT_A_NUMBER);
             const int place = j < 2 ? 1 - j : j;  // y and x first
-            for (int lane = 0; source.start && lane < tile.count; ++lane)
-                lanes_of(start[j])[lane] = source.start[tile.rois[lane] * S + place];
+            for (int lane = 0; j < given && lane < tile.count; ++lane)
+                lanes_of(start[j])[lane] = source.start[tile.rois[lane] * given + place];
         }
+    }
+
+    // Weights or variances; where there are none, all pixels have the same weight, or no variance.
+    void load_planes(const Tile& tile, L* planes) const {
+        if (source.planes.values)
+            return load_map(source, source.planes, tile.rois, tile.count, rows, columns, work.stage, planes);
+        for (int i = 0; i < rows * columns; ++i) planes[i] = L(Variant::LIKELIHOOD ? 0.0f : 1.0f);
     }
 
     // Loads the ROIs from `first` on, and puts their fits before the first step.
@@ -130,9 +143,9 @@ template <class Variant> struct TileFits {
         tile.count = last - first < LANES ? int(last - first) : LANES;
         for (int lane = 0; lane < tile.count; ++lane) tile.rois[lane] = first + lane;
         L level;
-        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, rows, columns, work.stage, roi.pixels, lanes_of(level));
-        if constexpr (Variant::PLANES)
-            load_map(source, source.planes, tile.rois, tile.count, rows, columns, work.stage, roi.planes);
+        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, rows, columns, work.stage,
+                    roi.pixels, lanes_of(level));
+        if constexpr (Variant::PLANES) load_planes(tile, EXPRESSION && Variant::LIKELIHOOD ? work.variances : roi.planes);
         state[LEVEL] = level;
         L start[S];
         load_start(tile, start);
@@ -140,8 +153,15 @@ template <class Variant> struct TileFits {
             FitSettings first_settings = settings;
             first_settings.max_error = 0.0f;
             if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
+            if constexpr (EXPRESSION) {
+                for (int i = 0; i < rows * columns; ++i)
+                    roi.planes[i] = select(work.variances[i] >= 0.0f, L(1.0f), L(0.0f));
+            }
             start_fits<LeastSquares>(roi, state, start, first_settings);
             search_fits<LeastSquares>(roi, state, first_settings, 0);
+            if constexpr (EXPRESSION) {
+                for (int i = 0; i < rows * columns; ++i) roi.planes[i] = work.variances[i];
+            }
             Search<L, Variant::N> search;
             begin_likelihood<Variant>(roi, state, L(state[TileRows<LeastSquares>::STOP]), settings, search);
             Rows::write_search(search, state);
@@ -193,7 +213,12 @@ template <class Variant> struct TileFits {
         put(tile, neighbours, stops, stop, results.stop_condition);
         L iterations = higher_of(state[Rows::ITERATIONS], L(0.0f));
         put(tile, neighbours, stops, iterations, results.iterations);
-        for (int c = 0; c < VALUES; ++c) put(tile, neighbours, stops, values[2 + c], results.values + c * results.length);
+        float* column = results.values;
+        for (int j = 2; j < S + 5; ++j) {
+            if (j >= shape_count() && j < S) continue;
+            put(tile, neighbours, stops, values[j], column);
+            column += results.length;
+        }
         if (!settings.errors) return;
         if (source.variance.values) {
             load_map(source, source.variance, tile.rois, tile.count, rows, columns, work.stage, work.variances);
@@ -201,8 +226,11 @@ template <class Variant> struct TileFits {
         }
         L errors[ERRORS];
         write_errors<Variant>(roi, state, chi, state[Rows::STOP], settings, errors);
-        for (int c = 0; c < ERRORS; ++c)
-            put(tile, neighbours, stops, errors[c], results.values + (VALUES + c) * results.length);
+        for (int j = 0; j < ERRORS; ++j) {
+            if (j >= shape_count() && j < S) continue;
+            put(tile, neighbours, stops, errors[j], column);
+            column += results.length;
+        }
     }
 
     // Fits the ROIs first ... last - 1: tile by tile, stragglers together in a pool.

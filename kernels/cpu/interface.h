@@ -20,7 +20,29 @@ struct PixelMap {
     int shared;
 };
 
-struct ExpressionProgram;
+// One step of an expression's program. Its numbers are in the memory of the expression, at places
+// in units of lanes. An operand is the same for all pixels, or it has numbers for columns, rows or
+// pixels; bits 1, 2 and 4 are for the operands a, b and c.
+struct ExpressionStep {
+    unsigned char operation;  // in the order of kernels/expression.h
+    unsigned char varies;     // those with a number for each place that the step is done for
+    unsigned char by_row;     // of a step for pixels: those with a number for each row
+    unsigned char by_pixel;   // of a step for pixels: those with a number for each pixel
+    int out, a, b, c;
+};
+
+// An expression and its derivatives, for ROIs of one size. Constants come first in its memory, then
+// the shape parameters.
+struct ExpressionProgram {
+    const ExpressionStep* steps;  // done once, for all columns, for all rows, for pixels
+    int once, by_column, by_row, by_pixel;
+    const float* constants;
+    int constant_count, parameters;
+    int x, y;          // where the columns' and the rows' numbers are
+    int results;       // f at the pixels of some rows, and its derivatives behind
+    int rows_at_once;  // so many
+    int pitch;         // how far the results are apart
+};
 
 // ROIs where they lie in frames.
 struct RoiSource {
@@ -65,12 +87,14 @@ struct DetectionFunctions;
 struct Functions {
     int lane_width;  // fits side by side in one vector
     // Memory that a thread needs for fits, in bytes.
-    long long (*fit_bytes)(int rows, int columns, int expression_slots);
-    // By the number that napari_spotfit/engine/cpu/fit.py has for a profile.
-    const ProfileFits* fits[7];
+    long long (*fit_bytes)(int rows, int columns, int expression_lanes);
+    // By the number that napari_spotfit/engine/cpu/interface.py has for a profile.
+    const ProfileFits* fits[13];
+    void (*run_steps)(const ExpressionStep* steps, int count, void* memory, int n, int row, int rows);
     // The same of large ROIs, and the memory that a thread needs for them.
-    long long (*large_bytes)(int columns);
-    const LargeSums* large_sums[7];
+    long long (*large_bytes)(int columns, int expression_lanes);
+    // After the profiles come expressions of 3 shape parameters and more.
+    const LargeSums* large_sums[17];
     const DetectionFunctions* detection;
 };
 

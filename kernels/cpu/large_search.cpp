@@ -5,7 +5,9 @@
 #include "../lanes.h"
 // Many parameters, few fits: loops stay loops.
 #undef UNROLL
+#undef UNROLL_MATRIX
 #define UNROLL
+#define UNROLL_MATRIX(N)
 #include "../large_search.h"
 #include "instruction_sets.h"
 
@@ -85,8 +87,8 @@ constexpr SearchFunctions SEARCHES[] = {
     FUNCTIONS<Round<Gaussian>>, FUNCTIONS<Elliptical<Gaussian>>, FUNCTIONS<Round<IntegratedGaussian>>,
     FUNCTIONS<Elliptical<IntegratedGaussian>>, FUNCTIONS<RotatedGaussian>, FUNCTIONS<Round<Lorentzian>>,
     FUNCTIONS<Moffat>,
-    // Expressions of 2 shape parameters and more.
-    FUNCTIONS<OwnProfile<2>>, FUNCTIONS<OwnProfile<3>>, FUNCTIONS<OwnProfile<4>>, FUNCTIONS<OwnProfile<5>>,
+    // Expressions of 3 shape parameters and more.
+    FUNCTIONS<OwnProfile<3>>, FUNCTIONS<OwnProfile<4>>, FUNCTIONS<OwnProfile<5>>,
     FUNCTIONS<OwnProfile<6>>, FUNCTIONS<OwnProfile<7>>, FUNCTIONS<OwnProfile<8>>, FUNCTIONS<OwnProfile<9>>,
     FUNCTIONS<OwnProfile<10>>, FUNCTIONS<OwnProfile<11>>, FUNCTIONS<OwnProfile<12>>,
 };
@@ -108,9 +110,14 @@ SPOTFIT_EXPORT void spotfit_large_begin(int profile, void* fit, int rows, int co
 // A fit's memory begins with its request.
 SPOTFIT_EXPORT long long spotfit_large_fit_bytes(int profile) { return aligned(SEARCHES[profile].bytes); }
 
+SPOTFIT_EXPORT long long spotfit_large_work_bytes(int index, int columns, int expression_lanes) {
+    return instruction_set(index).functions->large_bytes(columns, expression_lanes);
+}
+
 // A thread's memory for whole fits.
-SPOTFIT_EXPORT long long spotfit_large_bytes(int index, int profile, int columns) {
-    return spotfit_large_fit_bytes(profile) + NUMBER_BYTES + instruction_set(index).functions->large_bytes(columns);
+SPOTFIT_EXPORT long long spotfit_large_bytes(int index, int profile, int columns, int expression_lanes) {
+    return spotfit_large_fit_bytes(profile) + NUMBER_BYTES +
+           spotfit_large_work_bytes(index, columns, expression_lanes);
 }
 
 SPOTFIT_EXPORT double spotfit_large_level(const RoiSource* source, long long roi, int rows, int columns) {
@@ -123,10 +130,6 @@ SPOTFIT_EXPORT void spotfit_large_sums(int index, int profile, const RoiSource* 
     const LargeRequest& request = *static_cast<const LargeRequest*>(fit);
     const LargeSums sums = *instruction_set(index).functions->large_sums[profile];
     sums(*source, roi, request, *settings, piece, work, numbers);
-}
-
-SPOTFIT_EXPORT long long spotfit_large_work_bytes(int index, int columns) {
-    return instruction_set(index).functions->large_bytes(columns);
 }
 
 SPOTFIT_EXPORT void spotfit_large_take(int profile, void* fit, const double* numbers, int pieces) {

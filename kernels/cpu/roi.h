@@ -3,6 +3,7 @@
 #pragma once
 #include "../outputs.h"
 #include "instruction_set.h"
+#include "interface.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -14,6 +15,9 @@ template <class L> struct TileRoi {
     L *pixels, *planes, *values, *variances;  // variances: null where there are none
     AxisProfile<L>* along_x;
     L* along_y;
+    const ExpressionProgram* program;  // null where the profile is no expression
+    L* numbers;                        // its memory
+    bool unit_weights;                 // of all pixels, in least squares
 
     SPOTFIT_INLINE int own_rows() const { return rows; }
     SPOTFIT_INLINE int own_columns() const { return columns; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import sys
 from contextlib import suppress
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from napari_spotfit import Settings, SpotFits, fit_spots, simulate_spots
+from napari_spotfit import Camera, Settings, SpotFits, fit_spots, simulate_spots
 from napari_spotfit.models.expressions.code import to_cuda
 from napari_spotfit.models.expressions.custom import RESERVED, start_of
 from napari_spotfit.models.expressions.derive import derived
@@ -85,6 +86,22 @@ def test_arithmetic_means_what_it_means_in_python(text, value):
 def test_everything_else_is_refused_and_named(text, message):
     with pytest.raises(ValueError, match=message):
         parse(text, ["x", "y"])
+
+
+def test_where_pythons_stack_is_nearly_full_it_is_a_value_error_too():
+    def deep(levels):
+        return deep(levels - 1) if levels else parse("(" * 30 + "x" + ")" * 30, ["x"])
+
+    refused = 0
+    for levels in range(100, sys.getrecursionlimit(), 20):
+        try:
+            deep(levels)
+        except ValueError as error:
+            assert "too deep" in str(error)  # noqa: PT017 (most levels are no error)
+            refused += 1
+        except RecursionError:  # of the test itself
+            break
+    assert refused
 
 
 def test_no_text_is_ever_run(tmp_path):
@@ -211,11 +228,15 @@ BAD = [
     ({"expression": ROUND.replace("s", "(s+t)"), "start": {"s": 1, "t": 1}}, ValueError, "'t'"),
     ({"expression": "s*x0*y0"}, ValueError, "is constant where"),
     ({"expression": "log(s - 9)*" + ROUND}, ValueError, "must be finite"),
+    ({"expression": f"exp(60*s)*{ROUND}"}, ValueError, "must be finite where fits begin"),
+    ({"expression": ROUND + "/((x-x0)**2 + (y-y0)**2)"}, ValueError, "must be finite where"),
+    ({"expression": f"sqrt(1 - q)*x + {ROUND}", "start": {"s": 1, "q": 0.95}}, ValueError,
+     "must be finite close to where"),
     ({"expression": "sqrt(-(x-x0)**2) + s + y0"}, ValueError, "not a real number"),
     ({"expression": "log(x - x)*" + ROUND}, ValueError, "not a real number"),
     ({"expression": "(1e20*x)**2*" + ROUND}, ValueError, "constants beyond"),
     ({"parameters": ("x0", "s")}, ValueError, "must have the centre's 'y0'"),
-    ({"parameters": ("x0", "y0")}, ValueError, "1 to 6 parameters besides"),
+    ({"parameters": ("x0", "y0")}, ValueError, "1 to 10 parameters besides"),
     ({"parameters": "x0"}, TypeError, "must be names"),
     ({"parameters": ("x0", "y0", "s", "s")}, ValueError, "must differ"),
     ({"parameters": ("x0", "y0", "amplitude")}, ValueError, "'amplitude' means something else"),
@@ -323,3 +344,125 @@ def test_a_gaussian_of_ones_own_is_the_built_in_one(backend):
     for mine, other in (("y", "y"), ("x", "x"), ("s", "sigma"), ("amplitude", "amplitude")):
         np.testing.assert_allclose(ours.columns[mine], theirs.columns[other], rtol=2e-3)
     np.testing.assert_allclose(ours.s_stderr, theirs.sigma_stderr, rtol=1e-2)
+
+
+SQUARED = "((x-x0)**2 + (y-y0)**2)"
+BY_VARIANCE = f"exp(-{SQUARED}/(2*w))"
+
+
+@pytest.mark.parametrize("text", [BY_VARIANCE, f"exp(-{SQUARED}/(2*sqrt(w)*sqrt(w)))"])
+@pytest.mark.parametrize("begin", [0.3, 7, 30])
+def test_a_start_far_off_ends_in_the_minimum(backend, text, begin):
+    """Where a trial is far from any spot, neither its size nor its rounding counts."""
+    own = Profile.from_expression(text, start={"w": begin})
+    images, _ = simulate_spots(100, 13, photons=2000, background=5, sigma=1.6, seed=1)
+    fits = fit_spots(images, model=own, errors=False, backend=backend)
+    best = fit_spots(images, errors=False, backend=backend)
+    assert fits.converged.all()
+    np.testing.assert_allclose(fits.w, best.sigma**2, rtol=5e-3)
+
+
+def test_what_nothing_depends_on_does_not_converge(backend):
+    """So narrow that not one pixel but the middle one has light: no derivative is left."""
+    own = Profile.from_expression(BY_VARIANCE, start={"w": 2})
+    images, _ = simulate_spots(20, 13, photons=2000, background=5, sigma=1.6, jitter=0, seed=1)
+    start = np.tile([6, 6, 1e-4], (20, 1))
+    fits = fit_spots(images, model=own, start=start, backend=backend)
+    assert not fits.converged.any()
+
+
+def test_a_root_of_negative_numbers_is_no_convergence(backend):
+    own = Profile.from_expression(f"exp(-{SQUARED}/2) + 0.1*sqrt(q)*exp(-{SQUARED}/8)/(1 + x0)",
+                                  start={"q": 4})  # fmt: skip
+    images, _ = simulate_spots(100, 13, photons=3000, background=5, sigma=0.8, seed=2)
+    fits = fit_spots(images, model=own, backend=backend, errors=False)
+    # The spots are narrower than the model's: the best q is below 0, where there is none.
+    assert fits.valid.all()
+    assert not fits.converged[fits.q > 1].any()
+
+
+def test_a_model_may_be_called_as_one_that_is_built_in(backend):
+    start = {"s": "sigma"}
+    images, _ = spots(GAUSSIAN, lambda rng: {"sigma": rng.uniform(1.2, 2)}, 20)
+    named = [Profile.from_expression(ROUND, start=start, name=n) for n in ("lorentzian", "mine")]
+    ours, other = (fit_spots(images, model=model, backend=backend) for model in named)
+    np.testing.assert_array_equal(ours.x, other.x)
+    np.testing.assert_array_equal(ours.iterations, other.iterations)
+
+
+U, V = "(x-x0)", "(y-y0)"
+TERMS = [f"{U}**3", f"{U}**2*{V}", f"{U}*{V}**2", f"{V}**3", f"{U}**4", f"{U}**2*{V}**2", f"{V}**4"]
+
+
+@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle", "mle with variances"])
+@pytest.mark.parametrize("count", [5, 6, 7, 9, 12])
+def test_from_three_to_twelve_parameters(instruction_set, count, estimator):
+    """A Gaussian by its matrix, and one more term of a polynomial for each other parameter."""
+    names = [f"k{i}" for i in range(count - 5)]
+    more = "".join(f" + 0.01*{k}*{term}" for k, term in zip(names, TERMS, strict=False))
+    own = Profile.from_expression(
+        f"exp(-(a*{U}**2 + 2*b*{U}*{V} + c*{V}**2){more})",
+        start={"a": 0.15, "b": 0.01, "c": 0.15} | dict.fromkeys(names, 0.1),
+    )
+    images, truth = spots(
+        own, lambda rng: {"a": rng.uniform(0.12, 0.18), "b": 0.02, "c": rng.uniform(0.12, 0.18)}
+        | dict.fromkeys(names, -0.05),
+    )  # fmt: skip
+    options = {"gain": 1.0, "estimator": estimator[:4].strip(), "max_iterations": 50}
+    if estimator == "mle with variances":
+        del options["gain"]
+        variance = np.random.default_rng(0).uniform(1, 3, images.shape[1:])
+        options["camera"] = Camera(gain=1.0, variance=variance)
+    if estimator == "wlse":
+        options["weights"] = np.random.default_rng(0).uniform(0.5, 2, images.shape[1:])
+    fits = fit_spots(images, model=own, **options)
+    assert fits.converged.mean() > 0.95
+    for name in ("y", "x", "a", "b", "c", *names):
+        values = np.array([value[name] for value in truth])[fits.converged]
+        np.testing.assert_allclose(fits.columns[name][fits.converged], values, atol=5e-3)
+        errors = fits.columns[f"{name}_stderr"][fits.converged]
+        assert ((errors > 0) & (errors < 1)).all()
+
+
+TURNED = ("exp(-((x-x0)*cos(t) + (y-y0)*sin(t))**2/(2*a**2)"
+          " - ((y-y0)*cos(t) - (x-x0)*sin(t))**2/(2*b**2))")  # fmt: skip
+
+
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_a_turned_gaussian_of_ones_own_is_the_built_in_one(backend, estimator):
+    own = Profile.from_expression(
+        TURNED, start={"a": "1.2*sigma", "b": "0.8*sigma", "t": 0.3},
+        bounds={"t": (-math.pi / 4, math.pi / 2)},
+    )  # fmt: skip
+    images, _ = simulate_spots(
+        200, 13, photons=8000, background=5, sigma=2.1, sigma_y=1.3, angle=20, seed=3
+    )
+    options = {"estimator": estimator, "gain": 1.0, "backend": backend}
+    ours = fit_spots(images, model=own, **options)
+    theirs = fit_spots(images, model="gaussian_rotated", **options)
+    assert ours.converged.all()
+    for mine, other in (("y", "y"), ("x", "x"), ("a", "sigma_x"), ("b", "sigma_y")):
+        np.testing.assert_allclose(ours.columns[mine], theirs.columns[other], atol=3e-3)
+        np.testing.assert_allclose(
+            ours.columns[f"{mine}_stderr"], theirs.columns[f"{other}_stderr"], rtol=0.02
+        )
+    np.testing.assert_allclose(np.degrees(ours.t), theirs.angle, atol=0.1)
+
+
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_bounds_and_held_parameters(backend, estimator):
+    own = Profile.from_expression(FLAT_TOP, start={"s": "sigma", "q": 1}, bounds={"q": (0.9, 1.2)})
+    images, truth = spots(own, lambda rng: {"s": 2.0, "q": rng.uniform(0.8, 1.6)})
+    options = {"estimator": estimator, "gain": 1.0, "backend": backend}
+    fits = fit_spots(images, model=own, **options)
+    assert fits.converged.all()
+    q = np.array([value["q"] for value in truth])
+    np.testing.assert_allclose(fits.q, np.clip(q, 0.9, 1.2), atol=2e-3)
+    at_bound = (q < 0.89) | (q > 1.21)
+    assert np.isnan(fits.q_stderr[at_bound]).all()
+    assert (fits.q_stderr[~at_bound & (abs(q - 1.05) < 0.1)] > 0).all()
+    held = fit_spots(images, model=own, fixed={"q": 1.1, "x": None}, **options)
+    np.testing.assert_array_equal(held.q, np.float32(1.1))
+    assert not held.q_stderr.any()
+    assert not held.x_stderr.any()
+    assert (held.y_stderr > 0).all()

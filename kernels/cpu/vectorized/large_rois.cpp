@@ -1,3 +1,4 @@
+#include "../../expression.h"
 #include "../load_block.h"
 #include "tables.h"
 
@@ -34,9 +35,11 @@ struct LargeWork {
     L *pixels, *planes, *variances;
     AxisProfile<L>* along_x;
     ColumnSums* column_sums;
+    L* numbers;  // an expression's
 
-    static long long needed(int columns) {
-        return (3LL * VECTORS_OF_BLOCK + 8LL * vectors_of(columns)) * static_cast<long long>(sizeof(L)) + 64;
+    static long long needed(int columns, int expression_lanes) {
+        return (3LL * VECTORS_OF_BLOCK + 8LL * vectors_of(columns) + expression_lanes) *
+                   static_cast<long long>(sizeof(L)) + 64;
     }
     LargeWork(void* memory, int columns) {
         L* m = reinterpret_cast<L*>((reinterpret_cast<unsigned long long>(memory) + 63) / 64 * 64);
@@ -44,7 +47,8 @@ struct LargeWork {
         planes = m, m += VECTORS_OF_BLOCK;
         variances = m, m += VECTORS_OF_BLOCK;
         along_x = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * vectors_of(columns);
-        column_sums = reinterpret_cast<ColumnSums*>(m);
+        column_sums = reinterpret_cast<ColumnSums*>(m), m += 5 * vectors_of(columns);
+        numbers = m;
     }
 };
 
@@ -56,7 +60,7 @@ SPOTFIT_INLINE void over_blocks(const RoiSource& source, long long roi, const La
     const int vectors = vectors_of(request.columns), widest = vectors < VECTORS_OF_ROW ? vectors : VECTORS_OF_ROW;
     const int fit_in = VECTORS_OF_BLOCK / widest, most = fit_in < STRIP ? fit_in : STRIP;
     BlockOfRoi<L> block = {first, 0, 0, 0, request.origin_x, request.origin_y, work.pixels, work.planes,
-                           variances ? work.variances : nullptr, work.along_x, source.program};
+                           variances ? work.variances : nullptr, work.along_x, source.program, work.numbers};
     for (; block.top < end; block.top += block.rows) {
         block.rows = end - block.top < most ? end - block.top : most;
         for (block.left = 0; block.left < vectors; block.left += block.vectors) {
@@ -99,6 +103,11 @@ template <class Profile> AxisSums<double> fill_along_x(const LargeRequest& reque
         }
     }
     return total;
+}
+
+// The shape parameters that a model has: code for expressions may be made for more.
+template <class Profile> int shape_count(const RoiSource& source) {
+    return Profile::EXPRESSION ? source.program->parameters : Profile::SHAPE;
 }
 
 template <class Variant> void write(const PixelSums<Variant, double>& sums, double chi, double* numbers) {
@@ -163,7 +172,15 @@ void sums_over_pixels(const RoiSource& source, long long roi, const LargeRequest
         for (int j = 0; j < Variant::ALL; ++j) total[MATRIX + j].add(sums.s.b[j]);
         total[COUNT - 1].add(chi);
     });
-    for (int j = 0; j < COUNT; ++j) numbers[j] = total[j].total();
+    const int own = shape_count<Profile>(source);
+    const auto is_there = [own](int j) { return j < own || j >= Variant::SHAPE; };
+    const WideSum* next = total;
+    for (int i = 0; i < Variant::ALL; ++i)
+        for (int j = i; j < Variant::ALL; ++j, ++next)
+            if (is_there(i) && is_there(j)) *numbers++ = next->total();
+    for (int j = 0; j < Variant::ALL; ++j, ++next)
+        if (is_there(j)) *numbers++ = next->total();
+    *numbers = next->total();
 }
 
 // ---- cells ----
@@ -228,7 +245,7 @@ void large_sums(const RoiSource& source, long long roi, const LargeRequest& requ
             fill_cells(source, roi, request, row, work, numbers + NUMBERS_OF_CELL * row * request.cell_columns);
         return;
     }
-    numbers += piece * sums_of_shape(Profile::SHAPE);
+    numbers += piece * sums_of_shape(shape_count<Profile>(source));
     if constexpr (Profile::SEPARABLE) {
         if (request.task == RESIDUALS && !request.planes)
             return sums_along_axes<Profile>(source, roi, request, piece, work, numbers);
@@ -238,7 +255,7 @@ void large_sums(const RoiSource& source, long long roi, const LargeRequest& requ
 
 }  // namespace
 
-long long large_bytes(int columns) { return LargeWork::needed(columns); }
+long long large_bytes(int columns, int expression_lanes) { return LargeWork::needed(columns, expression_lanes); }
 
 const LargeSums large_gaussian = large_sums<Round<Gaussian>>;
 const LargeSums large_gaussian_elliptical = large_sums<Elliptical<Gaussian>>;
@@ -247,5 +264,11 @@ const LargeSums large_gaussian_elliptical_integrated = large_sums<Elliptical<Int
 const LargeSums large_gaussian_rotated = large_sums<RotatedGaussian>;
 const LargeSums large_moffat = large_sums<Moffat>;
 const LargeSums large_lorentzian = large_sums<Round<Lorentzian>>;
+const LargeSums large_expression_3 = large_sums<Interpreted<3>>;
+const LargeSums large_expression_4 = large_sums<Interpreted<4>>;
+const LargeSums large_expression_5 = large_sums<Interpreted<5>>;
+const LargeSums large_expression_6 = large_sums<Interpreted<6>>;
+const LargeSums large_expression_8 = large_sums<Interpreted<8>>;
+const LargeSums large_expression_12 = large_sums<Interpreted<12>>;
 
 }  // namespace spotfit::SPOTFIT_ISA

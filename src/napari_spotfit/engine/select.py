@@ -75,7 +75,7 @@ def describe(settings: Settings) -> Description:
 
 
 def _cpu(settings: Settings) -> Backend:
-    # Numba is imported here, so that importing the package stays fast.
+    # The library is opened here, so that importing the package stays fast.
     from .cpu import detect, fit
 
     name = _cpu_name(settings)

@@ -66,8 +66,7 @@ class Profile:
         """Make a model from an expression, for every estimator and both backends.
 
         Amplitude and background are no part of it: every fit is of
-        amplitude · expression + background. Derivatives are made from the expression, and
-        the kernels are compiled when the model is first fitted.
+        amplitude · expression + background. Derivatives are made from the expression.
 
         Parameters
         ----------
@@ -78,7 +77,7 @@ class Profile:
             read by a parser of its own, and never run as Python.
         parameters : sequence of str, optional
             Names of all parameters; by default those of ``center`` and ``start``. At most
-            eight, the centre among them.
+            twelve, the centre among them.
         start : mapping of str to float or str
             Where each parameter besides the centre begins: a number, or a text in
             ``sigma``, such as "sigma" or "2*sigma + 1": the width that is estimated from
@@ -94,8 +93,9 @@ class Profile:
         Raises
         ------
         TypeError, ValueError
-            If the expression has anything else in it, or if a parameter has no influence,
-            or only that of others; the message says what and where.
+            If the expression has anything else in it, if it is too long or too deep, if it is
+            not finite where fits begin, or if a parameter has no influence, or only that of
+            others; the message says what and where.
 
         Examples
         --------

@@ -15,7 +15,16 @@ from ...settings.validation import ROI_MAX
 from .. import threads
 from ..fit_settings import make_fit_settings
 from . import large_rois
-from .interface import PIXEL_TYPES, PROFILES, FitResults, PixelMap, RoiSource, address
+from .expression import Encoded, encode
+from .interface import (
+    EXPRESSION_SIZES,
+    PIXEL_TYPES,
+    PROFILES,
+    FitResults,
+    PixelMap,
+    RoiSource,
+    address,
+)
 from .library import load
 
 #: Pixels of a thread's share, at most, and its fits at least: small enough to share the work
@@ -96,10 +105,6 @@ def fit_rois(
     dict of ndarray
         The columns of SpotFits, with y and x from the ROI's first pixel.
     """
-    if settings.profile.expression is not None:
-        from . import compiled_fit
-
-        return compiled_fit.fit_rois(frames, corners, roi_shape, settings, start, planes=planes)
     library = load()
     count = len(frames) if corners is None else len(corners)
     results = Results.empty(count, numbers_per_fit(settings))
@@ -119,9 +124,12 @@ def fit_rois(
         large_rois.fit_rois(source, inside, roi_shape, settings, target)
         return results.columns(settings)
     numbers = make_fit_settings(settings, roi_shape)
-    profile = PROFILES[settings.profile.name, settings.pixel]
+    profile, encoded = _profile(settings, roi_shape)
+    if encoded:
+        source.program = ctypes.addressof(encoded.program)
     estimator = 2 * (settings.estimator == "mle") + (planes is not None)
-    work_bytes = library.functions.spotfit_fit_bytes(library.index, *roi_shape, 0)
+    lanes = encoded.lanes if encoded else 0
+    work_bytes = library.functions.spotfit_fit_bytes(library.index, *roi_shape, lanes)
 
     def fit_share(first: int, last: int) -> None:
         work = np.empty(work_bytes, np.uint8)
@@ -135,3 +143,13 @@ def fit_rois(
     share = max(min(share, largest), _SMALL_SHARE)
     threads.in_pieces(fit_share, count, share, settings.threads)
     return results.columns(settings)
+
+
+def _profile(settings: Settings, roi_shape: tuple[int, int]) -> tuple[int, Encoded | None]:
+    """Return a profile's number, and an expression's program, whose memory must outlast fits."""
+    expression = settings.profile.expression
+    if expression is None:
+        return PROFILES[settings.profile.name, settings.pixel], None
+    parameters = len(settings.profile.shape)
+    number = next(i for i, size in enumerate(EXPRESSION_SIZES) if parameters <= size)
+    return len(PROFILES) + number, encode(expression, roi_shape)

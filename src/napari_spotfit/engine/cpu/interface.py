@@ -6,6 +6,7 @@ import ctypes
 import enum
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ...images.pixel_calibration import Planes
@@ -25,6 +26,15 @@ PROFILES = {
     ("lorentzian", "sampled"): 5,
     ("moffat", "sampled"): 6,
 }
+#: The most shape parameters that the code for own expressions is made for; their numbers come
+#: after those of the profiles.
+EXPRESSION_SIZES = (3, 4, 5, 6, 8, 12)
+
+#: A step of an expression's program.
+EXPRESSION_STEP = np.dtype(
+    [("operation", "u1"), ("varies", "u1"), ("by_row", "u1"), ("by_pixel", "u1")]
+    + [(name, "i4") for name in ("out", "a", "b", "c")]
+)
 
 
 class PixelMap(ctypes.Structure):
@@ -36,6 +46,26 @@ class PixelMap(ctypes.Structure):
     def of(cls, planes: Planes | None) -> PixelMap:
         """Return what is known of the pixels, whose memory must outlast it."""
         return cls() if planes is None else cls(address(planes.values), len(planes.values) == 1)
+
+
+class ExpressionProgram(ctypes.Structure):
+    """An expression and its derivatives, for ROIs of one size."""
+
+    _fields_ = (
+        ("steps", ctypes.c_void_p),
+        ("once", ctypes.c_int),
+        ("by_column", ctypes.c_int),
+        ("by_row", ctypes.c_int),
+        ("by_pixel", ctypes.c_int),
+        ("constants", ctypes.c_void_p),
+        ("constant_count", ctypes.c_int),
+        ("parameters", ctypes.c_int),
+        ("x", ctypes.c_int),
+        ("y", ctypes.c_int),
+        ("results", ctypes.c_int),
+        ("rows_at_once", ctypes.c_int),
+        ("pitch", ctypes.c_int),
+    )
 
 
 class RoiSource(ctypes.Structure):
@@ -147,8 +177,9 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         None,
         (_INT, _INT, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _POINTER, _POINTER, _POINTER),
     ),
+    "spotfit_run_steps": (None, (_INT, _POINTER, _INT, _POINTER, _INT, _INT, _INT)),
     "spotfit_large_fit_bytes": (_LONG, (_INT,)),
-    "spotfit_large_bytes": (_LONG, (_INT, _INT, _INT)),
+    "spotfit_large_bytes": (_LONG, (_INT, _INT, _INT, _INT)),
     "spotfit_large_fit": (
         None,
         (
@@ -167,7 +198,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
             _POINTER,
         ),
     ),
-    "spotfit_large_work_bytes": (_LONG, (_INT, _INT)),
+    "spotfit_large_work_bytes": (_LONG, (_INT, _INT, _INT)),
     "spotfit_large_level": (_DOUBLE, (_POINTER, _LONG, _INT, _INT)),
     "spotfit_large_begin": (
         None,

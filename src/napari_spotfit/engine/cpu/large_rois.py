@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ...settings.settings import Settings
 from .. import threads
 from ..fit_settings import make_fit_settings
+from .expression import encode
 from .interface import (
     PROFILES,
     FitResults,
@@ -31,6 +32,9 @@ from .library import load
 
 #: ROIs of fewer pixels are fitted side by side, each by one thread.
 _SHARED_PIXELS = 1 << 16
+
+#: Rows and vectors of a block of pixels that the library works on, at most.
+_ROWS_OF_BLOCK, _VECTORS_OF_BLOCK = 32, 32
 
 #: Calls with the number of a thread and of a piece, for so many pieces.
 Share = Callable[[Callable[[int, int], None], int], None]
@@ -66,6 +70,7 @@ class LargeFit:
             LargePlanes.of(planes, likelihood),
             own is not None and not own.follows_center,
         )
+        self._expression = own
         self._roi_shape, self._errors = roi_shape, settings.errors
         self._parameters = len(settings.profile.shape)
         self.settings = make_fit_settings(settings, roi_shape)
@@ -115,7 +120,8 @@ class LargeFit:
     ) -> NDArray[np.float64]:
         """Return the numbers that are asked for of a ROI."""
         functions, index = self._library.functions, self._library.index
-        size = functions.spotfit_large_work_bytes(index, self._roi_shape[1])
+        lanes = self._give_program(source)
+        size = functions.spotfit_large_work_bytes(index, self._roi_shape[1], lanes)
         work = np.empty((workers, size), np.uint8)
         numbers = np.empty(self.request.numbers)
 
@@ -132,17 +138,31 @@ class LargeFit:
         """Fit the ROIs first … last - 1 by this thread; several threads may do so at once."""
         functions, index = self._library.functions, self._library.index
         rows, columns = self._roi_shape
-        memory = np.empty(functions.spotfit_large_bytes(index, self._profile, columns), np.uint8)
+        lanes = self._give_program(source)
+        size = functions.spotfit_large_bytes(index, self._profile, columns, lanes)
+        memory = np.empty(size, np.uint8)
         functions.spotfit_large_fit(
             index, self._profile, *self._kind, ctypes.byref(source), first, last, rows, columns,
             ctypes.byref(self.settings), address(memory), ctypes.byref(results),
         )  # fmt: skip
 
 
+    def _give_program(self, source: RoiSource) -> int:
+        """Give an expression's program to the library; return how many lanes it needs."""
+        if self._expression is None:
+            return 0
+        functions, index = self._library.functions, self._library.index
+        vectors = -(-self._roi_shape[1] // functions.spotfit_lane_width(index))
+        block = _ROWS_OF_BLOCK, min(vectors, _VECTORS_OF_BLOCK)
+        self._encoded = encode(self._expression, block)
+        source.program = ctypes.addressof(self._encoded.program)
+        return self._encoded.lanes
+
+
 def _number_of(settings: Settings) -> int:
     """Return a profile's number; expressions come last, by the number of their parameters."""
     if settings.profile.expression is not None:
-        return len(PROFILES) + len(settings.profile.shape) - 2
+        return len(PROFILES) + len(settings.profile.shape) - 3
     return PROFILES[settings.profile.name, settings.pixel]
 
 

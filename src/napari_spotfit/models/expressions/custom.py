@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..bounds import Bounds, finite, rising
+from .derive import derived
 from .grammar import CONSTANTS, FUNCTIONS, parse
 from .program import NUMPY, Array, Program, value_of
 
 #: Shape parameters of a model at most, the centre included.
-MAX_PARAMETERS = 8
+MAX_PARAMETERS = 12
 
 #: What results have for every model, and fits for themselves: no names for parameters.
 RESERVED = frozenset(
@@ -32,8 +33,12 @@ RESERVED = frozenset(
 #: A parameter acts on its own if so much of its derivative is left when all that the others
 #: can take up is taken off.
 _INDEPENDENT = 1e-6
-#: The spot on which this is tried out: σ and the side of the ROI in pixels.
-_TRIAL_SIGMA, _TRIAL_SIDE = 1.7, 13
+#: The spot on which this is tried out: σ and the side of the ROI in pixels. Parameters are tried
+#: a little off their start, each by so much of it more than the one before: there, symmetry may
+#: hide what one does.
+_TRIAL_SIGMA, _TRIAL_SIDE, _OFF = 1.7, 13, 0.07
+#: Squares of larger numbers have no room in single precision.
+_LARGEST = 1e15
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,6 @@ class Expression:
     @property
     def program(self) -> Program:
         """The steps to f and its derivatives in the order of the kernels: x, y, the others."""
-        from .derive import derived  # SymPy takes its time to import
-
         return derived(self.text, (self.center[1], self.center[0], *self.names))
 
     def __call__(self, y: Array, x: Array, parameters: Mapping[str, float]) -> Array:
@@ -88,12 +91,14 @@ class Expression:
             background or other parameters do already.
         """
         y, x = np.indices((_TRIAL_SIDE, _TRIAL_SIDE), float)
+        for where, values in (("where", _start(self)), ("close to where", _trial(self))):
+            single = self.program.evaluate(y, x, values, np.float32)
+            if not all((np.abs(numbers) < _LARGEST).all() for numbers in single):
+                raise ValueError(
+                    f"the expression and its derivatives must be finite {where} fits begin, all "
+                    "around the spot; choose other start values"
+                )
         f, *derivatives = self.program.evaluate(y, x, _trial(self))
-        if not all(np.isfinite(values).all() for values in (f, *derivatives)):
-            raise ValueError(
-                "the expression and its derivatives must be finite around the spot where fits "
-                "begin; choose other start values"
-            )
         names = (self.center[1], self.center[0], *self.names)
         columns = [np.ones(f.size), *(values.ravel() for values in (f, *derivatives))]
         _, share, *shares = _shares_left(columns)
@@ -172,13 +177,22 @@ def start_of(start: float | str) -> tuple[float, float]:
     return constant, per_sigma
 
 
-def _trial(expression: Expression) -> list[float]:
-    """Return shape parameters not quite at the start, where symmetry may hide what one does."""
-    values = [_TRIAL_SIDE / 2 - 0.3, _TRIAL_SIDE / 2 + 0.2]
-    for i, start in enumerate(expression.start):
+def _start(expression: Expression, off: float = 0.0) -> list[float]:
+    """Return shape parameters where a fit would begin, or a little off."""
+    middle = float(_TRIAL_SIDE // 2)
+    values = [middle, middle]
+    for i, (start, ends) in enumerate(zip(expression.start, expression.bounds, strict=True)):
         constant, per_sigma = start_of(start)
-        values.append((constant + per_sigma * _TRIAL_SIGMA) * (1 + 0.07 * (i + 1)))
+        low, high = (-np.inf if ends[0] is None else ends[0], np.inf if ends[1] is None else ends[1])
+        value = (constant + per_sigma * _TRIAL_SIGMA) * (1 + off * (i + 1))
+        values.append(float(min(max(value, low), high)))
     return values
+
+
+def _trial(expression: Expression) -> list[float]:
+    """Return shape parameters not quite at the start."""
+    x, y, *rest = _start(expression, _OFF)
+    return [x + 0.2, y + 0.7, *rest]
 
 
 @lru_cache(maxsize=64)

@@ -103,7 +103,10 @@ def parse(text: str, names: Iterable[str], what: str = "the expression") -> Node
         raise TypeError(f"{what} must be a text; got {text!r}")
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{what} must have at most {MAX_LENGTH} characters; got {len(text)}")
-    return _Reader(text, tuple(names), what).read()
+    try:
+        return _Reader(text, tuple(names), what).read()
+    except RecursionError:  # where Python's own stack is nearly full already
+        raise ValueError(f"{what} is nested too deep") from None
 
 
 def unknown_names(text: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class Program(NamedTuple):
     """Steps, each of which may use the results of those before, and what they lead to.
 
     The names in it are ``x`` and ``y``, the pixel's coordinates; ``p0``, ``p1``, …, the
-    shape parameters in the order of the kernels; ``t0``, … and ``s0``, …, the steps.
+    shape parameters in the order of the kernels; ``t0``, ``t1``, …, the steps.
     """
 
     steps: tuple[tuple[str, Node], ...]
@@ -67,11 +67,13 @@ class Program(NamedTuple):
             known[name] = value_of(node, known, functions)
         return tuple(value_of(node, known, functions) for node in self.results)
 
-    def evaluate(self, y: Any, x: Any, parameters: Sequence[float]) -> list[Array]:
-        """Return f and its derivatives in double precision at rows y and columns x."""
-        y, x = np.broadcast_arrays(np.asarray(y, float), np.asarray(x, float))
+    def evaluate(
+        self, y: Any, x: Any, parameters: Sequence[float], precision: type = np.float64
+    ) -> list[Array]:
+        """Return f and its derivatives at rows y and columns x, by NumPy."""
+        y, x = np.broadcast_arrays(np.asarray(y, precision), np.asarray(x, precision))
         with np.errstate(all="ignore"):
-            results = self.run(NUMPY, x, y, [np.float64(value) for value in parameters])
+            results = self.run(NUMPY, x, y, [precision(value) for value in parameters])
         return [np.broadcast_to(result, y.shape) for result in results]
 
 
