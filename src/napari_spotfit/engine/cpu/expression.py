@@ -6,7 +6,6 @@ each row, or for each pixel. ``kernels/expression.h`` does the steps.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntFlag
@@ -144,7 +143,10 @@ class _Values:
 def _values_of(expression: Expression) -> _Values:
     program = expression.program
     values = _Values(len(program.results) - 1)
-    known = {"x": values.add(_Value("x", (), _On.COLUMN)), "y": values.add(_Value("y", (), _On.ROW))}
+    known = {
+        "x": values.add(_Value("x", (), _On.COLUMN)),
+        "y": values.add(_Value("y", (), _On.ROW)),
+    }
     for i in range(values.parameters):
         known[f"p{i}"] = values.add(_Value("parameter", (), _On.NOTHING, i))
     for name, node in program.steps:

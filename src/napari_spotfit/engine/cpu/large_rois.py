@@ -146,7 +146,6 @@ class LargeFit:
             ctypes.byref(self.settings), address(memory), ctypes.byref(results),
         )  # fmt: skip
 
-
     def _give_program(self, source: RoiSource) -> int:
         """Give an expression's program to the library; return how many lanes it needs."""
         if self._expression is None:

@@ -265,7 +265,7 @@ class _Writer:
         self._terms, self._results = terms.terms, results
         self._on: list[int] = []
         for term in self._terms:
-            own = {_Name("x"): _X, _Name("y"): _Y}.get(term, _ALONE)  # type: ignore[call-overload]
+            own = {"x": _X, "y": _Y}.get(term.name, _ALONE) if isinstance(term, _Name) else _ALONE
             self._on.append(reduce(int.__or__, (self._on[part] for part in _parts(term)), own))
         self._uses = self._count_uses()
         self._steps: list[tuple[str, Node]] = []
@@ -322,7 +322,11 @@ class _Writer:
         for part, coefficient in term.parts:
             own = self._terms[part]
             plus = coefficient > 0
-            if isinstance(own, _Product) and (part, 1) not in self._written and self._uses[part] == 1:
+            if (
+                isinstance(own, _Product)
+                and (part, 1) not in self._written
+                and self._uses[part] == 1
+            ):
                 # A sign costs nothing where it goes to what is worked out before.
                 free = any(self._on[base] != self._on[part] for base, _ in own.parts)
                 node = self._product(own, coefficient if free else abs(coefficient))
