@@ -5,6 +5,7 @@ The very text that NVRTC gets; see on_host.py.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ class Case(NamedTuple):
 
     shape: tuple[int, int]
     pixel: str = "u2"
-    options: Any = {}
+    options: Any = MappingProxyType({})
     lanes: tuple[int, int] | None = None
     gather: bool = False
     planes: bool = False
@@ -65,7 +66,8 @@ CASES = {
     "four threads, one without rows": Case((5, 32), "f8", {"model": "lorentzian"}, (1, 4)),
     "four by four": Case((30, 26), "f4", {"model": "gaussian_elliptical"}, (4, 4)),
     "rotated": Case((9, 9), "u2", {"model": "gaussian_rotated", "errors": True}, (1, 1)),
-    "rotated, eight threads": Case((19, 12), "f4", {"model": "gaussian_rotated"}, (1, 8), gather=True),
+    "rotated, eight threads": Case((19, 12), "f4", {"model": "gaussian_rotated"}, (1, 8),
+                                   gather=True),
     "moffat, two threads": Case((11, 11), "f4", {"model": "moffat"}, (1, 2)),
     "weights": Case((9, 9), "f4", {"estimator": "wlse", "errors": True}, (1, 1), planes=True,
                     variance_map=True),
