@@ -175,7 +175,7 @@ def compare(other: Path, turns: int, quick: bool) -> list[float]:
     with tempfile.TemporaryDirectory() as place:
         for kind, size, dtype in jobs(quick):
             heavy = not set(KINDS[kind]) <= {"start", "errors"}
-            count = int(PIXELS / (4 if heavy else 1) / (4 if quick else 1) / size**2)
+            count = int(PIXELS / (2 if heavy else 1) / (4 if quick else 1) / size**2)
             count = max(count, LEAST)
             job = {"size": size, "dtype": dtype, "options": KINDS[kind], "count": count,
                    "distinct": min(count, 20_000)}  # fmt: skip
