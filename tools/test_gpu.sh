@@ -19,7 +19,8 @@ status=0
 for step in ${*:-tests against layouts}; do
     case $step in
     tests)
-        "$PYTHON" -m pytest -q -x -p no:cacheprovider tests/test_on_gpu.py tests/test_models_on_gpu.py \
+        "$PYTHON" -m pytest -q -p no:cacheprovider -o filterwarnings=error -m gpu \
+            tests/test_on_gpu.py tests/test_models_on_gpu.py tests/engine tests/localization tests/images \
             || status=1 ;;
     against)
         "$PYTHON" benchmarks/gpu_against.py build/baseline || status=1 ;;

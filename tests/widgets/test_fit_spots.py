@@ -246,7 +246,7 @@ def test_settings_that_do_not_go_together_get_a_message(viewer, widget, press, m
     widget.settings.controls["amplitude_min"].put(3)
     widget.settings.controls["amplitude_max"].put(2)
     press(widget.fit_button)
-    assert "amplitude_min must be below amplitude_max" in widget.status.text()
+    assert "amplitude_max = 2 counts must be above amplitude_min = 3 counts" in widget.status.text()
 
 
 def test_labels_limit_the_search(viewer, widget, fit, make_movie, spots):

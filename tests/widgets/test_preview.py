@@ -298,7 +298,7 @@ def test_errors_are_told_once_and_empty_the_layer(viewer, widget, image, tick, s
     qtbot.waitUntil(lambda: len(widget.preview.layer.data) == 0)
     controls["threshold"].put(7)
     QApplication.processEvents()
-    assert "amplitude_min must be below amplitude_max" in widget.status.text()
+    assert "amplitude_max = 2 counts must be above amplitude_min = 3 counts" in widget.status.text()
     assert len(errors) == 1
     assert widget.settings.threshold_panel.count.text() == "–"
     controls["amplitude_max"].put(None)
