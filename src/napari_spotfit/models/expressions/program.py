@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +19,14 @@ TINY = 1e-30
 Array = NDArray[np.float64]
 
 
+#: Of fewer numbers, error functions are there before SciPy is imported.
+_FEW = 4096
+
+
 def _erf(u: Any) -> Any:
+    if np.size(u) < _FEW:
+        values = np.vectorize(math.erf, otypes=[float])(u)
+        return values.astype(np.asarray(u).dtype)
     from scipy.special import erf  # here, as SciPy takes its time to import
 
     return erf(u)
