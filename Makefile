@@ -12,6 +12,9 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 
 # The CUDA release that CuPy is installed for: 12 or 13.
 CUDA ?= 13
 
+# What speed is compared with.
+BASELINE := 0b9ee7a
+
 # What clang-format looks after.
 CPP := $(shell find kernels tests/platforms -name '*.h' -o -name '*.cpp' -o -name '*.c')
 
@@ -21,7 +24,7 @@ WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint lint-python lint-kernels format wheels test-platforms sanitize \
-    bench bench-gpu screenshots test-napari clean system-packages
+    bench bench-gpu baseline screenshots test-napari clean system-packages
 
 help: ## list what can be made
 	@echo "usage: make TARGET [PYTHON=python3.13]"
@@ -72,6 +75,14 @@ bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, besi
 
 bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers
 	$(BENCH_VENV)/bin/python benchmarks/gpu.py --output build/bench-gpu
+	$(MAKE) baseline
+	$(BENCH_VENV)/bin/python benchmarks/gpu_against.py build/baseline
+
+baseline: ## put the commit that speed is compared with into build/baseline
+	rm -rf build/baseline
+	mkdir -p build/baseline
+	git archive $(BASELINE) | tar -x -C build/baseline
+	ln -s ../../kernels ../../napari.yaml build/baseline/src/napari_spotfit/
 
 screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
 	$(WITH_DISPLAY) $(PY) docs/screenshots.py

@@ -33,16 +33,6 @@ from napari_spotfit.engine.cuda.fit_kernel import (
 )
 from napari_spotfit.images.pixel_calibration import Planes
 
-#: Ways to try another code, as replacements of its text.
-TRIALS = {
-    "single pixels": ("WORDS = true", "WORDS = false"),
-    "16 rounds": ("Lanes::LANES == 1 ? 1", "Lanes::LANES == 1 ? 16"),
-    "8 rounds of 28": (
-        "Lanes::LANES == 1 ? 1", "Lanes::LANES == 1 ? 8", "ENOUGH_IDLE = 24", "ENOUGH_IDLE = 28",
-    ),
-    "3 at once": ("PIXELS_AT_ONCE = 1", "PIXELS_AT_ONCE = 3"),
-    "4 at once": ("PIXELS_AT_ONCE = 1", "PIXELS_AT_ONCE = 4"),
-}  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "lse": {}, "elliptical": {"model": "gaussian_elliptical"},
     "integrated": {"pixel": "integrated"},
@@ -67,8 +57,9 @@ def layouts(code: FitCode, quick: bool) -> Iterator[Threads]:
                 continue
             # A quarter of a multiprocessor takes whole warps: numbers between come to the same.
             for warps in (8, 12, 16, 20):
-                if warps * 32 % block == 0:
-                    yield Threads(*way, block, warps * 32 // block)
+                for several in (False, True) if code.in_registers and way == (1, 1) else (False,):
+                    if warps * 32 % block == 0:
+                        yield Threads(*way, block, warps * 32 // block, several)
 
 
 def main() -> int:
@@ -77,7 +68,6 @@ def main() -> int:
     parser.add_argument("--kinds", default="lse", help=f"some of {','.join(KINDS)}")
     parser.add_argument("--pixel", default="u2")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--trials", default="", help=f"some of {','.join(TRIALS)}")
     arguments = parser.parse_args()
     machine = Cuda()
     print(machine.facts())
@@ -101,68 +91,49 @@ def measure(machine: Cuda, kind: str, size: int, arguments: argparse.Namespace) 
         settings, (size, size), arguments.pixel, gather=False, planes=weights is not None,
         variance_map=False,
     )  # fmt: skip
-    ways = [("", way) for way in layouts(code, arguments.quick)]
-    for trial in filter(None, arguments.trials.split(",")):
-        alone = "rounds" in trial
-        ways += [
-            (trial, way) for way in layouts(code, True)
-            if not alone or way.lanes_x * way.lanes_y == 1
-        ]  # fmt: skip
+    ways = list(layouts(code, arguments.quick))
     device = cupy.cuda.Device()
 
-    def built(way: tuple[str, Threads]) -> FitKernel | None:
-        trial, own = way
-        text = kernel_text(code, own)
-        if trial:
-            changed = text
-            for old, new in zip(TRIALS[trial][::2], TRIALS[trial][1::2], strict=True):
-                changed = changed.replace(old, new)
-            text = changed
+    def built(way: Threads) -> FitKernel:
         with device:
-            try:
-                return FitKernel(compiled(text, "fit"), own)
-            except cupy.cuda.compiler.CompileException as error:
-                print(way, str(error).splitlines()[0])
-                return None
+            return FitKernel(compiled(kernel_text(code, way), "fit"), way)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         kernels = list(pool.map(built, ways))
-    ready = [(way, own) for way, own in zip(ways, kernels, strict=True) if own is not None]
     memory = cupy.empty(layout.row_bytes(settings) * count, np.uint8)
     planes = layout.PixelMap() if weights is None else layout.PixelMap(weights.values.data.ptr)
     rois = layout.rois(pixels.data.ptr, (size, size), 0, 0, planes, layout.PixelMap())
     output = layout.output(memory.data.ptr, count, settings)
     numbers = layout.fit_settings(settings, (size, size))
 
-    def work(way: tuple[str, Threads], own: FitKernel) -> None:
-        trial, threads = way
-        rounds = int(trial.split()[0]) if "rounds" in trial else 1
+    multiprocessors = device.attributes["MultiProcessorCount"]
+
+    def work(own: FitKernel) -> None:
+        threads = own.threads
+        rounds = threads.rounds(count, multiprocessors)
         own.function(
             (-(-count // (threads.fits_per_block * rounds)),), (threads.block,),
-            (rois, output, numbers, np.int64(count)),
+            (rois, output, numbers, np.int64(count), np.int32(rounds)),
         )  # fmt: skip
 
-    times = in_turns([lambda one=one: work(*one) for one in ready], machine.device_time, 5)
+    times = in_turns([lambda one=one: work(one) for one in kernels], machine.device_time, 5)
     found = []
-    for (way, own), seconds in zip(ready, times, strict=True):
+    for own, seconds in zip(kernels, times, strict=True):
         memory[:] = 0
-        work(way, own)
+        work(own)
         columns = layout.Results.within(memory, count, settings).columns(settings.profile)
         attributes = own.function.attributes
         found.append(
-            (count / seconds / 1e6, way, attributes["num_regs"], attributes["local_size_bytes"],
-             are_right(columns, spots.truth))
+            (count / seconds / 1e6, own.threads, attributes["num_regs"],
+             attributes["local_size_bytes"], are_right(columns, spots.truth))
         )  # fmt: skip
     chosen = threads_for(code)
     print(f"\n{kind} {size}x{size} {arguments.pixel}, {count} fits; now {tuple(chosen)}")
-    for speed, (trial, own), registers, local, right in sorted(
-        found, reverse=True, key=lambda f: f[0]
-    ):
-        mark = "*" if own == chosen and not trial else " "
-        wrong = "" if right else " WRONG"
+    for speed, own, registers, local, right in sorted(found, reverse=True, key=lambda f: f[0]):
         print(
-            f"{mark} {speed:8.1f}  lanes {own.lanes_x}x{own.lanes_y}  block {own.block:3d} x "
-            f"{own.blocks:2d}  {registers:3d} registers, {local:4d} B local  {trial}{wrong}",
+            f"{'*' if own == chosen else ' '} {speed:8.1f}  lanes {own.lanes_x}x{own.lanes_y}  "
+            f"block {own.block:3d} x {own.blocks:2d}  {registers:3d} registers, {local:4d} B local"
+            f"{'  several' if own.several else ''}{'' if right else '  WRONG'}",
             flush=True,
         )
     del pixels, memory

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_spotfit.engine.cuda.compile import options
+from napari_spotfit.engine.cuda.compile import options, with_includes
 from napari_spotfit.models import stopping
 
 FILE = Path(__file__).with_suffix(".cu")
@@ -30,13 +30,17 @@ def limits(max_iterations: int = stopping.MAX_ITERATIONS) -> tuple[Any, ...]:
     )
 
 
+def text() -> str:
+    """Return the kernel's C++, after our constants that decide where a fit stops."""
+    constants = with_includes('#include "stopping.h"\n')
+    return f"{constants}using namespace spotfit::SPOTFIT_ISA;\n{FILE.read_text('utf-8')}"
+
+
 @lru_cache(maxsize=128)
 def _kernel(pixel: str, rows: int, columns: int) -> Any:
     import cupy
 
-    module = cupy.RawModule(
-        code=FILE.read_text("utf-8"), options=options(ROWS=rows, COLUMNS=columns)
-    )
+    module = cupy.RawModule(code=text(), options=options(ROWS=rows, COLUMNS=columns))
     return module.get_function(f"fit_{pixel}")
 
 

@@ -13,6 +13,9 @@ from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 #: The folder of real files that are not part of the project; SPOTFIT_REAL_FILES names another.
 FOLDER = Path(os.environ.get("SPOTFIT_REAL_FILES") or Path(__file__).parents[2] / "shared" / "data")
 
+#: Programs, no tests.
+collect_ignore = ["platforms"]
+
 #: What the fixtures that read real files need.
 REAL_FILES = {
     "dax": ("storm-analysis/test.dax", "storm-analysis/test_truth.csv"),

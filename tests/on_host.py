@@ -29,7 +29,7 @@ static const void* const* arguments;
 static void call() {
     fit(*static_cast<const RoiSource*>(arguments[0]), *static_cast<const FitResults*>(arguments[1]),
         *static_cast<const spotfit::FitSettings*>(arguments[2]),
-        *static_cast<const long long*>(arguments[3]));
+        *static_cast<const long long*>(arguments[3]), *static_cast<const int*>(arguments[4]));
 }
 extern "C" int launch(unsigned grid, unsigned block, const void* const* given) {
     bool together = true;
@@ -60,17 +60,17 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
              threads=None, multiprocessors=1):  # fmt: skip
     """Fit as :func:`napari_spotfit.engine.cuda.fit.fit_rois` does, arrays of the host."""
     count = len(frames) if corners is None else len(corners)
-    code = fit.FitCode.of(
+    task = fit._task(
         settings, shape, frames.dtype.str[1:], gather=corners is not None,
         planes=planes is not None, variance_map=variance_map is not None,
     )  # fmt: skip
-    task, maps = fit._Task(code, settings), fit._Maps.of(planes, variance_map)
+    maps = fit._Maps.of(planes, variance_map)
     memory = np.full(task.row_bytes * count, 0xA5, np.uint8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit, "fit_kernel", lambda *_: kernel(code, threads))
+        patch.setattr(fit, "fit_kernel", lambda *_: kernel(task.code, threads))
         patch.setattr(fit, "_device", lambda: 0)
         patch.setattr(fit, "_multiprocessors", lambda _: multiprocessors)
-        fit._fits_per_launch.cache_clear()
+        fit._on_device.cache_clear()
         task.launch(frames, corners, start, maps, memory.ctypes.data, count)
     return layout.Results.within(memory, count, settings).columns(settings.profile)
 

@@ -109,36 +109,43 @@ template <class Variant, class Lanes, class Layout> struct Fits {
 
 // ---- ROIs in registers ----
 
-template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct RegisterFits : Fits<Variant, Lanes, Layout> {
+// SEVERAL: a thread, which has a fit of its own then, takes several, one after the other.
+template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP, bool SEVERAL>
+struct RegisterFits : Fits<Variant, Lanes, Layout> {
+    static_assert(!SEVERAL || Lanes::LANES == 1, "threads that share a fit go on together");
     struct Memory {
         Edges<Lanes> edges;
         WarpState<Variant> state;
     };
-    // A thread that has a fit of its own may take several, one after the other: as soon as so many
-    // threads of a warp are idle.
-    static constexpr int ROUNDS = Lanes::LANES == 1 ? 1 : 1, ENOUGH_IDLE = 24;
-    static constexpr int FITS = Lanes::FITS * ROUNDS;
 
-    // Fits what the warp takes from `first` on, of `total` ROIs.
-    static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
+    // Fits what is the warp's, up to `last`.
+    static SPOTFIT_INLINE void run(Memory& memory, long long first, long long last, const RoiSource& source,
                                    const FitResults& results, const FitSettings& settings) {
-        if (first >= total) return;
-        if constexpr (ROUNDS > 1) return run_rounds(memory, first, total, source, results, settings);
+        if (first >= last) return;
+        if constexpr (SEVERAL) run_several(memory, first, int(last - first), source, results, settings);
+        else run_once(memory, first, last, source, results, settings);
+    }
+
+  private:
+    // Threads take their next fits when so many of a warp are idle.
+    static constexpr int ENOUGH_IDLE = 24;
+
+    static SPOTFIT_INLINE void run_once(Memory& memory, long long first, long long last, const RoiSource& source,
+                                        const FitResults& results, const FitSettings& settings) {
         const long long fit = first + Lanes::own_fit();
-        const bool exists = fit < total;
+        const bool exists = fit < last;
         WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         // Threads without a fit do the last one's, too, and write nothing.
-        state[LEVEL] = roi.load(source, Layout::first_pixel(source, exists ? fit : total - 1));
+        state[LEVEL] = roi.load(source, Layout::first_pixel(source, exists ? fit : last - 1));
         RegisterFits::find_variance(source, fit, exists, roi);
         RegisterFits::fit(roi, state, source, fit, exists, settings, results);
     }
 
-  private:
-    static SPOTFIT_INLINE void run_rounds(Memory& memory, long long first, long long total, const RoiSource& source,
-                                          const FitResults& results, const FitSettings& settings) {
+    static SPOTFIT_INLINE void run_several(Memory& memory, long long first, int count, const RoiSource& source,
+                                           const FitResults& results, const FitSettings& settings) {
         using Warp = typename Lanes::Warp;
-        const int lane = Warp::lane(), count = total - first < FITS ? int(total - first) : FITS;
+        const int lane = Warp::lane();
         const State<float> state = memory.state.column(lane);
         WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
         Search<float, Variant::N> search = {};
@@ -176,11 +183,11 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Sh
         WarpState<Variant> state;
     };
 
-    static SPOTFIT_INLINE void run(Memory& memory, long long first, long long total, const RoiSource& source,
+    static SPOTFIT_INLINE void run(Memory& memory, long long first, long long last, const RoiSource& source,
                                    const FitResults& results, const FitSettings& settings) {
-        if (first >= total) return;
+        if (first >= last) return;
         const long long fit = first + Lanes::own_fit();
-        const bool exists = fit < total;
+        const bool exists = fit < last;
         WithVariance<SharedRoi<Lanes, WarpSegments, Variant::Profile::SEPARABLE>, VARIANCE_MAP> roi(memory.segments);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         state[LEVEL] = memory.segments.load(source, fit, exists);

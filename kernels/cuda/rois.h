@@ -70,9 +70,8 @@ template <class Lanes, class Layout> struct PixelRows {
     static constexpr int PIECE = 16 / BYTES;
     static constexpr bool PIECES = !Layout::GATHER && WHOLE && OWN * BYTES % 16 == 0;
     // Words of two small pixels each, if they all follow one another: they may begin within a word.
-    static constexpr bool WORDS = true;
     static constexpr int RUN = Lanes::OWN_ROWS * OWN;
-    static constexpr bool HALVES = WORDS && !Layout::GATHER && WHOLE && !PIECES && BYTES == 2 && OWN == Lanes::columns;
+    static constexpr bool HALVES = !Layout::GATHER && WHOLE && !PIECES && BYTES == 2 && OWN == Lanes::columns;
 
     struct alignas(16) Piece { unsigned words[4]; };
 

@@ -39,6 +39,8 @@ import os, signal, sys, threading, time
 import numpy as np
 import napari_spotfit as spotfit
 
+# A shell that runs tests in the background lets them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 first, _ = spotfit.simulate_spots(500, 31, photons=3000, background=3, seed=1)
 many = np.tile(first.astype(np.uint16), (200, 1, 1))
 signalled = []

@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 import sys
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -232,7 +233,8 @@ BAD = [
     ({"expression": ROUND + "/((x-x0)**2 + (y-y0)**2)"}, ValueError, "must be finite where"),
     ({"expression": f"sqrt(1 - q)*x + {ROUND}", "start": {"s": 1, "q": 0.95}}, ValueError,
      "must be finite close to where"),
-    ({"expression": "sqrt(-(x-x0)**2) + s + y0"}, ValueError, "not a real number"),
+    ({"expression": "sqrt(-(x-x0)**2) + s + y0"}, ValueError, "must be finite where fits begin"),
+    ({"expression": f"sqrt(2 - 3 + x - x)*{ROUND}"}, ValueError, "not a real number"),
     ({"expression": "log(x - x)*" + ROUND}, ValueError, "not a real number"),
     ({"expression": "(1e20*x)**2*" + ROUND}, ValueError, "constants beyond"),
     ({"parameters": ("x0", "s")}, ValueError, "must have the centre's 'y0'"),
@@ -286,6 +288,32 @@ def test_an_angle_leads_nowhere_far_where_a_spot_gets_round(backend):
     # Rounding does not decide where a fit ends.
     again = fit_spots(spots * np.float32(1.0000003), model=turned, errors=False, backend=backend)
     assert np.mean(np.hypot(again.x - fits.x, again.y - fits.y) > 1e-3) < 1e-3
+
+
+D = "(x-x0)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "+".join([ROUND] + ["0.001*x"] * 60),
+        ROUND + "*" + "*".join(f"(1+0.01*sin({D}*{i}))" for i in range(1, 20)),
+        ROUND + "*" + "sin(" * 28 + D + ")" * 28,
+        ROUND + "*" + "(1+0.1*" * 11 + f"sin({D}/s)**2" + ")**2" * 3 + ")" * 8,
+        "exp(-(" + "+".join(f"tanh({D}*{i}/s)**2" for i in range(1, 24)) + "))+" + ROUND,
+        ROUND + "/" + "(2+1/" * 14 + f"(3+{D}**2)" + ")" * 14,
+    ],
+)
+def test_long_and_deep_expressions_are_read_at_once(text):
+    begin = time.process_time()
+    assert Profile.from_expression(text, start={"s": "sigma"}).widths == ("s",)
+    assert time.process_time() - begin < 5
+
+
+def test_too_many_terms_are_refused(monkeypatch):
+    monkeypatch.setattr("napari_spotfit.models.expressions.terms.MAX_TERMS", 20)
+    with pytest.raises(ValueError, match="too long with its derivatives"):
+        derived(TURNED, ("x0", "y0", "a", "b", "t"))
 
 
 def test_names_of_results_are_reserved():

@@ -143,10 +143,8 @@ class _Values:
 def _values_of(expression: Expression) -> _Values:
     program = expression.program
     values = _Values(len(program.results) - 1)
-    known = {
-        "x": values.add(_Value("x", (), _On.COLUMN)),
-        "y": values.add(_Value("y", (), _On.ROW)),
-    }
+    known = {"x": values.add(_Value("x", (), _On.COLUMN))}
+    known["y"] = values.add(_Value("y", (), _On.ROW))
     for i in range(values.parameters):
         known[f"p{i}"] = values.add(_Value("parameter", (), _On.NOTHING, i))
     for name, node in program.steps:

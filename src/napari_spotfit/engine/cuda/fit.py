@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -81,11 +82,10 @@ def fit_rois(
     if isinstance(frames, np.ndarray) and _address(frames) % frames.dtype.itemsize:
         frames = frames.copy()  # kernels read whole pixels
     maps = _Maps.of(planes, variance_map)
-    code = FitCode.of(
+    task = _task(
         settings, roi_shape, frames.dtype.str[1:], gather=corners is not None,
         planes=planes is not None, variance_map=variance_map is not None,
     )  # fmt: skip
-    task = _Task(code, settings)
     if isinstance(frames, np.ndarray) and corners is None and not on_device:
         maps = maps.each(to_host)
         if frames.nbytes <= _FEW_BYTES:
@@ -131,19 +131,30 @@ class _Maps(NamedTuple):
         return planes, variance
 
 
-class _Task(NamedTuple):
-    """What is the same for all pieces."""
+@lru_cache(maxsize=64)
+def _task(
+    settings: Settings, roi_shape: tuple[int, int], pixel: str, *, gather: bool, planes: bool,
+    variance_map: bool,
+) -> _Task:  # fmt: skip
+    """Return what is the same for all fits of a kind; the same, as long as it is in use."""
+    code = FitCode.of(
+        settings, roi_shape, pixel, gather=gather, planes=planes, variance_map=variance_map
+    )
+    return _Task(
+        code, settings, roi_shape, layout.row_bytes(settings),
+        layout.fit_settings(settings, roi_shape),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is the same for all pieces. It is known by its identity, which takes no time."""
 
     code: FitCode
     settings: Settings
-
-    @property
-    def row_bytes(self) -> int:
-        return layout.row_bytes(self.settings)
-
-    @property
-    def roi_shape(self) -> tuple[int, int]:
-        return self.code.rows, self.code.columns
+    roi_shape: tuple[int, int]
+    row_bytes: int
+    numbers: NDArray[Any]
 
     def launch(
         self, frames: Any, corners: Any, start: Any, maps: _Maps, memory: int, n: int
@@ -152,9 +163,7 @@ class _Task(NamedTuple):
 
         The arrays may be the device's or pinned ones of the host.
         """
-        device = _device()
-        kernel = fit_kernel(self.code, device)
-        step = _fits_per_launch(self, kernel, _multiprocessors(device))
+        kernel, multiprocessors, step = _on_device(self, _device())
         shape, roi_bytes = len(self.code.profile.shape), self.code.roi_bytes
         frames_at, corners_at, start_at = _address(frames), _address(corners), _address(start)
         planes, variance = maps.addresses()
@@ -165,12 +174,12 @@ class _Task(NamedTuple):
                 frames.shape[1:], corners_at and corners_at + 24 * first,
                 start_at and start_at + 4 * shape * first,
                 self._from(planes, first), self._from(variance, first),
-                memory, n, self.settings, first,
+                memory, n, self, first,
             )  # fmt: skip
-            numbers = layout.fit_settings(self.settings, self.roi_shape)
+            rounds = kernel.threads.rounds(count, multiprocessors)
             kernel.function(
-                (-(-count // kernel.threads.fits_per_block),), (kernel.threads.block,),
-                (rois, output, numbers, np.int64(count)),
+                (-(-count // (kernel.threads.fits_per_block * rounds)),), (kernel.threads.block,),
+                (rois, output, self.numbers, np.int64(count), np.int32(rounds)),
             )  # fmt: skip
 
     def _from(self, known: PixelMap, first: int) -> PixelMap:
@@ -184,16 +193,22 @@ class _Task(NamedTuple):
 def _arguments(
     frames: int, frame_shape: tuple[int, int], corners: int, start: int,
     planes: PixelMap, variance: PixelMap,
-    memory: int, n: int, settings: Settings, first: int,
+    memory: int, n: int, task: _Task, first: int,
 ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Return where a kernel reads and writes; in a closed loop that stays the same."""
     return (
         layout.rois(frames, frame_shape, corners, start, planes, variance),
-        layout.output(memory, n, settings, first),
+        layout.output(memory, n, task.settings, first),
     )
 
 
 @lru_cache(maxsize=256)
+def _on_device(task: _Task, device: int) -> tuple[FitKernel, int, int]:
+    """Return a task's kernel, the multiprocessors, and how many fits a launch does at most."""
+    kernel, multiprocessors = fit_kernel(task.code, device), _multiprocessors(device)
+    return kernel, multiprocessors, _fits_per_launch(task, kernel, multiprocessors)
+
+
 def _fits_per_launch(task: _Task, kernel: FitKernel, multiprocessors: int) -> int:
     """Return how many fits a launch does at most, whole blocks."""
     code, threads = task.code, kernel.threads

@@ -39,19 +39,21 @@ using namespace spotfit::SPOTFIT_ISA;
 using Kernel = {kind}<
     FitVariant<{profile}, {likelihood}, {planes}, {held}>,
     LanesOfFit<Warp, {rows}, {columns}, {lanes_x}, {lanes_y}>,
-    RoiLayout<{pixel}, {gather}, {rows}, {columns}>, {variance_map}>;
+    RoiLayout<{pixel}, {gather}, {rows}, {columns}>, {variance_map}{several}>;
 
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
     fit(const RoiSource source, const FitResults results, const spotfit::FitSettings given,
-        const long long total) {{
+        const long long total, const int rounds) {{
     // What is known when this is compiled is no longer asked for.
     spotfit::FitSettings settings = given;
     settings.held = {held}, settings.turns = {turns}, settings.errors = {errors};
     settings.bounded_amplitudes = {bounded_amplitudes}, settings.gain_known = {gain_known};
     __shared__ Kernel::Memory memory[{threads} / WARP];
     const int warp = threadIdx.x / WARP;
-    const long long first = (blockIdx.x * ({threads}LL / WARP) + warp) * Kernel::FITS;
-    Kernel::run(memory[warp], first, total, source, results, settings);
+    const long long own = Kernel::FITS * rounds;
+    const long long first = (blockIdx.x * ({threads}LL / WARP) + warp) * own;
+    const long long last = first + own < total ? first + own : total;
+    Kernel::run(memory[warp], first, last, source, results, settings);
 }}
 """
 
@@ -119,11 +121,24 @@ class Threads(NamedTuple):
     #: Threads of a block, and blocks that share a multiprocessor at least.
     block: int
     blocks: int
+    #: Whether a thread takes several fits in turn, each as soon as others have ended, too.
+    several: bool = False
 
     @property
     def fits_per_block(self) -> int:
-        """Fits that a block works on."""
+        """Fits that a block works on at a time."""
         return self.block // (self.lanes_x * self.lanes_y)
+
+    def rounds(self, count: int, multiprocessors: int) -> int:
+        """Return how many times as many a block takes in turn, for so many fits in all.
+
+        Few fits spread over the whole GPU; of many, each block takes the same number.
+        """
+        if not self.several:
+            return 1
+        at_once = multiprocessors * self.blocks * self.fits_per_block
+        waves = max(-(-count // (at_once * _ROUNDS)), 2)
+        return max(-(-count // (at_once * waves)), 1)
 
 
 class FitKernel(NamedTuple):
@@ -160,6 +175,7 @@ def kernel_text(code: FitCode, threads: Threads) -> str:
             likelihood=_literal(code.likelihood),
             planes=_literal(code.planes),
             variance_map=_literal(code.variance_map),
+            several=f", {_literal(threads.several)}" if code.in_registers else "",
             pixel=PIXEL_TYPES[code.pixel],
             gather=_literal(code.gather),
             rows=code.rows,
@@ -191,29 +207,44 @@ def threads_for(code: FitCode) -> Threads:
     ...     Settings(), (9, 9), "u2", gather=False, planes=False, variance_map=False
     ... )
     >>> threads_for(code)
-    Threads(lanes_x=1, lanes_y=1, block=64, blocks=6)
+    Threads(lanes_x=1, lanes_y=1, block=64, blocks=6, several=True)
     """
-    lanes, blocks = _registers(code) if code.in_registers else _shared(code)
-    warps = 2 if 2 * warp_bytes(code, *lanes) <= SHARED_BYTES else 1
-    return Threads(*lanes, WARP * warps, max(blocks * 2 // warps, 1))
+    threads = _registers(code) if code.in_registers else _shared(code)
+    block, blocks = threads.block, threads.blocks
+    while block > WARP and block // WARP * warp_bytes(code, *threads[:2]) > SHARED_BYTES:
+        block, blocks = block // 2, blocks * 2
+    return threads._replace(block=block, blocks=blocks)
 
 
-#: Numbers that a thread can keep in its registers: its own pixels, three profile values for
-#: each of its columns and one for each of its rows.
-_REGISTERS = 221
-#: Ways to share a fit between threads, along x and y; fewest first.
-_SHARED = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
-#: How many blocks of 64 threads a multiprocessor is to hold, by their numbers: 8 blocks leave a
-#: thread 128 registers, 6 blocks 168, and 4 blocks as many as there can be.
-_BLOCKS, _FEWEST_BLOCKS = ((77, 8), (117, 6)), 4
+# The tables are what benchmarks/gpu_layouts.py has found on an H200. 16 warps of a multiprocessor
+# leave a thread 128 registers, 12 warps 168, and 8 warps as many as there can be.
+
+#: Fits that a thread takes in turn, at most.
+_ROUNDS = 16
+#: Threads that share a fit, along x and y, and how many numbers each can keep: its own pixels,
+#: three profile values for each of its columns, and one for each of its rows. An averaged profile
+#: takes long to find along an axis, which is best shared along both.
+_SAMPLED = (((1, 1), 221), ((1, 2), 147), ((1, 4), 222), ((4, 4), 1024))
+_AVERAGED = (((1, 1), 221), ((1, 2), 200), ((2, 2), 221), ((4, 4), 1024))
+#: By these numbers: threads of a block, blocks of a multiprocessor, and whether a thread takes
+#: several fits.
+_ALONE = (
+    (77, (64, 8, True)), (117, (64, 6, True)), (140, (64, 4, True)), (200, (128, 2, False)),
+    (221, (64, 4, True)),
+)  # fmt: skip
+_TOGETHER = ((116, (128, 4, False)), (1024, (128, 2, False)))
 
 
-def _registers(code: FitCode) -> tuple[tuple[int, int], int]:
-    for lanes in _SHARED:
-        numbers = _numbers(code.rows, code.columns, *lanes)
-        if numbers <= _REGISTERS:
-            break
-    return lanes, next((blocks for most, blocks in _BLOCKS if numbers <= most), _FEWEST_BLOCKS)
+def _registers(code: FitCode) -> Threads:
+    ways = _AVERAGED if code.averaging == "integrated" else _SAMPLED
+    lanes, numbers = next(
+        (lanes, numbers)
+        for lanes, most in ways
+        if (numbers := _numbers(code.rows, code.columns, *lanes)) <= most
+    )
+    table = _ALONE if lanes == (1, 1) else _TOGETHER
+    block, blocks, several = next(way for most, way in table if numbers <= most)
+    return Threads(*lanes, block, blocks, several)
 
 
 def _numbers(rows: int, columns: int, lanes_x: int, lanes_y: int) -> int:
@@ -224,14 +255,36 @@ def _numbers(rows: int, columns: int, lanes_x: int, lanes_y: int) -> int:
 
 #: Numbers of shared memory that a thread has for its own rows; more threads share larger fits.
 _NUMBERS = 90
+#: The same of two threads for maximum likelihood, whose profiles are in registers.
+_NUMBERS_OF_TWO = 128
 
 
-def _shared(code: FitCode) -> tuple[tuple[int, int], int]:
+def _shared(code: FitCode) -> Threads:
     lanes = 1
-    numbers = code.columns * (2 if code.planes else 1)
-    while lanes < 16 and lanes < code.rows and -(-code.rows // lanes) * numbers > _NUMBERS:
+    # Weights of a small separable fit lie beside its pixels without need for another thread.
+    small = code.profile.separable and not code.likelihood and code.rows * code.columns <= _NUMBERS
+    numbers = code.columns * (2 if code.planes and not small else 1)
+    u_in_registers = code.profile.separable and code.columns <= _U_IN_REGISTERS
+    most_of_two = _NUMBERS_OF_TWO if code.likelihood and u_in_registers else _NUMBERS
+    while (
+        lanes < 16
+        and lanes < code.rows
+        and -(-code.rows // lanes) * numbers > (most_of_two if lanes == 2 else _NUMBERS)
+    ):
         lanes *= 2
-    return (1, lanes), 6 if code.likelihood and lanes == 1 else 8
+    return Threads(1, lanes, 64, _shared_blocks(code, lanes))
+
+
+def _shared_blocks(code: FitCode, lanes: int) -> int:
+    """Return how many blocks of 64 threads a multiprocessor is to hold."""
+    if not code.profile.separable:
+        return 6 if lanes == 1 else 8
+    if code.likelihood:
+        return 4 if lanes == 2 and code.columns > 12 else 6
+    # The profile along the columns is in registers.
+    if lanes > 1 and code.columns <= 16:
+        return 8
+    return 6 if code.columns <= 28 else 4
 
 
 def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:

@@ -183,11 +183,8 @@ def _start(expression: Expression, off: float = 0.0) -> list[float]:
     values = [middle, middle]
     for i, (start, ends) in enumerate(zip(expression.start, expression.bounds, strict=True)):
         constant, per_sigma = start_of(start)
-        low, high = (
-            -np.inf if ends[0] is None else ends[0],
-            np.inf if ends[1] is None else ends[1],
-        )
         value = (constant + per_sigma * _TRIAL_SIGMA) * (1 + off * (i + 1))
+        low, high = (value if end is None else end for end in ends)
         values.append(float(min(max(value, low), high)))
     return values
 

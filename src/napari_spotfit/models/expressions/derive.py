@@ -8,20 +8,13 @@ both) are kept together, so that what is the same for many pixels can be worked 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, reduce
-from typing import NamedTuple, TypeAlias
 
-from .grammar import FUNCTIONS, Call, Name, Node, Number, parse
+from .grammar import Call, Name, Node, Number, parse
 from .program import Program
-
-#: Constants beyond this are of no use in single precision.
-_LARGEST = 1e30
-#: No expression may have more terms with its derivatives.
-MAX_TERMS = 3000
-_NOT_REAL = "the expression is not a real number everywhere"
+from .terms import NOT_REAL, Function, Product, Sum, Symbol, Terms, parts_of
 
 
 @lru_cache(maxsize=64)
@@ -35,7 +28,7 @@ def derived(text: str, names: tuple[str, ...]) -> Program:
         one of the parameters, or if it is too long with its derivatives.
     """
     tree = parse(text, ("x", "y", *names))
-    terms = _Terms()
+    terms = Terms()
     known = {name: terms.name(name) for name in ("x", "y")}
     known |= {name: terms.name(f"p{i}") for i, name in enumerate(names)}
     try:
@@ -46,211 +39,9 @@ def derived(text: str, names: tuple[str, ...]) -> Program:
                 raise ValueError(f"the expression does not depend on {name!r}; leave it out")
         return _Writer(terms, [profile, *derivatives]).program()
     except (ArithmeticError, TypeError):
-        raise ValueError(_NOT_REAL) from None
+        raise ValueError(NOT_REAL) from None
     except RecursionError:  # where Python's own stack is nearly full already
         raise ValueError("the expression is nested too deep") from None
-
-
-class _Name(NamedTuple):
-    """A coordinate or a parameter."""
-
-    name: str
-
-
-class _Sum(NamedTuple):
-    """A constant, and terms with their coefficients. A number is a sum without terms."""
-
-    constant: float
-    parts: tuple[tuple[int, float], ...]
-
-
-class _Product(NamedTuple):
-    """Terms to the power of constants."""
-
-    parts: tuple[tuple[int, float], ...]
-
-
-class _Function(NamedTuple):
-    """A function of a term."""
-
-    word: str
-    argument: int
-
-
-_Term: TypeAlias = _Name | _Sum | _Product | _Function
-
-
-class _Terms:
-    """Terms by their numbers, each only once and after those that it is made of."""
-
-    def __init__(self) -> None:
-        self.terms: list[_Term] = []
-        self._known: dict[_Term, int] = {}
-        self._derivatives: dict[tuple[int, int], int] = {}
-
-    def _add(self, term: _Term) -> int:
-        if term not in self._known:
-            if len(self.terms) == MAX_TERMS:
-                raise ValueError("the expression is too long with its derivatives")
-            self._known[term] = len(self.terms)
-            self.terms.append(term)
-        return self._known[term]
-
-    def name(self, name: str) -> int:
-        return self._add(_Name(name))
-
-    def number(self, value: float | complex) -> int:
-        if isinstance(value, complex) or math.isnan(value):
-            raise ValueError(_NOT_REAL)
-        if not abs(value) < _LARGEST:
-            raise ValueError(f"the expression has constants beyond {_LARGEST:g}")
-        return self._add(_Sum(float(value), ()))
-
-    def is_number(self, term: int, value: float | None = None) -> bool:
-        """Whether a term is a number, or this number."""
-        own = self.terms[term]
-        return isinstance(own, _Sum) and not own.parts and value in (None, own.constant)
-
-    def read(self, node: Node, known: dict[str, int]) -> int:
-        """Return the term of a tree whose names are known."""
-        if isinstance(node, Number):
-            return self.number(node.value)
-        if isinstance(node, Name):
-            return known[node.name]
-        first, *rest = (self.read(argument, known) for argument in node.arguments)
-        if node.function in ("+", "-"):
-            return self.sum([(first, 1.0), (rest[0], 1.0 if node.function == "+" else -1.0)])
-        if node.function == "neg":
-            return self.sum([(first, -1.0)])
-        if node.function == "*":
-            return self.product([first, *rest])
-        if node.function == "/":
-            return self.product([first, self.power(rest[0], -1.0)])
-        if node.function == "**":
-            return self._any_power(first, rest[0])
-        return self.function(node.function, first)
-
-    def sum(self, parts: Iterable[tuple[int, float]], constant: float = 0.0) -> int:
-        """Return the sum of terms with coefficients."""
-        found: Counter[int] = Counter()
-        for part, coefficient in parts:
-            own, term = self._without_coefficient(part)
-            if term is None:
-                constant += coefficient * own
-            else:
-                found[term] += coefficient * own  # type: ignore[assignment]
-        left = tuple(sorted((term, c) for term, c in found.items() if c))
-        self.number(constant)
-        if not constant and len(left) == 1 and left[0][1] == 1:
-            return left[0][0]
-        for _, coefficient in left:
-            self.number(coefficient)
-        return self._add(_Sum(constant, left))
-
-    def product(self, factors: Iterable[int], coefficient: float = 1.0) -> int:
-        found: Counter[int] = Counter()
-        for factor in factors:
-            own, term = self._without_coefficient(factor)
-            coefficient *= own
-            if term is not None:
-                for base, exponent in self._powers(term):
-                    found[base] += exponent  # type: ignore[assignment]
-        powers = tuple(sorted((base, e) for base, e in found.items() if e))
-        if not powers or not coefficient:
-            return self.number(coefficient)
-        alone = len(powers) == 1 and powers[0][1] == 1
-        term = powers[0][0] if alone else self._add(_Product(powers))
-        return self.sum([(term, coefficient)])
-
-    def power(self, base: int, exponent: float) -> int:
-        """Return a term to the power of a constant."""
-        coefficient, term = self._without_coefficient(base)
-        if exponent == 0 or term is None:
-            return self.number(coefficient**exponent)
-        whole = float(exponent).is_integer()
-        if not whole and coefficient < 0:
-            return self._add(_Product(((base, exponent),)))
-        powers = self._powers(term)
-        if not whole and powers != ((term, 1.0),):
-            powers = ((term, 1.0),)
-        factors = tuple((own, e * exponent) for own, e in powers)
-        alone = len(factors) == 1 and factors[0][1] == 1
-        result = factors[0][0] if alone else self._add(_Product(factors))
-        return self.sum([(result, coefficient**exponent)])
-
-    def function(self, word: str, argument: int) -> int:
-        if word == "sqrt":
-            return self.power(argument, 0.5)
-        own = self.terms[argument]
-        if isinstance(own, _Sum) and not own.parts:
-            if word == "sign":
-                return self.number(math.copysign(1.0, own.constant))
-            return self.number(FUNCTIONS[word](own.constant))
-        return self._add(_Function(word, argument))
-
-    def derivative(self, term: int, by: int) -> int:
-        """Return the derivative of a term by a name."""
-        if (term, by) not in self._derivatives:
-            self._derivatives[term, by] = self._derive(term, by)
-        return self._derivatives[term, by]
-
-    def _derive(self, term: int, by: int) -> int:
-        own = self.terms[term]
-        if isinstance(own, _Name):
-            return self.number(float(term == by))
-        if isinstance(own, _Sum):
-            return self.sum([(self.derivative(part, by), c) for part, c in own.parts])
-        if isinstance(own, _Function):
-            slope = self.derivative(own.argument, by)
-            if self.is_number(slope, 0.0):
-                return slope
-            return self.product([self._slope(own, term), slope])
-        parts = []
-        for base, exponent in own.parts:
-            slope = self.derivative(base, by)
-            if not self.is_number(slope, 0.0):
-                rest = self.product([term, self.power(base, -1.0), slope], exponent)
-                parts.append((rest, 1.0))
-        return self.sum(parts)
-
-    def _slope(self, function: _Function, term: int) -> int:
-        """Return the derivative of a function by its argument; of a sign, the jump is none."""
-        u = function.argument
-        one = (self.number(1.0), 1.0)
-        if function.word == "log":
-            return self.power(u, -1.0)
-        if function.word == "cos":
-            return self.sum([(self.function("sin", u), -1.0)])
-        if function.word == "tan":
-            return self.sum([one, (self.power(term, 2.0), 1.0)])
-        if function.word == "tanh":
-            return self.sum([one, (self.power(term, 2.0), -1.0)])
-        if function.word == "erf":
-            gauss = self.function("exp", self.sum([(self.power(u, 2.0), -1.0)]))
-            return self.sum([(gauss, 2 / math.sqrt(math.pi))])
-        if function.word == "sign":
-            return self.number(0.0)
-        return self.function({"exp": "exp", "abs": "sign", "sin": "cos"}[function.word], u)
-
-    def _any_power(self, base: int, exponent: int) -> int:
-        own = self.terms[exponent]
-        if isinstance(own, _Sum) and not own.parts:
-            return self.power(base, own.constant)
-        return self.function("exp", self.product([exponent, self.function("log", base)]))
-
-    def _without_coefficient(self, term: int) -> tuple[float, int | None]:
-        """Return a term as a number times another term; a number as itself."""
-        own = self.terms[term]
-        if isinstance(own, _Sum):
-            if not own.parts:
-                return own.constant, None
-            if not own.constant and len(own.parts) == 1:
-                return own.parts[0][1], own.parts[0][0]
-        return 1.0, term
-
-    def _powers(self, term: int) -> tuple[tuple[int, float], ...]:
-        own = self.terms[term]
-        return own.parts if isinstance(own, _Product) else ((term, 1.0),)
 
 
 #: What a term depends on, in the order in which it is worked out: on parameters alone, on x, on
@@ -261,12 +52,12 @@ _ALONE, _X, _Y, _BOTH = range(4)
 class _Writer:
     """Makes steps of terms; those that are used more than once have a name."""
 
-    def __init__(self, terms: _Terms, results: Sequence[int]) -> None:
+    def __init__(self, terms: Terms, results: Sequence[int]) -> None:
         self._terms, self._results = terms.terms, results
         self._on: list[int] = []
         for term in self._terms:
-            own = {"x": _X, "y": _Y}.get(term.name, _ALONE) if isinstance(term, _Name) else _ALONE
-            self._on.append(reduce(int.__or__, (self._on[part] for part in _parts(term)), own))
+            own = {"x": _X, "y": _Y}.get(term.name, _ALONE) if isinstance(term, Symbol) else _ALONE
+            self._on.append(reduce(int.__or__, (self._on[part] for part in parts_of(term)), own))
         self._uses = self._count_uses()
         self._steps: list[tuple[str, Node]] = []
         self._written: dict[tuple[int, int], Node] = {}
@@ -279,7 +70,7 @@ class _Writer:
         uses = Counter(self._results)
         for number in range(len(self._terms) - 1, -1, -1):
             if uses[number]:
-                uses.update(_parts(self._terms[number]))
+                uses.update(parts_of(self._terms[number]))
         return uses
 
     def _node(self, number: int) -> Node:
@@ -300,33 +91,28 @@ class _Writer:
 
     def _tree(self, number: int) -> Node:
         term = self._terms[number]
-        if isinstance(term, _Name):
+        if isinstance(term, Symbol):
             return Name(term.name)
-        if isinstance(term, _Product):
+        if isinstance(term, Product):
             return self._product(term, 1.0)
-        if isinstance(term, _Function):
+        if isinstance(term, Function):
             argument = self._node(term.argument)
             return Call(term.word, (_nonzero(argument) if term.word == "log" else argument,))
         return self._sum(term)
 
-    def _sum(self, term: _Sum) -> Node:
+    def _sum(self, term: Sum) -> Node:
         """Add up what depends on the same first."""
         if not term.constant and term.parts[0][1] == -1 and len(term.parts) == 1:
             inner = self._terms[term.parts[0][0]]
-            if isinstance(inner, _Sum) and self._uses[term.parts[0][0]] == 1:
+            if isinstance(inner, Sum) and self._uses[term.parts[0][0]] == 1:
                 parts = tuple((part, -coefficient) for part, coefficient in inner.parts)
-                term = _Sum(-inner.constant, parts)
+                term = Sum(-inner.constant, parts)
         signed: dict[int, list[tuple[Node, bool]]] = {on: [] for on in range(4)}
         if term.constant:
             signed[_ALONE].append((Number(abs(term.constant)), term.constant > 0))
         for part, coefficient in term.parts:
-            own = self._terms[part]
-            plus = coefficient > 0
-            if (
-                isinstance(own, _Product)
-                and (part, 1) not in self._written
-                and self._uses[part] == 1
-            ):
+            own, plus = self._terms[part], coefficient > 0
+            if isinstance(own, Product) and self._uses[part] == 1:
                 # A sign costs nothing where it goes to what is worked out before.
                 free = any(self._on[base] != self._on[part] for base, _ in own.parts)
                 node = self._product(own, coefficient if free else abs(coefficient))
@@ -341,7 +127,7 @@ class _Writer:
         node, plus = _added(both)
         return node if plus else Call("neg", (node,))
 
-    def _product(self, term: _Product, coefficient: float) -> Node:
+    def _product(self, term: Product, coefficient: float) -> Node:
         """Multiply what depends on the same first."""
         above: dict[int, list[Node]] = {on: [] for on in range(4)}
         below: dict[int, list[Node]] = {on: [] for on in range(4)}
@@ -394,14 +180,6 @@ class _Writer:
                 node = Call("*", (node, self._whole_power(base, 1)))
             self._written[base, n] = self._named(node)
         return self._written[base, n]
-
-
-def _parts(term: _Term) -> Iterator[int]:
-    """Yield the terms that a term is made of."""
-    if isinstance(term, _Function):
-        yield term.argument
-    elif not isinstance(term, _Name):
-        yield from (part for part, _ in term.parts)
 
 
 def _nonzero(node: Node) -> Node:
