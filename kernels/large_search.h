@@ -218,6 +218,10 @@ template <class Profile> struct LargeFit {
         start[0] = is_nan(given[0]) ? x : given[0], start[1] = is_nan(given[1]) ? y : given[1];
         for (int j = 0; j < S; ++j) start[j] = clamp(start[j], double(settings.low[j]), double(settings.high[j]));
         request.level = state()[LEVEL], request.scale = state()[SCALE], request.weight = float(state()[WEIGHT]);
+        // The centre may be thousands of pixels from the first one: no larger a share of that is a small
+        // step than of the spot's width.
+        const float share = float(lower_of(1.0, sigma / higher_of(absolute(start[0]), absolute(start[1]))));
+        settings.min_step *= share, squares_settings.min_step *= share;
         shift = 0.0;
         phase = GUESSING;
         ask_at(RESIDUALS, start, 0.0, 0.0);

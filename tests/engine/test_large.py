@@ -365,3 +365,16 @@ def test_a_small_spot_is_found_in_a_large_image(fit):
     assert StopCondition(found["stop_condition"]).converged
     for name, value in truth.items():
         assert abs(found[name] - value) < 4 * found[f"{name}_stderr"], name
+
+
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_steps_far_from_the_first_pixel_are_not_small(fit, estimator):
+    settings = Settings(estimator=estimator, gain=1.0)
+    center = {"y": 2100.7, "x": 1400.3}
+    light = image_of(settings, {"sigma": 60.0}, 200, 100, (2200, 1500), center)
+    image = np.random.default_rng(18).poisson(light).astype(np.uint16)
+    start = [center["y"] + 4, center["x"] - 4, 55.0]
+    near, far = (fit_one(fit, image, settings, start=own) for own in (None, start))
+    for name in ("y", "x", "sigma"):
+        assert abs(near[name] - far[name]) < 0.05 * near[f"{name}_stderr"], name
+    assert far["stop_condition"] == StopCondition.MIN_DELTA
