@@ -122,6 +122,7 @@ __attribute__((noinline)) void run_steps(const ExpressionStep* steps, int count,
 template <int SHAPE_> struct Interpreted : AtPixels {
     static constexpr int SHAPE = SHAPE_;
     static constexpr bool EXPRESSION = true, INTERPRETED = true;
+    static constexpr float INTEGRAL = 1.0f;  // what is integrated is the sum over the ROI
 };
 
 template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, false, true> {

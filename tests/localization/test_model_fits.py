@@ -238,3 +238,14 @@ def test_large_spots_are_fitted_by_the_same_calls(backend):
     at = fit_at(spots, centre, (119, 149), **options)
     np.testing.assert_allclose(at.points()[:, 1:], truth[["y", "x"]], atol=0.05)
     np.testing.assert_allclose(fits.x_stderr, at.x_stderr, rtol=0.05)
+
+
+def test_photons_of_an_own_model_are_those_of_the_roi(backend):
+    own = Profile.from_expression(
+        "exp(-((x - x0)**2 + (y - y0)**2) / (2 * s**2))", start={"s": "sigma"}
+    )
+    spots, _ = simulate(50, 15, photons=3000, background=5, seed=1)
+    fits = fit_spots(spots, model=own, errors=True, backend=backend)
+    gaussian = fit_spots(spots, errors=True, backend=backend)
+    np.testing.assert_allclose(fits.photons, gaussian.photons, rtol=1e-3)
+    np.testing.assert_allclose(fits.photons_stderr, gaussian.photons_stderr, rtol=0.05)
