@@ -58,7 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", action="store_true", help="save demo.png and demo.csv, then end")
     save = parser.parse_args().save
-    print("Fitting the sample movie. The first fit on a computer takes about a minute longer.")
+    print("Fitting the sample movie.")
     with tempfile.TemporaryDirectory() as folder:
         # The defaults, not what the widget remembers; and nothing to remember.
         QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
