@@ -1,4 +1,4 @@
-"""Where a fit stops: every constant and every stop condition, for both backends."""
+"""Where a fit stops: the defaults of the settings, and the stop conditions."""
 
 from __future__ import annotations
 
@@ -10,53 +10,9 @@ MAX_ERROR = 0.0
 MIN_DELTA = 1e-6
 MIN_STEP = 1e-4
 
-#: The damping λ: its first value, its factors after an accepted and a rejected
-#: step, and the value above which no further step is tried.
-INITIAL_DAMPING = 1e-2
-DAMPING_DECREASE = 0.1
-DAMPING_INCREASE = 10.0
-MAX_DAMPING = 1e4
-
-#: A step is not tried if the linear model expects it to settle the fit and if it is
-#: shorter than this along every parameter, in units of σ. The model is believed after a
-#: decrease, with a damping of so much at most.
-SKIPPED_STEP = 3e-4
-SKIPPED_DAMPING = INITIAL_DAMPING
-
-#: Rounding error of a residual in single precision, as a fraction of the ROI's range
-#: and of the amplitude.
-#: It makes χ² uncertain by twice itself times √χ²: smaller changes are noise of the
-#: arithmetic, and bright or noise-free spots would chase it in vain.
+#: Rounding error of a residual in single precision, as a fraction of the ROI's range and of the
+#: amplitude; as in kernels/stopping.h, where all constants of the search are.
 ROUNDING = 1e-7
-#: Of a fit without noise rounding alone leaves a χ² of about this many times n · ROUNDING².
-ROUNDING_FLOOR = 20.0
-
-#: Maximum likelihood begins where least squares has settled to this fraction of χ², ...
-LIKELIHOOD_DELTA = 1e-2
-#: ... with an amplitude and a background of at least so much of the ROI's mean in
-#: photo-electrons; if it is bounded by 0, the background stays above this much of it, so that
-#: no pixel becomes impossible.
-FIRST_AMPLITUDE, FIRST_BACKGROUND, LEAST_BACKGROUND = 1e-2, 1e-1, 1e-4
-
-#: With more pixels than this, ``min_delta`` is of the χ² of so many of them: the more pixels
-#: there are, the smaller a fraction of χ² the parameters' errors make.
-MIN_DELTA_PIXELS = 128
-#: Rounding errors of more pixels than this average out.
-ROUNDING_PIXELS = 1024
-
-#: A step of maximum likelihood is multiplied by what the one before has shown of the true
-#: curvature, within these factors, while the damping is low enough to be believed.
-SHORTEST_STRETCH, LONGEST_STRETCH = 0.5, 2.5
-
-#: Models from expressions may have parameters that nothing depends on at some places, such as
-#: the angle of a spot that gets round. Damped by their own curvature alone, their steps lead
-#: anywhere. So at least that curvature counts which would change the model by this share of
-#: itself, with the parameter or by 1.
-LEAST_CURVATURE = 0.1
-
-#: Below this share of a parameter's own curvature the normal matrix is singular to
-#: single precision, and there are no standard errors.
-SINGULAR = 1e-6
 
 #: Bounds of σ in pixels where the settings leave them open. Below the lower one
 #: a spot is a single pixel and its centre is undefined. The upper one is a
