@@ -16,6 +16,7 @@ from napari_spotfit import Settings, StopCondition, simulate_spots
 from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.engine.cuda.fit_kernel import Threads
 from napari_spotfit.images.pixel_calibration import Planes
+from napari_spotfit.models.profiles import MODELS
 
 MLE = {"estimator": "mle", "gain": 1.0}
 #: Of parameters the most that results may differ by, and of other columns relatively: sums in
@@ -86,6 +87,8 @@ def spots_of(case, count=75):
         count, case.shape, photons=3000, background=4, sigma=(1.1, 1.8 if broad else 1.3),
         jitter=0.5, seed=sum(case.shape),
     )  # fmt: skip
+    if case.options.get("model") == "moffat":  # a Gaussian leaves its exponent open
+        spots = moffat_spots(case.shape, truth)
     spots = np.minimum(spots, 250).astype(case.pixel)
     spots[3] = 7
     spots[40] = np.random.default_rng(5).poisson(9, case.shape)
@@ -93,6 +96,18 @@ def spots_of(case, count=75):
         spots[5, 1, 2] = np.nan
         spots[6] = np.nan
     return spots, truth
+
+
+def moffat_spots(shape, truth):
+    rows, columns = np.indices(shape, float)
+    light = [
+        MODELS["moffat"].evaluate(
+            rows, columns,
+            {"y": y, "x": x, "width": 2.0, "exponent": 2.5, "amplitude": 150, "background": 4},
+        )
+        for y, x in truth[["y", "x"]].to_numpy()
+    ]  # fmt: skip
+    return np.random.default_rng(2).poisson(light)
 
 
 def in_frames(spots):
@@ -151,7 +166,7 @@ def assert_alike(ours, theirs):
     invalid = theirs["stop_condition"] == StopCondition.INVALID
     np.testing.assert_array_equal(ours["stop_condition"] == StopCondition.INVALID, invalid)
     converged = np.isin(theirs["stop_condition"], (1, 2, 3))
-    assert converged.mean() > 0.4
+    assert converged.mean() > 0.7
     apart = np.zeros(len(invalid), bool)
     for name, values in theirs.items():
         if name in ("iterations", "stop_condition"):
