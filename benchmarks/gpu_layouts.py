@@ -20,8 +20,7 @@ from gpu_data import are_right, simulated
 from gpu_machine import Cuda, in_turns
 
 from napari_spotfit import Settings
-from napari_spotfit.engine.cuda import layout
-from napari_spotfit.engine.cuda.compile import compiled
+from napari_spotfit.engine.cuda.compile import as_argument, compiled
 from napari_spotfit.engine.cuda.fit_kernel import (
     SHARED_BYTES,
     FitCode,
@@ -30,6 +29,15 @@ from napari_spotfit.engine.cuda.fit_kernel import (
     kernel_text,
     threads_for,
     warp_bytes,
+)
+from napari_spotfit.engine.fit_settings import make_fit_settings
+from napari_spotfit.engine.kernel_arguments import (
+    FitResults,
+    PixelMap,
+    Results,
+    RoiSource,
+    address,
+    row_bytes,
 )
 from napari_spotfit.images.pixel_calibration import Planes
 
@@ -100,11 +108,10 @@ def measure(machine: Cuda, kind: str, size: int, arguments: argparse.Namespace) 
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         kernels = list(pool.map(built, ways))
-    memory = cupy.empty(layout.row_bytes(settings) * count, np.uint8)
-    planes = layout.PixelMap() if weights is None else layout.PixelMap(weights.values.data.ptr)
-    rois = layout.rois(pixels.data.ptr, (size, size), 0, 0, planes, layout.PixelMap())
-    output = layout.output(memory.data.ptr, count, settings)
-    numbers = layout.fit_settings(settings, (size, size))
+    memory = cupy.empty(row_bytes(settings) * count, np.uint8)
+    rois = as_argument(RoiSource(address(pixels), size, size, planes=PixelMap.of(weights)))
+    output = as_argument(FitResults.at(address(memory), count, settings))
+    numbers = as_argument(make_fit_settings(settings, (size, size)))
 
     multiprocessors = device.attributes["MultiProcessorCount"]
 
@@ -121,7 +128,7 @@ def measure(machine: Cuda, kind: str, size: int, arguments: argparse.Namespace) 
     for own, seconds in zip(kernels, times, strict=True):
         memory[:] = 0
         work(own)
-        columns = layout.Results.within(memory, count, settings).columns(settings.profile)
+        columns = Results.within(memory, count, settings).columns(settings.profile)
         attributes = own.function.attributes
         found.append(
             (count / seconds / 1e6, own.threads, attributes["num_regs"],

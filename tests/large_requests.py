@@ -6,13 +6,12 @@ import numpy as np
 
 from napari_spotfit.engine.cpu.interface import (
     PIXEL_TYPES,
+    HostRois,
     LargePlanes,
     LargeTask,
-    PixelMap,
-    RoiSource,
-    address,
 )
 from napari_spotfit.engine.cpu.large_rois import LargeFit
+from napari_spotfit.engine.kernel_arguments import PixelMap, address
 from napari_spotfit.models.profiles import Profile
 
 EVERY_FUNCTION = Profile.from_expression(
@@ -52,7 +51,7 @@ def prepared(settings, task, shape, roi_shape, *, planes=False, pieces=2):
 
 def on_cpu(fit, pixels, plane=None, variances=None):
     """Return the numbers that a fit asks for of a frame: cells, or the sums of all pieces."""
-    source = RoiSource(
+    source = HostRois(
         frames=address(pixels), height=pixels.shape[0], width=pixels.shape[1],
         planes=PixelMap(address(plane), 1), variance=PixelMap(address(variances), 1),
         pixel_type=PIXEL_TYPES[pixels.dtype.str[1:]],

@@ -12,48 +12,42 @@ import os
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from napari_spotfit.engine.cuda import fit, layout
+from napari_spotfit.engine.cuda import fit
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
+from napari_spotfit.engine.kernel_arguments import Results
 
 HERE = Path(__file__).parent
 BUILT = HERE.parent / "build" / "cuda_on_host"
 
-#: After the kernel: all blocks of a launch, one after the other.
+#: After a kernel: what launches it.
 _LAUNCH = """
 static const void* const* arguments;
-static void call() {
-    fit(*static_cast<const RoiSource*>(arguments[0]), *static_cast<const FitResults*>(arguments[1]),
-        *static_cast<const spotfit::FitSettings*>(arguments[2]),
-        *static_cast<const long long*>(arguments[3]), *static_cast<const int*>(arguments[4]));
-}
-extern "C" int launch(unsigned grid, unsigned block, const void* const* given) {
-    bool together = true;
+extern "C" int launch(unsigned grid, unsigned block, const void* const* given) {{
     arguments = given;
-    host::work = call;
-    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x)
-        for (unsigned first = 0; first < block; first += 32)
-            together = host::run_warp(int(first)) && together;
-    return together;
-}
+    host::work = [] {{ host::call({name}, arguments); }};
+    return host::run_blocks(grid, block);
+}}
 """
 
 
 def kernel(code, threads=None):
     """Return the kernel of a kind of fits, to be launched as on a device."""
     threads = threads or threads_for(code)
-    library = _library(code, threads)
+    text = kernel_text(code, threads)
+    return FitKernel(lambda *given: launch(text, "fit", *given), threads)
 
-    def launch(grid, block, arguments):
-        kept = [np.array(argument) for argument in arguments]
-        places = (ctypes.c_void_p * len(kept))(*(value.ctypes.data for value in kept))
-        assert library.launch(*grid, *block, places), "threads of a warp went apart"
 
-    return FitKernel(launch, threads)
+def launch(text, name, grid, block, arguments):
+    """Launch a kernel; of its arguments, what is no number or structure is memory."""
+    kept = [np.array(one.ctypes.data if one.ndim else one) for one in arguments]
+    places = (ctypes.c_void_p * len(kept))(*(value.ctypes.data for value in kept))
+    assert _library(text, name).launch(*grid, *block, places), "threads of a warp went apart"
 
 
 def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, variance_map=None,
@@ -72,19 +66,16 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
         patch.setattr(fit, "_multiprocessors", lambda _: multiprocessors)
         fit._on_device.cache_clear()
         task.launch(frames, corners, start, maps, memory.ctypes.data, count)
-    return layout.Results.within(memory, count, settings).columns(settings.profile)
+    return Results.within(memory, count, settings).columns(settings.profile)
 
 
-def _library(code, threads):
-    return library(kernel_text(code, threads) + _LAUNCH)
-
-
-def library(text):
+@cache
+def _library(text, name):
     """Return the compiled text of a kernel, with what launches it."""
     if sys.platform != "linux":
         pytest.skip("needs Linux, whose fibers take turns")
     prelude = (HERE / "warp_on_host.h").read_text("utf-8")
-    text = prelude + text
+    text = prelude + text + _LAUNCH.format(name=name)
     # The few functions of C that it calls are there in any Python.
     flags = ["-std=c++17", "-O1", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti", "-nostdlib"]
     command = [*_compiler(), *flags, "-shared", "-DSPOTFIT_ISA=cuda"]

@@ -88,6 +88,30 @@ static bool run_warp(int first) {
     return together;
 }
 
+template <int... I> struct Numbers {};
+template <class, int... I> using NumbersOf = Numbers<I...>;
+template <class T> struct Mutable { using Type = T; };
+template <class T> struct Mutable<const T> { using Type = T; };
+
+template <class... T, int... I>
+static void call_with(void (*kernel)(T...), const void* const* arguments, Numbers<I...>) {
+    kernel(*static_cast<const typename Mutable<T>::Type*>(arguments[I])...);
+}
+
+// Calls a kernel with arguments that lie where they are said to, each of the type it declares.
+template <class... T> static void call(void (*kernel)(T...), const void* const* arguments) {
+    call_with(kernel, arguments, __make_integer_seq<NumbersOf, int, sizeof...(T)>());
+}
+
+// Runs all blocks of a launch, one after the other; whether all warps have stayed together.
+static bool run_blocks(unsigned grid, unsigned block) {
+    bool all_together = true;
+    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x)
+        for (unsigned first = 0; first < block; first += LANES)
+            all_together = run_warp(int(first)) && all_together;
+    return all_together;
+}
+
 }  // namespace host
 
 namespace spotfit::SPOTFIT_ISA {

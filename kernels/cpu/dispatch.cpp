@@ -3,14 +3,14 @@
 #include "detection_functions.h"
 #include "instruction_sets.h"
 
-using spotfit::instruction_set;
+using namespace spotfit;
 
 SPOTFIT_EXPORT const char* spotfit_version() { return SPOTFIT_VERSION; }
 
 // Of the sources that the library was compiled from.
 SPOTFIT_EXPORT const char* spotfit_digest() { return SPOTFIT_DIGEST; }
 
-SPOTFIT_EXPORT int spotfit_instruction_set_count() { return spotfit::instruction_set_count(); }
+SPOTFIT_EXPORT int spotfit_instruction_set_count() { return instruction_set_count(); }
 
 SPOTFIT_EXPORT const char* spotfit_instruction_set_name(int index) {
     return instruction_set(index).name;
@@ -27,10 +27,10 @@ SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int rows, int columns, int
 }
 
 // Fits the ROIs first ... last - 1 of a source.
-SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const RoiSource* source, long long first,
-                                long long last, int rows, int columns, const spotfit::FitSettings* settings,
+SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const HostRois* source, long long first,
+                                long long last, int rows, int columns, const FitSettings* settings,
                                 void* work, const FitResults* results) {
-    const spotfit::FitFunction fit = instruction_set(index).functions->fits[profile]->by_estimator[estimator];
+    const FitFunction fit = instruction_set(index).functions->fits[profile]->by_estimator[estimator];
     fit(*source, first, last, rows, columns, *settings, work, *results);
 }
 
@@ -41,22 +41,22 @@ SPOTFIT_EXPORT void spotfit_run_steps(int index, const ExpressionStep* steps, in
     instruction_set(index).functions->run_steps(steps, count, memory, n, row, rows);
 }
 
-static const spotfit::DetectionFunctions& detection(int index) { return *instruction_set(index).functions->detection; }
+static const DetectionFunctions& detection(int index) { return *instruction_set(index).functions->detection; }
 
-SPOTFIT_EXPORT long long spotfit_detection_bytes(int index, const spotfit::DetectionSettings* settings, int whole) {
+SPOTFIT_EXPORT long long spotfit_detection_bytes(int index, const DetectionSettings* settings, int whole) {
     return detection(index).work_bytes(*settings, whole);
 }
 
-SPOTFIT_EXPORT long long spotfit_detection_tiles(int index, const spotfit::DetectionSettings* settings) {
+SPOTFIT_EXPORT long long spotfit_detection_tiles(int index, const DetectionSettings* settings) {
     return detection(index).tiles(*settings);
 }
 
-SPOTFIT_EXPORT long long spotfit_most_maxima(int index, const spotfit::DetectionSettings* settings) {
+SPOTFIT_EXPORT long long spotfit_most_maxima(int index, const DetectionSettings* settings) {
     return detection(index).most_maxima(*settings);
 }
 
 SPOTFIT_EXPORT long long spotfit_detect(int index, const DetectionSource* source, long long first, long long last,
-                                        void* work, spotfit::Maximum* found, long long room, long long* count) {
+                                        void* work, Maximum* found, long long room, long long* count) {
     return detection(index).detect(*source, first, last, work, found, room, count);
 }
 
@@ -64,7 +64,7 @@ SPOTFIT_EXPORT int spotfit_has_bad_pixels(int index, const DetectionSource* sour
     return detection(index).has_bad_pixels(*source, frame);
 }
 
-SPOTFIT_EXPORT long long spotfit_sample_size(int index, const spotfit::DetectionSettings* settings, int by_y,
+SPOTFIT_EXPORT long long spotfit_sample_size(int index, const DetectionSettings* settings, int by_y,
                                              int by_x) {
     return detection(index).sample_size(*settings, by_y, by_x);
 }
@@ -78,23 +78,23 @@ SPOTFIT_EXPORT double spotfit_deviation(int index, float* sample, long long size
     return detection(index).deviation(sample, size);
 }
 
-SPOTFIT_EXPORT double spotfit_noise(int index, const spotfit::DetectionSettings* settings, const double* deviations) {
+SPOTFIT_EXPORT double spotfit_noise(int index, const DetectionSettings* settings, const double* deviations) {
     return detection(index).noise(*settings, deviations);
 }
 
 SPOTFIT_EXPORT long long spotfit_find_maxima(int index, const DetectionSource* source, long long frame, int bad,
                                              double noise, long long first, long long last, void* work,
-                                             const float* sample, spotfit::Maximum* found) {
+                                             const float* sample, Maximum* found) {
     return detection(index).find_maxima(*source, frame, bad, noise, first, last, work, sample, found);
 }
 
-SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource* source, spotfit::Maximum* maxima,
+SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource* source, Maximum* maxima,
                                                 long long count, long long* row_starts, unsigned long long* visited,
-                                                long long* queue, long long room, spotfit::Maximum* merged) {
+                                                long long* queue, long long room, Maximum* merged) {
     return detection(index).merge_plateaus(*source, maxima, count, row_starts, visited, queue, room, merged);
 }
 
-SPOTFIT_EXPORT void spotfit_drop_neighbours(int index, const spotfit::Maximum* maxima, long long count,
+SPOTFIT_EXPORT void spotfit_drop_neighbours(int index, const Maximum* maxima, long long count,
                                             const unsigned long long* order, long long height, long long* row_starts,
                                             double distance, unsigned char* dropped) {
     detection(index).drop_neighbours(maxima, count, order, height, row_starts, distance, dropped);

@@ -102,7 +102,7 @@ template <class Variant> struct TileFits {
     static constexpr int S = Variant::SHAPE, ERRORS = Outputs<Variant>::ERRORS;
     static constexpr bool EXPRESSION = Variant::Profile::EXPRESSION;
 
-    const RoiSource& source;
+    const HostRois& source;
     const int rows, columns;
     const FitSettings& settings;
     const FitResults& results;
@@ -255,7 +255,7 @@ template <class Variant> struct TileFits {
 };
 
 template <class Variant>
-void fit_rois(const RoiSource& source, long long first, long long last, int rows, int columns,
+void fit_rois(const HostRois& source, long long first, long long last, int rows, int columns,
               const FitSettings& settings, void* memory, const FitResults& results) {
     const SubnormalsAreZero during_this_call;
     Work work(memory, rows, columns);

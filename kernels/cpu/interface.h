@@ -2,6 +2,7 @@
 // Python's side of it is src/napari_spotfit/engine/cpu/interface.py.
 #pragma once
 #include "../fit_settings.h"
+#include "../roi_source.h"
 
 #if defined(_WIN32)
 #define SPOTFIT_EXPORT extern "C" __declspec(dllexport)
@@ -9,16 +10,10 @@
 #define SPOTFIT_EXPORT extern "C" __attribute__((visibility("default")))
 #endif
 
-extern "C" {
+namespace spotfit {
 
 // Types of pixels.
 enum PixelType { UINT8, UINT16, INT16, FLOAT32, FLOAT64 };
-
-// One number for each pixel: of one frame for all of them, or of each its own.
-struct PixelMap {
-    const float* values;  // null where there is none
-    int shared;
-};
 
 // One step of an expression's program. Its numbers are in the memory of the expression, at places
 // in units of lanes. An operand is the same for all pixels, or it has numbers for columns, rows or
@@ -44,40 +39,23 @@ struct ExpressionProgram {
     int pitch;         // how far the results are apart
 };
 
-// ROIs where they lie in frames.
-struct RoiSource {
-    const void* frames;
-    long long height, width;   // of a frame
-    const long long* corners;  // frame, first row, first column of each; null: every frame is a ROI
-    const float* start;        // y, x, other shape parameters of each, or null
-    PixelMap planes;           // weights, or read-out variances in photo-electrons^2
-    PixelMap variance;         // read-out variance in counts^2, for the standard errors
-    const ExpressionProgram* program;
+// ROIs where they lie in the host's frames, of one of the PixelTypes.
+struct HostRois : RoiSource {
+    const ExpressionProgram* program;  // null where the model is none of somebody's own
     int pixel_type;
 };
-
-// Columns of results.
-struct FitResults {
-    long long length;
-    double *y, *x;
-    float* values;  // Outputs::VALUES columns, then Outputs::ERRORS
-    unsigned short* iterations;
-    unsigned char* stop_condition;
-};
-}
-
-namespace spotfit {
+static_assert(sizeof(HostRois) == sizeof(RoiSource) + sizeof(void*) + 8, "as ctypes lays it out");
 
 struct LargeRequest;
 
-using FitFunction = void (*)(const RoiSource&, long long first, long long last, int rows, int columns,
+using FitFunction = void (*)(const HostRois&, long long first, long long last, int rows, int columns,
                              const FitSettings&, void* work, const FitResults&);
 
 // Least squares, the same with planes, maximum likelihood, the same with planes.
 struct ProfileFits { FitFunction by_estimator[4]; };
 
 // Numbers that are asked for of a ROI, of one piece of the work.
-using LargeSums = void (*)(const RoiSource&, long long roi, const LargeRequest&, const FitSettings&, int piece,
+using LargeSums = void (*)(const HostRois&, long long roi, const LargeRequest&, const FitSettings&, int piece,
                            void* work, double* numbers);
 struct DetectionFunctions;
 

@@ -19,7 +19,7 @@ namespace {
 bool is_finite(double x) { return x - x == 0; }
 
 // A pixel that counts, less which others are exact in single precision.
-template <class T> double first_pixel(const RoiSource& s, long long roi, int rows, int columns) {
+template <class T> double first_pixel(const HostRois& s, long long roi, int rows, int columns) {
     const long long none[3] = {roi, 0, 0};
     const long long* c = s.corners ? s.corners + 3 * roi : none;
     for (long long row = c[1]; row < c[1] + rows; ++row)
@@ -31,8 +31,8 @@ template <class T> double first_pixel(const RoiSource& s, long long roi, int row
     return 0.0;
 }
 
-double level_near(const RoiSource& s, long long roi, int rows, int columns) {
-    using First = double (*)(const RoiSource&, long long, int, int);
+double level_near(const HostRois& s, long long roi, int rows, int columns) {
+    using First = double (*)(const HostRois&, long long, int, int);
     constexpr First FIRST[] = {first_pixel<unsigned char>, first_pixel<unsigned short>, first_pixel<short>,
                                first_pixel<float>, first_pixel<double>};
     return FIRST[s.pixel_type](s, roi, rows, columns);
@@ -120,12 +120,12 @@ SPOTFIT_EXPORT long long spotfit_large_bytes(int index, int profile, int columns
            spotfit_large_work_bytes(index, columns, expression_lanes);
 }
 
-SPOTFIT_EXPORT double spotfit_large_level(const RoiSource* source, long long roi, int rows, int columns) {
+SPOTFIT_EXPORT double spotfit_large_level(const HostRois* source, long long roi, int rows, int columns) {
     return level_near(*source, roi, rows, columns);
 }
 
 // The numbers of one piece of a request.
-SPOTFIT_EXPORT void spotfit_large_sums(int index, int profile, const RoiSource* source, long long roi, const void* fit,
+SPOTFIT_EXPORT void spotfit_large_sums(int index, int profile, const HostRois* source, long long roi, const void* fit,
                                        const FitSettings* settings, int piece, void* work, double* numbers) {
     const LargeRequest& request = *static_cast<const LargeRequest*>(fit);
     const LargeSums sums = *instruction_set(index).functions->large_sums[profile];
@@ -142,7 +142,7 @@ SPOTFIT_EXPORT void spotfit_large_write(int profile, void* fit, long long roi, i
 
 // The whole of the fits of ROIs first ... last - 1, by one thread.
 SPOTFIT_EXPORT void spotfit_large_fit(int index, int profile, int likelihood, int planes, int fixed_origin,
-                                      const RoiSource* source, long long first, long long last, int rows, int columns,
+                                      const HostRois* source, long long first, long long last, int rows, int columns,
                                       const FitSettings* settings, void* memory, const FitResults* results) {
     const SearchFunctions& search = SEARCHES[profile];
     char* fit = static_cast<char*>(memory);

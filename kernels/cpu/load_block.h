@@ -6,6 +6,6 @@ namespace spotfit::SPOTFIT_ISA {
 
 // Fills a block's pixels, planes and variances, as far as a request needs them. Columns beyond the
 // ROI do not count.
-void load_block(const RoiSource& source, long long roi, const LargeRequest& request, BlockOfRoi<LaneType>& block);
+void load_block(const HostRois& source, long long roi, const LargeRequest& request, BlockOfRoi<LaneType>& block);
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -11,11 +11,11 @@ SPOTFIT_INLINE int padded(int pixels) { return (pixels + LANES - 1) / LANES * LA
 // Loads the pixels of ROIs, by their numbers, into the lanes of a tile, each less a number near its
 // pixels, which goes to `level`. Lanes without a ROI, and ROIs outside the frames, become NaN. The
 // source's planes are weights, or variances. `stage` has room for LANES * padded(pixels) numbers.
-void load_pixels(const RoiSource& source, bool variances, const long long* rois, int count, int rows, int columns,
+void load_pixels(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns,
                  float* stage, LaneType* tile, float* level);
 
 // The same of a map of the frames' pixels, as they are.
-void load_map(const RoiSource& source, const PixelMap& map, const long long* rois, int count, int rows, int columns,
+void load_map(const HostRois& source, const PixelMap& map, const long long* rois, int count, int rows, int columns,
               float* stage, LaneType* tile);
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -1,33 +1,9 @@
-// Where ROIs lie in the GPU's memory, and where their results go. The Python side of both is
-// src/napari_spotfit/engine/cuda/layout.py.
+// Where a ROI's pixels lie in the GPU's memory, and how they become numbers near 0.
 #pragma once
 #include "../lanes.h"
+#include "../roi_source.h"
 
 namespace spotfit::SPOTFIT_ISA {
-
-// One number for each pixel: of one frame for all of them, or of each its own.
-struct PixelMap {
-    const float* values;
-    int shared;
-};
-
-struct RoiSource {
-    const void* frames;
-    long long height, width;   // of a frame
-    const long long* corners;  // frame, first row, first column of each, if ROIs lie in frames
-    const float* start;        // y, x, other shape parameters of each, or null
-    PixelMap planes;           // weights, or read-out variances in photo-electrons^2
-    PixelMap variance;         // read-out variance in counts^2, for the standard errors
-};
-
-// Columns of results.
-struct FitResults {
-    long long length;
-    double *y, *x;
-    float* values;  // Outputs::VALUES columns, then Outputs::ERRORS
-    unsigned short* iterations;
-    unsigned char* stop_condition;
-};
 
 // What is known of ROIs when code is compiled. GATHER: they lie in frames, of which they are a
 // part; else every frame is a ROI.

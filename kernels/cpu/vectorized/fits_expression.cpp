@@ -8,7 +8,7 @@ namespace spotfit::SPOTFIT_ISA {
 namespace {
 
 template <int SHAPE, bool LIKELIHOOD>
-void fit_expressions(const RoiSource& source, long long first, long long last, int rows, int columns,
+void fit_expressions(const HostRois& source, long long first, long long last, int rows, int columns,
                      const FitSettings& given, void* memory, const FitResults& results) {
     FitSettings settings = given;
     for (int j = source.program->parameters; j < SHAPE; ++j) settings.held |= 1 << j;

@@ -54,7 +54,7 @@ struct LargeWork {
 
 // Calls use(block) with blocks of some rows, loaded; those side by side one after the other.
 template <class Use>
-SPOTFIT_INLINE void over_blocks(const RoiSource& source, long long roi, const LargeRequest& request, int first, int end,
+SPOTFIT_INLINE void over_blocks(const HostRois& source, long long roi, const LargeRequest& request, int first, int end,
                                 const LargeWork& work, Use use) {
     const bool variances = request.task == NOISE && source.variance.values;
     const int vectors = vectors_of(request.columns), widest = vectors < VECTORS_OF_ROW ? vectors : VECTORS_OF_ROW;
@@ -106,7 +106,7 @@ template <class Profile> AxisSums<double> fill_along_x(const LargeRequest& reque
 }
 
 // The shape parameters that a model has: code for expressions may be made for more.
-template <class Profile> int shape_count(const RoiSource& source) {
+template <class Profile> int shape_count(const HostRois& source) {
     return Profile::EXPRESSION ? source.program->parameters : Profile::SHAPE;
 }
 
@@ -119,7 +119,7 @@ template <class Variant> void write(const PixelSums<Variant, double>& sums, doub
 // ---- sums along the axes ----
 
 template <class Profile>
-void sums_along_axes(const RoiSource& source, long long roi, const LargeRequest& request, int piece,
+void sums_along_axes(const HostRois& source, long long roi, const LargeRequest& request, int piece,
                      const LargeWork& work, double* numbers) {
     using Variant = LargeSquares<Profile>;
     constexpr int S = Variant::SHAPE;
@@ -156,7 +156,7 @@ void sums_along_axes(const RoiSource& source, long long roi, const LargeRequest&
 // ---- sums over the pixels ----
 
 template <class Profile>
-void sums_over_pixels(const RoiSource& source, long long roi, const LargeRequest& request, const FitSettings& settings,
+void sums_over_pixels(const HostRois& source, long long roi, const LargeRequest& request, const FitSettings& settings,
                       int piece, const LargeWork& work, double* numbers) {
     using Variant = LargeSquares<Profile>;
     constexpr int COUNT = sums_of_shape(Variant::SHAPE), MATRIX = COUNT - Variant::ALL - 1;
@@ -224,7 +224,7 @@ void write_cells(const LargeRequest& request, const ColumnSums* columns, double*
     }
 }
 
-void fill_cells(const RoiSource& source, long long roi, const LargeRequest& request, int row, const LargeWork& work,
+void fill_cells(const HostRois& source, long long roi, const LargeRequest& request, int row, const LargeWork& work,
                 double* cells) {
     const int first = request.top + row * request.cell;
     const int end = first + request.cell < request.rows ? first + request.cell : request.rows;
@@ -235,7 +235,7 @@ void fill_cells(const RoiSource& source, long long roi, const LargeRequest& requ
 }
 
 template <class Profile>
-void large_sums(const RoiSource& source, long long roi, const LargeRequest& request, const FitSettings& settings,
+void large_sums(const HostRois& source, long long roi, const LargeRequest& request, const FitSettings& settings,
                 int piece, void* memory, double* numbers) {
     const SubnormalsAreZero during_this_call;
     const LargeWork work(memory, request.columns);

@@ -7,7 +7,7 @@ using L = LaneType;
 using Doubles = double __attribute__((ext_vector_type(LANES)));
 
 // Where a row of a ROI begins in frames, or in a map that all of them share.
-long long first_of_row(const RoiSource& s, long long roi, int row, bool shared) {
+long long first_of_row(const HostRois& s, long long roi, int row, bool shared) {
     const long long none[3] = {roi, 0, 0};
     const long long* c = s.corners ? s.corners + 3 * roi : none;
     return ((shared ? 0 : c[0]) * s.height + c[1] + row) * s.width + c[2];
@@ -41,7 +41,7 @@ SPOTFIT_INLINE L weight_of(L given, bool variances, float unit) {
 }
 
 template <class T>
-void load_block_of(const RoiSource& s, long long roi, const LargeRequest& request, BlockOfRoi<L>& block) {
+void load_block_of(const HostRois& s, long long roi, const LargeRequest& request, BlockOfRoi<L>& block) {
     const bool electrons = request.task == DEVIANCE || request.task == FISHER;
     const bool variances = request.planes == VARIANCES;
     const L lanes = lane_numbers<L>();
@@ -75,8 +75,8 @@ void load_block_of(const RoiSource& s, long long roi, const LargeRequest& reques
 
 }  // namespace
 
-void load_block(const RoiSource& source, long long roi, const LargeRequest& request, BlockOfRoi<L>& block) {
-    using Load = void (*)(const RoiSource&, long long, const LargeRequest&, BlockOfRoi<L>&);
+void load_block(const HostRois& source, long long roi, const LargeRequest& request, BlockOfRoi<L>& block) {
+    using Load = void (*)(const HostRois&, long long, const LargeRequest&, BlockOfRoi<L>&);
     constexpr Load LOAD[] = {load_block_of<unsigned char>, load_block_of<unsigned short>, load_block_of<short>,
                              load_block_of<float>, load_block_of<double>};
     LOAD[source.pixel_type](source, roi, request, block);

@@ -36,7 +36,7 @@ SPOTFIT_INLINE void transpose(const float* source, int stride, L* target) {
 }
 
 // Where a ROI begins in frames, or in a map that all of them share; -1 outside of them.
-long long first_pixel(const RoiSource& s, long long roi, bool shared) {
+long long first_pixel(const HostRois& s, long long roi, bool shared) {
     if (!s.corners) return shared ? 0 : roi * s.height * s.width;
     const long long* c = s.corners + 3 * roi;
     if (c[0] < 0) return -1;
@@ -47,7 +47,7 @@ SPOTFIT_INLINE bool is_finite(double x) { return x - x == 0; }
 
 // A pixel that counts: a number, with a weight above 0 or a variance. NaN counts for nothing.
 template <class T>
-T reference_of(const RoiSource& s, bool variances, const T* pixels, long long roi, int rows, int columns) {
+T reference_of(const HostRois& s, bool variances, const T* pixels, long long roi, int rows, int columns) {
     const float* planes = s.planes.values;
     if (planes) planes += first_pixel(s, roi, s.planes.shared);
     for (int k = 0; k < rows; ++k)
@@ -68,7 +68,7 @@ void copy_roi(const T* from, long long width, int rows, int columns, T reference
 }
 
 template <class T, bool PIXELS>
-void load(const RoiSource& source, bool variances, const T* all, bool shared, const long long* rois, int count, int rows, int columns,
+void load(const HostRois& source, bool variances, const T* all, bool shared, const long long* rois, int count, int rows, int columns,
           float* stage, L* tile, float* level) {
     const int pixels = rows * columns, stride = padded(pixels);
     for (int lane = 0; lane < W; ++lane) {
@@ -87,21 +87,21 @@ void load(const RoiSource& source, bool variances, const T* all, bool shared, co
 }
 
 template <class T>
-void load_as(const RoiSource& source, bool variances, const long long* rois, int count, int rows, int columns, float* stage, L* tile,
+void load_as(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns, float* stage, L* tile,
              float* level) {
     load<T, true>(source, variances, static_cast<const T*>(source.frames), false, rois, count, rows, columns, stage, tile, level);
 }
 
 }  // namespace
 
-void load_pixels(const RoiSource& source, bool variances, const long long* rois, int count, int rows, int columns, float* stage,
+void load_pixels(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns, float* stage,
                  L* tile, float* level) {
-    using Load = void (*)(const RoiSource&, bool, const long long*, int, int, int, float*, L*, float*);
+    using Load = void (*)(const HostRois&, bool, const long long*, int, int, int, float*, L*, float*);
     constexpr Load LOAD[] = {load_as<unsigned char>, load_as<unsigned short>, load_as<short>, load_as<float>, load_as<double>};
     LOAD[source.pixel_type](source, variances, rois, count, rows, columns, stage, tile, level);
 }
 
-void load_map(const RoiSource& source, const PixelMap& map, const long long* rois, int count, int rows, int columns,
+void load_map(const HostRois& source, const PixelMap& map, const long long* rois, int count, int rows, int columns,
               float* stage, L* tile) {
     load<float, false>(source, false, map.values, map.shared, rois, count, rows, columns, stage, tile, nullptr);
 }

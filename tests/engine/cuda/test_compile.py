@@ -14,8 +14,8 @@ import pytest
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import detect, layout
-from napari_spotfit.engine.cuda.compile import OPTIONS, options, source
+from napari_spotfit.engine.cuda import detect
+from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
 from napari_spotfit.settings.validation import ROI_MAX, ROI_MIN
@@ -26,7 +26,7 @@ ARCHITECTURES = (75, 86, 89, 90, 120)
 #: Up to this size hardly anything of a fit is kept in memory of its own: bytes of a thread.
 ALL_IN_REGISTERS, SPILLED = 16, 128
 
-KINDS = list(product(layout.PIXEL_TYPES, (False, True)))
+KINDS = list(product(PIXEL_TYPES, (False, True)))
 #: Every way to share a fit, and to share it unevenly; what most people fit.
 SHAPES = [(7, 7), (9, 9), (13, 13), (16, 16), (32, 32), (4, 32), (11, 7), (21, 30)]
 
@@ -104,7 +104,7 @@ def test_blocks_have_room_on_every_gpu():
 def test_detection_compiles_without_a_word(architecture):
     text = source("cuda/detection.cu")
     made = {}
-    pixel_types = list(layout.PIXEL_TYPES.values())
+    pixel_types = list(PIXEL_TYPES.values())
     # Pixel types go round.
     for pixel in pixel_types[ARCHITECTURES.index(architecture) :: len(ARCHITECTURES)]:
         made |= build(architecture, {pixel: text}, options(**detect.MACROS, PIXEL=pixel))

@@ -8,10 +8,12 @@ import nvrtc
 import pytest
 from large_requests import EVERY_FUNCTION, assert_alike, on_cpu, prepared
 
+from napari_spotfit.engine.cpu.fit import fit_rois
 from napari_spotfit.engine.cpu.interface import PIXEL_TYPES, LargeTask
 from napari_spotfit.engine.cpu.large_rois import LargeFit
 from napari_spotfit.engine.cuda import large_rois
 from napari_spotfit.engine.cuda.compile import OPTIONS
+from napari_spotfit.engine.kernel_arguments import FitResults, Results, address, row_bytes
 from napari_spotfit.settings.settings import Settings
 
 #: Settings, and a shape in the order of the kernels.
@@ -99,17 +101,15 @@ def test_a_whole_fit_is_that_of_the_cpu(estimator):
     model = settings.profile.evaluate(y, x, truth | {"amplitude": 80, "background": 9})
     pixels = np.random.default_rng(2).poisson(model).astype(np.uint16)
 
-    from napari_spotfit.engine.cpu.fit import Results, fit_rois
-    from napari_spotfit.results.columns import numbers_per_fit
-
-    results = Results.empty(1, numbers_per_fit(settings))
+    memory = np.empty(row_bytes(settings), np.uint8)
     fit, made = LargeFit(settings, SHAPE, planes=False), large_on_host.machine(settings, "u2")
     fit.begin(None, 0.0)
     while fit.request.task:
         fit.take(made.numbers(large_on_host.pixels(pixels), fit.request), 1)
-    fit.write(0, results.for_library())
+    fit.write(0, FitResults.at(address(memory), 1, settings))
+    columns = Results.within(memory, 1, settings).columns(settings.profile)
     theirs = fit_rois(pixels[None], None, SHAPE, settings)
-    for name, value in results.columns(settings).items():
+    for name, value in columns.items():
         np.testing.assert_allclose(value, theirs[name], rtol=1e-4, err_msg=name)
 
 

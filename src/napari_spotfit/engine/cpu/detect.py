@@ -21,7 +21,8 @@ from ..detection.nonmax_suppression import (
     merge_plateaus,
     one_per_spot,
 )
-from .interface import DetectionSource, address
+from ..kernel_arguments import address
+from .interface import DetectionSource
 from .library import load
 
 #: Pixels of a thread's share of frames, at most.

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ...models.expressions.custom import Expression
 from ...models.expressions.grammar import Name, Node, Number
-from .interface import EXPRESSION_SIZES, EXPRESSION_STEP, ExpressionProgram, address
+from ..kernel_arguments import address
+from .interface import EXPRESSION_SIZES, EXPRESSION_STEP, ExpressionProgram
 
 #: So many pixels of neighbouring rows are worked on at once: enough for what a step costs besides,
 #: few enough for the memory that is close to a processor.

@@ -3,69 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...images.pixel_calibration import Planes
-from ...results.columns import errors_of, numbers_per_fit, values_of
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
 from ..fit_settings import make_fit_settings
+from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
 from . import large_rois
 from .expression import Encoded, encode
-from .interface import (
-    EXPRESSION_SIZES,
-    PIXEL_TYPES,
-    PROFILES,
-    FitResults,
-    PixelMap,
-    RoiSource,
-    address,
-)
+from .interface import EXPRESSION_SIZES, PIXEL_TYPES, PROFILES, HostRois
 from .library import load
 
 #: Pixels of a thread's share, at most, and its fits at least: small enough to share the work
 #: evenly and to be done soon after an interruption, large enough for Python's part to be small.
 _LARGE_SHARE, _SMALL_SHARE = 1 << 20, 1024
-
-
-class Results(NamedTuple):
-    """Columns of results, one row of each array a column."""
-
-    positions: NDArray[np.float64]
-    values: NDArray[np.float32]
-    iterations: NDArray[np.uint16]
-    stop_condition: NDArray[np.uint8]
-
-    @classmethod
-    def empty(cls, count: int, width: int) -> Results:
-        """Return memory for so many fits with so many numbers each."""
-        return cls(
-            np.empty((2, count)),
-            np.empty((width, count), np.float32),
-            np.empty(count, np.uint16),
-            np.empty(count, np.uint8),
-        )
-
-    def for_library(self) -> FitResults:
-        """Return where the library writes them."""
-        y, x = self.positions
-        return FitResults(
-            len(self.iterations), address(y), address(x), address(self.values),
-            address(self.iterations), address(self.stop_condition),
-        )  # fmt: skip
-
-    def columns(self, settings: Settings) -> dict[str, NDArray[Any]]:
-        """Return the columns of SpotFits."""
-        names, errors = values_of(settings.profile), errors_of(settings.profile)
-        columns: dict[str, NDArray[Any]] = dict(zip("yx", self.positions, strict=True))
-        columns |= zip(names, self.values, strict=False)
-        columns |= {"iterations": self.iterations, "stop_condition": self.stop_condition}
-        columns |= zip(errors, self.values[len(names) :], strict=False)
-        return columns
 
 
 def fit_rois(
@@ -107,8 +63,10 @@ def fit_rois(
     """
     library = load()
     count = len(frames) if corners is None else len(corners)
-    results = Results.empty(count, numbers_per_fit(settings))
-    source = RoiSource(
+    memory = np.empty(row_bytes(settings) * count, np.uint8)
+    results = Results.within(memory, count, settings)
+    target = FitResults.at(address(memory), count, settings)
+    source = HostRois(
         frames=address(frames),
         height=frames.shape[1],
         width=frames.shape[2],
@@ -118,11 +76,10 @@ def fit_rois(
         variance=PixelMap.of(variance_map),
         pixel_type=PIXEL_TYPES[frames.dtype.str[1:]],
     )
-    target = results.for_library()
     if max(roi_shape) > ROI_MAX:
         inside = corners[:, 0] >= 0 if corners is not None else np.ones(count, bool)
         large_rois.fit_rois(source, inside, roi_shape, settings, target)
-        return results.columns(settings)
+        return results.columns(settings.profile)
     numbers = make_fit_settings(settings, roi_shape)
     profile, encoded = _profile(settings, roi_shape)
     if encoded:
@@ -142,7 +99,7 @@ def fit_rois(
     largest = _LARGE_SHARE // (roi_shape[0] * roi_shape[1])
     share = max(min(share, largest), _SMALL_SHARE)
     threads.in_pieces(fit_share, count, share, settings.threads)
-    return results.columns(settings)
+    return results.columns(settings.profile)
 
 
 def _profile(settings: Settings, roi_shape: tuple[int, int]) -> tuple[int, Encoded | None]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.pixel_calibration import Planes
 from ..detection.detection_settings import DetectionSettings
 from ..fit_settings import MAX_SHAPE
+from ..kernel_arguments import RoiSource, address
 
 #: Types of pixels by their numbers.
 PIXEL_TYPES = {"u1": 0, "u2": 1, "i2": 2, "f4": 3, "f8": 4}
@@ -37,17 +37,6 @@ EXPRESSION_STEP = np.dtype(
 )
 
 
-class PixelMap(ctypes.Structure):
-    """One number for each pixel: of one frame for all of them, or of each its own."""
-
-    _fields_ = (("values", ctypes.c_void_p), ("shared", ctypes.c_int))
-
-    @classmethod
-    def of(cls, planes: Planes | None) -> PixelMap:
-        """Return what is known of the pixels, whose memory must outlast it."""
-        return cls() if planes is None else cls(address(planes.values), len(planes.values) == 1)
-
-
 class ExpressionProgram(ctypes.Structure):
     """An expression and its derivatives, for ROIs of one size."""
 
@@ -68,20 +57,10 @@ class ExpressionProgram(ctypes.Structure):
     )
 
 
-class RoiSource(ctypes.Structure):
-    """ROIs where they lie in frames."""
+class HostRois(RoiSource):
+    """ROIs where they lie in the host's frames."""
 
-    _fields_ = (
-        ("frames", ctypes.c_void_p),
-        ("height", ctypes.c_longlong),
-        ("width", ctypes.c_longlong),
-        ("corners", ctypes.c_void_p),
-        ("start", ctypes.c_void_p),
-        ("planes", PixelMap),
-        ("variance", PixelMap),
-        ("program", ctypes.c_void_p),
-        ("pixel_type", ctypes.c_int),
-    )
+    _fields_ = (("program", ctypes.c_void_p), ("pixel_type", ctypes.c_int))
 
 
 class DetectionSource(ctypes.Structure):
@@ -98,19 +77,6 @@ class DetectionSource(ctypes.Structure):
         """Return frames (n, Y, X), C-contiguous."""
         pixel_type = PIXEL_TYPES[frames.dtype.str[1:]]
         return cls(address(frames), ctypes.pointer(settings), pixel_type)
-
-
-class FitResults(ctypes.Structure):
-    """Columns of results."""
-
-    _fields_ = (
-        ("length", ctypes.c_longlong),
-        ("y", ctypes.c_void_p),
-        ("x", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("iterations", ctypes.c_void_p),
-        ("stop_condition", ctypes.c_void_p),
-    )
 
 
 class LargeTask(enum.IntEnum):
@@ -245,8 +211,3 @@ def declare_signatures(functions: ctypes.CDLL) -> None:
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(functions, name)
         function.restype, function.argtypes = result, arguments
-
-
-def address(array: NDArray[Any] | None) -> int | None:
-    """Return where an array's numbers lie; None for none."""
-    return None if array is None else array.ctypes.data

@@ -19,15 +19,9 @@ from numpy.typing import NDArray
 from ...settings.settings import Settings
 from .. import threads
 from ..fit_settings import make_fit_settings
+from ..kernel_arguments import FitResults, address
 from .expression import encode
-from .interface import (
-    PROFILES,
-    FitResults,
-    LargePlanes,
-    LargeRequest,
-    RoiSource,
-    address,
-)
+from .interface import PROFILES, HostRois, LargePlanes, LargeRequest
 from .library import load
 
 #: ROIs of fewer pixels are fitted side by side, each by one thread.
@@ -106,7 +100,7 @@ class LargeFit:
             self._profile, self._memory, roi, self._errors, ctypes.byref(results)
         )
 
-    def run(self, source: RoiSource, roi: int, share: Share, workers: int) -> None:
+    def run(self, source: HostRois, roi: int, share: Share, workers: int) -> None:
         """Fit a ROI where it lies, its pieces shared by threads."""
         functions = self._library.functions
         stride = 4 * self._parameters
@@ -116,7 +110,7 @@ class LargeFit:
             self.take(self.numbers(source, roi, share, workers), self.request.pieces)
 
     def numbers(
-        self, source: RoiSource, roi: int, share: Share, workers: int
+        self, source: HostRois, roi: int, share: Share, workers: int
     ) -> NDArray[np.float64]:
         """Return the numbers that are asked for of a ROI."""
         functions, index = self._library.functions, self._library.index
@@ -134,7 +128,7 @@ class LargeFit:
         share(add_up, self.request.pieces)
         return numbers
 
-    def run_alone(self, source: RoiSource, first: int, last: int, results: FitResults) -> None:
+    def run_alone(self, source: HostRois, first: int, last: int, results: FitResults) -> None:
         """Fit the ROIs first … last - 1 by this thread; several threads may do so at once."""
         functions, index = self._library.functions, self._library.index
         rows, columns = self._roi_shape
@@ -146,7 +140,7 @@ class LargeFit:
             ctypes.byref(self.settings), address(memory), ctypes.byref(results),
         )  # fmt: skip
 
-    def _give_program(self, source: RoiSource) -> int:
+    def _give_program(self, source: HostRois) -> int:
         """Give an expression's program to the library; return how many lanes it needs."""
         if self._expression is None:
             return 0
@@ -166,7 +160,7 @@ def _number_of(settings: Settings) -> int:
 
 
 def fit_rois(
-    source: RoiSource,
+    source: HostRois,
     inside: NDArray[np.bool_],
     roi_shape: tuple[int, int],
     settings: Settings,
@@ -176,7 +170,7 @@ def fit_rois(
 
     Parameters
     ----------
-    source : RoiSource
+    source : HostRois
         The ROIs.
     inside : ndarray of bool
         Whether each is in the frames.

@@ -6,11 +6,20 @@ it is built around (a ROI's size, say). CuPy keeps the result on disk.
 
 from __future__ import annotations
 
+import ctypes
 import re
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: What a pixel type is called in C++.
+PIXEL_TYPES = {
+    "u1": "unsigned char", "u2": "unsigned short", "i2": "short", "f4": "float", "f8": "double",
+}  # fmt: skip
 
 #: Fused multiply-adds, fast reciprocals and roots; NaN and infinity stay what they are.
 #: Denormal numbers become 0. The namespace of the kernels. Constants that a kernel has no use
@@ -48,6 +57,15 @@ def kernel(file: str, name: str, before: str = "", **macros: float | str) -> Any
     import cupy
 
     return _compiled(before + source(file), name, options(**macros), cupy.cuda.Device().id)
+
+
+def as_argument(structure: ctypes.Structure) -> NDArray[Any]:
+    """Return a structure as CuPy takes it as a kernel's argument.
+
+    As mere bytes: through the fields of a structure CuPy looks at every launch.
+    """
+    kind = np.dtype((np.void, ctypes.sizeof(structure)))
+    return np.ndarray((), kind, bytes(structure))
 
 
 @lru_cache(maxsize=512)

@@ -25,8 +25,7 @@ from ..detection.nonmax_suppression import (
     merge_plateaus,
     one_per_spot,
 )
-from .compile import kernel
-from .layout import PIXEL_TYPES
+from .compile import PIXEL_TYPES, as_argument, kernel
 
 #: Memory on the device that a call takes beside the frames, for one frame at least.
 _SCRATCH_BYTES = 256 << 20
@@ -263,7 +262,7 @@ def _launch(
 ) -> None:
     """Run a kernel, in several launches where it takes long: a block passes over so many pixels."""
     # As plain bytes: CuPy would describe the fields of a structure anew for each launch.
-    given = np.ndarray((), np.dtype((np.void, ctypes.sizeof(work))), bytes(work))
+    given = as_argument(work)
     share = max(_MOST_PIXELS // max(pixels, 1), 1)
     for first in range(0, blocks, share):
         numbers = (np.int32(number) for number in (first, *rest))

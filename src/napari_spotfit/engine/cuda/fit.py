@@ -16,9 +16,11 @@ from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
-from . import large_rois, layout, transfer
+from ..fit_settings import make_fit_settings
+from ..kernel_arguments import FitResults, PixelMap, Results, RoiSource, address, row_bytes
+from . import large_rois, transfer
+from .compile import as_argument
 from .fit_kernel import FitCode, FitKernel, fit_kernel
-from .layout import PixelMap, Results
 
 #: Bytes of pixels that go up at a time, at most and at least, and how many such pieces are
 #: under way per GPU: while one is copied to pinned memory, others are on their way, fitted,
@@ -79,7 +81,7 @@ def fit_rois(
     n = len(frames) if corners is None else len(corners)
     if n == 0:
         return Results.within(np.empty(0, np.uint8), 0, settings).columns(settings.profile)
-    if isinstance(frames, np.ndarray) and _address(frames) % frames.dtype.itemsize:
+    if isinstance(frames, np.ndarray) and address(frames) % frames.dtype.itemsize:
         frames = frames.copy()  # kernels read whole pixels
     maps = _Maps.of(planes, variance_map)
     task = _task(
@@ -100,6 +102,10 @@ def fit_rois(
         task.launch(frames, corners, start, maps, memory.data.ptr, n)
         return Results.within(memory, n, settings).columns(settings.profile)
     return _fit_there(frames, corners, start, maps, task, n)
+
+
+#: The address of a map of pixels, and whether frames share it.
+_Place = tuple[int, bool]
 
 
 class _Maps(NamedTuple):
@@ -123,10 +129,9 @@ class _Maps(NamedTuple):
         """Return what all frames share, changed; the rest as it is."""
         return self.each(lambda values: change(values) if len(values) == 1 else values)
 
-    def addresses(self) -> tuple[PixelMap, PixelMap]:
+    def places(self) -> tuple[_Place, _Place]:
         planes, variance = (
-            PixelMap() if values is None else PixelMap(_address(values), len(values) == 1)
-            for values in self
+            (0, True) if values is None else (address(values), len(values) == 1) for values in self
         )
         return planes, variance
 
@@ -141,8 +146,8 @@ def _task(
         settings, roi_shape, pixel, gather=gather, planes=planes, variance_map=variance_map
     )
     return _Task(
-        code, settings, roi_shape, layout.row_bytes(settings),
-        layout.fit_settings(settings, roi_shape),
+        code, settings, roi_shape, row_bytes(settings),
+        as_argument(make_fit_settings(settings, roi_shape)),
     )  # fmt: skip
 
 
@@ -165,8 +170,8 @@ class _Task:
         """
         kernel, multiprocessors, step = _on_device(self, _device())
         shape, roi_bytes = len(self.code.profile.shape), self.code.roi_bytes
-        frames_at, corners_at, start_at = _address(frames), _address(corners), _address(start)
-        planes, variance = maps.addresses()
+        frames_at, corners_at, start_at = address(frames), address(corners), address(start)
+        planes, variance = maps.places()
         for first in range(0, n, step):
             count = min(step, n - first)
             rois, output = _arguments(
@@ -182,24 +187,23 @@ class _Task:
                 (rois, output, self.numbers, np.int64(count), np.int32(rounds)),
             )  # fmt: skip
 
-    def _from(self, known: PixelMap, first: int) -> PixelMap:
-        """Return a map from a fit on."""
-        if self.code.gather or known.shared:
-            return known
-        return PixelMap(known.address + 4 * self.code.rows * self.code.columns * first, False)
+    def _from(self, place: _Place, first: int) -> _Place:
+        """Return where a map is from a fit on."""
+        values, shared = place
+        if self.code.gather or shared:
+            return place
+        return values + 4 * self.code.rows * self.code.columns * first, False
 
 
 @lru_cache(maxsize=256)
 def _arguments(
     frames: int, frame_shape: tuple[int, int], corners: int, start: int,
-    planes: PixelMap, variance: PixelMap,
+    planes: _Place, variance: _Place,
     memory: int, n: int, task: _Task, first: int,
 ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Return where a kernel reads and writes; in a closed loop that stays the same."""
-    return (
-        layout.rois(frames, frame_shape, corners, start, planes, variance),
-        layout.output(memory, n, task.settings, first),
-    )
+    source = RoiSource(frames, *frame_shape, corners, start, PixelMap(*planes), PixelMap(*variance))
+    return as_argument(source), as_argument(FitResults.at(memory, n, task.settings, first))
 
 
 @lru_cache(maxsize=256)
@@ -236,17 +240,6 @@ def _multiprocessors(device: int) -> int:
     return int(cupy.cuda.Device(device).attributes["MultiProcessorCount"])
 
 
-def _address(array: Any) -> int:
-    """Return where an array begins, 0 without one."""
-    if array is None:
-        return 0
-    if isinstance(array, np.ndarray):
-        host: int = array.__array_interface__["data"][0]
-        return host
-    there: int = array.data.ptr
-    return there
-
-
 def _device() -> int:
     import cupy
 
@@ -261,7 +254,7 @@ def _fit_few(frames: NDArray[Any], start: Any, maps: _Maps, task: _Task) -> dict
         pixels = _pinned_copy(frames)
         begin = None if start is None else _pinned_copy(start)
         memory = transfer.pinned(task.row_bytes * n)
-        task.launch(pixels, None, begin, maps.each(_pinned_copy), _address(memory), n)
+        task.launch(pixels, None, begin, maps.each(_pinned_copy), address(memory), n)
     return Results.within(memory.copy(), n, task.settings).columns(task.settings.profile)
 
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from ...models.profiles import Profile
 from ...settings.settings import Settings
 from ..fit_settings import make_fit_settings
-from .compile import compiled, with_includes
-from .layout import PIXEL_TYPES, is_custom
+from .compile import PIXEL_TYPES, compiled, with_includes
 
 #: What kernels/profiles.h calls the models.
 _PROFILES = {
@@ -35,6 +34,7 @@ _U_IN_REGISTERS = 16
 
 _KERNEL = """#include "cuda/fit.h"
 {own_profile}
+using namespace spotfit;
 using namespace spotfit::SPOTFIT_ISA;
 using Kernel = {kind}<
     FitVariant<{profile}, {likelihood}, {planes}, {held}>,
@@ -42,10 +42,10 @@ using Kernel = {kind}<
     RoiLayout<{pixel}, {gather}, {rows}, {columns}>, {variance_map}{several}>;
 
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
-    fit(const RoiSource source, const FitResults results, const spotfit::FitSettings given,
+    fit(const RoiSource source, const FitResults results, const FitSettings given,
         const long long total, const int rounds) {{
     // What is known when this is compiled is no longer asked for.
-    spotfit::FitSettings settings = given;
+    FitSettings settings = given;
     settings.held = {held}, settings.turns = {turns}, settings.errors = {errors};
     settings.bounded_amplitudes = {bounded_amplitudes}, settings.gain_known = {gain_known};
     __shared__ Kernel::Memory memory[{threads} / WARP];
@@ -157,7 +157,7 @@ def fit_kernel(code: FitCode, device: int) -> FitKernel:
 
 def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
     """Return the C++ of somebody's own profile, or nothing; and what a profile is called."""
-    if is_custom(profile):
+    if profile.expression is not None:
         from ...models.expressions import to_cuda
 
         return to_cuda(profile), "OwnProfile"

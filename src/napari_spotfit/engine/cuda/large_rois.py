@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from ...images.frames import to_host
 from ...images.pixel_calibration import Planes
 from ...models.profiles import Profile
-from ...results.columns import numbers_per_fit
 from ...settings.settings import Settings
-from ..cpu.fit import Results
-from ..cpu.interface import LargeRequest, LargeTask, address
+from ..cpu.interface import LargeRequest, LargeTask
 from ..cpu.large_rois import LargeFit
+from ..kernel_arguments import FitResults, Results, address, row_bytes
 from . import transfer
-from .compile import compiled, with_includes
+from .compile import PIXEL_TYPES, as_argument, compiled, with_includes
 from .fit_kernel import profile_text
-from .layout import PIXEL_TYPES
 
 #: Threads of a block, and of a warp; columns of a warp's tile, as kernels/cuda/large_roi.h says.
 THREADS, WARP, TILE_COLUMNS = 256, 32, 64
@@ -136,7 +134,8 @@ def fit_rois(
     fit = LargeFit(settings, roi_shape, planes=planes is not None)
     arrays = frames, *(None if one is None else one.values for one in (planes, variance_map))
     there = [None if array is None else _Uploaded(array) for array in arrays]
-    results = Results.empty(count, numbers_per_fit(settings))
+    memory = np.empty(row_bytes(settings) * count, np.uint8)
+    target = FitResults.at(address(memory), count, settings)
     machine = Machine(settings, frames.dtype.str[1:])
     for roi in range(count):
         frame, top, left = (roi, 0, 0) if corners is None else map(int, corners[roi])
@@ -146,8 +145,8 @@ def fit_rois(
             pixels = LargePixels(*places, frames.shape[2])
             while fit.request.task:
                 fit.take(machine.numbers(pixels, fit.request), 1)
-        fit.write(roi, results.for_library())
-    columns = results.columns(settings)
+        fit.write(roi, target)
+    columns = Results.within(memory, count, settings).columns(settings.profile)
     if on_device:
         return {name: cupy.asarray(values) for name, values in columns.items()}
     return columns
@@ -199,7 +198,7 @@ class Machine:
 
     def numbers(self, pixels: LargePixels, request: LargeRequest) -> NDArray[np.float64]:
         """Return the numbers of a request, by the current stream."""
-        given = _as_argument(pixels), _as_argument(request)
+        given = as_argument(pixels), as_argument(request)
         if request.task == LargeTask.CELLS:
             result = self._empty(request.numbers)
             cells = request.cell_rows * request.cell_columns
@@ -224,9 +223,3 @@ def _empty(count: int) -> Any:
     import cupy
 
     return cupy.empty(count, np.float64)
-
-
-def _as_argument(structure: ctypes.Structure) -> NDArray[Any]:
-    """Return a structure as CuPy takes it as a kernel's argument, as mere bytes."""
-    kind = np.dtype((np.void, ctypes.sizeof(structure)))
-    return np.ndarray((), kind, bytes(structure))

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cpu.interface import DetectionSource, address
+from ..cpu.interface import DetectionSource
 from ..cpu.library import load
+from ..kernel_arguments import address
 from .candidates import Candidates
 from .detection_settings import MAXIMUM, DetectionSettings
 

@@ -1,0 +1,112 @@
+"""What the kernels of fits read and write on every machine: kernels/roi_source.h for Python."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from ..images.pixel_calibration import Planes
+from ..models.profiles import Profile
+from ..results.columns import errors_of, numbers_per_fit, values_of
+from ..settings.settings import Settings
+
+
+class PixelMap(ctypes.Structure):
+    """One number for each pixel: of one frame for all of them, or of each its own."""
+
+    _fields_ = (("values", ctypes.c_void_p), ("shared", ctypes.c_int))
+
+    @classmethod
+    def of(cls, planes: Planes | None) -> PixelMap:
+        """Return what is known of the pixels, whose memory must outlast it."""
+        return cls() if planes is None else cls(address(planes.values), len(planes.values) == 1)
+
+
+class RoiSource(ctypes.Structure):
+    """ROIs where they lie in frames."""
+
+    _fields_: ClassVar[tuple[tuple[str, Any], ...]] = (
+        ("frames", ctypes.c_void_p),
+        ("height", ctypes.c_longlong),
+        ("width", ctypes.c_longlong),
+        ("corners", ctypes.c_void_p),
+        ("start", ctypes.c_void_p),
+        ("planes", PixelMap),
+        ("variance", PixelMap),
+    )
+
+
+class FitResults(ctypes.Structure):
+    """Columns of results."""
+
+    _fields_ = (
+        ("length", ctypes.c_longlong),
+        ("y", ctypes.c_void_p),
+        ("x", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("iterations", ctypes.c_void_p),
+        ("stop_condition", ctypes.c_void_p),
+    )
+
+    @classmethod
+    def at(cls, memory: int, n: int, settings: Settings, first: int = 0) -> FitResults:
+        """Return where the results of fits go, from one of n on, laid out as Results."""
+        values, iterations, stop = (memory + end for end in _ends(n, settings))
+        return cls(
+            n, memory + 8 * first, memory + 8 * (n + first), values + 4 * first,
+            iterations + 2 * first, stop + first,
+        )  # fmt: skip
+
+
+class Results(NamedTuple):
+    """Views of the results in one piece of memory, of NumPy or CuPy."""
+
+    positions: Any  # (2, n): y and x
+    values: Any  # (width, n)
+    iterations: Any
+    stop_condition: Any
+
+    @classmethod
+    def within(cls, memory: Any, n: int, settings: Settings) -> Results:
+        """Divide memory, ``row_bytes(settings) * n`` bytes of uint8."""
+        values, iterations, stop = _ends(n, settings)
+        return cls(
+            memory[:values].view(np.float64).reshape(2, n),
+            memory[values:iterations].view(np.float32).reshape(numbers_per_fit(settings), n),
+            memory[iterations:stop].view(np.uint16),
+            memory[stop : stop + n],
+        )
+
+    def columns(self, profile: Profile) -> dict[str, Any]:
+        """Return the columns of SpotFits."""
+        names = values_of(profile)
+        columns = {"y": self.positions[0], "x": self.positions[1]}
+        columns |= zip(names, self.values, strict=False)
+        columns |= {"iterations": self.iterations, "stop_condition": self.stop_condition}
+        columns |= zip(errors_of(profile), self.values[len(names) :], strict=False)
+        return columns
+
+
+def row_bytes(settings: Settings) -> int:
+    """Return how many bytes of results a fit has."""
+    return 16 + 4 * numbers_per_fit(settings) + 3
+
+
+def _ends(n: int, settings: Settings) -> tuple[int, int, int]:
+    """Return where the positions, the values and the iterations end."""
+    values = 16 * n
+    iterations = values + 4 * numbers_per_fit(settings) * n
+    return values, iterations, iterations + 2 * n
+
+
+def address(array: Any) -> int:
+    """Return where an array of NumPy or CuPy begins, 0 without one."""
+    if array is None:
+        return 0
+    if isinstance(array, np.ndarray):
+        host: int = array.__array_interface__["data"][0]
+        return host
+    there: int = array.data.ptr
+    return there
