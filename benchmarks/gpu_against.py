@@ -135,10 +135,10 @@ def serve() -> None:
 class Version:
     """One version of the package, in a process of its own."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, script: str = __file__) -> None:
         environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "TREE": str(tree)}
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--serve"], env=environment, stdin=subprocess.PIPE,
+            [sys.executable, script, "--serve"], env=environment, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -23,7 +23,8 @@ for step in ${*:-tests against layouts}; do
             tests/test_on_gpu.py tests/test_models_on_gpu.py tests/engine tests/localization tests/images \
             || status=1 ;;
     against)
-        "$PYTHON" benchmarks/gpu_against.py build/baseline || status=1 ;;
+        "$PYTHON" benchmarks/gpu_against.py build/baseline || status=1
+        "$PYTHON" benchmarks/gpu_frames_against.py build/baseline || status=1 ;;
     layouts)
         "$PYTHON" benchmarks/gpu_layouts.py --kinds lse \
             --trials "single pixels,16 rounds,8 rounds of 28" || status=1

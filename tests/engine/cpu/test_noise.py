@@ -13,7 +13,9 @@ from scenes import (
 from scipy.ndimage import gaussian_filter
 
 from napari_spotfit.engine.cpu.detect import detect
+from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.detection import band
+from napari_spotfit.engine.kernel_arguments import address
 from napari_spotfit.settings.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -59,3 +61,20 @@ def test_noise_of_blurred_images_is_not_that_of_single_pixels():
         image = gaussian_filter(rng.normal(0, 1, (1, 256, 256)), (0, blur, blur))
         measured = noise_of(image)[0]
         assert measured == pytest.approx(np.std(filtered_by_scipy(image[0], 1.3)), rel=0.1)
+
+
+def test_deviation_of_a_large_sample_is_that_in_double_precision():
+    library = load()
+    sample = np.random.default_rng(17).normal(0, 3, 3_000_001).astype(np.float32)
+    exact = sample.astype(float)
+    # As kernels/detection.h has it: what is beyond 1.5 deviations is left out, again and again.
+    deviation = np.abs(exact).max()
+    while True:
+        kept = exact[np.abs(exact) < 1.5 * deviation]
+        change = np.sqrt(np.mean(kept**2) / 0.5515244157615512) / deviation
+        if change > 0.999:
+            break
+        deviation *= max(change**2, 0.8 * change)
+    with_room = np.append(sample, np.empty(16, np.float32))
+    ours = library.functions.spotfit_deviation(library.index, address(with_room), sample.size)
+    assert ours == pytest.approx(deviation, rel=2e-6)
