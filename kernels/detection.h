@@ -46,9 +46,11 @@ template <class T> SPOTFIT_INLINE bool is_level(const T* sample, int i) {
 
 // The pixel that stands for one outside of the frame, along one axis.
 template <class Int> SPOTFIT_INLINE Int mirrored(Int i, Int size) {
+    if (0 <= i && i < size) return i;
     if (size == 1) return 0;
-    for (const Int last = size - 1; i < 0 || i > last;) i = i < 0 ? -i : 2 * last - i;
-    return i;
+    const Int period = 2 * (size - 1);
+    i = (i % period + period) % period;
+    return i < period - i ? i : period - i;
 }
 
 // Smooths K places at once by both kernels: `centre(k)` is what lies there, `pair(t)(k)` the sum of

@@ -385,11 +385,15 @@ extern "C" __global__ void __launch_bounds__(SEGMENT_WORDS) list_maxima(Work wor
     const int block = first_block + blockIdx.x;
     unsigned word = work.marks[block * (long long)SEGMENT_WORDS + threadIdx.x];
     int number = 1 + count_before(work, block, __popc(word));
-    // The last thread of all knows how many there are, and leaves nothing unsaid behind them.
-    if (block == blocks - 1 && threadIdx.x == SEGMENT_WORDS - 1) {
-        const int end = number + __popc(word);
-        work.maxima[0] = {end - 1, 0, 0, 0, 0.0f, 0.0f};
-        for (int i = end; i < work.listed; ++i) work.maxima[i] = {};
+    // The last thread of all knows how many there are; its block leaves nothing unsaid behind them.
+    if (block == blocks - 1) {
+        __shared__ int end;
+        if (threadIdx.x == SEGMENT_WORDS - 1) {
+            end = number + __popc(word);
+            work.maxima[0] = {end - 1, 0, 0, 0, 0.0f, 0.0f};
+        }
+        __syncthreads();
+        for (int i = end + int(threadIdx.x); i < work.listed; i += SEGMENT_WORDS) work.maxima[i] = {};
     }
     if (word == 0) return;
     const Segment segment = own_segment(work, block);
