@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,6 @@ from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
 from ..fit_settings import make_fit_settings
-from . import large_rois
-from .expression import Encoded, encode
 from .interface import (
     EXPRESSION_SIZES,
     PIXEL_TYPES,
@@ -26,6 +24,9 @@ from .interface import (
     address,
 )
 from .library import load
+
+if TYPE_CHECKING:
+    from .expression import Encoded
 
 #: Pixels of a thread's share, at most, and its fits at least: small enough to share the work
 #: evenly and to be done soon after an interruption, large enough for Python's part to be small.
@@ -120,6 +121,8 @@ def fit_rois(
     )
     target = results.for_library()
     if max(roi_shape) > ROI_MAX:
+        from . import large_rois
+
         inside = corners[:, 0] >= 0 if corners is not None else np.ones(count, bool)
         large_rois.fit_rois(source, inside, roi_shape, settings, target)
         return results.columns(settings)
@@ -150,6 +153,8 @@ def _profile(settings: Settings, roi_shape: tuple[int, int]) -> tuple[int, Encod
     expression = settings.profile.expression
     if expression is None:
         return PROFILES[settings.profile.name, settings.pixel], None
+    from .expression import encode
+
     parameters = len(settings.profile.shape)
     number = next(i for i, size in enumerate(EXPRESSION_SIZES) if parameters <= size)
     return len(PROFILES) + number, encode(expression, roi_shape)
