@@ -120,7 +120,9 @@ def compare_all(other: Path, instruction_set: str, folder: Path, turns: int) -> 
     import json
 
     ours = {"NAPARI_SPOTFIT_INSTRUCTION_SET": instruction_set}
-    theirs = {"NUMBA_CACHE_DIR": str(HERE / "build" / f"numba-{instruction_set}")}
+    # Not from a PYTHONPATH, which may lead to this version.
+    numba = str(HERE / "build" / f"numba-{instruction_set}")
+    theirs = {"PYTHONPATH": "", "NUMBA_CACHE_DIR": numba}
     if instruction_set in PROCESSORS:
         theirs |= {"NUMBA_CPU_NAME": PROCESSORS[instruction_set], "NUMBA_CPU_FEATURES": ""}
     versions = [

@@ -133,14 +133,14 @@ def build(library_folder: Path, target_name: str = "", *, if_changed: bool = Fal
     place = library_folder / compiler.target.library
     WORK.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(WORK / "lock"):
-        if not (if_changed and is_current(place)):
+        if not (if_changed and is_current(str(place))):
             _compile_and_link(compiler, place)
     return compiler.target
 
 
 def version() -> str:
     """Return the package's version."""
-    text = VERSION.read_text(encoding="utf-8")
+    text = Path(VERSION).read_text(encoding="utf-8")
     found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
     assert found
     return found[1]
@@ -303,7 +303,7 @@ def _compile_and_link(compiler: _Compiler, place: Path) -> None:
 
 def _sources(compiler: _Compiler) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """Yield every source with the flags of its own; what takes longest comes first."""
-    folder = KERNELS / "cpu"
+    folder = Path(KERNELS, "cpu")
     vectorized = sorted((folder / "vectorized").glob("*.cpp"))
     for name, flags in reversed(INSTRUCTION_SETS[compiler.target.architecture].items()):
         if compiler.target.triple:  # zig's names for processors have underscores

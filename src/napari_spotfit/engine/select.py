@@ -1,16 +1,20 @@
-"""Which backend runs the fits."""
+"""Which backend runs the fits.
+
+What a backend needs is imported when it is chosen: the first fit on the CPU waits for nothing else.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..images.frames import to_host
 from ..settings.settings import Settings
 from .backend import Backend
-from .cuda import devices
 from .errors import BackendUnavailableError
-from .fallback import with_fallback
+
+if TYPE_CHECKING:
+    from .cuda.devices import Gpu
 
 #: With fewer fits to come than this, the CPU is done before a GPU has begun.
 WORTH_A_GPU = 1000
@@ -53,6 +57,9 @@ def select_backend(settings: Settings, fits: int | None = None) -> Backend:
     few = fits is not None and fits < WORTH_A_GPU
     if settings.backend == "cpu" or (settings.backend == "auto" and few):
         return _cpu(settings)
+    from .cuda import devices
+    from .fallback import with_fallback
+
     try:
         gpus = devices.usable(settings.devices)
     except BackendUnavailableError:
@@ -66,6 +73,8 @@ def describe(settings: Settings) -> Description:
     """Say what would run the fits, and if that is no GPU, why."""
     if settings.backend == "cpu":
         return Description(_cpu_name(settings))
+    from .cuda import devices
+
     try:
         name, reason = devices.names(devices.usable(settings.devices)), ""
     except BackendUnavailableError as error:
@@ -75,20 +84,25 @@ def describe(settings: Settings) -> Description:
 
 
 def _cpu(settings: Settings) -> Backend:
-    # The library is opened here, so that importing the package stays fast.
-    from .cpu import detect, fit
+    from .cpu.fit import fit_rois
 
     name = _cpu_name(settings)
     return Backend(
         name,
         upload=to_host,
-        detect=detect.detect,
-        fit_rois=fit.fit_rois,
+        detect=_detect_on_cpu,
+        fit_rois=fit_rois,
         frames_at_once=_threads(settings),
         block_bytes=_CPU_BYTES,
         workers=1,
         ran_on=lambda: name,
     )
+
+
+def _detect_on_cpu(*arguments: Any, **named: Any) -> Any:
+    from .cpu.detect import detect
+
+    return detect(*arguments, **named)
 
 
 def _cpu_name(settings: Settings) -> str:
@@ -103,8 +117,8 @@ def _threads(settings: Settings) -> int:
 
 
 @lru_cache(maxsize=16)
-def _cuda(gpus: tuple[devices.Gpu, ...]) -> Backend:
-    from .cuda import spread
+def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
+    from .cuda import devices, spread
 
     name = devices.names(gpus)
     functions = spread.over([gpu.number for gpu in gpus])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Event, Lock
 
 #: Windows tells nobody who waits that the user interrupts; so look up every so many seconds.
 _PATIENCE = 0.2
@@ -26,7 +24,17 @@ def in_pieces(
     After an error, and when the user interrupts it (Ctrl-C), no further piece is begun.
     """
     workers = min(threads or available(), -(-total // piece))
-    firsts, taking, stopped = iter(range(0, total, piece)), Lock(), Event()
+    firsts = iter(range(0, total, piece))
+    if workers <= 1:
+        for first in firsts:
+            work(first, min(first + piece, total))
+        return
+
+    # Imported here: they take longer than a few fits.
+    from concurrent.futures import ThreadPoolExecutor, wait
+    from threading import Event, Lock
+
+    taking, stopped = Lock(), Event()
 
     def work_on_pieces() -> None:
         try:
@@ -40,9 +48,6 @@ def in_pieces(
             stopped.set()
             raise
 
-    if workers <= 1:
-        work_on_pieces()
-        return
     with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
         try:
             for done in [pool.submit(work_on_pieces) for _ in range(workers)]:

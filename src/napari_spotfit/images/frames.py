@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -72,13 +73,15 @@ def as_array(array: Any) -> Any:
     ValueError
         If some of its values are masked, as fits and detection would not know.
     """
-    if np.ma.isMaskedArray(getattr(array, "_meta", None)):
-        array = array.compute()  # Dask's arrays lose the mask else
-    if np.ma.is_masked(array):
-        raise ValueError(
-            "some values are masked (numpy.ma), which would be overlooked; give the array's .data, "
-            "and its pixels that do not count as bad_pixels=numpy.ma.getmaskarray(array)"
-        )
+    if "numpy.ma" in sys.modules:  # else nothing is masked, and it takes long to import
+        if np.ma.isMaskedArray(getattr(array, "_meta", None)):
+            array = array.compute()  # Dask's arrays lose the mask else
+        if np.ma.is_masked(array):
+            raise ValueError(
+                "some values are masked (numpy.ma), which would be overlooked; give the array's "
+                ".data, and its pixels that do not count as "
+                "bad_pixels=numpy.ma.getmaskarray(array)"
+            )
     if not is_on_device(array):
         return np.asarray(array)
     import cupy

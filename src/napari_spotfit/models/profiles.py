@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ Array = NDArray[np.float64]
 Formula = Callable[[Array, Array, Mapping[str, float]], Array]
 
 
-@dataclass(frozen=True)
-class ShapeParameter:
+class ShapeParameter(NamedTuple):
     """One parameter that the fit iterates."""
 
     name: str

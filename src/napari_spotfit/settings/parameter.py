@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import field
+from typing import Any, Literal, NamedTuple
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """What people and controls need to know about one setting."""
 
     label: str

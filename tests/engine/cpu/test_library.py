@@ -75,10 +75,11 @@ def test_missing_library_is_an_error_that_says_how_to_build_it(
 def test_library_of_another_version_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    content = library.load().path.read_bytes()
+    path = Path(library.load().path)
+    content = path.read_bytes()
     version = __version__.encode() + b"\0"
     assert content.count(version) == 1
-    other = tmp_path / library.load().path.name
+    other = tmp_path / path.name
     other.write_bytes(content.replace(version, b"9" + version[1:]))
     monkeypatch.setenv(library.LIBRARY, str(other))
     with pytest.raises(ImportError, match=rf"version 9.*napari-spotfit of {__version__}"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,11 @@ from ...settings.validation import ROI_MAX
 from .. import threads
 from ..fit_settings import make_fit_settings
 from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
-from . import large_rois
-from .expression import Encoded, encode
 from .interface import EXPRESSION_SIZES, PIXEL_TYPES, PROFILES, HostRois
 from .library import load
+
+if TYPE_CHECKING:
+    from .expression import Encoded
 
 #: Pixels of a thread's share, at most, and its fits at least: small enough to share the work
 #: evenly and to be done soon after an interruption, large enough for Python's part to be small.
@@ -77,6 +78,8 @@ def fit_rois(
         pixel_type=PIXEL_TYPES[frames.dtype.str[1:]],
     )
     if max(roi_shape) > ROI_MAX:
+        from . import large_rois
+
         inside = corners[:, 0] >= 0 if corners is not None else np.ones(count, bool)
         large_rois.fit_rois(source, inside, roi_shape, settings, target)
         return results.columns(settings.profile)
@@ -107,6 +110,8 @@ def _profile(settings: Settings, roi_shape: tuple[int, int]) -> tuple[int, Encod
     expression = settings.profile.expression
     if expression is None:
         return PROFILES[settings.profile.name, settings.pixel], None
+    from .expression import encode
+
     parameters = len(settings.profile.shape)
     number = next(i for i, size in enumerate(EXPRESSION_SIZES) if parameters <= size)
     return len(PROFILES) + number, encode(expression, roi_shape)

@@ -7,12 +7,12 @@ called through ctypes. `tools/build_library.py` builds it.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import sys
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 
 from ...version import __version__
 from .interface import declare_signatures
@@ -25,7 +25,7 @@ LIBRARY = "NAPARI_SPOTFIT_LIBRARY"
 _FILES = {"win32": "spotfit.dll", "darwin": "libspotfit.dylib"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Library:
     """The library and the instruction set to use.
 
@@ -40,7 +40,7 @@ class Library:
 
     #: Its C functions, as `kernels/cpu/interface.h` declares them.
     functions: ctypes.CDLL
-    path: Path
+    path: str
     version: str
     #: Those of this machine, from the least to the best.
     instruction_sets: tuple[str, ...]
@@ -83,7 +83,7 @@ def load() -> Library:
 
 @cache
 def _choose(instruction_set: str, file: str) -> Library:
-    path = Path(file) if file else _find()
+    path = file or _find()
     functions = _open(path)
     names = [
         functions.spotfit_instruction_set_name(index).decode()
@@ -106,10 +106,10 @@ def _choose(instruction_set: str, file: str) -> Library:
 
 
 @cache
-def _open(path: Path) -> ctypes.CDLL:
+def _open(path: str) -> ctypes.CDLL:
     """Return the library's functions, after a look at its version."""
     try:
-        functions = ctypes.CDLL(str(path))
+        functions = ctypes.CDLL(path)
         for text in (functions.spotfit_version, functions.spotfit_instruction_set_name):
             text.restype = ctypes.c_char_p
         declare_signatures(functions)
@@ -124,39 +124,38 @@ def _open(path: Path) -> ctypes.CDLL:
     return functions
 
 
-def _find() -> Path:
+def _find() -> str:
     """Return the path of the installed library; in a checkout, build it if its sources changed."""
-    path = Path(__file__).parent / _FILES.get(sys.platform, "libspotfit.so")
+    path = os.path.join(os.path.dirname(__file__), _FILES.get(sys.platform, "libspotfit.so"))
     tools = _tools()
     if tools and not _is_current(path, tools):
         _build(tools)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ImportError(f"there is no library {path}. {_how_to_build()}")
     return path
 
 
-def _tools() -> Path | None:
+def _tools() -> str:
     """Return the folder with what builds the library, where the package is in a checkout."""
-    tools = Path(__file__).resolve().parents[4] / "tools"
-    return tools if (tools / "build_library.py").is_file() else None
+    root = os.path.normpath(os.path.join(os.path.realpath(__file__), *5 * [os.pardir]))
+    tools = os.path.join(root, "tools")
+    return tools if os.path.isfile(f"{tools}/build_library.py") else ""
 
 
-def _is_current(path: Path, tools: Path) -> bool:
-    spec = importlib.util.spec_from_file_location("library_sources", tools / "library_sources.py")
-    assert spec
-    assert spec.loader
-    sources = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sources)
+def _is_current(path: str, tools: str) -> bool:
+    sources = ModuleType("library_sources")  # importlib.util would take longer than all of this
+    sources.__file__ = os.path.join(tools, "library_sources.py")
+    SourceFileLoader(sources.__name__, sources.__file__).exec_module(sources)
     current: bool = sources.is_current(path)
     return current
 
 
-def _build(tools: Path) -> None:
+def _build(tools: str) -> None:
     # Imported here: an installed package never builds.
     import subprocess
 
     print("napari-spotfit: building the library from its changed sources", file=sys.stderr)
-    command = [sys.executable, str(tools / "build_library.py"), "--if-changed"]
+    command = [sys.executable, f"{tools}/build_library.py", "--if-changed"]
     built = subprocess.run(command, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
     if built.returncode:
         raise ImportError(
@@ -167,5 +166,5 @@ def _build(tools: Path) -> None:
 def _how_to_build() -> str:
     tools = _tools()
     if tools:
-        return f"Build it: python {tools / 'build_library.py'}"
+        return f"Build it: python {tools}/build_library.py"
     return "Install it anew: python -m pip install --force-reinstall napari-spotfit"
