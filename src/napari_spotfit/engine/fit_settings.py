@@ -9,6 +9,7 @@ from ..models.profiles import Profile
 from ..models.stopping import SIGMA_MAX_ROI
 from ..settings.bounds import End, check_rising, light_ends, shape_ends
 from ..settings.settings import Settings
+from .c_types import fields
 
 #: The most shape parameters of any model, as in kernels/fit_settings.h.
 MAX_SHAPE = 12
@@ -21,27 +22,11 @@ class FitSettings(ctypes.Structure):
     """The same as in kernels/fit_settings.h, where its fields are explained."""
 
     _fields_ = (
-        ("max_iterations", ctypes.c_float),
-        ("max_error", ctypes.c_float),
-        ("min_delta", ctypes.c_float),
-        ("min_step", ctypes.c_float),
-        ("low", _PerShape),
-        ("high", _PerShape),
-        ("start", _PerShape),
-        ("start_per_sigma", _PerShape),
-        ("amplitude_min", ctypes.c_float),
-        ("amplitude_max", ctypes.c_float),
-        ("background_min", ctypes.c_float),
-        ("background_max", ctypes.c_float),
-        ("offset", ctypes.c_float),
-        ("gain", ctypes.c_float),
-        ("variance", ctypes.c_float),
-        ("fitted", ctypes.c_float),
-        ("held", ctypes.c_int),
-        ("bounded_amplitudes", ctypes.c_int),
-        ("gain_known", ctypes.c_int),
-        ("errors", ctypes.c_int),
-        ("turns", ctypes.c_int),
+        *fields("float max_iterations max_error min_delta min_step"),
+        *((name, _PerShape) for name in ("low", "high", "start", "start_per_sigma")),
+        *fields("float amplitude_min amplitude_max background_min background_max"),
+        *fields("float offset gain variance fitted"),
+        *fields("int held bounded_amplitudes gain_known errors turns"),
     )
 
 

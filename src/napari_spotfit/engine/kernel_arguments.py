@@ -11,12 +11,13 @@ from ..images.pixel_calibration import Planes
 from ..models.profiles import Profile
 from ..results.columns import errors_of, numbers_per_fit, values_of
 from ..settings.settings import Settings
+from .c_types import fields
 
 
 class PixelMap(ctypes.Structure):
     """One number for each pixel: of one frame for all of them, or of each its own."""
 
-    _fields_ = (("values", ctypes.c_void_p), ("shared", ctypes.c_int))
+    _fields_ = fields("pointer values", "int shared")
 
     @classmethod
     def of(cls, planes: Planes | None) -> PixelMap:
@@ -28,11 +29,7 @@ class RoiSource(ctypes.Structure):
     """ROIs where they lie in frames."""
 
     _fields_: ClassVar[tuple[tuple[str, Any], ...]] = (
-        ("frames", ctypes.c_void_p),
-        ("height", ctypes.c_longlong),
-        ("width", ctypes.c_longlong),
-        ("corners", ctypes.c_void_p),
-        ("start", ctypes.c_void_p),
+        *fields("pointer frames", "long height width", "pointer corners start"),
         ("planes", PixelMap),
         ("variance", PixelMap),
     )
@@ -41,14 +38,7 @@ class RoiSource(ctypes.Structure):
 class FitResults(ctypes.Structure):
     """Columns of results."""
 
-    _fields_ = (
-        ("length", ctypes.c_longlong),
-        ("y", ctypes.c_void_p),
-        ("x", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("iterations", ctypes.c_void_p),
-        ("stop_condition", ctypes.c_void_p),
-    )
+    _fields_ = fields("long length", "pointer y x values iterations stop_condition")
 
     @classmethod
     def at(cls, memory: int, n: int, settings: Settings, first: int = 0) -> FitResults:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..c_types import fields
 from ..detection.detection_settings import DetectionSettings
 from ..fit_settings import MAX_SHAPE
 from ..kernel_arguments import RoiSource, address
@@ -40,27 +41,16 @@ EXPRESSION_STEP = np.dtype(
 class ExpressionProgram(ctypes.Structure):
     """An expression and its derivatives, for ROIs of one size."""
 
-    _fields_ = (
-        ("steps", ctypes.c_void_p),
-        ("once", ctypes.c_int),
-        ("by_column", ctypes.c_int),
-        ("by_row", ctypes.c_int),
-        ("by_pixel", ctypes.c_int),
-        ("constants", ctypes.c_void_p),
-        ("constant_count", ctypes.c_int),
-        ("parameters", ctypes.c_int),
-        ("x", ctypes.c_int),
-        ("y", ctypes.c_int),
-        ("results", ctypes.c_int),
-        ("rows_at_once", ctypes.c_int),
-        ("pitch", ctypes.c_int),
-    )
+    _fields_ = fields(
+        "pointer steps", "int once by_column by_row by_pixel",
+        "pointer constants", "int constant_count parameters x y results rows_at_once pitch",
+    )  # fmt: skip
 
 
 class HostRois(RoiSource):
     """ROIs where they lie in the host's frames."""
 
-    _fields_ = (("program", ctypes.c_void_p), ("pixel_type", ctypes.c_int))
+    _fields_ = fields("pointer program", "int pixel_type")
 
 
 class DetectionSource(ctypes.Structure):
@@ -102,112 +92,39 @@ class LargeRequest(ctypes.Structure):
     """What a search in a large ROI asks for; kernels/large_request.h explains it."""
 
     _fields_ = (
-        ("task", ctypes.c_int),
-        ("pieces", ctypes.c_int),
-        ("numbers", ctypes.c_int),
-        ("rows", ctypes.c_int),
-        ("columns", ctypes.c_int),
-        ("first_row", ctypes.c_int),
-        ("end_row", ctypes.c_int),
-        ("planes", ctypes.c_int),
-        ("turns", ctypes.c_int),
-        ("origin_x", ctypes.c_int),
-        ("origin_y", ctypes.c_int),
+        *fields("int task pieces numbers rows columns first_row end_row planes turns"),
+        *fields("int origin_x origin_y"),
         ("shape", ctypes.c_float * MAX_SHAPE),
-        ("amplitude", ctypes.c_float),
-        ("background", ctypes.c_float),
-        ("weight", ctypes.c_float),
-        ("level", ctypes.c_double),
-        ("scale", ctypes.c_double),
-        ("peak", ctypes.c_float),
-        ("flat", ctypes.c_float),
-        ("shot", ctypes.c_float),
-        ("readout", ctypes.c_float),
-        ("scale_squared", ctypes.c_float),
-        ("top", ctypes.c_int),
-        ("left", ctypes.c_int),
-        ("cell", ctypes.c_int),
-        ("cell_rows", ctypes.c_int),
-        ("cell_columns", ctypes.c_int),
+        *fields("float amplitude background weight", "double level scale"),
+        *fields("float peak flat shot readout scale_squared"),
+        *fields("int top left cell cell_rows cell_columns"),
     )
 
 
-_INT, _LONG, _POINTER, _DOUBLE = (
-    ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p, ctypes.c_double
-)  # fmt: skip
-
 #: What each function takes and returns.
-_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "spotfit_fit_bytes": (_LONG, (_INT, _INT, _INT, _INT)),
-    "spotfit_fit": (
-        None,
-        (_INT, _INT, _INT, _POINTER, _LONG, _LONG, _INT, _INT, _POINTER, _POINTER, _POINTER),
-    ),
-    "spotfit_run_steps": (None, (_INT, _POINTER, _INT, _POINTER, _INT, _INT, _INT)),
-    "spotfit_large_fit_bytes": (_LONG, (_INT,)),
-    "spotfit_large_bytes": (_LONG, (_INT, _INT, _INT, _INT)),
-    "spotfit_large_fit": (
-        None,
-        (
-            _INT,
-            _INT,
-            _INT,
-            _INT,
-            _INT,
-            _POINTER,
-            _LONG,
-            _LONG,
-            _INT,
-            _INT,
-            _POINTER,
-            _POINTER,
-            _POINTER,
-        ),
-    ),
-    "spotfit_large_work_bytes": (_LONG, (_INT, _INT, _INT)),
-    "spotfit_large_level": (_DOUBLE, (_POINTER, _LONG, _INT, _INT)),
-    "spotfit_large_begin": (
-        None,
-        (_INT, _POINTER, _INT, _INT, _POINTER, _INT, _INT, _INT, _POINTER, _DOUBLE),
-    ),
-    "spotfit_large_sums": (
-        None,
-        (_INT, _INT, _POINTER, _LONG, _POINTER, _POINTER, _INT, _POINTER, _POINTER),
-    ),
-    "spotfit_large_take": (None, (_INT, _POINTER, _POINTER, _INT)),
-    "spotfit_large_write": (None, (_INT, _POINTER, _LONG, _INT, _POINTER)),
-    "spotfit_detection_bytes": (_LONG, (_INT, _POINTER, _INT)),
-    "spotfit_detection_tiles": (_LONG, (_INT, _POINTER)),
-    "spotfit_most_maxima": (_LONG, (_INT, _POINTER)),
-    "spotfit_detect": (
-        _LONG,
-        (_INT, _POINTER, _LONG, _LONG, _POINTER, _POINTER, _LONG, _POINTER),
-    ),
-    "spotfit_has_bad_pixels": (_INT, (_INT, _POINTER, _LONG)),
-    "spotfit_sample_size": (_LONG, (_INT, _POINTER, _INT, _INT)),
-    "spotfit_sample": (
-        None,
-        (_INT, _POINTER, _LONG, _INT, _INT, _INT, _LONG, _LONG, _POINTER, _POINTER),
-    ),
-    "spotfit_deviation": (_DOUBLE, (_INT, _POINTER, _LONG)),
-    "spotfit_noise": (_DOUBLE, (_INT, _POINTER, _POINTER)),
-    "spotfit_find_maxima": (
-        _LONG,
-        (_INT, _POINTER, _LONG, _INT, _DOUBLE, _LONG, _LONG, _POINTER, _POINTER, _POINTER),
-    ),
-    "spotfit_merge_plateaus": (
-        _LONG,
-        (_INT, _POINTER, _POINTER, _LONG, _POINTER, _POINTER, _POINTER, _LONG, _POINTER),
-    ),
-    "spotfit_drop_neighbours": (
-        None,
-        (_INT, _POINTER, _LONG, _POINTER, _LONG, _POINTER, _DOUBLE, _POINTER),
-    ),
-}
-
-
-def declare_signatures(functions: ctypes.CDLL) -> None:
-    """Tell ctypes what the library's functions take and return."""
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(functions, name)
-        function.restype, function.argtypes = result, arguments
+FUNCTIONS = """
+long spotfit_fit_bytes(int int int int)
+void spotfit_fit(int int int pointer long long int int pointer pointer pointer)
+void spotfit_run_steps(int pointer int pointer int int int)
+long spotfit_large_fit_bytes(int)
+long spotfit_large_bytes(int int int int)
+void spotfit_large_fit(int int int int int pointer long long int int pointer pointer pointer)
+long spotfit_large_work_bytes(int int int)
+double spotfit_large_level(pointer long int int)
+void spotfit_large_begin(int pointer int int pointer int int int pointer double)
+void spotfit_large_sums(int int pointer long pointer pointer int pointer pointer)
+void spotfit_large_take(int pointer pointer int)
+void spotfit_large_write(int pointer long int pointer)
+long spotfit_detection_bytes(int pointer int)
+long spotfit_detection_tiles(int pointer)
+long spotfit_most_maxima(int pointer)
+long spotfit_detect(int pointer long long pointer pointer long pointer)
+int spotfit_has_bad_pixels(int pointer long)
+long spotfit_sample_size(int pointer int int)
+void spotfit_sample(int pointer long int int int long long pointer pointer)
+double spotfit_deviation(int pointer long)
+double spotfit_noise(int pointer pointer)
+long spotfit_find_maxima(int pointer long int double long long pointer pointer pointer)
+long spotfit_merge_plateaus(int pointer pointer long pointer pointer pointer long pointer)
+void spotfit_drop_neighbours(int pointer long pointer long pointer double pointer)
+"""

@@ -15,7 +15,8 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 
 from ...version import __version__
-from .interface import declare_signatures
+from ..c_types import declare_functions
+from .interface import FUNCTIONS
 
 #: The environment variable that asks for one instruction set.
 INSTRUCTION_SET = "NAPARI_SPOTFIT_INSTRUCTION_SET"
@@ -112,7 +113,7 @@ def _open(path: str) -> ctypes.CDLL:
         functions = ctypes.CDLL(path)
         for text in (functions.spotfit_version, functions.spotfit_instruction_set_name):
             text.restype = ctypes.c_char_p
-        declare_signatures(functions)
+        declare_functions(functions, FUNCTIONS)
         version = functions.spotfit_version().decode()
     except (OSError, AttributeError) as error:
         raise ImportError(f"{error}. {_how_to_build()}") from error

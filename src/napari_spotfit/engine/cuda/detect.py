@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.settings import Settings
+from ..c_types import fields
 from ..detection.band import Band, make_band
 from ..detection.candidates import Candidates, joined, masks_of, nothing
 from ..detection.detection_settings import MAXIMUM, DetectionSettings, make_detection_settings
@@ -75,8 +76,7 @@ class Work(ctypes.Structure):
 
     _fields_ = (
         ("settings", DetectionSettings),
-        *((name, ctypes.c_void_p) for name in ("frames", *_ARRAYS, "maxima")),
-        *((name, ctypes.c_int) for name in ("parts", "room", "listed", "groups")),
+        *fields(f"pointer frames {' '.join(_ARRAYS)} maxima", "int parts room listed groups"),
     )
 
 

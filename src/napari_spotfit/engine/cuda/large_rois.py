@@ -14,6 +14,7 @@ from ...images.frames import to_host
 from ...images.pixel_calibration import Planes
 from ...models.profiles import Profile
 from ...settings.settings import Settings
+from ..c_types import fields
 from ..cpu.interface import LargeRequest, LargeTask
 from ..cpu.large_rois import LargeFit
 from ..kernel_arguments import FitResults, Results, address, row_bytes
@@ -67,12 +68,7 @@ extern "C" __global__ void __launch_bounds__({threads})
 class LargePixels(ctypes.Structure):
     """Where a ROI's pixels lie, as kernels/cuda/large_roi.h says."""
 
-    _fields_ = (
-        ("pixels", ctypes.c_void_p),
-        ("planes", ctypes.c_void_p),
-        ("variances", ctypes.c_void_p),
-        ("row_pitch", ctypes.c_longlong),
-    )
+    _fields_ = fields("pointer pixels planes variances", "long row_pitch")
 
 
 class Tiling(NamedTuple):

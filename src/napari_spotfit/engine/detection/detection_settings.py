@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...settings.settings import Settings
+from ..c_types import fields
 from .band import Band
 
 #: A pixel that is higher in the filtered frame than those around it.
@@ -21,21 +22,10 @@ MAXIMUM = np.dtype(
 class DetectionSettings(ctypes.Structure):
     """What detection is told, the same for all frames of a call."""
 
-    _fields_ = (
-        ("narrow", ctypes.c_void_p),
-        ("wide", ctypes.c_void_p),
-        ("gain_y", ctypes.c_void_p),
-        ("gain_x", ctypes.c_void_p),
-        ("gain", ctypes.c_double),
-        ("lowest_border", ctypes.c_double),
-        ("least_score", ctypes.c_double),
-        ("least_height", ctypes.c_double),
-        ("height", ctypes.c_longlong),
-        ("width", ctypes.c_longlong),
-        ("narrow_radius", ctypes.c_int),
-        ("radius", ctypes.c_int),
-        ("row_step", ctypes.c_int),
-    )
+    _fields_ = fields(
+        "pointer narrow wide gain_y gain_x", "double gain lowest_border least_score least_height",
+        "long height width", "int narrow_radius radius row_step",
+    )  # fmt: skip
 
 
 def make_detection_settings(
