@@ -254,6 +254,19 @@ struct Moffat : AtPixels {
     }
 };
 
+// ---- all of them ----
+
+template <class... Profiles> struct ProfileList { static constexpr int COUNT = sizeof...(Profiles); };
+
+// The models in Python's table name their profiles by their places here.
+using BuiltIn = ProfileList<Round<Gaussian>, Elliptical<Gaussian>, Round<IntegratedGaussian>,
+                            Elliptical<IntegratedGaussian>, RotatedGaussian, Round<Lorentzian>, Moffat>;
+
+template <int PLACE, class List = BuiltIn> struct ProfileAt;
+template <class First, class... Others> struct ProfileAt<0, ProfileList<First, Others...>> { using Type = First; };
+template <int PLACE, class First, class... Others>
+struct ProfileAt<PLACE, ProfileList<First, Others...>> : ProfileAt<PLACE - 1, ProfileList<Others...>> {};
+
 // ---- what a fit is made of, as far as code differs; all else comes as numbers ----
 
 constexpr int HELD_AT_RUN_TIME = -1;

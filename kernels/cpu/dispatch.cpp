@@ -22,6 +22,9 @@ SPOTFIT_EXPORT int spotfit_instruction_set_supported(int index) {
 
 SPOTFIT_EXPORT int spotfit_lane_width(int index) { return instruction_set(index).functions->lane_width; }
 
+// How many there are; expressions have numbers from this on.
+SPOTFIT_EXPORT int spotfit_built_in_profiles() { return instruction_set(0).functions->built_in; }
+
 SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int rows, int columns, int expression_lanes) {
     return instruction_set(index).functions->fit_bytes(rows, columns, expression_lanes);
 }
@@ -30,7 +33,7 @@ SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int rows, int columns, int
 SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const HostRois* source, long long first,
                                 long long last, int rows, int columns, const FitSettings* settings,
                                 void* work, const FitResults* results) {
-    const FitFunction fit = instruction_set(index).functions->fits[profile]->by_estimator[estimator];
+    const FitFunction fit = instruction_set(index).functions->fits_of(profile).by_estimator[estimator];
     fit(*source, first, last, rows, columns, *settings, work, *results);
 }
 

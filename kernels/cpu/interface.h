@@ -59,6 +59,9 @@ using LargeSums = void (*)(const HostRois&, long long roi, const LargeRequest&, 
                            void* work, double* numbers);
 struct DetectionFunctions;
 
+// The fits of the built-in profiles are compiled in so many files, for compilers with many cores.
+constexpr int FIT_FILES = 4;
+
 // What is compiled once for each instruction set, in vectorized/, and called through this table.
 // It holds addresses: values of other files would be put in when the library is opened, by code for
 // that instruction set, whatever the processor has.
@@ -66,14 +69,22 @@ struct Functions {
     int lane_width;  // fits side by side in one vector
     // Memory that a thread needs for fits, in bytes.
     long long (*fit_bytes)(int rows, int columns, int expression_lanes);
-    // By the number that napari_spotfit/engine/cpu/interface.py has for a profile.
-    const ProfileFits* fits[13];
+    // Of the built-in profiles, by their places in BuiltIn; each of several files has every so many.
+    int built_in;
+    const ProfileFits* fits[FIT_FILES];
+    // Of expressions, for so many shape parameters at most as engine/cpu/interface.py says.
+    const ProfileFits* expressions[6];
     void (*run_steps)(const ExpressionStep* steps, int count, void* memory, int n, int row, int rows);
     // The same of large ROIs, and the memory that a thread needs for them.
     long long (*large_bytes)(int columns, int expression_lanes);
-    // After the profiles come expressions of 3 shape parameters and more.
-    const LargeSums* large_sums[17];
+    // After the built-in profiles come expressions of 3 shape parameters and more.
+    const LargeSums* large_sums;
     const DetectionFunctions* detection;
+
+    const ProfileFits& fits_of(int profile) const {
+        if (profile >= built_in) return *expressions[profile - built_in];
+        return fits[profile % FIT_FILES][profile / FIT_FILES];
+    }
 };
 
 }  // namespace spotfit

@@ -83,15 +83,14 @@ template <int SHAPE_> struct OwnProfile : AtPixels {
     static constexpr float INTEGRAL = 1.0f;
 };
 
-constexpr SearchFunctions SEARCHES[] = {
-    FUNCTIONS<Round<Gaussian>>, FUNCTIONS<Elliptical<Gaussian>>, FUNCTIONS<Round<IntegratedGaussian>>,
-    FUNCTIONS<Elliptical<IntegratedGaussian>>, FUNCTIONS<RotatedGaussian>, FUNCTIONS<Round<Lorentzian>>,
-    FUNCTIONS<Moffat>,
-    // Expressions of 3 shape parameters and more.
-    FUNCTIONS<OwnProfile<3>>, FUNCTIONS<OwnProfile<4>>, FUNCTIONS<OwnProfile<5>>,
-    FUNCTIONS<OwnProfile<6>>, FUNCTIONS<OwnProfile<7>>, FUNCTIONS<OwnProfile<8>>, FUNCTIONS<OwnProfile<9>>,
-    FUNCTIONS<OwnProfile<10>>, FUNCTIONS<OwnProfile<11>>, FUNCTIONS<OwnProfile<12>>,
-};
+// Of the built-in profiles, and of expressions of 3 shape parameters and more.
+struct Searches { SearchFunctions of[BuiltIn::COUNT + MAX_SHAPE - 2]; };
+template <class... Profiles> constexpr Searches searches_of(ProfileList<Profiles...>) {
+    return {{FUNCTIONS<Profiles>..., FUNCTIONS<OwnProfile<3>>, FUNCTIONS<OwnProfile<4>>, FUNCTIONS<OwnProfile<5>>,
+             FUNCTIONS<OwnProfile<6>>, FUNCTIONS<OwnProfile<7>>, FUNCTIONS<OwnProfile<8>>, FUNCTIONS<OwnProfile<9>>,
+             FUNCTIONS<OwnProfile<10>>, FUNCTIONS<OwnProfile<11>>, FUNCTIONS<OwnProfile<12>>}};
+}
+constexpr Searches SEARCHES = searches_of(BuiltIn());
 
 long long aligned(long long bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -104,11 +103,11 @@ constexpr long long NUMBER_BYTES = 8LL * NUMBERS_OF_CELL * MOST_CELLS;
 // values or null, and `level` a number near the pixels.
 SPOTFIT_EXPORT void spotfit_large_begin(int profile, void* fit, int rows, int columns, const FitSettings* settings,
                                         int likelihood, int planes, int fixed_origin, const float* start, double level) {
-    SEARCHES[profile].begin(fit, {rows, columns, settings, likelihood, planes, fixed_origin, start, level});
+    SEARCHES.of[profile].begin(fit, {rows, columns, settings, likelihood, planes, fixed_origin, start, level});
 }
 
 // A fit's memory begins with its request.
-SPOTFIT_EXPORT long long spotfit_large_fit_bytes(int profile) { return aligned(SEARCHES[profile].bytes); }
+SPOTFIT_EXPORT long long spotfit_large_fit_bytes(int profile) { return aligned(SEARCHES.of[profile].bytes); }
 
 SPOTFIT_EXPORT long long spotfit_large_work_bytes(int index, int columns, int expression_lanes) {
     return instruction_set(index).functions->large_bytes(columns, expression_lanes);
@@ -128,27 +127,27 @@ SPOTFIT_EXPORT double spotfit_large_level(const HostRois* source, long long roi,
 SPOTFIT_EXPORT void spotfit_large_sums(int index, int profile, const HostRois* source, long long roi, const void* fit,
                                        const FitSettings* settings, int piece, void* work, double* numbers) {
     const LargeRequest& request = *static_cast<const LargeRequest*>(fit);
-    const LargeSums sums = *instruction_set(index).functions->large_sums[profile];
+    const LargeSums sums = instruction_set(index).functions->large_sums[profile];
     sums(*source, roi, request, *settings, piece, work, numbers);
 }
 
 SPOTFIT_EXPORT void spotfit_large_take(int profile, void* fit, const double* numbers, int pieces) {
-    SEARCHES[profile].take(fit, numbers, pieces);
+    SEARCHES.of[profile].take(fit, numbers, pieces);
 }
 
 SPOTFIT_EXPORT void spotfit_large_write(int profile, void* fit, long long roi, int errors, const FitResults* results) {
-    SEARCHES[profile].write(fit, roi, errors, *results);
+    SEARCHES.of[profile].write(fit, roi, errors, *results);
 }
 
 // The whole of the fits of ROIs first ... last - 1, by one thread.
 SPOTFIT_EXPORT void spotfit_large_fit(int index, int profile, int likelihood, int planes, int fixed_origin,
                                       const HostRois* source, long long first, long long last, int rows, int columns,
                                       const FitSettings* settings, void* memory, const FitResults* results) {
-    const SearchFunctions& search = SEARCHES[profile];
+    const SearchFunctions& search = SEARCHES.of[profile];
     char* fit = static_cast<char*>(memory);
     double* numbers = reinterpret_cast<double*>(fit + spotfit_large_fit_bytes(profile));
     char* work = reinterpret_cast<char*>(numbers) + NUMBER_BYTES;
-    const LargeSums sums = *instruction_set(index).functions->large_sums[profile];
+    const LargeSums sums = instruction_set(index).functions->large_sums[profile];
     const LargeRequest& request = *reinterpret_cast<const LargeRequest*>(fit);
     for (long long roi = first; roi < last; ++roi) {
         const bool inside = !source->corners || source->corners[3 * roi] >= 0;

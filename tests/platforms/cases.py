@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 
 from napari_spotfit import Settings, simulate_spots
-from napari_spotfit.engine.cpu.interface import PIXEL_TYPES, PROFILES
+from napari_spotfit.engine.cpu.interface import PIXEL_TYPES
 from napari_spotfit.engine.fit_settings import make_fit_settings
 from napari_spotfit.models.profiles import MODELS
 from napari_spotfit.results.columns import numbers_per_fit
@@ -70,7 +70,7 @@ def _fits(model: str, pixel: str, estimator: str) -> Case:
         weights[2, 3] = np.nan  # a bad pixel
         planes = weights.tobytes()
     numbers = (
-        PROFILES[model, pixel], ESTIMATORS.index(estimator), COUNT, SIZE, SIZE,
+        MODELS[model].place(pixel), ESTIMATORS.index(estimator), COUNT, SIZE, SIZE,
         PIXEL_TYPES[spots.dtype.str[1:]], 1, numbers_per_fit(settings),
     )  # fmt: skip
     return Case(
@@ -88,9 +88,9 @@ def _fits(model: str, pixel: str, estimator: str) -> Case:
 CASES = (
     Case("lane width", "lane_width"),
     *(
-        _fits(model, pixel, estimator)
-        for model, pixel in PROFILES
-        if model in MODELS
+        _fits(model.name, pixel, estimator)
+        for model in MODELS.values()
+        for pixel in ("sampled", "integrated")[: len(model.places)]
         for estimator in ESTIMATORS
     ),
 )

@@ -19,14 +19,12 @@ void run_expression(const ExpressionStep* steps, int count, void* memory, int n,
 const Functions functions = {
     LANES,
     fit_bytes,
-    {&gaussian, &gaussian_elliptical, &gaussian_integrated, &gaussian_elliptical_integrated, &gaussian_rotated,
-     &lorentzian, &moffat, &expression_3, &expression_4, &expression_5, &expression_6, &expression_8, &expression_12},
+    BuiltIn::COUNT,
+    {fits_0.of, fits_1.of, fits_2.of, fits_3.of},
+    {&expression_3, &expression_4, &expression_5, &expression_6, &expression_8, &expression_12},
     run_expression,
     large_bytes,
-    {&large_gaussian, &large_gaussian_elliptical, &large_gaussian_integrated,
-     &large_gaussian_elliptical_integrated, &large_gaussian_rotated, &large_lorentzian, &large_moffat,
-     &large_expression_3, &large_expression_4, &large_expression_5, &large_expression_6, &large_expression_8,
-     &large_expression_8, &large_expression_12, &large_expression_12, &large_expression_12, &large_expression_12},
+    sums_of_large.of,
     &detection,
 };
 

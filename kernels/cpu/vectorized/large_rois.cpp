@@ -257,18 +257,12 @@ void large_sums(const HostRois& source, long long roi, const LargeRequest& reque
 
 long long large_bytes(int columns, int expression_lanes) { return LargeWork::needed(columns, expression_lanes); }
 
-const LargeSums large_gaussian = large_sums<Round<Gaussian>>;
-const LargeSums large_gaussian_elliptical = large_sums<Elliptical<Gaussian>>;
-const LargeSums large_gaussian_integrated = large_sums<Round<IntegratedGaussian>>;
-const LargeSums large_gaussian_elliptical_integrated = large_sums<Elliptical<IntegratedGaussian>>;
-const LargeSums large_gaussian_rotated = large_sums<RotatedGaussian>;
-const LargeSums large_moffat = large_sums<Moffat>;
-const LargeSums large_lorentzian = large_sums<Round<Lorentzian>>;
-const LargeSums large_expression_3 = large_sums<Interpreted<3>>;
-const LargeSums large_expression_4 = large_sums<Interpreted<4>>;
-const LargeSums large_expression_5 = large_sums<Interpreted<5>>;
-const LargeSums large_expression_6 = large_sums<Interpreted<6>>;
-const LargeSums large_expression_8 = large_sums<Interpreted<8>>;
-const LargeSums large_expression_12 = large_sums<Interpreted<12>>;
+template <class... Profiles> constexpr SumsOfLarge sums_of(ProfileList<Profiles...>) {
+    return {{large_sums<Profiles>..., large_sums<Interpreted<3>>, large_sums<Interpreted<4>>,
+             large_sums<Interpreted<5>>, large_sums<Interpreted<6>>, large_sums<Interpreted<8>>,
+             large_sums<Interpreted<8>>, large_sums<Interpreted<12>>, large_sums<Interpreted<12>>,
+             large_sums<Interpreted<12>>, large_sums<Interpreted<12>>}};
+}
+const SumsOfLarge sums_of_large = sums_of(BuiltIn());
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -3,23 +3,23 @@
 // taken for that of another when the library is linked.
 #pragma once
 
+#include "../../profiles.h"
 #include "../interface.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
 extern const Functions functions;
 
-// Several files, so that a compiler has something to do on every core.
-extern const ProfileFits gaussian, gaussian_elliptical, gaussian_integrated, gaussian_elliptical_integrated,
-    gaussian_rotated, lorentzian, moffat;
+// Every FIT_FILES-th of the built-in profiles.
+struct FitsOfFile { ProfileFits of[(BuiltIn::COUNT + FIT_FILES - 1) / FIT_FILES]; };
+extern const FitsOfFile fits_0, fits_1, fits_2, fits_3;
 // For so many shape parameters at most.
 extern const ProfileFits expression_3, expression_4, expression_5, expression_6, expression_8, expression_12;
 
 long long large_bytes(int columns, int expression_lanes);
-extern const LargeSums large_gaussian, large_gaussian_elliptical, large_gaussian_integrated,
-    large_gaussian_elliptical_integrated, large_gaussian_rotated, large_lorentzian, large_moffat;
-extern const LargeSums large_expression_3, large_expression_4, large_expression_5, large_expression_6,
-    large_expression_8, large_expression_12;
+// Of the built-in profiles, and of expressions of 3 to MAX_SHAPE shape parameters.
+struct SumsOfLarge { LargeSums of[BuiltIn::COUNT + MAX_SHAPE - 2]; };
+extern const SumsOfLarge sums_of_large;
 extern const DetectionFunctions detection;
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -46,6 +46,8 @@ class Profile:
     #: f at the pixels' centres, and averaged over each pixel where there is a formula for it.
     sampled: Formula = field(repr=False, compare=False)
     integrated: Formula | None = field(default=None, repr=False, compare=False)
+    #: The places of both in the list BuiltIn of kernels/profiles.h.
+    places: tuple[int, ...] = ()
     #: Whether f(x, y) = u(x)·v(y), which makes fits fast.
     separable: bool = True
     #: What the model was made from, if it is somebody's own.
@@ -125,6 +127,16 @@ class Profile:
         if self.expression is None:
             raise ValueError(f"the model {self.name} was not made from an expression")
         return self.expression.to_dict() | {"name": self.name}
+
+    def place(self, pixel: str) -> int:
+        """Return the place of its formula in the list BuiltIn of kernels/profiles.h.
+
+        Parameters
+        ----------
+        pixel : {"sampled", "integrated"}
+            At the pixels' centres, or averaged over each pixel.
+        """
+        return self.places[("sampled", "integrated").index(pixel)]
 
     @property
     def parameter_count(self) -> int:
@@ -234,14 +246,15 @@ GAUSSIAN = Profile(
     (*CENTER, ShapeParameter("sigma", "px", "standard deviation of the spot")),
     _round,
     _round_averaged,
+    places=(0, 2),
 )
 #: f = exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy²).
 GAUSSIAN_ELLIPTICAL = Profile(
-    "gaussian_elliptical", (*CENTER, *_SIGMAS), _elliptical, _elliptical_averaged
+    "gaussian_elliptical", (*CENTER, *_SIGMAS), _elliptical, _elliptical_averaged, places=(1, 3)
 )
 #: The same in axes turned by the angle.
 GAUSSIAN_ROTATED = Profile(
-    "gaussian_rotated", (*CENTER, *_TURNED_SIGMAS), _rotated, separable=False
+    "gaussian_rotated", (*CENTER, *_TURNED_SIGMAS), _rotated, places=(4,), separable=False
 )
 #: f = 1 / ((1 + (x - x̄)²/w²) (1 + (y - ȳ)²/w²)).
 LORENTZIAN = Profile(
@@ -251,6 +264,7 @@ LORENTZIAN = Profile(
         ShapeParameter("width", "px", "half width at half maximum along either axis", (0.0, 1.18)),
     ),
     _lorentzian,
+    places=(5,),
 )
 #: f = (1 + r²/w²)^-exponent with r the distance from the centre (Moffat 1969).
 MOFFAT = Profile(
@@ -271,6 +285,7 @@ MOFFAT = Profile(
         ),
     ),
     _moffat,
+    places=(6,),
     separable=False,
 )
 

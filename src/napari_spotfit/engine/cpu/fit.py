@@ -14,7 +14,7 @@ from ...settings.validation import ROI_MAX
 from .. import threads
 from ..fit_settings import make_fit_settings
 from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
-from .interface import EXPRESSION_SIZES, PIXEL_TYPES, PROFILES, HostRois
+from .interface import EXPRESSION_SIZES, PIXEL_TYPES, HostRois
 from .library import load
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def _profile(settings: Settings, roi_shape: tuple[int, int]) -> tuple[int, Encod
     """Return a profile's number, and an expression's program, whose memory must outlast fits."""
     expression = settings.profile.expression
     if expression is None:
-        return PROFILES[settings.profile.name, settings.pixel], None
+        return settings.profile.place(settings.pixel), None
     from .expression import encode
 
     parameters = len(settings.profile.shape)
     number = next(i for i, size in enumerate(EXPRESSION_SIZES) if parameters <= size)
-    return len(PROFILES) + number, encode(expression, roi_shape)
+    return load().functions.spotfit_built_in_profiles() + number, encode(expression, roi_shape)

@@ -17,18 +17,8 @@ from ..kernel_arguments import RoiSource, address
 #: Types of pixels by their numbers.
 PIXEL_TYPES = {"u1": 0, "u2": 1, "i2": 2, "f4": 3, "f8": 4}
 
-#: Profiles by their numbers: name of the model, and how it is averaged over a pixel.
-PROFILES = {
-    ("gaussian", "sampled"): 0,
-    ("gaussian_elliptical", "sampled"): 1,
-    ("gaussian", "integrated"): 2,
-    ("gaussian_elliptical", "integrated"): 3,
-    ("gaussian_rotated", "sampled"): 4,
-    ("lorentzian", "sampled"): 5,
-    ("moffat", "sampled"): 6,
-}
 #: The most shape parameters that the code for own expressions is made for; their numbers come
-#: after those of the profiles.
+#: after those of the built-in profiles.
 EXPRESSION_SIZES = (3, 4, 5, 6, 8, 12)
 
 #: A step of an expression's program.
@@ -103,6 +93,7 @@ class LargeRequest(ctypes.Structure):
 
 #: What each function takes and returns.
 FUNCTIONS = """
+int spotfit_built_in_profiles()
 long spotfit_fit_bytes(int int int int)
 void spotfit_fit(int int int pointer long long int int pointer pointer pointer)
 void spotfit_run_steps(int pointer int pointer int int int)

@@ -21,7 +21,7 @@ from .. import threads
 from ..fit_settings import make_fit_settings
 from ..kernel_arguments import FitResults, address
 from .expression import encode
-from .interface import PROFILES, HostRois, LargePlanes, LargeRequest
+from .interface import HostRois, LargePlanes, LargeRequest
 from .library import load
 
 #: ROIs of fewer pixels are fitted side by side, each by one thread.
@@ -155,8 +155,9 @@ class LargeFit:
 def _number_of(settings: Settings) -> int:
     """Return a profile's number; expressions come last, by the number of their parameters."""
     if settings.profile.expression is not None:
-        return len(PROFILES) + len(settings.profile.shape) - 3
-    return PROFILES[settings.profile.name, settings.pixel]
+        built_in: int = load().functions.spotfit_built_in_profiles()
+        return built_in + len(settings.profile.shape) - 3
+    return settings.profile.place(settings.pixel)
 
 
 def fit_rois(

@@ -14,17 +14,6 @@ from ...settings.settings import Settings
 from ..fit_settings import make_fit_settings
 from .compile import PIXEL_TYPES, compiled, with_includes
 
-#: What kernels/profiles.h calls the models.
-_PROFILES = {
-    ("gaussian", "sampled"): "Round<Gaussian>",
-    ("gaussian_elliptical", "sampled"): "Elliptical<Gaussian>",
-    ("gaussian", "integrated"): "Round<IntegratedGaussian>",
-    ("gaussian_elliptical", "integrated"): "Elliptical<IntegratedGaussian>",
-    ("gaussian_rotated", "sampled"): "RotatedGaussian",
-    ("lorentzian", "sampled"): "Round<Lorentzian>",
-    ("moffat", "sampled"): "Moffat",
-}
-
 #: Threads of a warp, and shared memory that a block may use on every GPU.
 WARP, SHARED_BYTES = 32, 48 << 10
 
@@ -161,7 +150,7 @@ def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
         from ...models.expressions import to_cuda
 
         return to_cuda(profile), "OwnProfile"
-    return "", _PROFILES[profile.name, averaging]
+    return "", f"ProfileAt<{profile.place(averaging)}>::Type"
 
 
 def kernel_text(code: FitCode, threads: Threads) -> str:
