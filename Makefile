@@ -78,6 +78,7 @@ bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=
 	$(MAKE) baseline
 	$(BENCH_VENV)/bin/python benchmarks/gpu_against.py build/baseline
 	$(BENCH_VENV)/bin/python benchmarks/gpu_frames_against.py build/baseline
+	$(BENCH_VENV)/bin/python benchmarks/gpu_launches.py
 
 baseline: ## put the commit that speed is compared with into build/baseline
 	rm -rf build/baseline

@@ -3,7 +3,7 @@
 # they are best laid out over threads. Runs in a checkout with nothing installed but CuPy, NumPy,
 # SciPy, pandas and pytest; the library for the CPU must have been built.
 #
-# usage: tools/test_gpu.sh [tests] [against] [layouts]
+# usage: tools/test_gpu.sh [tests] [against] [launches] [layouts]
 #
 # The older version is a checkout in build/baseline (see `make baseline`).
 set -eu
@@ -16,7 +16,7 @@ for name in kernels napari.yaml; do
     ln -sfn "../../$name" "src/napari_spotfit/$name"
 done
 status=0
-for step in ${*:-tests against layouts}; do
+for step in ${*:-tests against launches layouts}; do
     case $step in
     tests)
         "$PYTHON" -m pytest -q -p no:cacheprovider -o filterwarnings=error -m gpu \
@@ -25,6 +25,8 @@ for step in ${*:-tests against layouts}; do
     against)
         "$PYTHON" benchmarks/gpu_against.py build/baseline || status=1
         "$PYTHON" benchmarks/gpu_frames_against.py build/baseline || status=1 ;;
+    launches)
+        "$PYTHON" benchmarks/gpu_launches.py || status=1 ;;
     layouts)
         "$PYTHON" benchmarks/gpu_layouts.py --kinds lse \
             --trials "single pixels,16 rounds,8 rounds of 28" || status=1

@@ -1,0 +1,108 @@
+"""How long the longest launch of a kernel takes: a display driver ends one after two seconds.
+
+On a GPU of a twentieth of an H200's speed none is to take more than 0.2 s, so on an H200 no more
+than 10 ms. Everything that is divided into launches is given enough to be divided.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import cupy
+import numpy as np
+
+from napari_spotfit import Profile, detect_spots, fit_spots, simulate_spots
+from napari_spotfit.engine.cuda import compile as compiling
+
+#: Milliseconds of a launch on an H200, at most.
+MOST = 10.0
+#: Bytes of the spots of a call.
+SPOTS = 4e9
+FLOWER = Profile.from_expression(
+    "exp(-((x-x0)**2/a + (y-y0)**2/b)**p / 2) * (1 + c*cos(x/d) + e*sin(y/f))",
+    start={"a": 2.0, "b": 2.0, "p": 1.0, "c": 0.1, "d": 2.0, "e": 0.1, "f": 2.0},
+)
+KINDS: dict[str, dict[str, Any]] = {
+    "round": {},
+    "integrated, maximum likelihood, errors":
+        {"pixel": "integrated", "estimator": "mle", "gain": 1.0, "errors": True},
+    "rotated, maximum likelihood, errors":
+        {"model": "gaussian_rotated", "estimator": "mle", "gain": 1.0, "errors": True},
+    "nine parameters of an expression, maximum likelihood, errors":
+        {"model": FLOWER, "estimator": "mle", "gain": 1.0, "errors": True},
+}  # fmt: skip
+
+
+class Timed:
+    """A kernel whose launches are timed."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __call__(self, *given: Any) -> None:
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record()
+        self._kernel(*given)
+        end.record()
+        LAUNCHES.append((begin, end))
+
+
+LAUNCHES: list[tuple[Any, Any]] = []
+
+
+def longest(what: str, work: Any) -> float:
+    """Print and return how long the longest launch of some work took, in milliseconds."""
+    work()
+    LAUNCHES.clear()
+    work()
+    cupy.cuda.Device().synchronize()
+    taken = [cupy.cuda.get_elapsed_time(*events) for events in LAUNCHES]
+    print(f"{what:78s} {len(taken):5d} launches, the longest {max(taken):7.2f} ms", flush=True)
+    return max(taken)
+
+
+def main() -> int:
+    original = compiling._compiled
+    compiling._compiled = lambda *given: Timed(original(*given))  # type: ignore[assignment]
+    rng, found = np.random.default_rng(0), []
+    for size in (7, 16, 32):
+        spots, _ = simulate_spots(5000, size, photons=300, background=2, sigma=(1.0, 3.0), seed=1)
+        # Some with nothing to fit take all iterations.
+        spots[::4] = rng.poisson(2, spots[::4].shape)
+        count = int(SPOTS / 2 / size**2)
+        there = cupy.tile(cupy.asarray(spots.astype(np.uint16)), (-(-count // 5000), 1, 1))
+        for name, options in KINDS.items():
+            found.append(
+                longest(
+                    f"{size}×{size}, {name}, 1000 iterations at most",
+                    lambda there=there, options=options: fit_spots(
+                        there, backend="cuda", on_device=True, max_iterations=1000,
+                        **({"errors": False} | options),
+                    ),
+                )
+            )  # fmt: skip
+        del there
+    image = rng.poisson(9, (1, 4096, 4096)).astype(np.float64)
+    for name, options in KINDS.items():
+        found.append(
+            longest(
+                f"4096×4096, {name}",
+                lambda options=options: fit_spots(image, backend="cuda", **options),
+            )
+        )
+    frame = cupy.asarray(rng.poisson(9, (1, 16384, 8192)).astype(np.float64))
+    for sigma in (1.3, 10.0):
+        found.append(
+            longest(
+                f"detection, 16384×8192 float64, σ {sigma}",
+                lambda sigma=sigma: detect_spots(frame, sigma=sigma, backend="cuda"),
+            )
+        )
+    good = max(found) <= MOST
+    print(f"the longest {max(found):.1f} ms (wanted {MOST}): {'ok' if good else 'MISSED'}")
+    return int(not good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
