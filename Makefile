@@ -67,10 +67,13 @@ sanitize: $(VENV)/.with-dev ## run the engine's tests with clang's sanitizers in
 test-napari: | system-packages ## run the widget's tests with every supported napari; write docs/napari-versions.md
 	$(PYTHON) tools/test_napari.py
 
-bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso
+bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso and the engine before
 	$(BENCH_VENV)/bin/python benchmarks/accuracy.py
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py
 	$(BENCH_VENV)/bin/python benchmarks/detection.py
+	$(BENCH_VENV)/bin/python benchmarks/against.py $(BASELINE)
+	$(BENCH_VENV)/bin/python benchmarks/expressions.py $(BASELINE)
+	$(BENCH_VENV)/bin/python benchmarks/detection_against.py $(BASELINE)
 	$(BENCH_VENV)/bin/python benchmarks/import_time.py
 
 bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers
