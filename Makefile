@@ -23,7 +23,7 @@ HAS_DISPLAY := $(DISPLAY)$(WAYLAND_DISPLAY)$(filter Darwin,$(shell uname -s))
 WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint lint-python lint-kernels format wheels test-platforms sanitize \
+.PHONY: help demo test test-all test-peers lint lint-python lint-kernels format wheels test-platforms sanitize \
     bench bench-gpu baseline screenshots test-napari clean system-packages
 
 help: ## list what can be made
@@ -36,6 +36,11 @@ demo: $(VENV)/.with-napari ## fit a simulated movie in napari; with no display, 
 
 test: lint-python ## check style and types, and run all tests
 	tools/run_tests.sh $(PY)
+
+test-all: test lint wheels test-platforms sanitize test-peers ## the same, and all that needs other programs
+
+test-peers: $(BENCH_VENV)/.installed
+	$(BENCH_VENV)/bin/python -m pytest tests/test_peers.py
 
 lint: lint-python lint-kernels $(VENV)/.with-actionlint ## check style, types and the CI workflows
 	$(VENV)/bin/actionlint
@@ -67,10 +72,13 @@ sanitize: $(VENV)/.with-dev ## run the engine's tests with clang's sanitizers in
 test-napari: | system-packages ## run the widget's tests with every supported napari; write docs/napari-versions.md
 	$(PYTHON) tools/test_napari.py
 
-bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso
+bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso and the engine before
 	$(BENCH_VENV)/bin/python benchmarks/accuracy.py
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py
 	$(BENCH_VENV)/bin/python benchmarks/detection.py
+	$(BENCH_VENV)/bin/python benchmarks/against.py $(BASELINE)
+	$(BENCH_VENV)/bin/python benchmarks/expressions.py $(BASELINE)
+	$(BENCH_VENV)/bin/python benchmarks/detection_against.py $(BASELINE)
 	$(BENCH_VENV)/bin/python benchmarks/import_time.py
 
 bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers

@@ -18,6 +18,7 @@ import reference  # the tests' own fits by SciPy
 AGREEMENT, SHARE, EXACT = 3e-3, 0.995, 1e-4
 SIZE = 11
 SHAPES = {"sigma": 1.4, "sigma_x": 1.7, "sigma_y": 1.2, "angle": 25.0, "width": 1.5}
+SHAPES["exponent"] = 2.5
 
 
 def kinds() -> list[tuple[Profile, str]]:

@@ -61,9 +61,11 @@ for line in sys.stdin:
 class Version:
     """One version of the package, in a process of its own."""
 
-    def __init__(self, python: Path, kinds: str, environment: dict[str, str]) -> None:
+    def __init__(
+        self, python: Path, kinds: str, environment: dict[str, str], program: str = FITTER
+    ) -> None:
         self._process = subprocess.Popen(
-            [python, "-c", FITTER, kinds], env=os.environ | environment,
+            [python, "-c", program, kinds], env=os.environ | environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._process.stdout is not None

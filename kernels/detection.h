@@ -199,7 +199,7 @@ template <class DetailAt> SPOTFIT_INLINE double noise_of(double filtered, double
 
 // ---- Maxima ----
 
-// A maximum lower than this fraction of the pixel itself is a rounding error.
+// A maximum lower than this fraction of the pixels around it is a rounding error.
 constexpr float LEAST_CONTRAST = 1e-5f;
 constexpr float HIGHEST = 3.40282347e38f;
 
@@ -229,15 +229,30 @@ SPOTFIT_INLINE double score(const DetectionSettings& s, float height, double noi
     return double(height) / (noise * double(border(s, y, x)));
 }
 
-// Whether a maximum stands out of the noise, and is no rounding error of the pixel itself.
-SPOTFIT_INLINE bool stands_out(const DetectionSettings& s, float height, double score, float pixel) {
-    return score > s.least_score && height > LEAST_CONTRAST * absolute(pixel);
+// A pixel and the four next to it, or itself where there is none.
+struct Neighbours {
+    float pixel, above, left, right, below;
+};
+
+template <class T, class Int>
+SPOTFIT_INLINE Neighbours neighbours(const Frame<T>& frame, const DetectionSettings& s, Int y, Int x) {
+    const Int width = Int(s.width), place = y * width + x;
+    return {frame[place], frame[y > 0 ? place - width : place], frame[x > 0 ? place - 1 : place],
+            frame[x + 1 < width ? place + 1 : place], frame[y + 1 < Int(s.height) ? place + width : place]};
 }
 
-// Whether a pixel equals the four next to it, as in a saturated spot. `at(v, u)` is one of them, or
-// the pixel itself where there is none.
-template <class At> SPOTFIT_INLINE bool is_flat(float value, At at) {
-    return at(-1, 0) == value && at(0, -1) == value && at(0, 1) == value && at(1, 0) == value;
+// Whether a maximum stands out of the noise, and is no rounding error. A pixel that happens to be
+// the frame's level has none of its own: those around it tell what their sums are rounded to.
+SPOTFIT_INLINE bool stands_out(const DetectionSettings& s, float height, double score, const Neighbours& n) {
+    const float column = higher_of(absolute(n.above), absolute(n.below));
+    const float row = higher_of(absolute(n.left), absolute(n.right));
+    const float largest = higher_of(absolute(n.pixel), higher_of(column, row));
+    return score > s.least_score && height > LEAST_CONTRAST * largest;
+}
+
+// Whether all are equal, as in a saturated spot.
+SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
+    return n.above == n.pixel && n.left == n.pixel && n.right == n.pixel && n.below == n.pixel;
 }
 
 // ---- Non-maximum suppression: of maxima that are too close, the highest stays; of equal ones, the first ----

@@ -324,7 +324,7 @@ SPOTFIT_INLINE bool is_found(const Work& work, const Segment& segment, int place
         return inside ? segment.filtered[place + v * work.width() + u] : -INFINITE;
     });
     return highest && stands_out(work.settings, height, score(work.settings, height, segment.noise, y, x),
-                                 segment.frame[place]);
+                                 neighbours(segment.frame, work.settings, y, x));
 }
 
 // Marks the maxima of a segment per block, and counts them.
@@ -400,11 +400,8 @@ extern "C" __global__ void __launch_bounds__(SEGMENT_WORDS) list_maxima(Work wor
     for (; word != 0 && number < work.listed; word &= word - 1) {
         const int place = segment.first + int(threadIdx.x) * 32 + __ffs(int(word)) - 1;
         const int y = place / work.width(), x = place % work.width();
-        const float height = segment.filtered[place], pixel = segment.frame[place];
-        const bool flat = is_flat(pixel, [&](int v, int u) {
-            const bool inside = unsigned(y + v) < unsigned(work.height()) && unsigned(x + u) < unsigned(work.width());
-            return inside ? segment.frame[place + v * work.width() + u] : pixel;
-        });
+        const float height = segment.filtered[place];
+        const bool flat = is_flat(neighbours(segment.frame, work.settings, y, x));
         const double own_score = score(work.settings, height, segment.noise, y, x);
         work.maxima[number++] = {segment.number, y, x, flat, height, float(lower_of(own_score, double(HIGHEST)))};
     }

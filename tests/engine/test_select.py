@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_spotfit import BackendUnavailableError, Settings, localize
+from napari_spotfit import BackendUnavailableError, Settings, __version__, localize
+from napari_spotfit.engine.cpu.library import INSTRUCTION_SET
 from napari_spotfit.engine.cuda import devices
 from napari_spotfit.engine.select import WORTH_A_GPU, describe, select_backend
 
@@ -55,7 +56,19 @@ def test_what_is_said_without_a_gpu(no_gpu, which):
 
 
 def test_no_reason_is_given_for_a_cpu_that_was_asked_for(no_gpu):
-    assert describe(CPU) == ("CPU (3 threads)", "", 0)
+    described = describe(CPU)
+    assert (described.name, described.reason, described.gpus) == ("CPU (3 threads)", "", 0)
+
+
+def test_the_library_is_described(no_gpu, instruction_set):
+    of_library = f"library {__version__}, {instruction_set}"
+    assert describe(CPU).library == describe(AUTO).library == of_library
+    assert describe(CUDA).library == ""
+
+
+def test_a_library_that_cannot_be_used_says_why(monkeypatch):
+    monkeypatch.setenv(INSTRUCTION_SET, "abacus")
+    assert "NAPARI_SPOTFIT_INSTRUCTION_SET=abacus: this machine has" in describe(CPU).library
 
 
 @pytest.mark.gpu
@@ -64,7 +77,7 @@ def test_the_gpu_is_taken(gpu, settings):
     (first,) = devices.usable("one")
     backend = select_backend(settings, fits=WORTH_A_GPU)
     assert backend.name == backend.ran_on() == first.name
-    assert describe(settings) == (first.name, "", devices.count())
+    assert describe(settings) == (first.name, "", devices.count(), "")
     every = select_backend(settings.changed(devices="all"))
     assert every.name == devices.names(devices.usable("all"))
     assert every.workers == backend.workers * len(devices.usable("all"))

@@ -17,6 +17,7 @@ from one_viewer import OneViewer
 from qtpy.QtCore import QSettings, Qt
 
 from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.parts import remember
 
 #: Places of the spots in every frame of the images made here, in pixels.
 SPOTS = np.array([(10.3, 12.1), (14.8, 33.6), (35.2, 9.7), (31.4, 36.5)])
@@ -117,10 +118,11 @@ def hand(viewer):
 
 
 @pytest.fixture(autouse=True)
-def settings_folder(tmp_path: Path) -> Path:
+def settings_folder(tmp_path: Path) -> Iterator[Path]:
     """Keep the remembered values of each test in a folder of its own."""
     QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, str(tmp_path))
-    return tmp_path
+    yield tmp_path
+    remember.write()
 
 
 def frame(seed: int = 0) -> np.ndarray:

@@ -7,6 +7,7 @@ import threading
 import pytest
 from qtpy.QtCore import Qt
 
+from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.fallback import with_fallback
 from napari_spotfit.engine.select import Description, select_backend
 from napari_spotfit.localization import localize
@@ -36,7 +37,8 @@ def test_the_device_is_named(widget, qtbot):
     widget.settings.advanced.open = True
     qtbot.waitUntil(lambda: widget.settings.device.text().startswith("CPU ("), timeout=30_000)
     controls["threads"].put(1)
-    qtbot.waitUntil(lambda: widget.settings.device.text() == "CPU (1 thread)")
+    line = f"CPU (1 thread)\n{load().description}"
+    qtbot.waitUntil(lambda: widget.settings.device.text() == line)
     assert widget.settings.why_no_gpu.isHidden()
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from napari_spotfit import Settings
@@ -14,6 +18,37 @@ def test_what_is_saved_is_loaded():
     remember.save("widget", {"sigma": 1.5, "gain": None, "σ": "χ²"})
     assert remember.load("widget") == {"sigma": 1.5, "gain": None, "σ": "χ²"}
     assert remember.load("other") == {}
+
+
+def test_many_changes_are_written_once(qtbot):
+    path = Path(remember._store().fileName())
+    for number in range(10):
+        remember.save("widget", {"sigma": number})
+        remember.save("other", {"sigma": number})
+        qtbot.wait(1)
+        assert not path.exists()
+    qtbot.waitUntil(path.exists)
+    remember.save("widget", {"sigma": 10})
+    qtbot.waitUntil(lambda: "10" in path.read_text())
+    assert remember.load("other") == {"sigma": 9}
+
+
+_SESSION = """
+import sys
+from qtpy.QtCore import QCoreApplication, QSettings, QTimer
+from napari_spotfit.widgets.parts import remember
+
+app = QCoreApplication([])
+QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, sys.argv[1])
+remember.save("widget", {"sigma": 1})
+QTimer.singleShot(0, app.quit)
+app.exec()
+"""
+
+
+def test_the_last_change_is_written_when_napari_ends(settings_folder):
+    subprocess.run([sys.executable, "-c", _SESSION, str(settings_folder)], check=True)
+    assert remember.load("widget") == {"sigma": 1}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "null", "\x00"])

@@ -126,14 +126,12 @@ long long find_maxima(const DetectionSettings& s, const Frame<T>& frame, long lo
             for (int k = 0; k < lanes; ++k) {
                 if (!candidates.v[k]) continue;
                 const long long column = x + k;
-                const float height = heights.v[k], pixel = frame[y * s.width + column];
+                const float height = heights.v[k];
+                const Neighbours pixels = neighbours(frame, s, y, column);
                 const double own_score = score(s, height, noise, y, column);
-                if (!stands_out(s, height, own_score, pixel)) continue;
-                const bool flat = is_flat(pixel, [&](int v, int u) {
-                    return frame[most(least(y + v, s.height - 1), 0) * s.width + most(least(column + u, s.width - 1), 0)];
-                });
-                found[count++] = {int(number), int(y), int(column), flat, height,
-                                  float(lower_of(own_score, double(HIGHEST)))};
+                if (!stands_out(s, height, own_score, pixels)) continue;
+                found[count++] = {int(number),     int(y), int(column),
+                                  is_flat(pixels), height, float(lower_of(own_score, double(HIGHEST)))};
             }
         }
     }

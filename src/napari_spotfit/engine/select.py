@@ -34,6 +34,8 @@ class Description(NamedTuple):
     reason: str = ""
     #: How many GPUs there are to choose from.
     gpus: int = 0
+    #: Of a CPU, the library's version and instruction set, or why there is none.
+    library: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -72,15 +74,15 @@ def select_backend(settings: Settings, fits: int | None = None) -> Backend:
 def describe(settings: Settings) -> Description:
     """Say what would run the fits, and if that is no GPU, why."""
     if settings.backend == "cpu":
-        return Description(_cpu_name(settings))
+        return Description(_cpu_name(settings), library=_library())
     from .cuda import devices
 
     try:
-        name, reason = devices.names(devices.usable(settings.devices)), ""
+        return Description(devices.names(devices.usable(settings.devices)), "", devices.count())
     except BackendUnavailableError as error:
-        name = "no GPU" if settings.backend == "cuda" else _cpu_name(settings)
-        reason = str(error)
-    return Description(name, reason, devices.count())
+        if settings.backend == "cuda":
+            return Description("no GPU", str(error), devices.count())
+        return Description(_cpu_name(settings), str(error), devices.count(), _library())
 
 
 def _cpu(settings: Settings) -> Backend:
@@ -108,6 +110,15 @@ def _detect_on_cpu(*arguments: Any, **named: Any) -> Any:
 def _cpu_name(settings: Settings) -> str:
     count = _threads(settings)
     return f"CPU ({count} thread{'s' if count > 1 else ''})"
+
+
+def _library() -> str:
+    from .cpu import library
+
+    try:
+        return library.load().description
+    except (ImportError, ValueError) as error:
+        return str(error)
 
 
 def _threads(settings: Settings) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsFloat
 
 #: The largest number of single precision, in which fits count.
@@ -88,6 +88,13 @@ def rising(what: str, ends: Any) -> Bounds:
     if low is not None and high is not None and low >= high:
         raise ValueError(f"{what} must rise; got {low:g} and {high:g}")
     return low, high
+
+
+def check_names(setting: str, given: Iterable[str], what: str, names: Sequence[str]) -> None:
+    """Check that a setting names nothing but some parameters; ``what`` says which."""
+    for name in given:
+        if name not in names:
+            raise ValueError(f"{setting} must name {what}, {', '.join(names)}; got {name!r}")
 
 
 def is_wrong(name: str, values: Any) -> Any:

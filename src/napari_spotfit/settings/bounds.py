@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from ..models.bounds import check_names
 from ..models.profiles import Profile, ShapeParameter
 from ..models.stopping import SIGMA_MIN
 
@@ -127,12 +128,7 @@ def check_shape_names(settings: HasBounds) -> None:
     profile, fixed, bounds = settings.profile, settings.fixed, settings.bounds
     names = [parameter.name for parameter in profile.shape]
     for setting, given in (("fixed", fixed), ("bounds", bounds)):
-        for name in given:
-            if name not in names:
-                raise ValueError(
-                    f"{setting} must name shape parameters of the model {profile.name}, "
-                    f"{', '.join(names)}; got {name!r}"
-                )
+        check_names(setting, given, f"shape parameters of the model {profile.name}", names)
     both = sorted(set(fixed) & set(bounds))
     if both:
         raise ValueError(f"{both[0]} cannot be held and bounded at once; leave one out")

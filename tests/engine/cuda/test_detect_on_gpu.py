@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scenes import DTYPES, assert_same, light, movie_of, on_grid, scattered
 
 from napari_spotfit.engine.cpu import detect as cpu
@@ -164,25 +160,3 @@ def test_frames_beyond_the_kernels_numbers_are_refused(run):
     frames = cupy.broadcast_to(cupy.zeros(1, np.uint8), (1, 1 << 16, 1 << 15))
     with pytest.raises(ValueError, match=r"fewer than 2³¹ pixels; got 65536×32768"):
         cuda.detect(frames, Settings())
-
-
-@hypothesis_settings(max_examples=25, deadline=None)
-@given(
-    hnp.arrays(
-        st.sampled_from([np.dtype(dtype) for dtype in DTYPES]),
-        hnp.array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=12),
-        fill=st.nothing(),
-    ),
-    st.floats(0, 8),
-    st.sampled_from(["noise", "counts"]),
-    st.floats(0.5, 10),
-    st.floats(1, 10),
-)
-def test_anything_goes(run, frames, threshold, unit, sigma, distance):
-    options = Settings(threshold=threshold, threshold_unit=unit, sigma=sigma, min_distance=distance)
-    found = run(frames, options)
-    place = (found.frame, found.y, found.x)
-    frames[place]  # inside
-    assert np.isfinite(found.score).all()
-    assert (found.score > (threshold if unit == "noise" else 0)).all()
-    np.testing.assert_array_equal(np.lexsort(place[::-1]), np.arange(len(found.y)))

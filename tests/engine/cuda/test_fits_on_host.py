@@ -12,13 +12,17 @@ import numpy as np
 import on_host
 import pytest
 
-from napari_spotfit import Settings, StopCondition, simulate_spots
+from napari_spotfit import Profile, Settings, StopCondition, simulate_spots
 from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.engine.cuda.fit_kernel import Threads
 from napari_spotfit.images.pixel_calibration import Planes
 from napari_spotfit.models.profiles import MODELS
 
 MLE = {"estimator": "mle", "gain": 1.0}
+#: With a power that is fitted.
+OWN = Profile.from_expression(
+    "exp(-((x - x0)**2 + (y - y0)**2)**p / (2 * w**(2 * p)))", start={"w": "sigma", "p": 1}
+)
 #: Of parameters the most that results may differ by, and of other columns relatively: sums in
 #: another order end where the search does not move any more.
 APART = {"x": 2e-3, "y": 2e-3}
@@ -74,6 +78,10 @@ CASES = {
                     variance_map=True),
     "weights, eight threads": Case((17, 15), "u2", {"estimator": "wlse"}, (1, 8), planes=True,
                                    gather=True),
+    "one's own": Case((9, 9), "u2", {"model": OWN, "errors": True}, (1, 1)),
+    "one's own, likelihood, four threads": Case(
+        (13, 11), "f4", MLE | {"model": OWN, "errors": True}, (1, 4), gather=True
+    ),
     "likelihood": Case((9, 9), "u2", MLE | {"errors": True}, (1, 1), start=True),
     "likelihood, two threads, read-out noise": Case((13, 13), "f4", MLE, (1, 2), planes=True),
     "likelihood, sixteen threads": Case((17, 18), "u2", MLE, (1, 16), gather=True),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds import Bounds, finite, rising
+from ..bounds import Bounds, check_names, finite, rising
 from .derive import derived
 from .grammar import CONSTANTS, FUNCTIONS, parse
 from .program import NUMPY, Array, Program, value_of
@@ -138,12 +138,7 @@ def checked_expression(
         )
     ends = _mapping("bounds", bounds)
     for setting, values in (("start", given), ("bounds", ends)):
-        for name in values:
-            if name not in names:
-                raise ValueError(
-                    f"{setting} must name parameters besides the centre, {', '.join(names)}; "
-                    f"got {name!r}"
-                )
+        check_names(setting, values, "parameters besides the centre", names)
     if without := [name for name in names if name not in given]:
         raise ValueError(
             f"start must say where {without[0]!r} begins: a number, or a text in sigma, the "

@@ -193,7 +193,7 @@ class SettingsPanel(QScrollArea):
         values, device = found
         if values != self.controls.get():
             return
-        self.device.setText(device.name)
+        self.device.setText("\n".join(filter(None, (device.name, device.library))))
         self.why_no_gpu.setText(device.reason)
         tip = html.escape(device.reason).replace("\n", "<br>")
         self.why_no_gpu.setToolTip(f"<p>{tip}</p>")
