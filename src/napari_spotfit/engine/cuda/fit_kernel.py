@@ -225,11 +225,11 @@ _ROUNDS = 16
 #: three profile values for each of its columns, and one for each of its rows. An averaged profile
 #: takes long to find along an axis, which is best shared along both.
 _SAMPLED = (((1, 1), 221), ((1, 2), 147), ((1, 4), 222), ((4, 4), 1024))
-_AVERAGED = (((1, 1), 221), ((1, 2), 200), ((2, 2), 221), ((4, 4), 1024))
+_AVERAGED = (((1, 1), 200), ((1, 2), 200), ((2, 2), 221), ((4, 4), 1024))
 #: By these numbers: threads of a block, blocks of a multiprocessor, and whether a thread takes
 #: several fits.
 _ALONE = (
-    (77, (64, 8, True)), (117, (64, 6, True)), (140, (64, 4, True)), (200, (128, 2, False)),
+    (77, (64, 8, True)), (117, (64, 6, True)), (140, (64, 4, True)), (180, (128, 2, False)),
     (221, (64, 4, True)),
 )  # fmt: skip
 _TOGETHER = ((116, (128, 4, False)), (1024, (128, 2, False)))
@@ -283,7 +283,7 @@ def _shared_blocks(code: FitCode, lanes: int) -> int:
         return 4 if lanes == 2 and code.columns > 12 else 6
     # The profile along the columns is in registers.
     if lanes > 1 and code.columns <= 16:
-        return 8
+        return 6 if code.averaging == "integrated" else 8
     return 6 if code.columns <= 28 else 4
 
 
