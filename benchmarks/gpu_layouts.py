@@ -41,12 +41,16 @@ from napari_spotfit.engine.kernel_arguments import (
 )
 from napari_spotfit.images.pixel_calibration import Planes
 
+#: Settings, and `bad` for a bad pixel.
 KINDS: dict[str, dict[str, Any]] = {
     "lse": {}, "elliptical": {"model": "gaussian_elliptical"},
     "integrated": {"pixel": "integrated"},
-    "lorentzian": {"model": "lorentzian"}, "wlse": {"estimator": "wlse"},
+    "lorentzian": {"model": "lorentzian"}, "wlse": {"estimator": "wlse"}, "bad": {"bad": True},
     "mle": {"estimator": "mle", "gain": 1.0}, "rotated": {"model": "gaussian_rotated"},
     "errors": {"errors": True},
+    "elliptical-errors": {"model": "gaussian_elliptical", "errors": True},
+    "rotated-errors": {"model": "gaussian_rotated", "errors": True},
+    "integrated-wlse": {"pixel": "integrated", "estimator": "wlse"},
 }  # fmt: skip
 
 
@@ -86,15 +90,19 @@ def main() -> int:
 
 
 def measure(machine: Cuda, kind: str, size: int, arguments: argparse.Namespace) -> None:
-    settings = Settings(**({"errors": False} | KINDS[kind]))
+    options = {"errors": False} | KINDS[kind]
+    bad = options.pop("bad", False)
+    settings = Settings(**options)
     spots = simulated(size, 2e7)
     count = min(int((2e8 if arguments.quick else 6e8) / size**2), 20_000_000)
-    if settings.estimator != "lse" or not settings.profile.separable:
+    if bad or settings.estimator != "lse" or not settings.profile.separable:
         count //= 5
     pixels = machine.tiled(machine.put(spots.pixels.astype(arguments.pixel)), count)
     weights = None
-    if settings.estimator == "wlse":
+    if bad or settings.estimator == "wlse":
         weights = Planes(cupy.ones((1, size, size), np.float32))
+        if bad:
+            weights.values[0, 1, 2] = 0
     code = FitCode.of(
         settings, (size, size), arguments.pixel, gather=False, planes=weights is not None,
         variance_map=False,

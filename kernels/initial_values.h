@@ -32,7 +32,7 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE PixelSummary<L> normalise_pixels(Roi& roi, State<L> state) {
     constexpr bool WEIGHTS = Variant::PLANES && !PlanesAreVariances<Variant>::value;
     L total = 0.0f, low = INFINITE, high = -INFINITE, weights = 0.0f, valid = 0.0f;
-    UNROLL_PIXELS
+    UNROLL_ROWS
     for (int k = 0; k < roi.own_rows(); ++k) {
         if (!roi.has_row(k)) break;
         UNROLL_PIXELS
@@ -71,7 +71,7 @@ SPOTFIT_INLINE PixelSummary<L> normalise_pixels(Roi& roi, State<L> state) {
     }
     const L scale = 1.0f / (high - low), lowest = (low - mean) * scale;
     L bright = 0.0f;
-    UNROLL_PIXELS
+    UNROLL_ROWS
     for (int k = 0; k < roi.own_rows(); ++k) {
         if (!roi.has_row(k)) break;
         UNROLL_PIXELS
@@ -100,7 +100,7 @@ template <class L, class Roi> SPOTFIT_INLINE void brightest_pixel(const Roi& roi
     const int left_end = roi.first_column(), top_end = roi.first_row();
     L best = -INFINITE;
     x = y = L(0.0f);
-    UNROLL_PIXELS
+    UNROLL_ROWS
     for (int k = 0; k < roi.own_rows(); ++k) {
         const int row = top_end + k;
         if (row < 1 || row > roi.rows - 2) continue;

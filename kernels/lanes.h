@@ -9,11 +9,13 @@
 #define UNROLL _Pragma("unroll")
 // Pixels in registers need loops without counters; elsewhere they are short enough as they are.
 #define UNROLL_PIXELS _Pragma("unroll (Roi::UNROLLED)")
+#define UNROLL_ROWS _Pragma("unroll (Roi::ROWS_UNROLLED)")
 #else
 #define SPOTFIT_INLINE inline __attribute__((always_inline))
 #define SPOTFIT_INLINE_LAMBDA __attribute__((always_inline))
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define UNROLL_PIXELS
+#define UNROLL_ROWS
 #endif
 // Of N x N matrices, loops that need no unrolling would be most of the code where N is large.
 #define SPOTFIT_PRAGMA(text) _Pragma(#text)

@@ -49,7 +49,7 @@ SPOTFIT_INLINE L likelihood_sums(Roi& roi, const L (&point)[Variant::ALL], const
             lowest = lower_of(h, lowest);
         },
         [&]() SPOTFIT_INLINE_LAMBDA { total += part, part = L(0.0f); });
-    sums.join(roi);
+    sums.template join<true, !FISHER>(roi);
     total = roi.sum(total);
     return select(roi.lowest(lowest) > 0.0f, total + total, L(INFINITE));
 }
@@ -101,7 +101,7 @@ SPOTFIT_INLINE Outcome<L> evaluate_likelihood(Roi& roi, State<L> state, const L 
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE L to_electrons(Roi& roi, L unit, L level) {
     L total = 0.0f;
-    UNROLL_PIXELS
+    UNROLL_ROWS
     for (int k = 0; k < roi.own_rows(); ++k) {
         if (!roi.has_row(k)) break;
         UNROLL_PIXELS

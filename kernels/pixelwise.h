@@ -34,15 +34,15 @@ template <class Variant, class L> struct PixelSums {
         s.at(ONE, ONE) += w;
         s.b[ONE] += q;
     }
-    // Joins the sums of a fit's lanes.
-    template <class Roi> SPOTFIT_INLINE void join(const Roi& roi) {
+    // Joins the sums of a fit's lanes, as far as they are asked for: those of w and q alone (ONES), and T.
+    template <bool ONES, bool DATA, class Roi> SPOTFIT_INLINE void join(const Roi& roi) {
         UNROLL
-        for (int i = 0; i <= ONE; ++i) {
+        for (int i = 0; i < (ONES ? ONE + 1 : ONE); ++i) {
             if (never_fitted<Variant>(i)) continue;
             UNROLL
             for (int j = i; j <= ONE; ++j)
                 if (!never_fitted<Variant>(j)) s.at(i, j) = roi.sum(s.at(i, j));
-            s.b[i] = roi.sum(s.b[i]);
+            if (DATA) s.b[i] = roi.sum(s.b[i]);
         }
     }
 };
@@ -144,7 +144,7 @@ SPOTFIT_INLINE PixelSums<Variant, L> least_squares_sums(Roi& roi, const L (&shap
     PixelSums<Variant, L> sums = {};
     if (has_unit_weights<Variant>(roi)) add_pixels<true, Variant>(roi, shape, settings, sums);
     else add_pixels<false, Variant>(roi, shape, settings, sums);
-    sums.join(roi);
+    sums.template join<false, true>(roi);
     return sums;
 }
 

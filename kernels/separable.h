@@ -147,7 +147,7 @@ SPOTFIT_INLINE L chi_of_rows(const Roi& roi, int k, const Amplitudes<L>& a) {
 template <class Roi, class Use> SPOTFIT_INLINE void over_rows(const Roi& roi, Use use) {
     constexpr int BLOCK = Roi::ROWS_AT_ONCE;
     int k = 0;
-    UNROLL_PIXELS
+    UNROLL_ROWS
     for (; k + BLOCK <= roi.own_rows(); k += BLOCK) use(IntOf<BLOCK>(), k);
     if constexpr (BLOCK > 2) {
         if (roi.own_rows() - k >= 2) {

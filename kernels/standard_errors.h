@@ -117,7 +117,7 @@ SPOTFIT_INLINE void fill_matrix(const PixelSums<Variant, L>& sums, Matrix<L, Var
     }
 }
 
-// The same by a pass over the pixels.
+// The same by a pass over the pixels; A not where it is known from sums along the axes.
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich, const FitSettings& settings,
                                          Matrix<L, Variant::ALL>& a, Matrix<L, Variant::ALL>& noise) {
@@ -136,7 +136,7 @@ SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich
         visit<Variant>(roi, shape, settings,
             [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
                 const L w = weight_at<Variant, L>(roi, k, i);
-                sums.add(d, f, w, L(0.0f));
+                if (!Variant::PLAIN) sums.add(d, f, w, L(0.0f));
                 if (!sandwich) return;
                 L readout = own.readout;
                 if (roi.has_variance()) {
@@ -145,10 +145,10 @@ SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich
                 }
                 noise_sums.add(d, f, w * w * variance_at(own, f, readout), L(0.0f));
             }, [] {});
-        sums.join(roi);
-        if (sandwich) noise_sums.join(roi);
+        if (!Variant::PLAIN) sums.template join<true, false>(roi);
+        if (sandwich) noise_sums.template join<true, false>(roi);
     }
-    fill_matrix<Variant>(sums, a);
+    if (!Variant::PLAIN) fill_matrix<Variant>(sums, a);
     fill_matrix<Variant>(noise_sums, noise);
 }
 
@@ -291,10 +291,8 @@ SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const 
     Matrix<L, N> inverse, noise;
     bool by_axes = Variant::PLAIN;
     if (sandwich && roi.has_variance()) by_axes = false;
-    if constexpr (Variant::PLAIN) {
-        if (by_axes) matrices_from_axes<Variant>(roi, state, sandwich, settings, inverse, noise);
-    }
     if (!by_axes) matrices_from_pixels<Variant>(roi, state, sandwich, settings, inverse, noise);
+    if constexpr (Variant::PLAIN) matrices_from_axes<Variant>(roi, state, sandwich && by_axes, settings, inverse, noise);
     L shape[S], slopes[S];
     UNROLL
     for (int j = 0; j < S; ++j) shape[j] = state[POINT + j];

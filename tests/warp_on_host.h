@@ -42,12 +42,12 @@ static void wait() {
 }
 
 // What another thread has when all have come here.
-template <class T> static T exchange(T x, int distance) {
+template <class T> static T of(T x, int other) {
     const int lane = current;
     double(&own)[LANES] = slots[waits[lane] % 2];
     own[lane] = x;
     wait();
-    return T(own[lane ^ distance]);
+    return T(own[other]);
 }
 
 // A bit for each thread.
@@ -118,7 +118,8 @@ namespace spotfit::SPOTFIT_ISA {
 
 struct Warp {
     static int lane() { return host::current; }
-    template <class T> static T exchange(T x, int distance) { return host::exchange(x, distance); }
+    template <class T> static T exchange(T x, int distance) { return host::of(x, lane() ^ distance); }
+    template <class T> static T of(T x, int lane) { return host::of(x, lane); }
     static constexpr unsigned ALL = 0xffffffffu;
     static bool any(bool mask) { return host::all_of(mask) != 0; }
     static unsigned all_of(bool mask) { return host::all_of(mask); }

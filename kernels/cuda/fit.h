@@ -65,45 +65,52 @@ template <class Variant, class Lanes, class Layout> struct Fits {
             Search<float, Variant::N> likely;
             begin_likelihood<Variant>(roi, state, search.stop, settings, likely);
             minimize<Variant>(roi, state, likely, settings);
-            write(roi, state, likely, fit, exists, settings, results);
+            write(roi, state, likely, source, fit, exists, settings, results);
         } else {
             start_from_pixels<Variant>(roi, state, start, settings, search);
             minimize<Variant>(roi, state, search, settings);
-            write(roi, state, search, fit, exists, settings, results);
+            write(roi, state, search, source, fit, exists, settings, results);
         }
     }
 
     template <class Roi>
     static SPOTFIT_INLINE void write(Roi& roi, State<float> state, const Search<float, Variant::N>& search,
-                                     long long fit, bool exists, const FitSettings& settings,
-                                     const FitResults& results) {
-        const bool writes = exists && Lanes::is_first_lane();
+                                     const RoiSource& source, long long fit, bool exists,
+                                     const FitSettings& settings, const FitResults& results) {
+        put_values(roi, state, search, fit, exists, settings, results);
+        if (settings.errors) put_errors(roi, state, search.chi, search.stop, source, fit, exists, settings, results);
+    }
+
+    template <class Roi>
+    static SPOTFIT_INLINE void put_values(Roi& roi, State<float> state, const Search<float, Variant::N>& search,
+                                          long long fit, bool exists, const FitSettings& settings,
+                                          const FitResults& results) {
         make_canonical<Variant>(state, settings);
         float values[S + 5];
         write_values<Variant>(roi, state, search.chi, search.stop, settings, values);
-        if (writes) {
-            results.x[fit] = values[0];
-            results.y[fit] = values[1];
-            UNROLL
-            for (int c = 0; c < VALUES; ++c) results.values[c * results.length + fit] = values[2 + c];
-            results.iterations[fit] = static_cast<unsigned short>(search.iterations);
-            results.stop_condition[fit] = static_cast<unsigned char>(search.stop);
-        }
-        if (!settings.errors) return;
-        float errors[ERRORS];
-        write_errors<Variant>(roi, state, search.chi, search.stop, settings, errors);
-        if (!writes) return;
+        if (!exists || !Lanes::is_first_lane()) return;
+        results.x[fit] = values[0];
+        results.y[fit] = values[1];
         UNROLL
-        for (int c = 0; c < ERRORS; ++c) results.values[(VALUES + c) * results.length + fit] = errors[c];
+        for (int c = 0; c < VALUES; ++c) results.values[c * results.length + fit] = values[2 + c];
+        results.iterations[fit] = static_cast<unsigned short>(search.iterations);
+        results.stop_condition[fit] = static_cast<unsigned char>(search.stop);
     }
 
-    // Where the read-out variances of a fit lie.
     template <class Roi>
-    static SPOTFIT_INLINE void find_variance(const RoiSource& source, long long fit, bool exists, Roi& roi) {
-        if (!roi.has_variance()) return;
-        const long long place = exists ? Layout::first_pixel(source, fit, source.variance.shared) : 0;
-        roi.variances = source.variance.values + (place < 0 ? 0 : place);  // outside the frames: of no use
-        roi.row_pitch = Layout::row_pitch(source);
+    static SPOTFIT_INLINE void put_errors(Roi& roi, State<float> state, float chi, float stop,
+                                          const RoiSource& source, long long fit, bool exists,
+                                          const FitSettings& settings, const FitResults& results) {
+        if (roi.has_variance()) {
+            const long long place = exists ? Layout::first_pixel(source, fit, source.variance.shared) : 0;
+            roi.variances = source.variance.values + (place < 0 ? 0 : place);  // outside the frames: of no use
+            roi.row_pitch = Layout::row_pitch(source);
+        }
+        float errors[ERRORS];
+        write_errors<Variant>(roi, state, chi, stop, settings, errors);
+        if (!exists || !Lanes::is_first_lane()) return;
+        UNROLL
+        for (int c = 0; c < ERRORS; ++c) results.values[(VALUES + c) * results.length + fit] = errors[c];
     }
 };
 
@@ -127,6 +134,7 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
     }
 
   private:
+    static constexpr int S = Variant::SHAPE;
     // Threads take their next fits when so many of a warp are idle.
     static constexpr int ENOUGH_IDLE = 24;
 
@@ -138,7 +146,6 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         // Threads without a fit do the last one's, too, and write nothing.
         state[LEVEL] = roi.load(source, Layout::first_pixel(source, exists ? fit : last - 1));
-        RegisterFits::find_variance(source, fit, exists, roi);
         RegisterFits::fit(roi, state, source, fit, exists, settings, results);
     }
 
@@ -155,15 +162,16 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
             const bool done = !(search.stop < 0.0f);
             const unsigned idle = Warp::all_of(done);
             if (idle == Warp::ALL || (next < count && Warp::bits(idle) >= ENOUGH_IDLE)) {
-                if (done && own < count)
-                    RegisterFits::write(roi, state, search, first + own, true, settings, results);
+                if (done && own < count) {
+                    RegisterFits::put_values(roi, state, search, first + own, true, settings, results);
+                    if (settings.errors) keep_for_errors(state, search.chi, first + own, results);
+                }
                 if (next >= count) break;
                 if (done) own = next + Warp::bits(idle & ((1u << lane) - 1));
                 if (done && own < count) {
                     float start[Variant::SHAPE];
                     const long long fit = first + own;
                     state[LEVEL] = roi.load(source, Layout::first_pixel(source, fit));
-                    RegisterFits::find_variance(source, fit, true, roi);
                     RegisterFits::load_start(source, fit, true, start);
                     start_from_pixels<Variant>(roi, state, start, settings, search);
                 }
@@ -171,6 +179,35 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
             }
             if (search.stop < 0.0f) iterate<Variant>(roi, state, search, settings);
         }
+        if (!settings.errors) return;
+        Warp::wait();
+        for (long long fit = first + lane; fit < first + count; fit += WARP) {
+            const float chi = take_kept(results, fit, state);
+            const float stop = results.stop_condition[fit];
+            RegisterFits::put_errors(roi, state, chi, stop, source, fit, true, settings, results);
+        }
+    }
+
+    // Errors come last, when no pixels are in registers any more. Until then their columns, and those of
+    // the shape, keep what they are made of.
+    static SPOTFIT_INLINE void keep_for_errors(State<float> state, float chi, long long fit,
+                                               const FitResults& results) {
+        const float kept[] = {chi, state[SCALE], state[LEVEL], state[POINT + S], state[POINT + S + 1]};
+        static_assert(sizeof(kept) <= sizeof(float) * RegisterFits::ERRORS, "as many columns as errors");
+        float* column = results.values + RegisterFits::VALUES * results.length + fit;
+        UNROLL
+        for (float own : kept) *column = own, column += results.length;
+    }
+    // Returns chi-square.
+    static SPOTFIT_INLINE float take_kept(const FitResults& results, long long fit, State<float> state) {
+        const auto column = [&](int c) SPOTFIT_INLINE_LAMBDA { return results.values[c * results.length + fit]; };
+        constexpr int KEPT = RegisterFits::VALUES;
+        state[POINT] = float(results.x[fit]), state[POINT + 1] = float(results.y[fit]);
+        UNROLL
+        for (int j = 2; j < S; ++j) state[POINT + j] = column(j - 2);
+        state[SCALE] = column(KEPT + 1), state[LEVEL] = column(KEPT + 2);
+        state[POINT + S] = column(KEPT + 3), state[POINT + S + 1] = column(KEPT + 4);
+        return column(KEPT);
     }
 };
 
@@ -191,7 +228,6 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Sh
         WithVariance<SharedRoi<Lanes, WarpSegments, Variant::Profile::SEPARABLE>, VARIANCE_MAP> roi(memory.segments);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         state[LEVEL] = memory.segments.load(source, fit, exists);
-        SharedFits::find_variance(source, fit, exists, roi);
         SharedFits::fit(roi, state, source, fit, exists, settings, results);
     }
 };

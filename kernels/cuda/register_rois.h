@@ -35,7 +35,7 @@ template <class Lanes> struct Edges {
 
 template <class Lanes, class Layout> struct RegisterRoi : Lanes {
     using Pixel = typename Layout::Pixel;
-    static constexpr int UNROLLED = 32, ROWS_AT_ONCE = 1;
+    static constexpr int UNROLLED = 32, ROWS_UNROLLED = 32, ROWS_AT_ONCE = 1;
     static constexpr bool KEEPS_VALUES = false;
 
     Edges<Lanes>& edges;

@@ -44,7 +44,7 @@ template <class Lanes, class Layout> struct PixelRows {
     static constexpr bool WHOLE = Lanes::rows % Lanes::OWN_ROWS == 0 && Lanes::columns % OWN == 0;
     // Pieces of 16 bytes, if rows begin where such pieces do.
     static constexpr int PIECE = 16 / BYTES;
-    static constexpr bool PIECES = !Layout::GATHER && WHOLE && OWN * BYTES % 16 == 0;
+    static constexpr bool PIECES = !Layout::GATHER && WHOLE && BYTES < 8 && OWN * BYTES % 16 == 0;
     // Words of two small pixels each, if they all follow one another: they may begin within a word.
     static constexpr int RUN = Lanes::OWN_ROWS * OWN;
     static constexpr bool HALVES = !Layout::GATHER && WHOLE && !PIECES && BYTES == 2 && OWN == Lanes::columns;
@@ -103,8 +103,7 @@ template <class Lanes, class Layout> struct PixelRows {
         }
     }
     static SPOTFIT_INLINE Pixel pixel_of(const unsigned* words, int j) {
-        if constexpr (BYTES == 8) return __builtin_bit_cast(Pixel, (unsigned long long)words[2 * j + 1] << 32 | words[2 * j]);
-        else if constexpr (BYTES == 4) return __builtin_bit_cast(Pixel, words[j]);
+        if constexpr (BYTES == 4) return __builtin_bit_cast(Pixel, words[j]);
         else return Pixel(words[j * BYTES / 4] >> 8 * BYTES * (j % (4 / BYTES)));
     }
 };

@@ -26,40 +26,61 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
         return (fit * Lanes::LANES + row / Lanes::OWN_ROWS) * PITCH + row % Lanes::OWN_ROWS * Lanes::columns + column;
     }
 
-    // Takes the thread's rows of a ROI; one that does not exist or lies outside the frames is 0,
-    // which is no spot. Returns the number taken off the pixels.
+    // Takes the ROIs of the warp's fits, given the thread's own one; one that does not exist or lies
+    // outside the frames is 0, which is no spot. Returns the number taken off the own one's pixels.
     SPOTFIT_INLINE float load(const RoiSource& source, long long fit, bool exists) {
+        using Warp = typename Lanes::Warp;
         const long long row_pitch = Layout::row_pitch(source);
         const long long roi = exists ? Layout::first_pixel(source, fit) : -1;
         const long long plane = PLANES && roi >= 0 ? Layout::first_pixel(source, fit, source.planes.shared) : 0;
-        const Pixel* from = static_cast<const Pixel*>(source.frames) + (roi < 0 ? 0 : roi);
-        const float* planes_from = source.planes.values + plane;
-        const Pixel reference = roi < 0 ? Pixel(0) : first_that_counts(source, from, plane, row_pitch);
-        for (int k = 0; k < Lanes::OWN_ROWS; ++k) {
-            if (!Lanes::has_row(k)) break;
-            const long long there = (Lanes::first_row() + k) * row_pitch;
-            const int to = Lanes::Warp::lane() * PITCH + k * Lanes::columns;
-            take_row(pixels + to, roi >= 0, [&](int i) SPOTFIT_INLINE_LAMBDA {
-                return Layout::difference(from[there + i], reference);
-            });
-            if (PLANES)
-                take_row(planes + to, roi >= 0, [&](int i) SPOTFIT_INLINE_LAMBDA { return planes_from[there + i]; });
+        const Pixel reference =
+            roi < 0 ? Pixel(0)
+                    : first_that_counts(source, static_cast<const Pixel*>(source.frames) + roi, plane, row_pitch);
+        if constexpr (Lanes::LANES == 1) {
+            for (int k = 0; k < Lanes::rows; ++k)
+                take<Lanes::columns, 1>(source, roi, plane, reference, 0,
+                    [&](int i) SPOTFIT_INLINE_LAMBDA { return k * row_pitch + i; },
+                    [&](int i) SPOTFIT_INLINE_LAMBDA { return place(Warp::lane(), k, i); });
+        } else {
+            // Neighbouring threads take neighbouring pixels.
+            for (int j = 0; j < Lanes::FITS; ++j) {
+                const int from = j * Lanes::LANES;
+                take<Lanes::PIXELS, WARP>(source, Warp::of(roi, from), Warp::of(plane, from), Warp::of(reference, from),
+                    Warp::lane(),
+                    [&](int t) SPOTFIT_INLINE_LAMBDA { return t / Lanes::columns * row_pitch + t % Lanes::columns; },
+                    [&](int t) SPOTFIT_INLINE_LAMBDA { return place(j, t / Lanes::columns, t % Lanes::columns); });
+            }
+            Warp::wait();
         }
         return float(reference);
     }
 
   private:
-    // Several at a time, so that one does not wait for the other.
-    template <class Value> static SPOTFIT_INLINE void take_row(float* to, bool exists, Value value) {
+    // Takes every STRIDE-th of so many pixels of a ROI, and what is known of them. Several at a time,
+    // so that one does not wait for the other.
+    template <int COUNT, int STRIDE, class There, class To>
+    SPOTFIT_INLINE void take(const RoiSource& source, long long roi, long long plane, Pixel reference, int begin,
+                             There there, To to) {
+        const Pixel* from = static_cast<const Pixel*>(source.frames) + roi;
+        take_values<COUNT, STRIDE>(pixels, begin, to, [&](int t) SPOTFIT_INLINE_LAMBDA {
+            return roi >= 0 ? Layout::difference(from[there(t)], reference) : 0.0f;
+        });
+        if (!PLANES) return;
+        take_values<COUNT, STRIDE>(planes, begin, to, [&](int t) SPOTFIT_INLINE_LAMBDA {
+            return roi >= 0 ? source.planes.values[plane + there(t)] : 0.0f;
+        });
+    }
+    template <int COUNT, int STRIDE, class To, class Value>
+    static SPOTFIT_INLINE void take_values(float* values, int begin, To to, Value value) {
         constexpr int AT_ONCE = 8;
-        for (int first = 0; first < Lanes::columns; first += AT_ONCE) {
+        for (int first = begin; first < COUNT; first += AT_ONCE * STRIDE) {
             float some[AT_ONCE];
             UNROLL
             for (int i = 0; i < AT_ONCE; ++i)
-                some[i] = exists && first + i < Lanes::columns ? value(first + i) : 0.0f;
+                some[i] = first + i * STRIDE < COUNT ? value(first + i * STRIDE) : 0.0f;
             UNROLL
             for (int i = 0; i < AT_ONCE; ++i)
-                if (first + i < Lanes::columns) to[first + i] = some[i];
+                if (first + i * STRIDE < COUNT) values[to(first + i * STRIDE)] = some[i];
         }
     }
     static SPOTFIT_INLINE Pixel first_that_counts(const RoiSource& source, const Pixel* roi, long long plane,
@@ -77,7 +98,7 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
 };
 
 template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes {
-    static constexpr int ROWS_AT_ONCE = 1;
+    static constexpr int ROWS_AT_ONCE = 1, ROWS_UNROLLED = 1;
     static constexpr bool KEEPS_VALUES = false;
     static constexpr bool U_IN_REGISTERS = Segments::U_IN_REGISTERS;
     static constexpr int PIXELS_AT_ONCE = 4, UNROLLED = U_IN_REGISTERS ? Lanes::columns : PIXELS_AT_ONCE;

@@ -14,6 +14,8 @@ struct Warp {
     static SPOTFIT_INLINE int lane() { return int(threadIdx.x % WARP); }
     // The number that the thread has whose own number differs in the bit `distance`.
     template <class T> static SPOTFIT_INLINE T exchange(T x, int distance) { return __shfl_xor_sync(ALL, x, distance); }
+    // The number that one of them has.
+    template <class T> static SPOTFIT_INLINE T of(T x, int lane) { return T(__shfl_sync(ALL, x, lane)); }
     static SPOTFIT_INLINE bool any(bool mask) { return __any_sync(ALL, mask); }
     // A bit for each thread.
     static SPOTFIT_INLINE unsigned all_of(bool mask) { return __ballot_sync(ALL, mask); }

@@ -214,24 +214,33 @@ _ROUNDS = 16
 #: three profile values for each of its columns, and one for each of its rows. An averaged profile
 #: takes long to find along an axis, which is best shared along both.
 _SAMPLED = (((1, 1), 221), ((1, 2), 147), ((1, 4), 222), ((4, 4), 1024))
-_AVERAGED = (((1, 1), 221), ((1, 2), 200), ((2, 2), 221), ((4, 4), 1024))
+_AVERAGED = (((1, 1), 200), ((1, 2), 200), ((2, 2), 221), ((4, 4), 1024))
 #: By these numbers: threads of a block, blocks of a multiprocessor, and whether a thread takes
 #: several fits.
 _ALONE = (
-    (77, (64, 8, True)), (117, (64, 6, True)), (140, (64, 4, True)), (200, (128, 2, False)),
+    (77, (64, 8, True)), (117, (64, 6, True)), (140, (64, 4, True)), (180, (128, 2, False)),
     (221, (64, 4, True)),
 )  # fmt: skip
-_TOGETHER = ((116, (128, 4, False)), (1024, (128, 2, False)))
+_TOGETHER = ((116, (128, 4, False)), (130, (64, 6, False)), (1024, (128, 2, False)))
+
+#: What leaves room for fewer: doubles, which take two registers each until they are pixels; maps
+#: of variances, and rows of which some threads have one less.
+_DOUBLES, _MAPS_OR_UNEVEN = 22, 8
 
 
 def _registers(code: FitCode) -> Threads:
     ways = _AVERAGED if code.averaging == "integrated" else _SAMPLED
+    room = _DOUBLES if code.pixel_bytes == 8 else 0
     lanes, numbers = next(
         (lanes, numbers)
         for lanes, most in ways
-        if (numbers := _numbers(code.rows, code.columns, *lanes)) <= most
+        if (numbers := _numbers(code.rows, code.columns, *lanes)) + room <= most
     )
-    table = _ALONE if lanes == (1, 1) else _TOGETHER
+    alone = lanes == (1, 1)
+    if not alone:
+        less = code.variance_map or code.rows % lanes[1]
+        numbers += room + (_MAPS_OR_UNEVEN if less else 0)
+    table = _ALONE if alone else _TOGETHER
     block, blocks, several = next(way for most, way in table if numbers <= most)
     return Threads(*lanes, block, blocks, several)
 
@@ -272,7 +281,7 @@ def _shared_blocks(code: FitCode, lanes: int) -> int:
         return 4 if lanes == 2 and code.columns > 12 else 6
     # The profile along the columns is in registers.
     if lanes > 1 and code.columns <= 16:
-        return 8
+        return 6 if code.averaging == "integrated" else 8
     return 6 if code.columns <= 28 else 4
 
 
