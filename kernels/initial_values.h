@@ -180,13 +180,16 @@ SPOTFIT_INLINE void turned_start(const Roi& roi, L lowest, L sigma, const FitSet
     across = select(is_nan(across), sigma / stretch, select(equal & !held_across, across / stretch, across));
 }
 
-// Puts a search before its first step. `start` has the caller's values, angles in degrees, or NaN.
+// Puts a search before its first step. `given` has the caller's values, angles in degrees, or NaN.
 // Fits whose pixels are constant, NaN or infinite, or too few, end here.
 template <class Variant, class L, class Roi>
-SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, L (&start)[Variant::SHAPE],
+SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, const L (&given)[Variant::SHAPE],
                                       const FitSettings& settings, Search<L, Variant::SHAPE>& search) {
     constexpr int S = Variant::SHAPE;
     const PixelSummary<L> pixels = normalise_pixels<Variant, L>(roi, state);
+    L start[S];
+    UNROLL
+    for (int j = 0; j < S; ++j) start[j] = given[j];
     if constexpr (Variant::Profile::TURNED) start[Variant::Profile::ANGLE] *= L(1.0f / DEGREES);
     UNROLL
     for (int j = 0; j < S; ++j)  // held at a number

@@ -25,20 +25,21 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE L residual_sums(Roi& roi, const L (&point)[Variant::ALL], const FitSettings& settings,
                                PixelSums<Variant, L>& sums) {
     constexpr int S = Variant::SHAPE;
-    L shape[S];
-    UNROLL
-    for (int j = 0; j < S; ++j) shape[j] = point[j];
     const L amplitude = point[S], background = point[S + 1];
     sums = {};
+    PixelAdder<false, Variant, L, Roi> adder(sums);
     L chi = 0.0f, part = 0.0f;
-    visit<Variant>(roi, shape, settings,
+    visit<Variant>(roi, point, settings,
         [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
             const L w = weight_at<Variant, L>(roi, k, i);
             const L residual = roi.at(k, i) - multiply_add(amplitude, f, background), push = w * residual;
-            sums.add(d, f, w, push);
+            adder.add(i, d, f, w, push);
             part = multiply_add(push, residual, part);
         },
-        [&]() SPOTFIT_INLINE_LAMBDA { chi += part, part = L(0.0f); });
+        [&]() SPOTFIT_INLINE_LAMBDA {
+            adder.end_row(roi.own_columns());
+            chi += part, part = L(0.0f);
+        });
     return chi;
 }
 
@@ -47,17 +48,15 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void noise_sums(Roi& roi, const L (&point)[Variant::ALL], const PixelNoise<L>& noise,
                                const FitSettings& settings, PixelSums<Variant, L>& sums) {
     constexpr int S = Variant::SHAPE;
-    L shape[S];
-    UNROLL
-    for (int j = 0; j < S; ++j) shape[j] = point[j];
     sums = {};
-    visit<Variant>(roi, shape, settings,
+    PixelAdder<false, Variant, L, Roi> adder(sums);
+    visit<Variant>(roi, point, settings,
         [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
             const L w = weight_at<Variant, L>(roi, k, i);
             L readout = noise.readout;
             if (roi.has_variance()) readout = select(w > 0.0f, roi.variance(k, i) * noise.scale_squared, L(0.0f));
-            sums.add(d, f, w * w * variance_at(noise, f, readout), L(0.0f));
-        }, [] {});
+            adder.add(i, d, f, w * w * variance_at(noise, f, readout), L(0.0f));
+        }, [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
 }
 
 // What is asked for, of a block: returns chi-square or the deviance.

@@ -32,23 +32,24 @@ template <bool FISHER, class Variant, class L, class Roi>
 SPOTFIT_INLINE L likelihood_sums(Roi& roi, const L (&point)[Variant::ALL], const FitSettings& settings,
                                  PixelSums<Variant, L>& sums) {
     constexpr int S = Variant::SHAPE;
-    L shape[S];
-    UNROLL
-    for (int j = 0; j < S; ++j) shape[j] = point[j];
     const L amplitude = point[S], background = point[S + 1];
     sums = {};
+    PixelAdder<false, Variant, L, Roi> adder(sums);
     L total = 0.0f, part = 0.0f, lowest = INFINITE;
-    visit<Variant>(roi, shape, settings,
+    visit<Variant>(roi, point, settings,
         [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
             const L e = roi.at(k, i);
             L h = multiply_add(amplitude, f, background);
             if constexpr (Variant::PLANES) h += roi.plane(k, i);
             const L w = 1.0f / h, q = (e - h) * w;
-            sums.add(d, f, FISHER ? w : w * multiply_add(q, L(0.5f), L(1.0f)), q);
+            adder.add(i, d, f, FISHER ? w : w * multiply_add(q, L(0.5f), L(1.0f)), q);
             part = multiply_add(h, half_deviance_over_model(q), part);
             lowest = lower_of(h, lowest);
         },
-        [&]() SPOTFIT_INLINE_LAMBDA { total += part, part = L(0.0f); });
+        [&]() SPOTFIT_INLINE_LAMBDA {
+            adder.end_row(roi.own_columns());
+            total += part, part = L(0.0f);
+        });
     sums.template join<true, !FISHER>(roi);
     total = roi.sum(total);
     return select(roi.lowest(lowest) > 0.0f, total + total, L(INFINITE));

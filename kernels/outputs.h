@@ -89,8 +89,8 @@ SPOTFIT_INLINE void values_of(State<L> state, L chi, L stop, L integral, L freed
     const L amplitude = in_counts(state[POINT + S], box.low[S], box.high[S], state[POINT + S] * unit,
                                   L(settings.amplitude_min), L(settings.amplitude_max));
     // The floor of maximum likelihood is no bound of the user's.
-    const AmplitudeBounds<L> own = amplitude_bounds(state, settings);
-    const L background = in_counts(state[POINT + S + 1], own.background_min, own.background_max,
+    const AmplitudeBounds<L> bounds = amplitude_bounds(state, settings);
+    const L background = in_counts(state[POINT + S + 1], bounds.background_min, bounds.background_max,
                                    multiply_add(state[POINT + S + 1], unit, state[LEVEL] - settings.offset),
                                    L(settings.background_min - settings.offset),
                                    L(settings.background_max - settings.offset));
@@ -98,17 +98,18 @@ SPOTFIT_INLINE void values_of(State<L> state, L chi, L stop, L integral, L freed
         chi = chi * unit * unit;
         if (Variant::PLANES) chi = chi / state[WEIGHT];
     }
+    L own[S + 5];
     UNROLL
-    for (int j = 0; j < S; ++j) out[j] = state[POINT + j];
-    if constexpr (P::TURNED) out[P::ANGLE] = out[P::ANGLE] * DEGREES;
-    out[S] = amplitude;
-    out[S + 1] = background;
-    out[S + 2] = integral * amplitude * (P::INTEGRAL / settings.gain);
-    out[S + 3] = chi;
-    out[S + 4] = chi / freedom;
+    for (int j = 0; j < S; ++j) own[j] = state[POINT + j];
+    if constexpr (P::TURNED) own[P::ANGLE] *= DEGREES;
+    own[S] = amplitude;
+    own[S + 1] = background;
+    own[S + 2] = integral * amplitude * (P::INTEGRAL / settings.gain);
+    own[S + 3] = chi;
+    own[S + 4] = chi / freedom;
     const MaskOf<L> valid = stop < STOP_INVALID;
     UNROLL
-    for (int j = 0; j < S + 5; ++j) out[j] = select(valid, out[j], L(NOT_A_NUMBER));
+    for (int j = 0; j < S + 5; ++j) out[j] = select(valid, own[j], L(NOT_A_NUMBER));
 }
 
 template <class Variant, class L, class Roi>
@@ -116,8 +117,7 @@ SPOTFIT_INLINE void write_values(Roi& roi, State<L> state, L chi, L stop, const 
                                  L (&out)[Variant::SHAPE + 5]) {
     constexpr int S = Variant::SHAPE;
     L shape[S], slopes[S];
-    UNROLL
-    for (int j = 0; j < S; ++j) shape[j] = state[POINT + j];
+    state.read_point(shape);
     const L integral = profile_integral<Variant>(roi, shape, settings, slopes);
     values_of<Variant>(state, chi, stop, integral, degrees_of_freedom<Variant, L>(roi, state, settings), settings, out);
 }

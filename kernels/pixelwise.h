@@ -19,21 +19,6 @@ template <class Variant, class L> struct PixelSums {
     static constexpr int S = Variant::SHAPE, F = S, ONE = S + 1;
     Equations<L, Variant::ALL> s;
 
-    SPOTFIT_INLINE void add(const L (&d)[S], L f, L w, L q) {
-        UNROLL
-        for (int i = 0; i <= F; ++i) {
-            if (never_fitted<Variant>(i)) continue;
-            const L own = i < S ? d[i < S ? i : 0] : f, weighted = w * own;
-            UNROLL
-            for (int j = i; j <= F; ++j)
-                if (!never_fitted<Variant>(j))
-                    s.at(i, j) = multiply_add(weighted, j < S ? d[j < S ? j : 0] : f, s.at(i, j));
-            s.at(i, ONE) += weighted;
-            s.b[i] = multiply_add(q, own, s.b[i]);
-        }
-        s.at(ONE, ONE) += w;
-        s.b[ONE] += q;
-    }
     // Joins the sums of a fit's lanes, as far as they are asked for: those of w and q alone (ONES), and T.
     template <bool ONES, bool DATA, class Roi> SPOTFIT_INLINE void join(const Roi& roi) {
         UNROLL
@@ -44,6 +29,54 @@ template <class Variant, class L> struct PixelSums {
                 if (!never_fitted<Variant>(j)) s.at(i, j) = roi.sum(s.at(i, j));
             if (DATA) s.b[i] = roi.sum(s.b[i]);
         }
+    }
+};
+
+// Whether the pixels of a row are kept before they are added to sums: on a CPU, where a profile takes
+// long to compute. There are too few registers for it and all sums, and each pixel would wait for the
+// one before it.
+template <class Variant, class Roi>
+constexpr bool KEEPS_ROW = Roi::COLUMNS_KEPT > 0 && !Variant::Profile::SEPARABLE && !Variant::Profile::EXPRESSION;
+
+// Adds pixels to sums as they are visited, or row by row; UNIT_WEIGHTS: all w are 1.
+template <bool UNIT_WEIGHTS, class Variant, class L, class Roi> class PixelAdder {
+    static constexpr int S = Variant::SHAPE, F = S, ONE = S + 1;
+    static constexpr bool KEEPS = KEEPS_ROW<Variant, Roi>;
+    struct Pixel { L d[F + 1], w, q; };
+    PixelSums<Variant, L>& sums;
+    Pixel kept[KEEPS ? Roi::COLUMNS_KEPT : 1];
+
+    SPOTFIT_INLINE static L weighted(const Pixel& p, L x) { return UNIT_WEIGHTS ? x : p.w * x; }
+    // To one row of S after the other, which a CPU has registers for.
+    SPOTFIT_INLINE void add_kept(int count) {
+        auto& s = sums.s;
+        UNROLL
+        for (int i = 0; i <= F; ++i) {
+            if (never_fitted<Variant>(i)) continue;
+            for (int c = 0; c < count; ++c) {
+                const Pixel& p = kept[c];
+                const L x = weighted(p, p.d[i]);
+                UNROLL
+                for (int j = i; j <= F; ++j)
+                    if (!never_fitted<Variant>(j)) s.at(i, j) = multiply_add(x, p.d[j], s.at(i, j));
+                s.at(i, ONE) += x;
+                s.b[i] = multiply_add(p.q, p.d[i], s.b[i]);
+            }
+        }
+        for (int c = 0; c < count; ++c) s.at(ONE, ONE) += weighted(kept[c], L(1.0f)), s.b[ONE] += kept[c].q;
+    }
+
+  public:
+    SPOTFIT_INLINE PixelAdder(PixelSums<Variant, L>& sums) : sums(sums) {}
+    SPOTFIT_INLINE void add(int i, const L (&d)[S], L f, L w, L q) {
+        Pixel& p = kept[KEEPS ? i : 0];
+        UNROLL
+        for (int j = 0; j < S; ++j) p.d[j] = d[j];
+        p.d[F] = f, p.w = w, p.q = q;
+        if (!KEEPS) add_kept(1);
+    }
+    SPOTFIT_INLINE void end_row(int columns) {
+        if (KEEPS) add_kept(columns);
     }
 };
 
@@ -93,10 +126,13 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
     }
 };
 
-// Calls use(k, i, f, d) for each of the lane's own pixels, and end_row() after each row.
-template <class Variant, class L, class Roi, class Use, class EndRow>
-SPOTFIT_INLINE void visit(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings, Use use,
-                          EndRow end_row) {
+// Calls use(k, i, f, d) for each of the lane's own pixels, and end_row() after each row; the point
+// begins with the shape.
+template <class Variant, class L, int N, class Roi, class Use, class EndRow>
+SPOTFIT_INLINE void visit(Roi& roi, const L (&point)[N], const FitSettings& settings, Use use, EndRow end_row) {
+    L shape[Variant::SHAPE];
+    UNROLL
+    for (int j = 0; j < Variant::SHAPE; ++j) shape[j] = point[j];
     PixelProfile<Variant, L, Roi> profile(roi, shape, settings);
     for (int k = 0; k < roi.own_rows(); ++k) {
         if (!roi.has_row(k)) break;
@@ -130,12 +166,13 @@ template <class Variant, class Roi> SPOTFIT_INLINE bool has_unit_weights(const R
 template <bool UNIT_WEIGHTS, class Variant, class L, class Roi>
 SPOTFIT_INLINE void add_pixels(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings,
                                PixelSums<Variant, L>& sums) {
+    PixelAdder<UNIT_WEIGHTS || !Variant::PLANES, Variant, L, Roi> adder(sums);
     visit<Variant>(roi, shape, settings,
         [&](int k, int i, L f, const L (&d)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA {
             const L w = UNIT_WEIGHTS ? L(1.0f) : weight_at<Variant, L>(roi, k, i);
             if constexpr (Roi::KEEPS_VALUES) roi.put_value(k, i, f);
-            sums.add(d, f, w, w * roi.at(k, i));
-        }, [] {});
+            adder.add(i, d, f, w, w * roi.at(k, i));
+        }, [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
 }
 
 template <class Variant, class L, class Roi>

@@ -13,10 +13,13 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
+// A symmetric matrix; `at` has both of its triangles in the upper one.
 template <class L, int N> struct Matrix {
     L a[N][N];
     SPOTFIT_INLINE L (&operator[](int i))[N] { return a[i]; }
     SPOTFIT_INLINE const L (&operator[](int i) const)[N] { return a[i]; }
+    SPOTFIT_INLINE L& at(int i, int j) { return i < j ? a[i][j] : a[j][i]; }
+    SPOTFIT_INLINE const L& at(int i, int j) const { return i < j ? a[i][j] : a[j][i]; }
 };
 
 // What the noise of a pixel is, in the fit's own unit: peak f + flat, times `shot` where it follows
@@ -81,6 +84,7 @@ SPOTFIT_INLINE void products_of_axes(const L (&x)[4][4], const L (&y)[4][4], Mat
     for (int s = 0; s < TERMS; ++s) {
         UNROLL
         for (int t = 0; t < TERMS; ++t) {
+            if (parameter[s] > parameter[t]) continue;
             L& sum = matrix[parameter[s]][parameter[t]];
             sum = multiply_add(x[along_x[s]][along_x[t]], y[along_y[s]][along_y[t]], sum);
         }
@@ -104,7 +108,7 @@ SPOTFIT_INLINE void matrices_from_axes(const Roi& roi, State<L> state, bool sand
     UNROLL
     for (int i = 0; i < N; ++i) {
         UNROLL
-        for (int j = 0; j < N; ++j) noise[i][j] = multiply_add(peak, noise[i][j], flat * a[i][j]);
+        for (int j = i; j < N; ++j) noise[i][j] = multiply_add(peak, noise[i][j], flat * a[i][j]);
     }
 }
 
@@ -122,29 +126,32 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich, const FitSettings& settings,
                                          Matrix<L, Variant::ALL>& a, Matrix<L, Variant::ALL>& noise) {
     constexpr int S = Variant::SHAPE;
-    L shape[S];
-    UNROLL
-    for (int j = 0; j < S; ++j) shape[j] = state[POINT + j];
     PixelSums<Variant, L> sums = {}, noise_sums = {};
     if constexpr (Variant::LIKELIHOOD) {
         L point[S + 2];
-        UNROLL
-        for (int j = 0; j < S + 2; ++j) point[j] = state[POINT + j];
+        state.read_point(point);
         likelihood_sums<true, Variant>(roi, point, settings, sums);
     } else {
         const PixelNoise<L> own = pixel_noise<Variant>(state, settings);
+        PixelAdder<false, Variant, L, Roi> adder(sums), noise_adder(noise_sums);
+        L shape[S];
+        state.read_point(shape);
         visit<Variant>(roi, shape, settings,
             [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
                 const L w = weight_at<Variant, L>(roi, k, i);
-                if (!Variant::PLAIN) sums.add(d, f, w, L(0.0f));
+                if (!Variant::PLAIN) adder.add(i, d, f, w, L(0.0f));
                 if (!sandwich) return;
                 L readout = own.readout;
                 if (roi.has_variance()) {
                     const L variance = roi.variance(k, i) * own.scale_squared;
                     readout = select(w > 0.0f, variance, L(0.0f));
                 }
-                noise_sums.add(d, f, w * w * variance_at(own, f, readout), L(0.0f));
-            }, [] {});
+                noise_adder.add(i, d, f, w * w * variance_at(own, f, readout), L(0.0f));
+            },
+            [&]() SPOTFIT_INLINE_LAMBDA {
+                if (!Variant::PLAIN) adder.end_row(roi.own_columns());
+                if (sandwich) noise_adder.end_row(roi.own_columns());
+            });
         if (!Variant::PLAIN) sums.template join<true, false>(roi);
         if (sandwich) noise_sums.template join<true, false>(roi);
     }
@@ -167,38 +174,40 @@ SPOTFIT_INLINE void find_unknown(State<L> state, const FitSettings& settings, co
     }
 }
 
-// Inverts a symmetric positive definite matrix in place; NaN where it is singular. It is scaled to
-// a unit diagonal first (its parameters differ in size), then Gauss-Jordan elimination needs no
-// pivoting. Rows of what is left out become 0.
+// Inverts a positive definite matrix in place; NaN where it is singular. It is scaled to a unit
+// diagonal first (its parameters differ in size), then Gauss-Jordan elimination needs no pivoting;
+// with the pivot's sign turned it stays symmetric, and ends at the inverse times -1. Rows of what is
+// left out become 0.
 template <class L, int N> SPOTFIT_INLINE void invert(Matrix<L, N>& a, const MaskOf<L> (&left_out)[N]) {
     L scale[N];
     UNROLL_MATRIX(N)
     for (int p = 0; p < N; ++p) scale[p] = select(left_out[p], L(0.0f), 1.0f / square_root(a[p][p]));
-    const auto rescale = [&]() SPOTFIT_INLINE_LAMBDA {
+    const auto rescale = [&](float sign) SPOTFIT_INLINE_LAMBDA {
         UNROLL_MATRIX(N)
         for (int p = 0; p < N; ++p) {
             UNROLL_MATRIX(N)
-            for (int q = 0; q < N; ++q) a[p][q] = select(left_out[p] | left_out[q], L(0.0f), a[p][q] * (scale[p] * scale[q]));
+            for (int q = p; q < N; ++q)
+                a[p][q] = select(left_out[p] | left_out[q], L(0.0f), a[p][q] * (sign * scale[p] * scale[q]));
         }
     };
-    rescale();
+    rescale(1.0f);
     UNROLL_MATRIX(N)
     for (int k = 0; k < N; ++k) {
         L pivot = select(a[k][k] > SINGULAR, 1.0f / a[k][k], L(NOT_A_NUMBER));
         pivot = select(left_out[k], L(0.0f), pivot);
-        a[k][k] = L(1.0f);
-        UNROLL_MATRIX(N)
-        for (int j = 0; j < N; ++j) a[k][j] *= pivot;
         UNROLL_MATRIX(N)
         for (int i = 0; i < N; ++i) {
             if (i == k) continue;
-            const L factor = -a[i][k];
-            a[i][k] = L(0.0f);
+            const L factor = -a.at(i, k) * pivot;
             UNROLL_MATRIX(N)
-            for (int j = 0; j < N; ++j) a[i][j] = multiply_add(factor, a[k][j], a[i][j]);
+            for (int j = i; j < N; ++j)
+                if (j != k) a[i][j] = multiply_add(factor, a.at(k, j), a[i][j]);
         }
+        UNROLL_MATRIX(N)
+        for (int j = 0; j < N; ++j) a.at(k, j) *= pivot;
+        a[k][k] = -pivot;
     }
-    rescale();
+    rescale(-1.0f);
 }
 
 // The variance of a combination of the parameters, given by its slopes.
@@ -210,7 +219,7 @@ SPOTFIT_INLINE L variance_along(const Matrix<L, N>& inverse, const Matrix<L, N>&
     for (int p = 0; p < N; ++p) {
         moved[p] = L(0.0f);
         UNROLL_MATRIX(N)
-        for (int q = 0; q < N; ++q) moved[p] = multiply_add(inverse[p][q], slopes[q], moved[p]);
+        for (int q = 0; q < N; ++q) moved[p] = multiply_add(inverse.at(p, q), slopes[q], moved[p]);
     }
     UNROLL_MATRIX(N)
     for (int p = 0; p < N; ++p) {
@@ -218,7 +227,7 @@ SPOTFIT_INLINE L variance_along(const Matrix<L, N>& inverse, const Matrix<L, N>&
         if (sandwich) {
             row = L(0.0f);
             UNROLL_MATRIX(N)
-            for (int q = 0; q < N; ++q) row = multiply_add(noise[p][q], moved[q], row);
+            for (int q = 0; q < N; ++q) row = multiply_add(noise.at(p, q), moved[q], row);
         }
         total = multiply_add(moved[p], row, total);
     }
@@ -234,8 +243,8 @@ SPOTFIT_INLINE L variance_of(const Matrix<L, N>& inverse, const Matrix<L, N>& no
     for (int i = 0; i < N; ++i) {
         L row = 0.0f;
         UNROLL_MATRIX(N)
-        for (int j = 0; j < N; ++j) row = multiply_add(noise[i][j], inverse[j][p], row);
-        total = multiply_add(inverse[p][i], row, total);
+        for (int j = 0; j < N; ++j) row = multiply_add(noise.at(i, j), inverse.at(j, p), row);
+        total = multiply_add(inverse.at(p, i), row, total);
     }
     return total;
 }
@@ -258,8 +267,7 @@ SPOTFIT_INLINE void errors_of(State<L> state, L chi, L stop, Matrix<L, Variant::
     const L scatter = Variant::LIKELIHOOD ? L(1.0f) : chi / freedom;
     const MaskOf<L> valid = stop < STOP_INVALID;
     L point[N], slopes[N];
-    UNROLL
-    for (int j = 0; j < N; ++j) point[j] = state[POINT + j];
+    state.read_point(point);
     UNROLL
     for (int p = 0; p < N; ++p) {
         L error = square_root(variance_of(inverse, noise, p, sandwich, scatter));
@@ -294,8 +302,7 @@ SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const 
     if (!by_axes) matrices_from_pixels<Variant>(roi, state, sandwich, settings, inverse, noise);
     if constexpr (Variant::PLAIN) matrices_from_axes<Variant>(roi, state, sandwich && by_axes, settings, inverse, noise);
     L shape[S], slopes[S];
-    UNROLL
-    for (int j = 0; j < S; ++j) shape[j] = state[POINT + j];
+    state.read_point(shape);
     const L integral = profile_integral<Variant>(roi, shape, settings, slopes);
     errors_of<Variant>(state, chi, stop, inverse, noise, sandwich, integral, slopes,
                        degrees_of_freedom<Variant, L>(roi, state, settings), settings, out);

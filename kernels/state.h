@@ -26,6 +26,11 @@ enum Row { SCALE, LEVEL, VALID, WEIGHT, FLOOR, NORM, POINT };
 template <class L> struct State {
     L* first;
     SPOTFIT_INLINE L& operator[](int row) const { return first[row * ROW_PITCH]; }
+    // The shape, or all parameters, of the best point so far.
+    template <int N> SPOTFIT_INLINE void read_point(L (&point)[N]) const {
+        UNROLL
+        for (int j = 0; j < N; ++j) point[j] = (*this)[POINT + j];
+    }
 };
 
 // The rows after these: the best point so far (shape, amplitude and background) with its normal

@@ -9,6 +9,7 @@ namespace spotfit::SPOTFIT_ISA {
 
 template <class L> struct BlockOfRoi {
     static constexpr bool KEEPS_VALUES = false;
+    static constexpr int COLUMNS_KEPT = 32;
 #if defined(__AVX512F__)
     static constexpr int ROWS_AT_ONCE = 4;
 #else

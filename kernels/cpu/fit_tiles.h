@@ -78,7 +78,7 @@ class Work {
 // Puts the fits of a tile before their first step; its pixels and levels are loaded.
 template <class Variant>
 __attribute__((noinline)) void start_fits(TileRoi<LaneType> roi, State<LaneType> state,
-                                          LaneType (&start)[Variant::SHAPE], const FitSettings& settings) {
+                                          const LaneType (&start)[Variant::SHAPE], const FitSettings& settings) {
     Search<LaneType, Variant::N> search;
     start_from_pixels<Variant>(roi, state, start, settings, search);
     TileRows<Variant>::write_search(search, state);

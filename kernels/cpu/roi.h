@@ -10,6 +10,7 @@ namespace spotfit::SPOTFIT_ISA {
 template <class L> struct TileRoi {
     static constexpr int ROWS_AT_ONCE = SPOTFIT_ISA::ROWS_AT_ONCE;
     static constexpr bool KEEPS_VALUES = true;
+    static constexpr int COLUMNS_KEPT = 32;
 
     int rows, columns;
     L *pixels, *planes, *values, *variances;  // variances: null where there are none

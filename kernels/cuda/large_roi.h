@@ -24,6 +24,7 @@ constexpr int OWN_COLUMNS = 2, TILE_COLUMNS = WARP * OWN_COLUMNS;
 
 template <class Pixel, int TASK> struct TileOfWarp {
     static constexpr int UNROLLED = OWN_COLUMNS;
+    static constexpr int COLUMNS_KEPT = 0;
     static constexpr bool KEEPS_VALUES = false, ELECTRONS = TASK == DEVIANCE || TASK == FISHER;
 
     const LargePixels& source;

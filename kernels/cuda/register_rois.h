@@ -37,6 +37,7 @@ template <class Lanes, class Layout> struct RegisterRoi : Lanes {
     using Pixel = typename Layout::Pixel;
     static constexpr int UNROLLED = 32, ROWS_UNROLLED = 32, ROWS_AT_ONCE = 1;
     static constexpr bool KEEPS_VALUES = false;
+    static constexpr int COLUMNS_KEPT = 0;
 
     Edges<Lanes>& edges;
     float pixels[Lanes::OWN_ROWS][Lanes::OWN_COLUMNS];

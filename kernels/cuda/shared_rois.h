@@ -100,6 +100,7 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
 template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes {
     static constexpr int ROWS_AT_ONCE = 1, ROWS_UNROLLED = 1;
     static constexpr bool KEEPS_VALUES = false;
+    static constexpr int COLUMNS_KEPT = 0;
     static constexpr bool U_IN_REGISTERS = Segments::U_IN_REGISTERS;
     static constexpr int PIXELS_AT_ONCE = 4, UNROLLED = U_IN_REGISTERS ? Lanes::columns : PIXELS_AT_ONCE;
 
