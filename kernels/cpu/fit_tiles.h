@@ -7,7 +7,7 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // A tile hands so many fits that are still under way to a pool, where they run side by side.
-constexpr int STRAGGLERS = LANES / 8;
+constexpr int STRAGGLERS = (LANES + 7) / 8;
 
 // The rows of a tile: pixels, what is known of them, the state of the fits, and their searches.
 template <class Variant> struct TileRows {
@@ -98,7 +98,8 @@ __attribute__((noinline)) void search_fits(TileRoi<LaneType> roi, State<LaneType
 template <class Variant> struct TileFits {
     using L = LaneType;
     using Rows = TileRows<Variant>;
-    using LeastSquares = typename LeastSquaresBefore<Variant>::Type;
+    // Maximum likelihood begins with it, on weights of 0 where a variance says that a pixel does not count.
+    using LeastSquares = FitVariant<typename Variant::Profile, false, Variant::PLANES, Variant::HELD>;
     static constexpr int S = Variant::SHAPE, ERRORS = Outputs<Variant>::ERRORS;
     static constexpr bool EXPRESSION = Variant::Profile::EXPRESSION;
 
@@ -145,7 +146,7 @@ template <class Variant> struct TileFits {
         L level;
         load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, rows, columns, work.stage,
                     roi.pixels, lanes_of(level));
-        if constexpr (Variant::PLANES) load_planes(tile, EXPRESSION && Variant::LIKELIHOOD ? work.variances : roi.planes);
+        if constexpr (Variant::PLANES) load_planes(tile, Variant::LIKELIHOOD ? work.variances : roi.planes);
         state[LEVEL] = level;
         L start[S];
         load_start(tile, start);
@@ -153,13 +154,13 @@ template <class Variant> struct TileFits {
             FitSettings first_settings = settings;
             first_settings.max_error = 0.0f;
             if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
-            if constexpr (EXPRESSION) {
+            if constexpr (Variant::PLANES) {
                 for (int i = 0; i < rows * columns; ++i)
                     roi.planes[i] = select(work.variances[i] >= 0.0f, L(1.0f), L(0.0f));
             }
             start_fits<LeastSquares>(roi, state, start, first_settings);
             search_fits<LeastSquares>(roi, state, first_settings, 0);
-            if constexpr (EXPRESSION) {
+            if constexpr (Variant::PLANES) {
                 for (int i = 0; i < rows * columns; ++i) roi.planes[i] = work.variances[i];
             }
             Search<L, Variant::N> search;

@@ -5,11 +5,13 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// Two registers where there are 16 of them with 4 numbers each: loops are half as many.
+// NEON, which has 32 registers of 4 numbers, has two for each vector: loops are half as many.
 #if defined(__AVX512F__)
 constexpr int LANES = 16, ROWS_AT_ONCE = 4;
 #elif defined(__AVX2__)
 constexpr int LANES = 8, ROWS_AT_ONCE = 4;
+#elif defined(__SSE2__)
+constexpr int LANES = 4, ROWS_AT_ONCE = 4;
 #else
 constexpr int LANES = 8, ROWS_AT_ONCE = 2;
 #endif

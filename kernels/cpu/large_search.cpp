@@ -3,9 +3,13 @@
 // Decisions are written for masks of many lanes; here a mask is one bool.
 #pragma clang diagnostic ignored "-Wbitwise-instead-of-logical"
 #include "../lanes.h"
-// Many parameters, few fits: loops stay loops.
+// Many parameters, few fits: loops stay loops, and functions functions.
+#undef SPOTFIT_INLINE
+#undef SPOTFIT_INLINE_LAMBDA
 #undef UNROLL
 #undef UNROLL_MATRIX
+#define SPOTFIT_INLINE inline
+#define SPOTFIT_INLINE_LAMBDA
 #define UNROLL
 #define UNROLL_MATRIX(N)
 #include "../large_search.h"
