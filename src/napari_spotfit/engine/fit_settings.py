@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from functools import lru_cache
 
 from ..models.profiles import Profile
 from ..models.stopping import SIGMA_MAX_ROI
@@ -35,8 +36,9 @@ def kernel_order(profile: Profile) -> tuple[str, ...]:
     return ("x", "y", *profile.widths)
 
 
+@lru_cache(maxsize=64)
 def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSettings:
-    """Return the settings as the fits take them; open bounds become infinite.
+    """Return the settings as the fits take them, only to be read; open bounds become infinite.
 
     Maximum likelihood knows no negative light: there, amplitude and background are bounded
     by 0 where the settings leave them open.

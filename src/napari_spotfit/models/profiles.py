@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -143,7 +144,7 @@ class Profile:
         """Number of fitted parameters, amplitude and background included."""
         return len(self.shape) + 2
 
-    @property
+    @cached_property
     def widths(self) -> tuple[str, ...]:
         """Names of the shape parameters other than the centre."""
         return tuple(parameter.name for parameter in self.shape[2:])
