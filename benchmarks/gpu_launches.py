@@ -18,7 +18,7 @@ from napari_spotfit.engine.cuda import compile as compiling
 #: Milliseconds of a launch on an H200, at most.
 MOST = 10.0
 #: Bytes of the spots of a call.
-SPOTS = 4e9
+SPOTS = 4e8
 FLOWER = Profile.from_expression(
     "exp(-((x-x0)**2/a + (y-y0)**2/b)**p / 2) * (1 + c*cos(x/d) + e*sin(y/f))",
     start={"a": 2.0, "b": 2.0, "p": 1.0, "c": 0.1, "d": 2.0, "e": 0.1, "f": 2.0},

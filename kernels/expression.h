@@ -12,9 +12,11 @@ namespace spotfit::SPOTFIT_ISA {
 
 // In the order of napari_spotfit/engine/cpu/expression.py.
 enum class Operation : unsigned char {
+    // clang-format off
     COPY, NEGATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, MULTIPLY_ADD, MULTIPLY_SUBTRACT, SUBTRACT_PRODUCT,
     EXPONENTIAL, LOGARITHM, SQUARE_ROOT, ABSOLUTE, SIGN, NONZERO, SINE, COSINE, TANGENT,
     HYPERBOLIC_TANGENT, ERROR_FUNCTION, ARCTANGENT
+    // clang-format on
 };
 
 // What logarithms and divisors take for 0: a derivative that is 0 times infinite at a single place
@@ -33,8 +35,7 @@ template <class L> struct ForAll {
 };
 template <class L, class F, class... Operands>
 SPOTFIT_INLINE void at_each(L* out, int n, F f, const Operands&... operands) {
-    _Pragma("clang loop unroll(disable)")
-    for (int i = 0; i < n; ++i) out[i] = f(operands[i]...);
+    _Pragma("clang loop unroll(disable)") for (int i = 0; i < n; ++i) out[i] = f(operands[i]...);
 }
 
 // A step's operands and where its results go. Of two or three operands, at least one varies; of
@@ -91,8 +92,7 @@ template <class L> struct StepAt {
             case Operation::HYPERBOLIC_TANGENT:
                 return unary([](L x) SPOTFIT_INLINE_LAMBDA { return hyperbolic_tangent(x); });
             case Operation::ERROR_FUNCTION: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return error_function(x); });
-            case Operation::ARCTANGENT:
-                return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return arctangent(x, y); });
+            case Operation::ARCTANGENT: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return arctangent(x, y); });
         }
     }
 };

@@ -23,7 +23,7 @@ struct FitSettings {
     int held;                // a bit for each shape parameter that stays at its start value
     int bounded_amplitudes;  // whether amplitude or background have bounds
     int gain_known;
-    int errors;              // whether standard errors are asked for
+    int errors;  // whether standard errors are asked for
     // How a turned Gaussian is called in the end: 2, with its first axis next to x; 1, with its
     // axes as they are; 0, with its angle as it is.
     int turns;

@@ -15,8 +15,8 @@ template <int N, class L> SPOTFIT_INLINE L polynomial(const float (&c)[N], L x) 
 
 // ln(1 + x) = x + x^2 R(x), for x between -0.3 and 0.42.
 template <class L> SPOTFIT_INLINE L log1p_remainder(L x) {
-    constexpr float R[] = {-0.49999988079071045f, 0.33333346247673035f,  -0.2500157952308655f,
-                           0.20000939071178436f,  -0.1660836935043335f,  0.14199650287628174f,
+    constexpr float R[] = {-0.49999988079071045f, 0.33333346247673035f, -0.2500157952308655f,
+                           0.20000939071178436f,  -0.1660836935043335f, 0.14199650287628174f,
                            -0.13266031444072723f, 0.12806610763072968f, -0.07451186329126358f};
     return polynomial(R, x);
 }
@@ -38,9 +38,7 @@ SPOTFIT_INLINE float error_function(float z) { return erff(z); }
 SPOTFIT_INLINE float hyperbolic_tangent(float x) { return tanhf(x); }
 SPOTFIT_INLINE float exponential(float x) { return expf(x); }
 SPOTFIT_INLINE float logarithm(float x) { return logf(x); }
-SPOTFIT_INLINE void sine_and_cosine(float x, float& sine, float& cosine) {
-    sincospif(x * (1.0f / PI), &sine, &cosine);
-}
+SPOTFIT_INLINE void sine_and_cosine(float x, float& sine, float& cosine) { sincospif(x * (1.0f / PI), &sine, &cosine); }
 SPOTFIT_INLINE float sine(float x) { return sinf(x); }
 SPOTFIT_INLINE float cosine(float x) { return cosf(x); }
 SPOTFIT_INLINE float tangent(float x) { return tanf(x); }
@@ -52,9 +50,7 @@ SPOTFIT_INLINE float round_up(float x) { return ceilf(x); }
 // To the nearest whole number, for |x| < 2^22.
 template <class L> SPOTFIT_INLINE L nearest(L x) { return (x + 12582912.0f) - 12582912.0f; }
 SPOTFIT_INLINE double nearest(double x) { return (x + 6755399441055744.0) - 6755399441055744.0; }
-template <int W> SPOTFIT_INLINE IntsOf<W> to_ints(Lanes<W> x) {
-    return __builtin_convertvector(x.v, IntsOf<W>);
-}
+template <int W> SPOTFIT_INLINE IntsOf<W> to_ints(Lanes<W> x) { return __builtin_convertvector(x.v, IntsOf<W>); }
 SPOTFIT_INLINE int to_ints(float x) { return int(x); }
 template <class L> SPOTFIT_INLINE L round_up(L x) {
     const L n = nearest(x);
@@ -93,17 +89,15 @@ template <class L> SPOTFIT_INLINE L logarithm(L x) {
 template <class L> SPOTFIT_INLINE L error_function(L z, L gauss) {
     constexpr float ERF[] = {1.1283791065216064f,    -0.37612342834472656f, 0.11280316859483719f,
                              -0.026715055108070374f, 0.004921761807054281f, -0.0005648059886880219f};
-    constexpr float ERFCX[] = {-0.0012303375406190753f, 0.4128965735435486f, 0.29018810391426086f,
-                               0.6008262038230896f, -0.3071137070655823f};
+    constexpr float ERFCX[] = {-0.0012303375406190753f, 0.4128965735435486f, 0.29018810391426086f, 0.6008262038230896f,
+                               -0.3071137070655823f};
     const L size = absolute(z);
     const L tail = gauss * polynomial(ERFCX, 1.0f / multiply_add(size, L(0.7f), L(1.0f)));
     const L far = select(z < 0.0f, tail - 1.0f, 1.0f - tail);
     return select(size < 1.0f, z * polynomial(ERF, z * z), far);
 }
 
-template <class L> SPOTFIT_INLINE L error_function(L z) {
-    return error_function(z, exp2_negative(z * z * -LOG2_E));
-}
+template <class L> SPOTFIT_INLINE L error_function(L z) { return error_function(z, exp2_negative(z * z * -LOG2_E)); }
 
 template <class L> SPOTFIT_INLINE L hyperbolic_tangent(L x) {
     constexpr float TANH[] = {-0.333333f, 0.13331936f, -0.053784717f, 0.020798625f, -0.0058979667f};
@@ -149,7 +143,7 @@ template <class L> SPOTFIT_INLINE L tangent(L x) {
 
 // The angle of (x, y), between -pi and pi.
 template <class L> SPOTFIT_INLINE L arctangent(L y, L x) {
-    constexpr float ATAN[] = {-0.33333153f, 0.19993767f, -0.14211002f, 0.106657684f,
+    constexpr float ATAN[] = {-0.33333153f, 0.19993767f,  -0.14211002f,  0.106657684f,
                               -0.07551656f, 0.043204635f, -0.016363103f, 0.0029193931f};
     const L ax = absolute(x), ay = absolute(y);
     const MaskOf<L> steep = ay > ax;

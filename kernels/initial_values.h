@@ -139,8 +139,8 @@ SPOTFIT_INLINE void light_moments(const Roi& roi, L lowest, L x, L y, L sigma, L
         for (int i = 0; i < roi.own_columns(); ++i) {
             const L dx = float(roi.first_column() + i) - x, dy = float(roi.first_row() + k) - y;
             L light = roi.at(k, i) - (lowest + STANDS_OUT);
-            const MaskOf<L> counts = (light > 0.0f) & (dx * dx + dy * dy <= reach) &
-                                     (weight_at<Variant, L>(roi, k, i) > 0.0f);
+            const MaskOf<L> counts =
+                (light > 0.0f) & (dx * dx + dy * dy <= reach) & (weight_at<Variant, L>(roi, k, i) > 0.0f);
             light = select(counts, light, L(0.0f));
             xx = multiply_add(light * dx, dx, xx);
             yy = multiply_add(light * dy, dy, yy);
@@ -201,8 +201,7 @@ SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, const L (&given)
         start[1] = select(is_nan(start[1]), y, start[1]);
     }
     const L sigma = square_root(pixels.bright * (1.0f / PI));
-    if constexpr (Variant::Profile::TURNED)
-        turned_start<Variant>(roi, pixels.lowest, sigma, settings, start);
+    if constexpr (Variant::Profile::TURNED) turned_start<Variant>(roi, pixels.lowest, sigma, settings, start);
     UNROLL
     for (int j = 0; j < S; ++j) {
         const L own = multiply_add(sigma, L(settings.start_per_sigma[j]), L(settings.start[j]));

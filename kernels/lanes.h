@@ -112,9 +112,7 @@ template <int W> struct Lanes {
     friend SPOTFIT_INLINE Mask operator==(Lanes a, Lanes b) { return Mask(a.v == b.v); }
     friend SPOTFIT_INLINE Mask operator!=(Lanes a, Lanes b) { return Mask(a.v != b.v); }
 
-    friend SPOTFIT_INLINE Lanes select(Mask mask, Lanes yes, Lanes no) {
-        return mask.v ? yes.v : no.v;
-    }
+    friend SPOTFIT_INLINE Lanes select(Mask mask, Lanes yes, Lanes no) { return mask.v ? yes.v : no.v; }
     // Fused where the machine can.
     friend SPOTFIT_INLINE Lanes multiply_add(Lanes a, Lanes b, Lanes c) { return a.v * b.v + c.v; }
     friend SPOTFIT_INLINE Lanes square_root(Lanes x) { return __builtin_elementwise_sqrt(x.v); }
@@ -126,9 +124,7 @@ template <int W> struct Lane<Lanes<W>> {
     using Ints = IntsOf<W>;
 };
 template <int W> SPOTFIT_INLINE Lanes<W> from_bits(IntsOf<W> x) { return (FloatsOf<W>)x; }
-template <int W> SPOTFIT_INLINE Lanes<W> to_floats(IntsOf<W> x) {
-    return __builtin_convertvector(x, FloatsOf<W>);
-}
+template <int W> SPOTFIT_INLINE Lanes<W> to_floats(IntsOf<W> x) { return __builtin_convertvector(x, FloatsOf<W>); }
 
 #endif
 

@@ -6,12 +6,12 @@
 namespace spotfit {
 
 enum LargeTask {
-    NOTHING,     // the fit has ended
-    CELLS,       // the pixels in square cells
-    RESIDUALS,   // sums of least squares, with w the weight and q = w r: S, T and chi-square
-    DEVIANCE,    // sums of maximum likelihood, with the search's weights: S, T and the deviance
-    FISHER,      // the same with Fisher's weights
-    NOISE,       // sums with the pixels' variances, w^2 var, for standard errors: S
+    NOTHING,    // the fit has ended
+    CELLS,      // the pixels in square cells
+    RESIDUALS,  // sums of least squares, with w the weight and q = w r: S, T and chi-square
+    DEVIANCE,   // sums of maximum likelihood, with the search's weights: S, T and the deviance
+    FISHER,     // the same with Fisher's weights
+    NOISE,      // sums with the pixels' variances, w^2 var, for standard errors: S
 };
 
 // What the planes of a request are.
@@ -22,13 +22,13 @@ enum LargePlanes { NO_PLANES, WEIGHTS, VARIANCES };
 // and no digits are lost in differences of large sums.
 struct LargeRequest {
     int task;
-    int pieces;   // into which a CPU cuts the work, each with sums of its own, ...
-    int numbers;  // ... and how many numbers all of them return; a GPU returns one piece's
+    int pieces;         // into which a CPU cuts the work, each with sums of its own, ...
+    int numbers;        // ... and how many numbers all of them return; a GPU returns one piece's
     int rows, columns;  // of the ROI
     // Sums are those of some rows.
     int first_row, end_row;
     int planes;  // a LargePlanes
-    int turns;  // as in FitSettings
+    int turns;   // as in FitSettings
     // A profile's coordinates count from this pixel of the ROI, near which they are exact.
     int origin_x, origin_y;
     float shape[MAX_SHAPE];

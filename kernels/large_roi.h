@@ -29,8 +29,9 @@ SPOTFIT_INLINE L residual_sums(Roi& roi, const L (&point)[Variant::ALL], const F
     sums = {};
     PixelAdder<false, Variant, L, Roi> adder(sums);
     L chi = 0.0f, part = 0.0f;
-    visit<Variant>(roi, point, settings,
-        [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
+    visit<Variant>(
+        roi, point, settings,
+        [&](int k, int i, L f, const L(&d)[S]) SPOTFIT_INLINE_LAMBDA {
             const L w = weight_at<Variant, L>(roi, k, i);
             const L residual = roi.at(k, i) - multiply_add(amplitude, f, background), push = w * residual;
             adder.add(i, d, f, w, push);
@@ -50,13 +51,15 @@ SPOTFIT_INLINE void noise_sums(Roi& roi, const L (&point)[Variant::ALL], const P
     constexpr int S = Variant::SHAPE;
     sums = {};
     PixelAdder<false, Variant, L, Roi> adder(sums);
-    visit<Variant>(roi, point, settings,
-        [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
+    visit<Variant>(
+        roi, point, settings,
+        [&](int k, int i, L f, const L(&d)[S]) SPOTFIT_INLINE_LAMBDA {
             const L w = weight_at<Variant, L>(roi, k, i);
             L readout = noise.readout;
             if (roi.has_variance()) readout = select(w > 0.0f, roi.variance(k, i) * noise.scale_squared, L(0.0f));
             adder.add(i, d, f, w * w * variance_at(noise, f, readout), L(0.0f));
-        }, [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
+        },
+        [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
 }
 
 // What is asked for, of a block: returns chi-square or the deviance.
@@ -93,8 +96,8 @@ template <class Variant, class L> struct ResidualSums {
 // Some neighbouring rows side by side, as in add_rows(). Columns beyond the ROI have the profile 0
 // and the pixel `background`.
 template <int BLOCK, class Variant, class L, class Roi, class Axis>
-SPOTFIT_INLINE void add_residual_rows(const Roi& roi, int k, Axis& y, L amplitude, L background,
-                                      AxisSums<L>& along_y, ResidualSums<Variant, L>& sums) {
+SPOTFIT_INLINE void add_residual_rows(const Roi& roi, int k, Axis& y, L amplitude, L background, AxisSums<L>& along_y,
+                                      ResidualSums<Variant, L>& sums) {
     AxisProfile<L> v[BLOCK];
     L peak[BLOCK], a[BLOCK], b[BLOCK], c[BLOCK], rest[BLOCK], chi[BLOCK];
     UNROLL

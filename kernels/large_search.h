@@ -56,15 +56,14 @@ template <class Profile> struct LargeFit {
 
   public:
     // `own_start` are y, x and the other shape parameters, or null; `level` a number near the pixels.
-    void begin(int rows, int columns, const FitSettings& all, bool is_likelihood, int planes_are, bool origin_is_first_pixel,
-               const float* own_start, double level) {
+    void begin(int rows, int columns, const FitSettings& all, bool is_likelihood, int planes_are,
+               bool origin_is_first_pixel, const float* own_start, double level) {
         settings = all;
         likelihood = is_likelihood, fixed_origin = origin_is_first_pixel, looked = false;
         request = {};
         request.rows = rows, request.columns = columns, request.planes = planes_are;
         request.level = level, request.scale = 1.0, request.weight = 1.0f;
-        for (int j = 0; j < S; ++j)
-            given[j] = own_start ? own_start[j < 2 ? 1 - j : j] : NOT_A_NUMBER;
+        for (int j = 0; j < S; ++j) given[j] = own_start ? own_start[j < 2 ? 1 - j : j] : NOT_A_NUMBER;
         if constexpr (Profile::TURNED) given[Profile::ANGLE] /= DEGREES;
         for (int j = 0; j < S; ++j)  // held at a number
             if (is_held<Squares>(settings, j) && settings.low[j] == settings.high[j]) given[j] = settings.low[j];
@@ -144,8 +143,17 @@ template <class Profile> struct LargeFit {
             cells[c] = counts ? float(numbers[c * NUMBERS_OF_CELL + 3] * state()[SCALE]) : 0.0f;
             cells[MOST_CELLS + c] = counts ? 1.0f : 0.0f;
         }
-        TileRoi<float> roi = {request.cell_rows, request.cell_columns, cells, cells + MOST_CELLS, nullptr, nullptr,
-                              nullptr, nullptr, nullptr, nullptr, false};
+        TileRoi<float> roi = {request.cell_rows,
+                              request.cell_columns,
+                              cells,
+                              cells + MOST_CELLS,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              false};
         float cell_rows[POINT] = {};
         const PixelSummary<float> seen = normalise_pixels<Squares, float>(roi, State<float>{cell_rows});
         const double half = 0.5 * (cell - 1), unit[] = {1.0, 1.0 / cell};
@@ -204,7 +212,8 @@ template <class Profile> struct LargeFit {
         const int right = int(clamp(x + reach + 1.0, left + 1.0, double(request.columns)));
         const LargeRequest kept = request;
         ask_for_cells(top, left, bottom - top, right - left);
-        if (request.cell < before && request.cell_rows >= LEAST_CELLS && request.cell_columns >= LEAST_CELLS) return true;
+        if (request.cell < before && request.cell_rows >= LEAST_CELLS && request.cell_columns >= LEAST_CELLS)
+            return true;
         request = kept;
         return false;
     }
@@ -273,10 +282,14 @@ template <class Profile> struct LargeFit {
         const double chi_square = total + by_a * (by_a * ff - 2.0 * r_f) + by_b * (by_b * n - 2.0 * r + 2.0 * by_a * f);
         Equations<double, S> equations;
         weighted_equations<Squares>(sums, a, squares_settings, equations);
-        const Outcome<double> trial = {
-            believed(higher_of(chi_square, 0.0), squares), a.amplitude, a.background, a.amplitude * a.amplitude,
-            rounding_error<Squares>(a.amplitude, a.background), counted_pixels(),
-            squares_settings.max_error * square(state()[SCALE]) * state()[WEIGHT], ff};
+        const Outcome<double> trial = {believed(higher_of(chi_square, 0.0), squares),
+                                       a.amplitude,
+                                       a.background,
+                                       a.amplitude * a.amplitude,
+                                       rounding_error<Squares>(a.amplitude, a.background),
+                                       counted_pixels(),
+                                       squares_settings.max_error * square(state()[SCALE]) * state()[WEIGHT],
+                                       ff};
         accept_or_reject<Squares>(squares, state(), squares_settings, bounds_of_all<Squares>(state(), settings), trial,
                                   equations);
         if (squares.chi < before) fill_matrix<Squares>(sums, information);
@@ -315,9 +328,8 @@ template <class Profile> struct LargeFit {
         PixelSums<Likelihood, double> own;
         own.s = sums.s;
         Equations<double, N> equations;
-        const Outcome<double> trial =
-            likelihood_outcome<Likelihood>(own, believed(deviance, likeliest), likeliest.trial, counted_pixels(),
-                                           settings, equations);
+        const Outcome<double> trial = likelihood_outcome<Likelihood>(
+            own, believed(deviance, likeliest), likeliest.trial, counted_pixels(), settings, equations);
         accept_or_reject<Likelihood>(likeliest, state(), settings, bounds_of_all<Likelihood>(state(), settings), trial,
                                      equations);
         if (likeliest.stop < 0.0) return ask_for_likelihood();
@@ -411,9 +423,11 @@ template <class Profile> struct LargeFit {
     void write_errors(const Matrix<double, N>& noise) {
         const bool sandwich = settings.gain_known && !likelihood;
         if (likelihood)
-            errors_of<Likelihood>(state(), chi, stop, information, noise, false, integral, slopes, freedom(), settings, errors);
+            errors_of<Likelihood>(state(), chi, stop, information, noise, false, integral, slopes, freedom(), settings,
+                                  errors);
         else
-            errors_of<Squares>(state(), chi, stop, information, noise, sandwich, integral, slopes, freedom(), settings, errors);
+            errors_of<Squares>(state(), chi, stop, information, noise, sandwich, integral, slopes, freedom(), settings,
+                               errors);
         end();
     }
 };

@@ -25,8 +25,8 @@ template <class Variant, class L> SPOTFIT_INLINE L rounding_error(L amplitude, L
 // The first trial is the start itself: a unit matrix and no gradient lead nowhere else. It does
 // not count as a step. Fits that are not usable end here.
 template <class Variant, class L>
-SPOTFIT_INLINE void start_search(Search<L, Variant::N>& search, State<L> state,
-                                 const L (&start)[Variant::N], MaskOf<L> usable) {
+SPOTFIT_INLINE void start_search(Search<L, Variant::N>& search, State<L> state, const L (&start)[Variant::N],
+                                 MaskOf<L> usable) {
     using Rows = StateRows<Variant>;
     constexpr int N = Variant::N;
     UNROLL
@@ -66,15 +66,14 @@ SPOTFIT_INLINE void damped_step(const Equations<L, N>& equations, L damping, con
     UNROLL
     for (int k = 0; k < N; ++k) {
         const L curvature = damping_curvature<Variant>(equations, k, from, norm);
-        u.at(k, k) = Variant::Profile::EXPRESSION ? multiply_add(damping, curvature, u.at(k, k))
-                                                  : u.at(k, k) * (1.0f + damping);
+        u.at(k, k) =
+            Variant::Profile::EXPRESSION ? multiply_add(damping, curvature, u.at(k, k)) : u.at(k, k) * (1.0f + damping);
     }
     UNROLL
     for (int k = 0; k < N; ++k) {
         L l[N];
         inverse[k] = 1.0f / u.at(k, k);
-        if (!Variant::PLAIN)
-            inverse[k] = select(u.at(k, k) > SINGULAR * equations.at(k, k), inverse[k], L(0.0f));
+        if (!Variant::PLAIN) inverse[k] = select(u.at(k, k) > SINGULAR * equations.at(k, k), inverse[k], L(0.0f));
         UNROLL
         for (int j = k + 1; j < N; ++j) l[j] = u.at(k, j) * inverse[k];
         UNROLL
@@ -112,8 +111,7 @@ SPOTFIT_INLINE void apply_active_bounds(const L (&point)[N], const Box<L, Varian
     UNROLL
     for (int i = 0; i < N; ++i) {
         UNROLL
-        for (int j = i + 1; j < N; ++j)
-            equations.at(i, j) = select(out[i] | out[j], L(0.0f), equations.at(i, j));
+        for (int j = i + 1; j < N; ++j) equations.at(i, j) = select(out[i] | out[j], L(0.0f), equations.at(i, j));
         equations.b[i] = select(out[i], L(0.0f), equations.b[i]);
     }
 }
@@ -144,8 +142,7 @@ SPOTFIT_INLINE MaskOf<L> is_settled(L change, MaskOf<L> better, L last, L chi, c
     const MaskOf<L> slow = better & (change * last > enough * (last - change));
     const L rounding = select(better, trial.rounding, rounding_before);
     const L floor = ROUNDING_FLOOR * trial.pixels * rounding;
-    const MaskOf<L> settled = ((change <= enough) & !slow) |
-                              (change <= 2.0f * rounding * (square_root(chi) + floor)) |
+    const MaskOf<L> settled = ((change <= enough) & !slow) | (change <= 2.0f * rounding * (square_root(chi) + floor)) |
                               (!better & (chi <= floor * rounding));
     return settled & (trial.chi < INFINITE);
 }
@@ -158,17 +155,17 @@ SPOTFIT_INLINE MaskOf<L> is_short_step(const Equations<L, N>& equations, const L
     UNROLL
     for (int j = 0; j < N; ++j) {
         const float unit = j < 2 ? P::CENTER_UNIT : P::WIDTH_UNIT;
-        is_short = is_short & (Variant::PLAIN
-                                   ? absolute(step[j]) < SKIPPED_STEP / unit
-                                   : step[j] * step[j] * equations.at(j, j) <= SKIPPED_STEP * SKIPPED_STEP * norm);
+        is_short =
+            is_short & (Variant::PLAIN ? absolute(step[j]) < SKIPPED_STEP / unit
+                                       : step[j] * step[j] * equations.at(j, j) <= SKIPPED_STEP * SKIPPED_STEP * norm);
     }
     return is_short;
 }
 
 // Whether the fit would settle with its next step, which is then not tried.
 template <class Variant, class L, int N>
-SPOTFIT_INLINE MaskOf<L> is_nearly_settled(const Equations<L, N>& equations, const L (&step)[N], L expected,
-                                           L change, const Outcome<L>& trial, L damping, float min_delta) {
+SPOTFIT_INLINE MaskOf<L> is_nearly_settled(const Equations<L, N>& equations, const L (&step)[N], L expected, L change,
+                                           const Outcome<L>& trial, L damping, float min_delta) {
     const L enough = min_delta * trial.chi;
     const L floor = 2.0f * ROUNDING_FLOOR * trial.pixels * trial.rounding * trial.rounding;
     const MaskOf<L> slow = expected * change > enough * (change - expected);
@@ -193,8 +190,8 @@ SPOTFIT_INLINE MaskOf<L> is_lost(const Equations<L, N>& equations, const FitSett
 
 // What the linear model expects a step to lower chi-square by.
 template <class Variant, class L, int N>
-SPOTFIT_INLINE L expected_decrease(const Equations<L, N>& equations, const L (&step)[N], L damping,
-                                   const L (&from)[N], L norm) {
+SPOTFIT_INLINE L expected_decrease(const Equations<L, N>& equations, const L (&step)[N], L damping, const L (&from)[N],
+                                   L norm) {
     L expected = 0.0f;
     UNROLL
     for (int j = 0; j < N; ++j) {
@@ -233,8 +230,7 @@ SPOTFIT_INLINE void move(const L (&from)[N], const L (&step)[N], L stretch, cons
         }
     }
     UNROLL
-    for (int j = 0; j < N; ++j)
-        to[j] = is_held<Variant>(settings, j) ? from[j] : clamp(to[j], box.low[j], box.high[j]);
+    for (int j = 0; j < N; ++j) to[j] = is_held<Variant>(settings, j) ? from[j] : clamp(to[j], box.low[j], box.high[j]);
 }
 
 // What a step of maximum likelihood is stretched by, from what the last one has shown.
@@ -285,8 +281,8 @@ SPOTFIT_INLINE void accept_or_reject(Search<L, Variant::N>& s, State<L> state, c
     damped_step<Variant>(equations, s.damping, from, box, trial.norm, step);
     s.expected = trial.scale * expected_decrease<Variant>(equations, step, s.damping, from, trial.norm);
     move<Variant>(from, step, s.stretch, box, settings, s.trial);
-    const Mask nearly = accepted & is_nearly_settled<Variant>(equations, step, s.expected, change, trial,
-                                                              s.damping, settings.min_delta);
+    const Mask nearly = accepted & is_nearly_settled<Variant>(equations, step, s.expected, change, trial, s.damping,
+                                                              settings.min_delta);
     Mask still = true;  // the step is lost in rounding
     UNROLL
     for (int j = 0; j < N; ++j) still = still & (s.trial[j] == from[j]);

@@ -36,8 +36,9 @@ SPOTFIT_INLINE L likelihood_sums(Roi& roi, const L (&point)[Variant::ALL], const
     sums = {};
     PixelAdder<false, Variant, L, Roi> adder(sums);
     L total = 0.0f, part = 0.0f, lowest = INFINITE;
-    visit<Variant>(roi, point, settings,
-        [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
+    visit<Variant>(
+        roi, point, settings,
+        [&](int k, int i, L f, const L(&d)[S]) SPOTFIT_INLINE_LAMBDA {
             const L e = roi.at(k, i);
             L h = multiply_add(amplitude, f, background);
             if constexpr (Variant::PLANES) h += roi.plane(k, i);
@@ -86,8 +87,14 @@ SPOTFIT_INLINE Outcome<L> likelihood_outcome(const PixelSums<Variant, L>& sums, 
     const L amplitude = point[S], background = point[S + 1];
     likelihood_equations<Variant>(sums, amplitude, settings, equations);
     // A residual is known to the rounding error of the model over its root.
-    return {chi, amplitude, background, L(1.0f), rounding_error<Variant>(amplitude, background),
-            pixels, L(settings.max_error), square(amplitude) * sums.s.at(S, S)};
+    return {chi,
+            amplitude,
+            background,
+            L(1.0f),
+            rounding_error<Variant>(amplitude, background),
+            pixels,
+            L(settings.max_error),
+            square(amplitude) * sums.s.at(S, S)};
 }
 
 template <class Variant, class L, class Roi>

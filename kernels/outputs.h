@@ -15,8 +15,10 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void iterate(Roi& roi, State<L> state, Search<L, Variant::N>& search, const FitSettings& settings) {
     Equations<L, Variant::N> equations;
     Outcome<L> trial;
-    if constexpr (Variant::LIKELIHOOD) trial = evaluate_likelihood<Variant>(roi, state, search.trial, settings, equations);
-    else if constexpr (Variant::PLAIN) trial = evaluate_separable<Variant>(roi, state, search.trial, settings, equations);
+    if constexpr (Variant::LIKELIHOOD)
+        trial = evaluate_likelihood<Variant>(roi, state, search.trial, settings, equations);
+    else if constexpr (Variant::PLAIN)
+        trial = evaluate_separable<Variant>(roi, state, search.trial, settings, equations);
     else trial = evaluate_weighted<Variant>(roi, state, search.trial, settings, equations);
     accept_or_reject<Variant>(search, state, settings, bounds_of_all<Variant>(state, settings), trial, equations);
 }
@@ -35,12 +37,14 @@ SPOTFIT_INLINE L profile_integral(Roi& roi, const L (&shape)[Variant::SHAPE], co
         return shape[P::WIDTH_X] * shape[P::WIDTH_Y];
     } else if constexpr (P::EXPRESSION) {
         L total = 0.0f;
-        visit<Variant>(roi, shape, settings,
-            [&](int, int, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
+        visit<Variant>(
+            roi, shape, settings,
+            [&](int, int, L f, const L(&d)[S]) SPOTFIT_INLINE_LAMBDA {
                 total += f;
                 UNROLL
                 for (int j = 0; j < S; ++j) slopes[j] += d[j];
-            }, [] {});
+            },
+            [] {});
         total = roi.sum(total);
         UNROLL
         for (int j = 0; j < S; ++j) slopes[j] = roi.sum(slopes[j]) / total;
@@ -90,10 +94,10 @@ SPOTFIT_INLINE void values_of(State<L> state, L chi, L stop, L integral, L freed
                                   L(settings.amplitude_min), L(settings.amplitude_max));
     // The floor of maximum likelihood is no bound of the user's.
     const AmplitudeBounds<L> bounds = amplitude_bounds(state, settings);
-    const L background = in_counts(state[POINT + S + 1], bounds.background_min, bounds.background_max,
-                                   multiply_add(state[POINT + S + 1], unit, state[LEVEL] - settings.offset),
-                                   L(settings.background_min - settings.offset),
-                                   L(settings.background_max - settings.offset));
+    const L background =
+        in_counts(state[POINT + S + 1], bounds.background_min, bounds.background_max,
+                  multiply_add(state[POINT + S + 1], unit, state[LEVEL] - settings.offset),
+                  L(settings.background_min - settings.offset), L(settings.background_max - settings.offset));
     if (!Variant::LIKELIHOOD) {
         chi = chi * unit * unit;
         if (Variant::PLANES) chi = chi / state[WEIGHT];

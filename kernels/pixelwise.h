@@ -81,7 +81,9 @@ template <bool UNIT_WEIGHTS, class Variant, class L, class Roi> class PixelAdder
 };
 
 // Where the lane's own pixels are, from the ROI's first one.
-template <class L, class Roi> SPOTFIT_INLINE L column_at(const Roi& roi, int i) { return L(float(roi.first_column() + i)); }
+template <class L, class Roi> SPOTFIT_INLINE L column_at(const Roi& roi, int i) {
+    return L(float(roi.first_column() + i));
+}
 template <class L, class Roi> SPOTFIT_INLINE L row_at(const Roi& roi, int k) { return L(float(roi.first_row() + k)); }
 
 // Whether a Roi has the profile along x from elsewhere.
@@ -121,9 +123,7 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings)
         : roi(roi), pixels(shape, settings.turns == 2) {}
     SPOTFIT_INLINE void begin_row(int k) { row = row_at<L>(roi, k); }
-    SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const {
-        return pixels.at(column_at<L>(roi, i), row, d);
-    }
+    SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const { return pixels.at(column_at<L>(roi, i), row, d); }
 };
 
 // Calls use(k, i, f, d) for each of the lane's own pixels, and end_row() after each row; the point
@@ -150,8 +150,7 @@ SPOTFIT_INLINE void visit(Roi& roi, const L (&point)[N], const FitSettings& sett
 // The weight of a pixel in least squares; 0 where it does not count.
 template <class Variant, class L, class Roi> SPOTFIT_INLINE L weight_at(const Roi& roi, int k, int i) {
     if constexpr (!Variant::PLANES) return L(1.0f);
-    else if constexpr (PlanesAreVariances<Variant>::value)
-        return select(roi.plane(k, i) >= 0.0f, L(1.0f), L(0.0f));
+    else if constexpr (PlanesAreVariances<Variant>::value) return select(roi.plane(k, i) >= 0.0f, L(1.0f), L(0.0f));
     else return roi.plane(k, i);
 }
 
@@ -167,12 +166,14 @@ template <bool UNIT_WEIGHTS, class Variant, class L, class Roi>
 SPOTFIT_INLINE void add_pixels(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings,
                                PixelSums<Variant, L>& sums) {
     PixelAdder<UNIT_WEIGHTS || !Variant::PLANES, Variant, L, Roi> adder(sums);
-    visit<Variant>(roi, shape, settings,
-        [&](int k, int i, L f, const L (&d)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA {
+    visit<Variant>(
+        roi, shape, settings,
+        [&](int k, int i, L f, const L(&d)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA {
             const L w = UNIT_WEIGHTS ? L(1.0f) : weight_at<Variant, L>(roi, k, i);
             if constexpr (Roi::KEEPS_VALUES) roi.put_value(k, i, f);
             adder.add(i, d, f, w, w * roi.at(k, i));
-        }, [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
+        },
+        [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
 }
 
 template <class Variant, class L, class Roi>
@@ -202,8 +203,9 @@ SPOTFIT_INLINE L weighted_chi_square(Roi& roi, const L (&shape)[Variant::SHAPE],
             end_row();
         }
     } else {
-        visit<Variant>(roi, shape, settings,
-            [&](int k, int i, L f, const L (&)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA { add(k, i, f); }, end_row);
+        visit<Variant>(
+            roi, shape, settings,
+            [&](int k, int i, L f, const L(&)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA { add(k, i, f); }, end_row);
     }
     return roi.sum(chi);
 }
@@ -237,8 +239,8 @@ SPOTFIT_INLINE void weighted_equations(const PixelSums<Variant, L>& sums, const 
     UNROLL
     for (int i = 0; i < S; ++i) {
         const L own = sums.s.at(i, i);
-        const MaskOf<L> open = !is_undetermined<Variant>(i, own, sums.s.at(F, F), settings) &
-                               !(equations.at(i, i) <= SINGULAR * own);
+        const MaskOf<L> open =
+            !is_undetermined<Variant>(i, own, sums.s.at(F, F), settings) & !(equations.at(i, i) <= SINGULAR * own);
         equations.at(i, i) = select(open, equations.at(i, i), L(0.0f));
         equations.b[i] = select(open & (a.amplitude != 0.0f), equations.b[i], L(0.0f));
     }
@@ -260,8 +262,14 @@ SPOTFIT_INLINE Outcome<L> evaluate_weighted(Roi& roi, State<L> state, const L (&
     weighted_equations<Variant>(sums, a, settings, equations);
     L accepted = settings.max_error * square(state[SCALE]);
     if (Variant::PLANES) accepted *= state[WEIGHT];
-    return {chi, a.amplitude, a.background, a.amplitude * a.amplitude, rounding_error<Variant>(a.amplitude, a.background),
-            n, accepted, ff};
+    return {chi,
+            a.amplitude,
+            a.background,
+            a.amplitude * a.amplitude,
+            rounding_error<Variant>(a.amplitude, a.background),
+            n,
+            accepted,
+            ff};
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

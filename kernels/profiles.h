@@ -40,9 +40,9 @@ struct Gaussian {
 
 // The Gaussian averaged over each pixel, by the error function at its edges, which neighbours share.
 // The difference of two such numbers knows less and less of a wide one, which is enough for least
-// squares; a deviance does not settle with it. It is better known by its curvature within the pixel. The average is the sum of c_k He_2k(q) exp(-q^2/2)
-// with c_k = (1 / 2 sigma)^2k / (2k + 1)! and Hermite's polynomials He, whose derivatives are of the
-// same kind.
+// squares; a deviance does not settle with it. It is better known by its curvature within the pixel. The average is the
+// sum of c_k He_2k(q) exp(-q^2/2) with c_k = (1 / 2 sigma)^2k / (2k + 1)! and Hermite's polynomials He, whose
+// derivatives are of the same kind.
 struct IntegratedGaussian {
     static constexpr float CENTER_UNIT = 1.41421356237309505f, WIDTH_UNIT = 1.0f;
     static constexpr float INTEGRAL = 2.0f * PI, HALF_ROOT_PI = 0.88622692545275801f;
@@ -53,13 +53,13 @@ struct IntegratedGaussian {
     // He_2k, and He_2k+1 over q, as polynomials of q^2.
     static constexpr int TERMS = 5;
     static SPOTFIT_INLINE constexpr float even(int k, int power) {
-        constexpr float HE[TERMS][TERMS] = {{1, 0, 0, 0, 0}, {-1, 1, 0, 0, 0}, {3, -6, 1, 0, 0},
-                                            {-15, 45, -15, 1, 0}, {105, -420, 210, -28, 1}};
+        constexpr float HE[TERMS][TERMS] = {
+            {1, 0, 0, 0, 0}, {-1, 1, 0, 0, 0}, {3, -6, 1, 0, 0}, {-15, 45, -15, 1, 0}, {105, -420, 210, -28, 1}};
         return HE[k][power];
     }
     static SPOTFIT_INLINE constexpr float odd(int k, int power) {
-        constexpr float HE[TERMS][TERMS] = {{1, 0, 0, 0, 0}, {-3, 1, 0, 0, 0}, {15, -10, 1, 0, 0},
-                                            {-105, 105, -21, 1, 0}, {945, -1260, 378, -36, 1}};
+        constexpr float HE[TERMS][TERMS] = {
+            {1, 0, 0, 0, 0}, {-3, 1, 0, 0, 0}, {15, -10, 1, 0, 0}, {-105, 105, -21, 1, 0}, {945, -1260, 378, -36, 1}};
         return HE[k][power];
     }
 

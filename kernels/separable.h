@@ -94,8 +94,7 @@ SPOTFIT_INLINE AxisSumsOf<Variant, L> profile_along_x(Roi& roi, const L (&shape)
 // The sums of some neighbouring rows side by side: a CPU then reads each profile value once for
 // all of them, and has independent sums to work on.
 template <int BLOCK, class Variant, class L, class Roi, class Axis>
-SPOTFIT_INLINE void add_rows(Roi& roi, int k, Axis& y, AxisSumsOf<Variant, L>& along_y,
-                             DataSums<Variant, L>& sums) {
+SPOTFIT_INLINE void add_rows(Roi& roi, int k, Axis& y, AxisSumsOf<Variant, L>& along_y, DataSums<Variant, L>& sums) {
     AxisProfile<L> v[BLOCK];
     L a[BLOCK], b[BLOCK], c[BLOCK];
     UNROLL
@@ -168,9 +167,8 @@ SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (
     AxisSumsOf<Variant, L> along_x = profile_along_x<Variant>(roi, shape), along_y = {};
     AxisOf<Variant, L> y(float(roi.first_row()), shape[1], shape[P::WIDTH_Y]);
     DataSums<Variant, L> sums = {};
-    over_rows(roi, [&](auto block, int k) SPOTFIT_INLINE_LAMBDA {
-        add_rows<decltype(block)::value, Variant>(roi, k, y, along_y, sums);
-    });
+    over_rows(roi, [&](auto block, int k)
+                       SPOTFIT_INLINE_LAMBDA { add_rows<decltype(block)::value, Variant>(roi, k, y, along_y, sums); });
     along_x = along_x.joined([&](L x) SPOTFIT_INLINE_LAMBDA { return roi.sum_along_x(x); });
     along_y = along_y.joined([&](L x) SPOTFIT_INLINE_LAMBDA { return roi.sum_along_y(x); });
     sums.f = roi.sum(sums.f);
@@ -181,13 +179,18 @@ SPOTFIT_INLINE Outcome<L> evaluate_separable(Roi& roi, State<L> state, const L (
     const L f = along_x.u * along_y.u, ff = along_x.uu * along_y.uu;
     const Amplitudes<L> a = amplitudes_of(n, f, ff, sums.f, state, settings);
     L chi = 0.0f;
-    over_rows(roi, [&](auto block, int k) SPOTFIT_INLINE_LAMBDA {
-        chi += chi_of_rows<decltype(block)::value>(roi, k, a);
-    });
+    over_rows(roi,
+              [&](auto block, int k) SPOTFIT_INLINE_LAMBDA { chi += chi_of_rows<decltype(block)::value>(roi, k, a); });
     const ShapeSums<Variant, L> shape_sums(along_x, along_y);
     normal_equations<Variant::SHAPE>(f, shape_sums.f, shape_sums.ff, shape_sums.products, sums.p, a, equations);
-    return {roi.sum(chi), a.amplitude, a.background, a.amplitude * a.amplitude,
-            rounding_error<Variant>(a.amplitude, a.background), n, settings.max_error * square(state[SCALE]), L(0.0f)};
+    return {roi.sum(chi),
+            a.amplitude,
+            a.background,
+            a.amplitude * a.amplitude,
+            rounding_error<Variant>(a.amplitude, a.background),
+            n,
+            settings.max_error * square(state[SCALE]),
+            L(0.0f)};
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

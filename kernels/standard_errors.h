@@ -16,8 +16,9 @@ namespace spotfit::SPOTFIT_ISA {
 // A symmetric matrix; `at` has both of its triangles in the upper one.
 template <class L, int N> struct Matrix {
     L a[N][N];
-    SPOTFIT_INLINE L (&operator[](int i))[N] { return a[i]; }
-    SPOTFIT_INLINE const L (&operator[](int i) const)[N] { return a[i]; }
+    SPOTFIT_INLINE L (&operator[](int i)) [N] { return a[i]; } SPOTFIT_INLINE const L (&operator[](int i) const)[N] {
+        return a[i];
+    }
     SPOTFIT_INLINE L& at(int i, int j) { return i < j ? a[i][j] : a[j][i]; }
     SPOTFIT_INLINE const L& at(int i, int j) const { return i < j ? a[i][j] : a[j][i]; }
 };
@@ -136,8 +137,9 @@ SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich
         PixelAdder<false, Variant, L, Roi> adder(sums), noise_adder(noise_sums);
         L shape[S];
         state.read_point(shape);
-        visit<Variant>(roi, shape, settings,
-            [&](int k, int i, L f, const L (&d)[S]) SPOTFIT_INLINE_LAMBDA {
+        visit<Variant>(
+            roi, shape, settings,
+            [&](int k, int i, L f, const L(&d)[S]) SPOTFIT_INLINE_LAMBDA {
                 const L w = weight_at<Variant, L>(roi, k, i);
                 if (!Variant::PLAIN) adder.add(i, d, f, w, L(0.0f));
                 if (!sandwich) return;
@@ -300,7 +302,8 @@ SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const 
     bool by_axes = Variant::PLAIN;
     if (sandwich && roi.has_variance()) by_axes = false;
     if (!by_axes) matrices_from_pixels<Variant>(roi, state, sandwich, settings, inverse, noise);
-    if constexpr (Variant::PLAIN) matrices_from_axes<Variant>(roi, state, sandwich && by_axes, settings, inverse, noise);
+    if constexpr (Variant::PLAIN)
+        matrices_from_axes<Variant>(roi, state, sandwich && by_axes, settings, inverse, noise);
     L shape[S], slopes[S];
     state.read_point(shape);
     const L integral = profile_integral<Variant>(roi, shape, settings, slopes);

@@ -8,9 +8,7 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // Where row i of the upper triangle of a symmetric N x N matrix has its column j >= i.
-template <int N> SPOTFIT_INLINE constexpr int upper(int i, int j) {
-    return i * N - i * (i - 1) / 2 + j - i;
-}
+template <int N> SPOTFIT_INLINE constexpr int upper(int i, int j) { return i * N - i * (i - 1) / 2 + j - i; }
 
 #if defined(__CUDACC_RTC__)
 constexpr int ROW_PITCH = 32;
@@ -61,14 +59,12 @@ template <class Variant> SPOTFIT_INLINE bool is_held(const FitSettings& settings
 }
 
 // Bounds of amplitude and background in the unit of the pixels.
-template <class L> struct AmplitudeBounds {
-    L amplitude_min, amplitude_max, background_min, background_max;
-};
+template <class L> struct AmplitudeBounds { L amplitude_min, amplitude_max, background_min, background_max; };
 template <class L>
 SPOTFIT_INLINE AmplitudeBounds<L> amplitude_bounds(State<L> state, const FitSettings& settings) {
     const L scale = state[SCALE], level = state[LEVEL];
-    return {settings.amplitude_min * scale, settings.amplitude_max * scale,
-            (settings.background_min - level) * scale, (settings.background_max - level) * scale};
+    return {settings.amplitude_min * scale, settings.amplitude_max * scale, (settings.background_min - level) * scale,
+            (settings.background_max - level) * scale};
 }
 
 // Lower and upper bounds of the parameters of a search.

@@ -5,14 +5,12 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // In the order of napari_spotfit.StopCondition; a fit under way has none.
-constexpr float STOP_RUNNING = -1.0f, STOP_MAX_ITERATIONS = 0.0f, STOP_MAX_ERROR = 1.0f,
-                STOP_MIN_DELTA = 2.0f, STOP_MIN_STEP = 3.0f, STOP_NO_DECREASE = 4.0f,
-                STOP_INVALID = 5.0f;
+constexpr float STOP_RUNNING = -1.0f, STOP_MAX_ITERATIONS = 0.0f, STOP_MAX_ERROR = 1.0f, STOP_MIN_DELTA = 2.0f,
+                STOP_MIN_STEP = 3.0f, STOP_NO_DECREASE = 4.0f, STOP_INVALID = 5.0f;
 
 // The damping: its first value, its factors after an accepted and a rejected step, and the
 // value above which no further step is tried.
-constexpr float INITIAL_DAMPING = 1e-2f, DAMPING_DECREASE = 0.1f, DAMPING_INCREASE = 10.0f,
-                MAX_DAMPING = 1e4f;
+constexpr float INITIAL_DAMPING = 1e-2f, DAMPING_DECREASE = 0.1f, DAMPING_INCREASE = 10.0f, MAX_DAMPING = 1e4f;
 
 // A step is not tried if the linear model expects it to settle the fit and if it is shorter than
 // this along every parameter, in units of sigma. The model is believed after a decrease, with a
@@ -29,8 +27,7 @@ constexpr float ROUNDING = 1e-7f, ROUNDING_FLOOR = 20.0f;
 // an amplitude and a background of at least so much of the ROI's mean in photo-electrons; if it
 // is bounded by 0, the background stays above this much of it, so that no pixel becomes
 // impossible.
-constexpr float LIKELIHOOD_DELTA = 1e-2f, FIRST_AMPLITUDE = 1e-2f, FIRST_BACKGROUND = 1e-1f,
-                LEAST_BACKGROUND = 1e-4f;
+constexpr float LIKELIHOOD_DELTA = 1e-2f, FIRST_AMPLITUDE = 1e-2f, FIRST_BACKGROUND = 1e-1f, LEAST_BACKGROUND = 1e-4f;
 
 // A step of maximum likelihood is multiplied by what the one before has shown of the true
 // curvature, within these factors, while the damping is low enough to be believed.

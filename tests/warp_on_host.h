@@ -44,7 +44,7 @@ static void wait() {
 // What another thread has when all have come here.
 template <class T> static T of(T x, int other) {
     const int lane = current;
-    double(&own)[LANES] = slots[waits[lane] % 2];
+    double (&own)[LANES] = slots[waits[lane] % 2];
     own[lane] = x;
     wait();
     return T(own[other]);
@@ -53,7 +53,7 @@ template <class T> static T of(T x, int other) {
 // A bit for each thread.
 static unsigned all_of(bool mask) {
     const int lane = current;
-    double(&own)[LANES] = slots[waits[lane] % 2];
+    double (&own)[LANES] = slots[waits[lane] % 2];
     own[lane] = mask;
     wait();
     unsigned found = 0;
@@ -107,8 +107,7 @@ template <class... T> static void call(void (*kernel)(T...), const void* const* 
 static bool run_blocks(unsigned grid, unsigned block) {
     bool all_together = true;
     for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x)
-        for (unsigned first = 0; first < block; first += LANES)
-            all_together = run_warp(int(first)) && all_together;
+        for (unsigned first = 0; first < block; first += LANES) all_together = run_warp(int(first)) && all_together;
     return all_together;
 }
 

@@ -12,13 +12,9 @@ SPOTFIT_EXPORT const char* spotfit_digest() { return SPOTFIT_DIGEST; }
 
 SPOTFIT_EXPORT int spotfit_instruction_set_count() { return instruction_set_count(); }
 
-SPOTFIT_EXPORT const char* spotfit_instruction_set_name(int index) {
-    return instruction_set(index).name;
-}
+SPOTFIT_EXPORT const char* spotfit_instruction_set_name(int index) { return instruction_set(index).name; }
 
-SPOTFIT_EXPORT int spotfit_instruction_set_supported(int index) {
-    return instruction_set(index).supported();
-}
+SPOTFIT_EXPORT int spotfit_instruction_set_supported(int index) { return instruction_set(index).supported(); }
 
 SPOTFIT_EXPORT int spotfit_lane_width(int index) { return instruction_set(index).functions->lane_width; }
 
@@ -31,8 +27,8 @@ SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int rows, int columns, int
 
 // Fits the ROIs first ... last - 1 of a source.
 SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const HostRois* source, long long first,
-                                long long last, int rows, int columns, const FitSettings* settings,
-                                void* work, const FitResults* results) {
+                                long long last, int rows, int columns, const FitSettings* settings, void* work,
+                                const FitResults* results) {
     const FitFunction fit = instruction_set(index).functions->fits_of(profile).by_estimator[estimator];
     fit(*source, first, last, rows, columns, *settings, work, *results);
 }
@@ -67,8 +63,7 @@ SPOTFIT_EXPORT int spotfit_has_bad_pixels(int index, const DetectionSource* sour
     return detection(index).has_bad_pixels(*source, frame);
 }
 
-SPOTFIT_EXPORT long long spotfit_sample_size(int index, const DetectionSettings* settings, int by_y,
-                                             int by_x) {
+SPOTFIT_EXPORT long long spotfit_sample_size(int index, const DetectionSettings* settings, int by_y, int by_x) {
     return detection(index).sample_size(*settings, by_y, by_x);
 }
 

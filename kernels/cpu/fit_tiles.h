@@ -34,7 +34,8 @@ template <class Variant> struct TileRows {
     }
 };
 // Of any variant, for those who provide the memory.
-constexpr int MOST_STATE_ROWS = POINT + 2 * (MAX_SHAPE + 2) + (MAX_SHAPE + 2) * (MAX_SHAPE + 3) / 2 + (MAX_SHAPE + 2) + 7;
+constexpr int MOST_STATE_ROWS =
+    POINT + 2 * (MAX_SHAPE + 2) + (MAX_SHAPE + 2) * (MAX_SHAPE + 3) / 2 + (MAX_SHAPE + 2) + 7;
 
 // Fits of a tile, and to which ROIs its lanes belong.
 struct Tile {
@@ -112,8 +113,9 @@ template <class Variant> struct TileFits {
     State<L> state_of(const Tile& tile) const { return {tile.rows + rows * columns * (1 + Variant::PLANES)}; }
 
     TileRoi<L> roi_of(const Tile& tile) const {
-        return {rows, columns, tile.rows, tile.rows + rows * columns, work.values, nullptr, work.along_x, work.along_y,
-                source.program, work.numbers, !source.planes.values};
+        return {
+            rows,         columns,        tile.rows,    tile.rows + rows * columns, work.values, nullptr, work.along_x,
+            work.along_y, source.program, work.numbers, !source.planes.values};
     }
 
     // Shape parameters that the model has.
@@ -186,7 +188,8 @@ template <class Variant> struct TileFits {
 
     // Writes a tile's numbers of one column: those of neighbouring ROIs at once (fits under way are
     // written again when they end), else those of the fits that have ended, wherever they belong.
-    template <class T> static SPOTFIT_INLINE void put(const Tile& tile, bool neighbours, const float* stops, L& row, T* column) {
+    template <class T> static SPOTFIT_INLINE void put(const Tile& tile, bool neighbours, const float* stops, L& row,
+                                                      T* column) {
         const float* values = lanes_of(row);
         if (neighbours) {
             T* to = column + tile.rois[0];

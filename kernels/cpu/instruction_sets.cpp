@@ -18,9 +18,7 @@ extern const Functions functions;
 
 namespace {
 
-struct Registers {
-    unsigned a, b, c, d;
-};
+struct Registers { unsigned a, b, c, d; };
 
 Registers cpuid(unsigned leaf) {
     Registers found{};  // stays empty where the processor does not know the leaf
@@ -38,22 +36,21 @@ bool system_keeps(unsigned registers) {
     return has(low, registers);
 }
 
-constexpr unsigned VECTORS_256 = 1u << 1 | 1u << 2;                         // XMM, YMM
+constexpr unsigned VECTORS_256 = 1u << 1 | 1u << 2;                          // XMM, YMM
 constexpr unsigned VECTORS_512 = VECTORS_256 | 1u << 5 | 1u << 6 | 1u << 7;  // masks, ZMM
 
 // All that the compiler may use at the levels that tools/build_library.py names:
 // x86-64-v2, -v3 and -v4 of the System V ABI for AMD64.
 
 bool supports_sse42() {
-    return has(cpuid(1).c, bit_SSE3 | bit_SSSE3 | bit_SSE41 | bit_SSE42 | bit_POPCNT |
-                               bit_CMPXCHG16B) &&
+    return has(cpuid(1).c, bit_SSE3 | bit_SSSE3 | bit_SSE41 | bit_SSE42 | bit_POPCNT | bit_CMPXCHG16B) &&
            has(cpuid(0x80000001).c, bit_LAHF_LM);
 }
 
 bool supports_avx2() {
     return supports_sse42() && has(cpuid(1).c, bit_AVX | bit_F16C | bit_FMA | bit_MOVBE) &&
-           has(cpuid(7).b, bit_AVX2 | bit_BMI | bit_BMI2) &&
-           has(cpuid(0x80000001).c, bit_LZCNT) && system_keeps(VECTORS_256);
+           has(cpuid(7).b, bit_AVX2 | bit_BMI | bit_BMI2) && has(cpuid(0x80000001).c, bit_LZCNT) &&
+           system_keeps(VECTORS_256);
 }
 
 bool supports_avx512() {

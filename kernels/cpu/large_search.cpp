@@ -54,7 +54,8 @@ template <class Profile> LargeFit<Profile>& fit_in(void* memory) { return *stati
 
 template <class Profile> struct Search {
     static void begin(void* memory, const Start& s) {
-        fit_in<Profile>(memory).begin(s.rows, s.columns, *s.settings, s.likelihood, s.planes, s.fixed_origin, s.start, s.level);
+        fit_in<Profile>(memory).begin(s.rows, s.columns, *s.settings, s.likelihood, s.planes, s.fixed_origin, s.start,
+                                      s.level);
     }
     static void take(void* memory, const double* numbers, int pieces) { fit_in<Profile>(memory).take(numbers, pieces); }
 
@@ -78,7 +79,8 @@ struct SearchFunctions {
     void (*write)(void*, long long, int, const FitResults&);
 };
 template <class P>
-constexpr SearchFunctions FUNCTIONS = {P::SHAPE, sizeof(LargeFit<P>), Search<P>::begin, Search<P>::take, Search<P>::write};
+constexpr SearchFunctions FUNCTIONS = {P::SHAPE, sizeof(LargeFit<P>), Search<P>::begin, Search<P>::take,
+                                       Search<P>::write};
 
 // What the search knows of an expression: how many shape parameters there are.
 template <int SHAPE_> struct OwnProfile : AtPixels {
@@ -106,7 +108,8 @@ constexpr long long NUMBER_BYTES = 8LL * NUMBERS_OF_CELL * MOST_CELLS;
 // LargePlanes, `fixed_origin` whether the profile depends on where it is, `start` the caller's start
 // values or null, and `level` a number near the pixels.
 SPOTFIT_EXPORT void spotfit_large_begin(int profile, void* fit, int rows, int columns, const FitSettings* settings,
-                                        int likelihood, int planes, int fixed_origin, const float* start, double level) {
+                                        int likelihood, int planes, int fixed_origin, const float* start,
+                                        double level) {
     SEARCHES.of[profile].begin(fit, {rows, columns, settings, likelihood, planes, fixed_origin, start, level});
 }
 
@@ -119,8 +122,7 @@ SPOTFIT_EXPORT long long spotfit_large_work_bytes(int index, int columns, int ex
 
 // A thread's memory for whole fits.
 SPOTFIT_EXPORT long long spotfit_large_bytes(int index, int profile, int columns, int expression_lanes) {
-    return spotfit_large_fit_bytes(profile) + NUMBER_BYTES +
-           spotfit_large_work_bytes(index, columns, expression_lanes);
+    return spotfit_large_fit_bytes(profile) + NUMBER_BYTES + spotfit_large_work_bytes(index, columns, expression_lanes);
 }
 
 SPOTFIT_EXPORT double spotfit_large_level(const HostRois* source, long long roi, int rows, int columns) {

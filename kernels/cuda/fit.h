@@ -75,8 +75,8 @@ template <class Variant, class Lanes, class Layout> struct Fits {
 
     template <class Roi>
     static SPOTFIT_INLINE void write(Roi& roi, State<float> state, const Search<float, Variant::N>& search,
-                                     const RoiSource& source, long long fit, bool exists,
-                                     const FitSettings& settings, const FitResults& results) {
+                                     const RoiSource& source, long long fit, bool exists, const FitSettings& settings,
+                                     const FitResults& results) {
         put_values(roi, state, search, fit, exists, settings, results);
         if (settings.errors) put_errors(roi, state, search.chi, search.stop, source, fit, exists, settings, results);
     }
@@ -98,9 +98,9 @@ template <class Variant, class Lanes, class Layout> struct Fits {
     }
 
     template <class Roi>
-    static SPOTFIT_INLINE void put_errors(Roi& roi, State<float> state, float chi, float stop,
-                                          const RoiSource& source, long long fit, bool exists,
-                                          const FitSettings& settings, const FitResults& results) {
+    static SPOTFIT_INLINE void put_errors(Roi& roi, State<float> state, float chi, float stop, const RoiSource& source,
+                                          long long fit, bool exists, const FitSettings& settings,
+                                          const FitResults& results) {
         if (roi.has_variance()) {
             const long long place = exists ? Layout::first_pixel(source, fit, source.variance.shared) : 0;
             roi.variances = source.variance.values + (place < 0 ? 0 : place);  // outside the frames: of no use
@@ -213,7 +213,8 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
 
 // ---- ROIs in shared memory ----
 
-template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct SharedFits : Fits<Variant, Lanes, Layout> {
+template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct SharedFits
+    : Fits<Variant, Lanes, Layout> {
     using WarpSegments = Segments<Lanes, Layout, Variant::PLANES, Variant::LIKELIHOOD, Variant::Profile::SEPARABLE>;
     struct Memory {
         WarpSegments segments;

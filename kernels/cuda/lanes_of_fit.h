@@ -22,9 +22,7 @@ template <class Warp_, int ROWS, int COLUMNS, int LANES_X, int LANES_Y> struct L
     static SPOTFIT_INLINE int first_row() { return LANES_Y == 1 ? 0 : Warp::lane() / LANES_X % LANES_Y * OWN_ROWS; }
     static SPOTFIT_INLINE int first_column() { return LANES_X == 1 ? 0 : Warp::lane() % LANES_X * OWN_COLUMNS; }
     // Known to the compiler for most.
-    static SPOTFIT_INLINE bool has_row(int k) {
-        return (LANES_Y - 1) * OWN_ROWS + k < ROWS || first_row() + k < ROWS;
-    }
+    static SPOTFIT_INLINE bool has_row(int k) { return (LANES_Y - 1) * OWN_ROWS + k < ROWS || first_row() + k < ROWS; }
     static SPOTFIT_INLINE bool has_column(int i) {
         return (LANES_X - 1) * OWN_COLUMNS + i < COLUMNS || first_column() + i < COLUMNS;
     }

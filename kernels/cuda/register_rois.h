@@ -74,9 +74,8 @@ template <class Lanes, class Layout> struct RegisterRoi : Lanes {
         const Pixel reference = first[0];
         const PixelRows<Lanes, Layout> own(first, Layout::row_pitch(source));
         if (!own.WHOLE) clear();  // some are missing
-        own.each([&](int k, int i, Pixel pixel) SPOTFIT_INLINE_LAMBDA {
-            pixels[k][i] = Layout::difference(pixel, reference);
-        });
+        own.each([&](int k, int i, Pixel pixel)
+                     SPOTFIT_INLINE_LAMBDA { pixels[k][i] = Layout::difference(pixel, reference); });
         return float(reference);
     }
 

@@ -17,7 +17,7 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
     float pixels[WARP * PITCH];
     float planes[PLANES ? WARP * PITCH : 1];
     // The profile along the columns stays in registers, where there is room for it.
-    static constexpr bool U_IN_REGISTERS = SEPARABLE && (Lanes::columns <= 16 || !VARIANCES);
+    static constexpr bool U_IN_REGISTERS = SEPARABLE && Lanes::columns <= (VARIANCES ? 16 : 28);
     // Of each fit: its threads write the same.
     float along_x[SEPARABLE && !U_IN_REGISTERS ? 3 * Lanes::columns * Lanes::FITS : 1];
 
@@ -38,15 +38,15 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
                     : first_that_counts(source, static_cast<const Pixel*>(source.frames) + roi, plane, row_pitch);
         if constexpr (Lanes::LANES == 1) {
             for (int k = 0; k < Lanes::rows; ++k)
-                take<Lanes::columns, 1>(source, roi, plane, reference, 0,
-                    [&](int i) SPOTFIT_INLINE_LAMBDA { return k * row_pitch + i; },
+                take<Lanes::columns, 1>(
+                    source, roi, plane, reference, 0, [&](int i) SPOTFIT_INLINE_LAMBDA { return k * row_pitch + i; },
                     [&](int i) SPOTFIT_INLINE_LAMBDA { return place(Warp::lane(), k, i); });
         } else {
             // Neighbouring threads take neighbouring pixels.
             for (int j = 0; j < Lanes::FITS; ++j) {
                 const int from = j * Lanes::LANES;
-                take<Lanes::PIXELS, WARP>(source, Warp::of(roi, from), Warp::of(plane, from), Warp::of(reference, from),
-                    Warp::lane(),
+                take<Lanes::PIXELS, WARP>(
+                    source, Warp::of(roi, from), Warp::of(plane, from), Warp::of(reference, from), Warp::lane(),
                     [&](int t) SPOTFIT_INLINE_LAMBDA { return t / Lanes::columns * row_pitch + t % Lanes::columns; },
                     [&](int t) SPOTFIT_INLINE_LAMBDA { return place(j, t / Lanes::columns, t % Lanes::columns); });
             }
@@ -76,8 +76,7 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
         for (int first = begin; first < COUNT; first += AT_ONCE * STRIDE) {
             float some[AT_ONCE];
             UNROLL
-            for (int i = 0; i < AT_ONCE; ++i)
-                some[i] = first + i * STRIDE < COUNT ? value(first + i * STRIDE) : 0.0f;
+            for (int i = 0; i < AT_ONCE; ++i) some[i] = first + i * STRIDE < COUNT ? value(first + i * STRIDE) : 0.0f;
             UNROLL
             for (int i = 0; i < AT_ONCE; ++i)
                 if (first + i * STRIDE < COUNT) values[to(first + i * STRIDE)] = some[i];

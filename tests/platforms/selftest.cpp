@@ -77,9 +77,7 @@ void lane_width(const Run& run) {
     write_block(run.results, &width, 1);
 }
 
-struct FitNumbers {
-    long long profile, estimator, count, rows, columns, pixel_type, shared_planes, values;
-};
+struct FitNumbers { long long profile, estimator, count, rows, columns, pixel_type, shared_planes, values; };
 
 // Fits of frames that are ROIs: FitNumbers, frames, planes or nothing, FitSettings.
 void fit(const Run& run) {
@@ -102,10 +100,10 @@ void fit(const Run& run) {
                              new_array<unsigned char>(n)};
     const long long bytes = function<long long(int, int, int, int)>(run.library, "spotfit_fit_bytes")(
         run.instruction_set, rows, columns, 0);
-    function<void(int, int, int, const RoiSource*, long long, long long, int, int,
-                  const spotfit::FitSettings*, void*, const FitResults*)>(run.library, "spotfit_fit")(
-        run.instruction_set, numbers.profile, numbers.estimator, &source, 0, n, rows, columns, settings,
-        new_array<char>(bytes), &results);
+    function<void(int, int, int, const RoiSource*, long long, long long, int, int, const spotfit::FitSettings*, void*,
+                  const FitResults*)>(run.library, "spotfit_fit")(run.instruction_set, numbers.profile,
+                                                                  numbers.estimator, &source, 0, n, rows, columns,
+                                                                  settings, new_array<char>(bytes), &results);
     write_block(run.results, results.y, n);
     write_block(run.results, results.x, n);
     write_block(run.results, results.values, numbers.values * n);

@@ -39,7 +39,8 @@ struct LargeWork {
 
     static long long needed(int columns, int expression_lanes) {
         return (3LL * VECTORS_OF_BLOCK + 8LL * vectors_of(columns) + expression_lanes) *
-                   static_cast<long long>(sizeof(L)) + 64;
+                   static_cast<long long>(sizeof(L)) +
+               64;
     }
     LargeWork(void* memory, int columns) {
         L* m = reinterpret_cast<L*>((reinterpret_cast<unsigned long long>(memory) + 63) / 64 * 64);
@@ -59,8 +60,18 @@ SPOTFIT_INLINE void over_blocks(const HostRois& source, long long roi, const Lar
     const bool variances = request.task == NOISE && source.variance.values;
     const int vectors = vectors_of(request.columns), widest = vectors < VECTORS_OF_ROW ? vectors : VECTORS_OF_ROW;
     const int fit_in = VECTORS_OF_BLOCK / widest, most = fit_in < STRIP ? fit_in : STRIP;
-    BlockOfRoi<L> block = {first, 0, 0, 0, request.origin_x, request.origin_y, work.pixels, work.planes,
-                           variances ? work.variances : nullptr, work.along_x, source.program, work.numbers};
+    BlockOfRoi<L> block = {first,
+                           0,
+                           0,
+                           0,
+                           request.origin_x,
+                           request.origin_y,
+                           work.pixels,
+                           work.planes,
+                           variances ? work.variances : nullptr,
+                           work.along_x,
+                           source.program,
+                           work.numbers};
     for (; block.top < end; block.top += block.rows) {
         block.rows = end - block.top < most ? end - block.top : most;
         for (block.left = 0; block.left < vectors; block.left += block.vectors) {
@@ -137,7 +148,7 @@ void sums_along_axes(const HostRois& source, long long roi, const LargeRequest& 
         });
         const auto first = [](L x) { return double(x.v[0]); };
         if (block.left == 0)
-            along_y = {along_y.u + first(own_y.u), along_y.c + first(own_y.c), along_y.s + first(own_y.s),
+            along_y = {along_y.u + first(own_y.u),   along_y.c + first(own_y.c),   along_y.s + first(own_y.s),
                        along_y.uu + first(own_y.uu), along_y.uc + first(own_y.uc), along_y.us + first(own_y.us),
                        along_y.cc + first(own_y.cc), along_y.cs + first(own_y.cs), along_y.ss + first(own_y.ss)};
         f.add(own.data.f);
@@ -240,7 +251,8 @@ void large_sums(const HostRois& source, long long roi, const LargeRequest& reque
     const SubnormalsAreZero during_this_call;
     const LargeWork work(memory, request.columns);
     if (request.task == CELLS) {
-        const int first = request.cell_rows * piece / request.pieces, end = request.cell_rows * (piece + 1) / request.pieces;
+        const int first = request.cell_rows * piece / request.pieces,
+                  end = request.cell_rows * (piece + 1) / request.pieces;
         for (int row = first; row < end; ++row)
             fill_cells(source, roi, request, row, work, numbers + NUMBERS_OF_CELL * row * request.cell_columns);
         return;

@@ -1,5 +1,6 @@
-#include "../../pixels.h"
 #include "../load_rois.h"
+
+#include "../../pixels.h"
 
 namespace spotfit::SPOTFIT_ISA {
 namespace {
@@ -68,8 +69,8 @@ void copy_roi(const T* from, long long width, int rows, int columns, T reference
 }
 
 template <class T, bool PIXELS>
-void load(const HostRois& source, bool variances, const T* all, bool shared, const long long* rois, int count, int rows, int columns,
-          float* stage, L* tile, float* level) {
+void load(const HostRois& source, bool variances, const T* all, bool shared, const long long* rois, int count, int rows,
+          int columns, float* stage, L* tile, float* level) {
     const int pixels = rows * columns, stride = padded(pixels);
     for (int lane = 0; lane < W; ++lane) {
         float* to = stage + lane * stride;
@@ -87,17 +88,19 @@ void load(const HostRois& source, bool variances, const T* all, bool shared, con
 }
 
 template <class T>
-void load_as(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns, float* stage, L* tile,
-             float* level) {
-    load<T, true>(source, variances, static_cast<const T*>(source.frames), false, rois, count, rows, columns, stage, tile, level);
+void load_as(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns,
+             float* stage, L* tile, float* level) {
+    load<T, true>(source, variances, static_cast<const T*>(source.frames), false, rois, count, rows, columns, stage,
+                  tile, level);
 }
 
 }  // namespace
 
-void load_pixels(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns, float* stage,
-                 L* tile, float* level) {
+void load_pixels(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns,
+                 float* stage, L* tile, float* level) {
     using Load = void (*)(const HostRois&, bool, const long long*, int, int, int, float*, L*, float*);
-    constexpr Load LOAD[] = {load_as<unsigned char>, load_as<unsigned short>, load_as<short>, load_as<float>, load_as<double>};
+    constexpr Load LOAD[] = {load_as<unsigned char>, load_as<unsigned short>, load_as<short>, load_as<float>,
+                             load_as<double>};
     LOAD[source.pixel_type](source, variances, rois, count, rows, columns, stage, tile, level);
 }
 
