@@ -3,7 +3,8 @@
 # need not show: access beyond an array's end (memcheck), threads that do not wait for each
 # other (racecheck, synccheck), and memory that is read before it is written (initcheck).
 #
-# usage: tools/sanitize.sh [pytest's options]; TOOLS="memcheck" chooses, PYTHON=… as well
+# usage: tools/sanitize.sh [what pytest is to run, all of it by default]; TOOLS="memcheck" chooses,
+# PYTHON=… as well
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -19,12 +20,14 @@ export CUPY_ACCELERATORS="" PYTHONPATH="tools${PYTHONPATH:+:$PYTHONPATH}"
 
 # Left out: hundreds of thousands of spots, and what needs a GPU that is not slowed down.
 small='not in_pieces and not little_memory and not nobody_waits and not as_accurate'
+[ $# -gt 0 ] ||
+    set -- tests/engine tests/localization/test_fit_spots.py tests/test_models_on_gpu.py tests/test_on_gpu.py
 failed=""
 for tool in ${TOOLS:-memcheck racecheck synccheck initcheck}; do
     echo "== $tool"
     "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 1 --print-limit 20 \
-        "$python" -m pytest -p sanitized -p no:cacheprovider -q -m gpu -k "$small" "$@" \
-        tests/engine tests/localization/test_fit_spots.py tests/test_models_on_gpu.py tests/test_on_gpu.py ||
+        "$python" -m pytest -p sanitized -p no:cacheprovider -o filterwarnings=default -q -m gpu \
+        -k "$small" "$@" ||
         failed+=" $tool"
 done
 [ -z "$failed" ] || {

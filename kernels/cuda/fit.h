@@ -215,7 +215,9 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
 
 template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct SharedFits
     : Fits<Variant, Lanes, Layout> {
-    using WarpSegments = Segments<Lanes, Layout, Variant::PLANES, Variant::LIKELIHOOD, Variant::Profile::SEPARABLE>;
+    static constexpr bool SEPARABLE = Variant::Profile::SEPARABLE;
+    static constexpr bool U_IN_MEMORY = SEPARABLE && (Lanes::columns > 16) && (Variant::LIKELIHOOD || VARIANCE_MAP);
+    using WarpSegments = Segments<Lanes, Layout, Variant::PLANES, Variant::LIKELIHOOD, U_IN_MEMORY>;
     struct Memory {
         WarpSegments segments;
         WarpState<Variant> state;
@@ -226,7 +228,7 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Sh
         if (first >= last) return;
         const long long fit = first + Lanes::own_fit();
         const bool exists = fit < last;
-        WithVariance<SharedRoi<Lanes, WarpSegments, Variant::Profile::SEPARABLE>, VARIANCE_MAP> roi(memory.segments);
+        WithVariance<SharedRoi<Lanes, WarpSegments, SEPARABLE>, VARIANCE_MAP> roi(memory.segments);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         state[LEVEL] = memory.segments.load(source, fit, exists);
         SharedFits::fit(roi, state, source, fit, exists, settings, results);

@@ -8,7 +8,7 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // The pixels of a warp's fits, each less a number near them, and what is known of them.
-template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE> struct Segments {
+template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMORY_> struct Segments {
     using Pixel = typename Layout::Pixel;
     // An odd number, so that threads that read the same pixel of several fits use different banks.
     static constexpr int PITCH = (Lanes::OWN_ROWS * Lanes::columns) | 1;
@@ -16,10 +16,10 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool SEPARABLE
 
     float pixels[WARP * PITCH];
     float planes[PLANES ? WARP * PITCH : 1];
-    // The profile along the columns stays in registers, where there is room for it.
-    static constexpr bool U_IN_REGISTERS = SEPARABLE && Lanes::columns <= (VARIANCES ? 16 : 28);
-    // Of each fit: its threads write the same.
-    float along_x[SEPARABLE && !U_IN_REGISTERS ? 3 * Lanes::columns * Lanes::FITS : 1];
+    // The profile along the columns of each fit, where registers have no room for it: its threads
+    // write the same.
+    static constexpr bool U_IN_MEMORY = U_IN_MEMORY_;
+    float along_x[U_IN_MEMORY ? 3 * Lanes::columns * Lanes::FITS : 1];
 
     // Where a pixel of a fit lies in either.
     static SPOTFIT_INLINE int place(int fit, int row, int column) {
@@ -100,7 +100,7 @@ template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes 
     static constexpr int ROWS_AT_ONCE = 1, ROWS_UNROLLED = 1;
     static constexpr bool KEEPS_VALUES = false;
     static constexpr int COLUMNS_KEPT = 0;
-    static constexpr bool U_IN_REGISTERS = Segments::U_IN_REGISTERS;
+    static constexpr bool U_IN_REGISTERS = SEPARABLE && !Segments::U_IN_MEMORY;
     static constexpr int PIXELS_AT_ONCE = 4, UNROLLED = U_IN_REGISTERS ? Lanes::columns : PIXELS_AT_ONCE;
 
     Segments& segments;

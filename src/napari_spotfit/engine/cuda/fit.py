@@ -36,8 +36,8 @@ _FEW_BYTES = 256 << 10
 #: What a launch does at most, in operations of one thread: a display driver ends kernels after
 #: two seconds, and this takes a tenth of that on a GPU of a twentieth of an H200's speed.
 _LAUNCH_WORK = 1e11
-#: Warps of a multiprocessor that are under way at once: a launch has no fewer.
-_WARPS_AT_ONCE = 16
+#: Warps of a multiprocessor that a launch has at least: slow GPUs have few multiprocessors.
+_WARPS_AT_ONCE = 4
 
 
 def fit_rois(
@@ -229,6 +229,11 @@ def fit_work(code: FitCode, iterations: int) -> float:
     if code.in_registers:
         return iterations * (6 * pixels + 40 * (code.rows + code.columns) + step)
     per_pixel = 60 + 2 * parameters**2
+    if code.averaging == "integrated":
+        per_pixel *= 2
+    if code.profile.expression is not None:
+        # Its functions, and matrices that registers have no room for.
+        per_pixel, step = 8 * per_pixel, 24 * step
     # Maximum likelihood begins with least squares.
     return iterations * (1 + code.likelihood) * (per_pixel * pixels + step)
 

@@ -17,9 +17,9 @@ from .compile import PIXEL_TYPES, compiled, with_includes
 #: Threads of a warp, and shared memory that a block may use on every GPU.
 WARP, SHARED_BYTES = 32, 48 << 10
 
-#: Up to so many columns fits in shared memory keep the profile along them in registers, maximum
-#: likelihood and least squares, as kernels/cuda/shared_rois.h says.
-_U_IN_REGISTERS, _U_IN_REGISTERS_OF_SQUARES = 16, 28
+#: Up to so many columns maximum likelihood, and errors with a map of variances, keep the profile
+#: along them in registers, as kernels/cuda/fit.h says.
+_U_IN_REGISTERS = 16
 
 _KERNEL = """#include "cuda/fit.h"
 {own_profile}
@@ -299,8 +299,8 @@ def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:
         return state + 4 * (WARP * edges if fits < WARP else 1)
     # kernels/cuda/shared_rois.h
     segment = own_rows * code.columns | 1
-    most = _U_IN_REGISTERS if code.likelihood else _U_IN_REGISTERS_OF_SQUARES
-    u_in_memory = code.profile.separable and code.columns > most
+    many = code.columns > _U_IN_REGISTERS and (code.likelihood or code.variance_map)
+    u_in_memory = code.profile.separable and many
     along_x = 3 * code.columns * fits if u_in_memory else 1
     planes = WARP * segment if code.planes else 1
     return 4 * (WARP * segment + planes + along_x) + state
