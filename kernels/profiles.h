@@ -285,18 +285,16 @@ struct FitVariant {
     static constexpr bool PLAIN = Profile::SEPARABLE && !LIKELIHOOD && !PLANES;
 };
 
-// The search that maximum likelihood begins with: where there are planes, they are variances. Of
-// expressions, whose code is large, it is weighted least squares, and the planes are weights.
+// The search that maximum likelihood begins with: where there are planes, they are variances.
 template <class Variant> struct WithVariances : Variant {
     static constexpr bool LIKELIHOOD = false, PLAIN = false;
     static constexpr int N = Variant::SHAPE;
 };
-template <class Variant, bool VARIANCES = Variant::PLANES && !Variant::Profile::EXPRESSION>
-struct LeastSquaresBefore {
+template <class Variant, bool PLANES = Variant::PLANES> struct LeastSquaresBefore {
     using Type = WithVariances<Variant>;
 };
 template <class Variant> struct LeastSquaresBefore<Variant, false> {
-    using Type = FitVariant<typename Variant::Profile, false, Variant::PLANES, Variant::HELD>;
+    using Type = FitVariant<typename Variant::Profile, false, false, Variant::HELD>;
 };
 template <class Variant> struct PlanesAreVariances { static constexpr bool value = Variant::LIKELIHOOD; };
 template <class Variant> struct PlanesAreVariances<WithVariances<Variant>> { static constexpr bool value = true; };
