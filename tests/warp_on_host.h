@@ -5,7 +5,7 @@
 #include <ucontext.h>
 
 #define __global__ extern "C"
-#define __shared__ static
+#define __shared__ static __attribute__((section("shared_memory")))
 #define __launch_bounds__(...)
 
 struct Index { unsigned x; };
@@ -103,11 +103,17 @@ template <class... T> static void call(void (*kernel)(T...), const void* const* 
     call_with(kernel, arguments, __make_integer_seq<NumbersOf, int, sizeof...(T)>());
 }
 
-// Runs all blocks of a launch, one after the other; whether all warps have stayed together.
+// What the linker calls the ends of that section.
+extern "C" char __start_shared_memory[] __attribute__((weak)), __stop_shared_memory[] __attribute__((weak));
+
+// Runs all blocks of a launch, one after the other; whether all warps have stayed together. Shared
+// memory holds what others left there: NaN, were it read as numbers.
 static bool run_blocks(unsigned grid, unsigned block) {
     bool all_together = true;
-    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x)
+    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
+        for (char* byte = __start_shared_memory; byte < __stop_shared_memory; ++byte) *byte = char(0xFF);
         for (unsigned first = 0; first < block; first += LANES) all_together = run_warp(int(first)) && all_together;
+    }
     return all_together;
 }
 

@@ -50,6 +50,10 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
                     [&](int t) SPOTFIT_INLINE_LAMBDA { return t / Lanes::columns * row_pitch + t % Lanes::columns; },
                     [&](int t) SPOTFIT_INLINE_LAMBDA { return place(j, t / Lanes::columns, t % Lanes::columns); });
             }
+            // Sums along the axes count rows that a thread lacks for 0.
+            for (int k = 0; k < Lanes::OWN_ROWS; ++k)
+                for (int i = 0; i < Lanes::columns && !Lanes::has_row(k); ++i)
+                    pixels[Warp::lane() * PITCH + k * Lanes::columns + i] = 0.0f;
             Warp::wait();
         }
         return float(reference);

@@ -86,6 +86,7 @@ CASES = {
         (9, 9), "u2", MLE | {"model": OWN}, (1, 1), planes=True
     ),
     "likelihood": Case((9, 9), "u2", MLE | {"errors": True}, (1, 1), start=True),
+    "likelihood, two threads, a row missing": Case((11, 11), "f4", MLE | {"errors": True}, (1, 2)),
     "likelihood, two threads, read-out noise": Case((13, 13), "f4", MLE, (1, 2), planes=True),
     "likelihood, sixteen threads": Case((17, 18), "u2", MLE, (1, 16), gather=True),
 }  # fmt: skip
