@@ -63,7 +63,7 @@ def test_one_point_for_every_valid_fit():
 def test_every_column_is_a_feature():
     fits = make_fits(EVERY, frames=range(6))
     features = to_points_layer(fits).features
-    assert list(features) == list(fits.columns)
+    assert list(features) == [*fits.columns, "flags", "good"]
     drawn = fits[fits.valid]
     for name in ("frame", "sigma", "iterations"):
         assert features[name].dtype.kind == "f"

@@ -100,6 +100,15 @@ def to_host(array: Any) -> Any:
     return cupy.asnumpy(as_array(array))
 
 
+def like(array: NDArray[Any], other: Any) -> Any:
+    """Return an array of the host's where another one lies: there, or on a GPU."""
+    if not is_on_device(other):
+        return array
+    import cupy
+
+    return cupy.asarray(array)
+
+
 class FrameReader:
     """Frames of an image of shape (…, Y, X), by their number in C order.
 

@@ -60,7 +60,8 @@ def fit_at(
     camera : Camera, optional
         Offset, gain and read-out variance, of all pixels or of each.
     settings : Settings, optional
-        All settings at once; ``options`` change single ones.
+        All settings at once; ``options`` change single ones. With them, ``sigma`` is the PSF's,
+        by which the fits' ``flags`` judge their widths.
 
     Returns
     -------
@@ -80,7 +81,8 @@ def fit_at(
     >>> len(fits) == len(truth)
     True
     """
-    settings = with_roi(settings, roi_size, options, fit_at)
+    given, settings = settings, with_roi(settings, roi_size, options, fit_at)
+    sigma = None if given is None else settings.sigma
     reader = checked_reader(image, settings)
     places = np.asarray(to_host(as_array(centers)), float)
     if places.shape == (0,):
@@ -107,7 +109,7 @@ def fit_at(
         rows = order[low:high]
         frame = np.searchsorted(block, numbers[rows])
         there = upload(backend, calibration, block, pixels)
-        return fit_block(backend, there, calibration, frame, places[rows, -2:])
+        return fit_block(backend, there, calibration, frame, places[rows, -2:], sigma)
 
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
     blocks = list(reader.blocks(used, 1, backend.block_bytes))

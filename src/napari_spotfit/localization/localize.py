@@ -129,7 +129,7 @@ def localize_parts(
         block = upload(backend, calibration, chunk.block, chunk.pixels, mark_bad=True)
         found = backend.detect(block.frames, settings, chunk.mask)
         places = np.column_stack([found.y, found.x]).astype(float)
-        columns = fit_block(backend, block, calibration, found.frame, places)
+        columns = fit_block(backend, block, calibration, found.frame, places, settings.sigma)
         columns["score"] = found.score
         index = leading_indices(chunk.block[found.frame], reader)
         return collected(columns, index, calibration.settings), len(chunk.block)

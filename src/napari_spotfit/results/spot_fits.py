@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.frames import to_host
+from ..images.frames import like, to_host
 from ..models.stopping import CONVERGED, StopCondition
 from ..settings.settings import Settings
+from . import flags as flag_bits
 from .columns import units_of
+from .flags import Flag
+from .judge import judge
 from .widths import mean_sigma
 
 if TYPE_CHECKING:
@@ -56,6 +59,10 @@ class SpotFits:
     score : ndarray of float32
         Height in the detection's filtered image over its noise, if the spots were
         detected.
+    flags : ndarray of uint32
+        What may be wrong with each fit, :class:`Flag` by bits: ``fits.flags & Flag.MOVED``.
+    good : ndarray of bool
+        The fits that no flag speaks against: ``fits[fits.good]``.
     settings : Settings or None
         What the fits were made with.
 
@@ -86,19 +93,24 @@ class SpotFits:
     settings: Settings | None
     _columns: dict[str, NDArray[Any]]
     _index_names: tuple[str, ...]
+    _roi_shape: tuple[int, int] | None
 
     def __init__(
         self,
         columns: Mapping[str, NDArray[Any]],
         index_names: Sequence[str] = (),
         settings: Settings | None = None,
+        roi_shape: tuple[int, int] | None = None,
     ):
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"all columns must have one length; got {sorted(lengths)}")
         # Not by assignment, which is refused.
         self.__dict__.update(
-            _columns=dict(columns), _index_names=tuple(index_names), settings=settings
+            _columns=dict(columns),
+            _index_names=tuple(index_names),
+            settings=settings,
+            _roi_shape=roi_shape or (settings and settings.roi_shape),
         )
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -186,6 +198,30 @@ class SpotFits:
         """Mask of the fits that have parameters."""
         return np.not_equal(self.stop_condition, StopCondition.INVALID)
 
+    @property
+    def flags(self) -> NDArray[np.uint32]:
+        """What may be wrong with each fit, :class:`Flag` by bits.
+
+        Fits in an image have a column of them. Those of cut-outs are looked through when they
+        are asked for; whatever needs an image stays unset.
+        """
+        if "flags" in self._columns:
+            return self._columns["flags"]
+        found = judge(self.to_host()._columns, self.settings, self._roi_shape)
+        there: NDArray[np.uint32] = like(found, self._columns["stop_condition"])
+        return there
+
+    @property
+    def good(self) -> NDArray[np.bool_]:
+        """Mask of the fits that no flag speaks against; docs/trust.md says which do."""
+        mask: NDArray[np.bool_] = flag_bits.good(self.flags)
+        return mask
+
+    def flag_counts(self) -> dict[Flag, int]:
+        """Return how many fits have each flag; one fit may have several."""
+        found = to_host(self.flags)
+        return {flag: int(np.count_nonzero(found & np.uint32(flag))) for flag in Flag}
+
     def to_host(self) -> SpotFits:
         """Return the same fits with NumPy's columns, should they lie on a GPU."""
         return self._of({name: to_host(values) for name, values in self._columns.items()})
@@ -216,12 +252,15 @@ class SpotFits:
         Returns
         -------
         pandas.DataFrame
-            A copy of the columns in order; units are in ``attrs["units"]``.
+            A copy of the columns in order, ``flags`` and ``good`` last; units are in
+            ``attrs["units"]``.
         """
         import pandas as pd
 
         names = [condition.name for condition in StopCondition]
         columns = self.to_host().columns
+        columns["flags"] = to_host(self.flags)
+        columns["good"] = flag_bits.good(columns["flags"])
         table = pd.DataFrame(columns, copy=True)
         table["stop_condition"] = pd.Categorical.from_codes(
             columns["stop_condition"].astype(np.int8), categories=names
@@ -261,13 +300,17 @@ class SpotFits:
             _check_alike(first, other)
         if not others:
             return first
+        if any(part._roi_shape != first._roi_shape for part in others):
+            # Bounds may follow from the ROI's size: each part is judged by its own.
+            parts = [part._of(part.columns | {"flags": part.flags}) for part in parts]
+            first = parts[0]
         return first._of(
             {name: np.concatenate([part._columns[name] for part in parts])
              for name in first._columns}
         )  # fmt: skip
 
     def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
-        return SpotFits(columns, self._index_names, self.settings)
+        return SpotFits(columns, self._index_names, self.settings, self._roi_shape)
 
 
 #: Settings that decide what columns mean.
