@@ -135,6 +135,8 @@ def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
 def test_flags_do_not_depend_on_the_order_of_the_rows(seed, count):
     rng = np.random.default_rng(seed)
     columns, origin = made_up(rng, count)
+    # No two fits that are alike to the last digit: of those the first one stays.
+    origin = origin._replace(places=origin.places + rng.uniform(0, 1e-3, (count, 2)))
     flags = judge(columns, Settings(gain=1.0), (9, 9), origin)
     order = rng.permutation(count)
     other = judge(
@@ -143,12 +145,7 @@ def test_flags_do_not_depend_on_the_order_of_the_rows(seed, count):
         (9, 9),
         origin._replace(frame=origin.frame[order], places=origin.places[order]),
     )
-    # Fits alike to the last digit may change places.
-    table = np.column_stack([columns["y"], columns["x"], origin.frame, origin.places, flags])
-    moved = np.column_stack([table[:, :5][order], other])
-    for rows in (table, moved):
-        rows[:] = rows[np.lexsort(np.nan_to_num(rows, nan=-1.0).T)]
-    np.testing.assert_array_equal(table, moved)
+    np.testing.assert_array_equal(other, flags[order])
 
 
 @given(st.integers(0, 2**32), st.integers(0, 300), st.sampled_from([(4.5, 2.5), (1.0, 1.0)]))

@@ -224,6 +224,25 @@ def main_reasons(flags: NDArray[Any]) -> dict[Flag, int]:
     return reasons
 
 
+def reasons_in_words(flags: NDArray[Any]) -> str:
+    """Say how many fits are not good, and why: each has one reason, that which tells most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> reasons_in_words(np.array([0, 4, 5, 8, 256]))
+    '3 doubtful: 1 not converged, 1 moved, 1 too wide'
+    """
+    reasons = main_reasons(flags)
+    words = ", ".join(f"{thousands(count)} {RULES[flag].word}" for flag, count in reasons.items())
+    return f"{thousands(sum(reasons.values()))} doubtful: {words}" if reasons else "none doubtful"
+
+
+def thousands(count: int) -> str:
+    """Return a whole number with its thousands apart, by a narrow space that does not break."""
+    return f"{count:,}".replace(",", "\u202f")
+
+
 def flags_of(value: int) -> list[Flag]:
     """Return the flags of one fit, the one that tells most first."""
     return [flag for flag in RULES if value & flag]

@@ -157,7 +157,7 @@ class SpotFits:
         return self._of({name: values[rows] for name, values in self._columns.items()})
 
     def __repr__(self) -> str:
-        share = f"{self.converged.mean():.1%} converged" if len(self) else "no spots"
+        share = f"{self.good.mean():.1%} good" if len(self) else "no spots"
         return f"<SpotFits: {len(self)} spots, {share}; columns {', '.join(self._columns)}>"
 
     @property

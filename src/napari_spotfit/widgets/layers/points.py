@@ -49,11 +49,11 @@ def points_arguments(
     features = _features(drawn)
     if face not in features:
         raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
-    widths = drawn.mean_sigma[drawn.converged]
+    widths = drawn.mean_sigma[drawn.good]
     sigma = float(np.median(widths)) if len(widths) else 1.3
     limits = {}
     if face != "stop_condition":
-        limits["face_contrast_limits"] = face_limits(features[face].to_numpy(), drawn.converged)
+        limits["face_contrast_limits"] = face_limits(features[face].to_numpy(), drawn.good)
     return {
         "data": drawn.points(),
         "features": features,

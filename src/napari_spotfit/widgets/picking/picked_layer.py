@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...settings.settings import Settings
-from ..layers.colors import color_faces, face_limits
+from ..layers.colors import color_faces, face_limits, good_rows
 from ..layers.hiding import show_all
 from ..layers.points import align, is_result, make_points_layer
 from .table import Picked, put
@@ -195,7 +195,7 @@ class PickedLayers(QObject):
         face, chosen = _face(layer)
         if layer.face_color_mode == "colormap" and face in picked.features and chosen is None:
             values = picked.features[face].to_numpy()
-            layer.face_contrast_limits = face_limits(values, picked.converged())
+            layer.face_contrast_limits = face_limits(values, good_rows(picked.features))
 
     def _follow(self, layer: Points) -> None:
         self._known[layer] = Picked.of(layer)
