@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from napari.components import ViewerModel
 from napari.utils.colormaps import ensure_colormap
 from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import Qt
@@ -120,7 +121,7 @@ def test_the_canvas_draws_the_colours(open_viewer, make_movie, layer):
 
 @pytest.fixture
 def panel(qtbot, layer):
-    panel = ResultPanel()
+    panel = ResultPanel(ViewerModel())
     qtbot.addWidget(panel)
     panel.show_layer(layer)
     return panel

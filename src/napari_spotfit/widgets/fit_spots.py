@@ -76,7 +76,7 @@ class FitSpots(Docked):
             viewer, self._image, self.settings.settings, self._picked_maps, self._colors
         )
         self.status = StatusLine(viewer)
-        self.result = ResultPanel()
+        self.result = ResultPanel(viewer)
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
         self._patience.setInterval(_PATIENCE)

@@ -12,7 +12,7 @@ from qtpy.QtCore import QObject, Signal
 from ...settings.settings import Settings
 from ..layers.colors import color_faces, face_limits, good_rows
 from ..layers.hiding import show_all
-from ..layers.points import align, is_result, make_points_layer
+from ..layers.points import align, is_result, make_points_layer, mark_doubtful
 from .table import Picked, put
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class PickedLayers(QObject):
             show_all(layer)
             self._fit_limits(layer, picked)
             layer.features = picked.features
+            mark_doubtful(layer)
             face, limits = _face(layer)
             if was_empty and face in picked.features:  # napari has forgotten what colours it
                 color_faces(layer, face, limits=limits)

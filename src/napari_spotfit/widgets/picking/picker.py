@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...models.stopping import StopCondition
+from ...results.flags import NOT_GOOD, RULES, Flag, flags_of
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images
@@ -213,7 +214,12 @@ def _in_words(fits: SpotFits) -> str:
     if stop is StopCondition.INVALID:
         return f"No spot is drawn, as the fit is {stop.name}. {stop.explanation}"
     photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
-    return (
-        f"Spot at y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
-        f"{photons} photons, {stop.name}"
-    )
+    what = f"y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
+    what += f"{photons} photons, {stop.name}"
+    doubts = [flag for flag in flags_of(int(fits.flags[0])) if flag & NOT_GOOD]
+    nothing = next((flag for flag in (Flag.NEGATIVE, Flag.WEAK) if flag in doubts), None)
+    if nothing is not None:
+        return f"There is no spot. {RULES[nothing].sentence} The fit, a cross, is at {what}"
+    if doubts:
+        return f"Doubtful: at {what}. {RULES[doubts[0]].sentence} {RULES[doubts[0]].advice}"
+    return f"Spot at {what}"
