@@ -145,3 +145,10 @@ def test_a_pick_says_what_is_doubtful():
         text = _in_words(fit_at(image, [place], settings=settings))
         assert text.startswith(words)
     assert RULES[Flag.WIDE].advice in _in_words(fit_at(image, [(20, 20)], settings=settings))
+
+
+@pytest.mark.parametrize(("labels", "warned"), [(("z", "y", "x"), True), (("t", "y", "x"), False)])
+def test_a_stack_of_planes_is_warned_of(viewer, widget, fit, make_movie, labels, warned):
+    viewer.add_image(make_movie(2), name="stack", axis_labels=labels)
+    text = fit(widget)
+    assert ("Each plane along axis z is fitted by itself" in text) == warned

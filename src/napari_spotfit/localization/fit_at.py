@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Unpack
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.select import select_backend
 from ..images.camera import Camera
-from ..images.frames import as_array, is_on_device, to_host
+from ..images.frames import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import takes_settings, with_roi
@@ -84,9 +85,14 @@ def fit_at(
     given, settings = settings, with_roi(settings, roi_size, options, fit_at)
     sigma = None if given is None else settings.sigma
     reader = checked_reader(image, settings)
-    places = np.asarray(to_host(as_array(centers)), float)
+    places = to_host(as_array(centers))
     if places.shape == (0,):
-        places = places.reshape(0, len(reader.shape))
+        places = np.empty((0, len(reader.shape)))
+    if places.dtype == object:  # numbers, perhaps, as of a table whose columns have several types
+        with contextlib.suppress(TypeError, ValueError):
+            places = places.astype(float)
+    check_real(places.dtype, "centers")
+    places = places.astype(float)
     if places.ndim != 2 or places.shape[1] != len(reader.shape):
         raise ValueError(
             f"centers must have the shape (n, {len(reader.shape)}), one column per axis of the "

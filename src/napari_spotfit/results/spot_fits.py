@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,6 +103,8 @@ class SpotFits:
         settings: Settings | None = None,
         roi_shape: tuple[int, int] | None = None,
     ):
+        if not isinstance(columns, Mapping) or not all(map(_is_column, columns.values())):
+            raise TypeError("fits are made of columns: a mapping of names to arrays of one axis")
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"all columns must have one length; got {sorted(lengths)}")
@@ -143,13 +146,15 @@ class SpotFits:
 
     def __getitem__(self, rows: Any) -> SpotFits:
         """Return the fits of a mask, a slice, an array of row numbers, or one row."""
-        if rows is None or isinstance(rows, (str, tuple, float)):
+        if rows is None or isinstance(rows, (str, tuple, float, bool, np.bool_)):
             raise TypeError(
                 f"fits are chosen by a mask, a slice, row numbers or one of them; got {rows!r}"
                 + (f". The column is fits.{rows}" if rows in self else "")
             )
         if isinstance(rows, (int, np.integer)):
             rows = [rows]
+        if "numpy.ma" in sys.modules and np.ma.is_masked(rows):
+            raise ValueError("some of the rows are masked (numpy.ma): say whether they are chosen")
         if self._columns["y"][rows].ndim != 1:
             raise IndexError(
                 f"fits are chosen by one mask or one row of numbers; got shape {np.shape(rows)}"
@@ -292,7 +297,12 @@ class SpotFits:
         >>> len(SpotFits.concatenate([fits[:10], fits[50:]]))
         60
         """
+        if isinstance(parts, SpotFits) or not isinstance(parts, Iterable):
+            raise TypeError(f"fits are joined from a sequence of SpotFits; got {parts!r}")
         parts = list(parts)
+        wrong = next((part for part in parts if not isinstance(part, SpotFits)), None)
+        if wrong is not None:
+            raise TypeError(f"fits are joined from a sequence of SpotFits; one part is {wrong!r}")
         if not parts:
             raise ValueError("there are no fits to join")
         first, *others = parts
@@ -311,6 +321,10 @@ class SpotFits:
 
     def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
         return SpotFits(columns, self._index_names, self.settings, self._roi_shape)
+
+
+def _is_column(values: Any) -> bool:
+    return len(getattr(values, "shape", ())) == 1
 
 
 #: Settings that decide what columns mean.
