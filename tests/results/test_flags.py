@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -419,3 +421,15 @@ def test_there_may_be_no_fits():
     assert len(fits.flags) == len(fits.good) == 0
     assert len(fit_at(np.zeros((20, 20)), np.empty((0, 2))).flags) == 0
     assert len(fit_spots(np.zeros((0, 9, 9))).flags) == 0
+
+
+def test_the_documented_table_is_that_of_the_code():
+    text = (Path(__file__).parents[2] / "docs" / "trust.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.match(r"\| [A-Z_]+ \| \d+ ", line)]
+    expected = []
+    for flag, rule in RULES.items():
+        good = "no" if rule.spoils else "yes"
+        limit = rule.limit.replace("|", "\\|")
+        cells = (flag.name, str(int(flag)), limit, rule.reason, good, rule.needs, rule.advice)
+        expected.append(f"| {' | '.join(cells)} |")
+    assert rows == expected

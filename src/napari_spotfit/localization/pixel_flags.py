@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.frames import to_host
+from ..images.frames import like, to_host
 from ..results.flags import Flag
 
 #: Of the 3×3 pixels in a spot's middle, how many must be as high as its centre for a plateau, and
@@ -54,7 +54,7 @@ def pixel_flags(
 def _saturated(
     pixels: Any, frame: NDArray[np.int64], row: NDArray[np.int64], column: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    centre = to_host(pixels[frame, row, column])
+    centre = _at(pixels, frame, row, column)
     found = np.zeros(len(centre), bool)
     if centre.dtype.kind in "iu":
         found = centre == np.iinfo(centre.dtype).max
@@ -76,5 +76,10 @@ def _around(
     """Return the 3×3 values around places, shape (n, 9); those at the border repeat."""
     rows = np.clip(row[:, np.newaxis] + _ROWS, 0, values.shape[1] - 1)
     columns = np.clip(column[:, np.newaxis] + _COLUMNS, 0, values.shape[2] - 1)
-    around: NDArray[Any] = to_host(values[frame[:, np.newaxis], rows, columns])
-    return around
+    return _at(values, frame[:, np.newaxis], rows, columns)
+
+
+def _at(values: Any, *index: NDArray[np.int64]) -> NDArray[Any]:
+    """Return values at some places in the host's memory, wherever they lie."""
+    found: NDArray[Any] = to_host(values[tuple(like(one, values) for one in index)])
+    return found
