@@ -132,7 +132,7 @@ def test_a_click_into_nothing_says_so(viewer, widget, hand, qtbot, crowd):
     qtbot.waitUntil(lambda: bool(said))
     fits = fit_at(crowd, [(32, 10)], settings=widget.settings.settings())
     assert fits.flags[0] & (Flag.WEAK | Flag.NEGATIVE)
-    assert said[-1].startswith("There is no spot. The amplitude")
+    assert said[-1].startswith("There seems to be no spot: the amplitude, ")
     assert {str(one) for one in viewer.layers["crowd (picked)"].symbol} == {"x"}
 
 
@@ -141,7 +141,7 @@ def test_a_pick_says_what_is_doubtful():
     image = np.random.default_rng(0).normal(100, 3, (60, 60))
     image += 200 * np.exp(-((y - 20) ** 2 + (x - 20) ** 2) / (2 * 3.2**2))
     settings = Settings(roi_size=15)
-    for place, words in (((20, 20), "Doubtful: at y "), ((50, 45), "There is no spot. ")):
+    for place, words in (((20, 20), "Doubtful: at y "), ((50, 45), "There seems to be no spot: ")):
         text = _in_words(fit_at(image, [place], settings=settings))
         assert text.startswith(words)
     assert RULES[Flag.WIDE].advice in _in_words(fit_at(image, [(20, 20)], settings=settings))
