@@ -318,3 +318,16 @@ def test_images_without_memory_are_the_cpus(movie, memory, there):
         fits = fit_at(given, places, backend="cuda")
     assert len(warned) == 1
     assert_same(fits, fit_at(frames, places, backend="cpu"))
+
+
+def test_verdicts_lie_where_the_fits_do(spots, movie):
+    there, here = fit_spots(cupy.asarray(spots), on_device=True), fit_spots(spots)
+    assert isinstance(there.flags, cupy.ndarray)
+    assert isinstance(there.good, cupy.ndarray)
+    assert (cupy.asnumpy(there.good) == here.good).mean() > 0.999
+    assert len(there[there.good]) == int(there.good.sum())
+    assert there.to_dataframe()["good"].sum() == int(there.good.sum())
+    frames, bad = cupy.asarray(movie[0]), cupy.zeros(movie[0].shape[1:], bool)
+    bad[::7, ::5] = True
+    one, other = localize(frames, bad_pixels=bad), localize(movie[0], bad_pixels=bad.get())
+    assert (one.flags == other.flags).mean() > 0.99

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .models.profiles import Profile
     from .models.stopping import StopCondition
     from .precision import localization_precision
+    from .results.flags import Flag
     from .results.spot_fits import SpotFits
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
@@ -30,6 +31,7 @@ __all__ = [
     "BackendFallbackWarning",
     "BackendUnavailableError",
     "Camera",
+    "Flag",
     "Profile",
     "Settings",
     "SpotFits",
@@ -51,6 +53,7 @@ _MODULES = {
     "BackendFallbackWarning": "engine.errors",
     "BackendUnavailableError": "engine.errors",
     "Camera": "images.camera",
+    "Flag": "results.flags",
     "Profile": "models.profiles",
     "Settings": "settings.settings",
     "SpotFits": "results.spot_fits",

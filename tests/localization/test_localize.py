@@ -111,9 +111,16 @@ class TestFitAt:
         fits = fit_at(movie, places[inner & apart(places, 12)], (7, 11))
         assert fits.converged.mean() > 0.9
 
-    @pytest.mark.parametrize("bad", [[1, 2, 3], [[1, 2]], [["a", "b", "c"]]])
-    def test_wrong_centers_are_named(self, scene, bad):
-        with pytest.raises(ValueError, match=r"shape \(n, 3\)|could not convert"):
+    @pytest.mark.parametrize(
+        ("bad", "error", "words"),
+        [
+            ([1, 2, 3], ValueError, r"shape \(n, 3\)"),
+            ([[1, 2]], ValueError, r"shape \(n, 3\)"),
+            ([["a", "b", "c"]], TypeError, "centers must hold integers or real numbers"),
+        ],
+    )
+    def test_wrong_centers_are_named(self, scene, bad, error, words):
+        with pytest.raises(error, match=words):
             fit_at(scene[0], bad)
 
 

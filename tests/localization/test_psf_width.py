@@ -86,6 +86,22 @@ def test_no_width_without_isolated_spots():
         estimate_sigma(np.random.default_rng(0).normal(0, 1, (64, 64)), threshold=20.0)
 
 
+def test_doubtful_fits_tell_no_width():
+    """Broad humps at the upper bound of σ, brighter than the spots, do not count."""
+    movie, _ = simulate_movie(6, (200, 200), sigma=1.3, photons=4000, spots_per_frame=6, seed=5)
+    y, x = np.indices((200, 200))
+    with_ramps = movie + 8.0 * np.clip(x - 100, 0, 60) * (y > 100)
+    fits = localize(with_ramps)
+    assert not fits.good.all()
+    width = estimate_sigma(with_ramps)
+    assert width.sigma == pytest.approx(1.35, abs=0.06)
+    assert width.spots <= 36
+    noise = np.random.default_rng(0).normal(0, 1, (64, 64))
+    noise[::16, ::16] += 50  # single pixels, all at the lower bound of σ
+    with pytest.raises(ValueError, match=r"found 9; of their fits, 9 doubtful: "):
+        estimate_sigma(noise)
+
+
 def test_a_held_frame_is_read_once():
     reads = []
 

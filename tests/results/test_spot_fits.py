@@ -51,7 +51,9 @@ def test_points_are_naparis(fits):
 
 def test_table_has_words_and_units(fits):
     table = fits.to_dataframe()
-    assert list(table) == list(fits.columns)
+    assert list(table) == [*fits.columns, "good"]
+    np.testing.assert_array_equal(table["flags"], fits.flags)
+    np.testing.assert_array_equal(table["good"], fits.good)
     assert set(table["stop_condition"]) <= {condition.name for condition in StopCondition}
     assert table.attrs["units"]["photons_stderr"] == "photons"
     assert table.attrs["units"] == fits.units

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+from napari.components import ViewerModel
 from napari.utils.colormaps import ensure_colormap
 from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import Qt
@@ -87,8 +88,8 @@ def test_limits_are_the_caller_s_or_automatic(layer):
     is_colored_by(layer, "photons", limits=(1000.0, 2000.0))
     assert layer.metadata["face_limits"] == (1000.0, 2000.0)
     color_faces(layer, "photons")
-    converged = layer.features["stop_condition"].isin(["MIN_DELTA", "MIN_STEP", "MAX_ERROR"])
-    automatic = face_limits(layer.features["photons"].to_numpy(), converged.to_numpy())
+    good = layer.features["good"].to_numpy() == 1
+    automatic = face_limits(layer.features["photons"].to_numpy(), good)
     is_colored_by(layer, "photons", limits=automatic)
     assert layer.metadata["face_limits"] is None
     for wrong in ((2.0, 1.0), (1.0, 1.0), (np.nan, 1.0), (0.0, np.inf)):
@@ -120,7 +121,7 @@ def test_the_canvas_draws_the_colours(open_viewer, make_movie, layer):
 
 @pytest.fixture
 def panel(qtbot, layer):
-    panel = ResultPanel()
+    panel = ResultPanel(ViewerModel())
     qtbot.addWidget(panel)
     panel.show_layer(layer)
     return panel

@@ -63,7 +63,7 @@ def test_one_point_for_every_valid_fit():
 def test_every_column_is_a_feature():
     fits = make_fits(EVERY, frames=range(6))
     features = to_points_layer(fits).features
-    assert list(features) == list(fits.columns)
+    assert list(features) == [*fits.columns, "flags", "good"]
     drawn = fits[fits.valid]
     for name in ("frame", "sigma", "iterations"):
         assert features[name].dtype.kind == "f"
@@ -93,7 +93,7 @@ def test_color_limits_are_always_finite_and_rising(stops, sigma):
     assert layer.face_color_mode == "colormap"
 
 
-def test_color_limits_follow_the_converged_fits():
+def test_color_limits_follow_the_good_fits():
     sigma = np.r_[np.linspace(1.2, 1.4, 200), 30.0]
     layer = to_points_layer(make_fits([2] * 200 + [0], sigma=sigma))
     assert layer.face_contrast_limits == pytest.approx((1.2, 1.4), abs=0.01)

@@ -160,9 +160,9 @@ def test_the_keyboard_moves_the_threshold(widget, image, tick, shows, qtbot, vie
     qtbot.keyClicks(box, "2.5")
     qtbot.keyClick(box, Qt.Key.Key_Return)
     fits = shows(widget, image, viewer.dims.current_step[0], threshold=2.5)
-    share = round(100 * fits.converged.mean())
+    share = int(100 * fits.good.mean())
     qtbot.waitUntil(lambda: f"{len(fits)} spots" in widget.settings.threshold_panel.count.text())
-    assert f"{share}\u202f%" in widget.settings.threshold_panel.count.text()
+    assert f"{share}\u202f% good" in widget.settings.threshold_panel.count.text()
 
 
 def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer, monkeypatch):

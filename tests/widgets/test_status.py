@@ -11,11 +11,13 @@ from napari_spotfit.widgets.parts.status import number, summary
 THIN = "\u202f"
 
 
-def fits(**counts):
-    """Return fits with so many of each stop condition."""
-    codes = {"unsettled": 0, "converged": 2, "invalid": 5}
-    stops = np.repeat([codes[name] for name in counts], list(counts.values())).astype(np.uint8)
-    return SpotFits({"y": np.zeros(len(stops)), "stop_condition": stops})
+def fits(good=0, unsettled=0, invalid=0, dark=0):
+    """Return so many fits of each kind."""
+    counts = [good, dark, unsettled, invalid]
+    stops = np.repeat(np.array([2, 2, 0, 5], np.uint8), counts)
+    height = np.repeat(np.array([9, -9, 9, np.nan], np.float32), counts)
+    columns = {"y": np.zeros(len(stops)), "stop_condition": stops}
+    return SpotFits(columns | {"amplitude": height, "photons": height})
 
 
 def test_thousands_stand_apart():
@@ -27,14 +29,15 @@ def test_thousands_stand_apart():
     ("counts", "text"),
     [
         (
-            {"converged": 12185, "unsettled": 120, "invalid": 40},
-            "12 345 spots in 1.2 s on CPU (2 threads): 98.7 % converged, 40 invalid",
+            {"good": 12185, "unsettled": 1100, "invalid": 40, "dark": 20},
+            "13 345 spots in 1.2 s on CPU (2 threads), 1 160 doubtful: 1 140 not converged, "
+            "20 dark; 40 invalid and not drawn",
         ),
-        ({"converged": 1}, "1 spot in 1.2 s on CPU (2 threads): 100.0 % converged"),
-        ({"invalid": 2}, "2 spots in 1.2 s on CPU (2 threads): 0.0 % converged, 2 invalid"),
+        ({"good": 1}, "1 spot in 1.2 s on CPU (2 threads), none doubtful"),
         (
-            {"converged": 99_999, "unsettled": 1},
-            "100 000 spots in 1.2 s on CPU (2 threads): 99.9 % converged",
+            {"invalid": 2},
+            "2 spots in 1.2 s on CPU (2 threads), 2 doubtful: 2 not converged; "
+            "2 invalid and not drawn",
         ),
         ({}, "No spots in 1.2 s on CPU (2 threads): try a lower threshold or another PSF σ"),
     ],

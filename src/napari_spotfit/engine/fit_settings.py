@@ -7,8 +7,7 @@ import math
 from functools import lru_cache
 
 from ..models.profiles import Profile
-from ..models.stopping import SIGMA_MAX_ROI
-from ..settings.bounds import End, check_rising, light_ends, shape_ends
+from ..settings.bounds import bounds_of, light_ends
 from ..settings.settings import Settings
 from .c_types import fields
 
@@ -90,56 +89,6 @@ def held_shape(settings: Settings) -> int:
     """Return a bit for each shape parameter that stays at its start value."""
     names = kernel_order(settings.profile)
     return sum((name in settings.fixed) << i for i, name in enumerate(names))
-
-
-def bounds_of(name: str, settings: Settings, roi_shape: tuple[int, int]) -> tuple[float, float]:
-    """Return the bounds of a shape parameter in pixels of the ROI, or as it comes.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing between them in a ROI of this shape; the message names both.
-    """
-    held = settings.fixed.get(name)
-    if name in ("x", "y"):
-        size = roi_shape[0] if name == "y" else roi_shape[1]
-        return _center_bounds(name, settings, size)
-    if held is not None:
-        return held, held
-    low, high = shape_ends(settings, name)
-    parameter = next(shape for shape in settings.profile.shape if shape.name == name)
-    is_width = parameter.unit == "px" and settings.profile.expression is None
-    if high.value == math.inf and is_width:
-        side = SIGMA_MAX_ROI * max(roi_shape)
-        high = End(side, f"the ROI's longer side, {side:g} px,")
-    check_rising(low, high)
-    return low.value, high.value
-
-
-def _center_bounds(name: str, settings: Settings, size: int) -> tuple[float, float]:
-    """Return where a centre may lie along an axis: in the ROI, as far as it is allowed to."""
-    middle = (size - 1) / 2
-    first, last = (
-        End(-0.5, f"the ROI's first edge, {-size / 2:g} px"),
-        End(size - 0.5, f"the ROI's last edge, {size / 2:g} px,"),
-    )
-    held = settings.fixed.get(name)
-    if held is not None:
-        if not abs(held) <= size / 2:
-            raise ValueError(
-                f"{name} is held at {held:g} px from the middle of the ROI, which ends at "
-                f"{size / 2:g} px"
-            )
-        return middle + held, middle + held
-    low, high = shape_ends(settings, name)
-    low, high = low._replace(value=middle + low.value), high._replace(value=middle + high.value)
-    lowest, highest = max(first, low, key=_value), min(last, high, key=_value)
-    check_rising(lowest, highest)
-    return lowest.value, highest.value
-
-
-def _value(end: End) -> float:
-    return end.value
 
 
 def _in_radians(name: str, ends: tuple[float, float]) -> tuple[float, float]:

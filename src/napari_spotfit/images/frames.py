@@ -71,7 +71,8 @@ def as_array(array: Any) -> Any:
     Raises
     ------
     ValueError
-        If some of its values are masked, as fits and detection would not know.
+        If some of its values are masked, as fits and detection would not know, or if it is a
+        list whose parts differ in length.
     """
     if "numpy.ma" in sys.modules:  # else nothing is masked, and it takes long to import
         if np.ma.isMaskedArray(getattr(array, "_meta", None)):
@@ -83,7 +84,14 @@ def as_array(array: Any) -> Any:
                 "bad_pixels=numpy.ma.getmaskarray(array)"
             )
     if not is_on_device(array):
-        return np.asarray(array)
+        try:
+            return np.asarray(array)
+        except ValueError as error:
+            if "inhomogeneous" not in str(error):
+                raise
+            raise ValueError(
+                "arrays must have rows of one length; got a list whose parts differ in length"
+            ) from None
     import cupy
 
     if hasattr(array, "__cuda_array_interface__"):
@@ -98,6 +106,15 @@ def to_host(array: Any) -> Any:
     import cupy
 
     return cupy.asnumpy(as_array(array))
+
+
+def like(array: NDArray[Any], other: Any) -> Any:
+    """Return an array of the host's where another one lies: there, or on a GPU."""
+    if not is_on_device(other):
+        return array
+    import cupy
+
+    return cupy.asarray(array)
 
 
 class FrameReader:

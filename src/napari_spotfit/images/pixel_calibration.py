@@ -138,6 +138,10 @@ class PixelCalibration:
             frames = numbers.where(bad, frames.dtype.type(math.nan), frames)
         return frames
 
+    def bad_pixels(self, block: NDArray[np.int64]) -> Any:
+        """Return which pixels of frames are bad, (1, Y, X) or (frames, Y, X); None if none is."""
+        return self._maps["bad_pixels"].read(block) if "bad_pixels" in self._maps else None
+
     def planes(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
         """Return weights or variances of frames, None where all pixels count alike.
 

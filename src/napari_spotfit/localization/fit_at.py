@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Unpack
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.select import select_backend
 from ..images.camera import Camera
-from ..images.frames import as_array, is_on_device, to_host
+from ..images.frames import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import takes_settings, with_roi
@@ -60,7 +61,8 @@ def fit_at(
     camera : Camera, optional
         Offset, gain and read-out variance, of all pixels or of each.
     settings : Settings, optional
-        All settings at once; ``options`` change single ones.
+        All settings at once; ``options`` change single ones. With them, ``sigma`` is the PSF's,
+        by which the fits' ``flags`` judge their widths.
 
     Returns
     -------
@@ -80,11 +82,17 @@ def fit_at(
     >>> len(fits) == len(truth)
     True
     """
-    settings = with_roi(settings, roi_size, options, fit_at)
+    given, settings = settings, with_roi(settings, roi_size, options, fit_at)
+    sigma = None if given is None else settings.sigma
     reader = checked_reader(image, settings)
-    places = np.asarray(to_host(as_array(centers)), float)
+    places = to_host(as_array(centers))
     if places.shape == (0,):
-        places = places.reshape(0, len(reader.shape))
+        places = np.empty((0, len(reader.shape)))
+    if places.dtype == object:  # numbers, perhaps, as of a table whose columns have several types
+        with contextlib.suppress(TypeError, ValueError):
+            places = places.astype(float)
+    check_real(places.dtype, "centers")
+    places = places.astype(float)
     if places.ndim != 2 or places.shape[1] != len(reader.shape):
         raise ValueError(
             f"centers must have the shape (n, {len(reader.shape)}), one column per axis of the "
@@ -107,7 +115,7 @@ def fit_at(
         rows = order[low:high]
         frame = np.searchsorted(block, numbers[rows])
         there = upload(backend, calibration, block, pixels)
-        return fit_block(backend, there, calibration, frame, places[rows, -2:])
+        return fit_block(backend, there, calibration, frame, places[rows, -2:], sigma)
 
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
     blocks = list(reader.blocks(used, 1, backend.block_bytes))

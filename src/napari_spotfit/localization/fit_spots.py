@@ -118,7 +118,7 @@ def fit_spots(
             chunk, None, roi_shape, calibration.fitted, begin, planes=planes,
             variance_map=variances,
         )  # fmt: skip
-        parts.append(SpotFits(columns, settings=calibration.settings))
+        parts.append(SpotFits(columns, (), calibration.settings, roi_shape))
     return SpotFits.concatenate(parts)
 
 
@@ -135,7 +135,7 @@ def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> Spo
         pixels, None, pixels.shape[1:], calibration.fitted, start, planes=planes,
         variance_map=variances, on_device=True,
     )  # fmt: skip
-    return SpotFits(columns, settings=calibration.settings)
+    return SpotFits(columns, (), calibration.settings, pixels.shape[1:])
 
 
 def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np.int64]:

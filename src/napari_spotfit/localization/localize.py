@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from ..engine.select import select_backend
+from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.frames import FrameSelection
 from ..images.pixel_calibration import PixelCalibration
@@ -77,6 +79,12 @@ def localize(
     TypeError, ValueError
         If the image, the mask or the settings are not of the kind above.
 
+    Warns
+    -----
+    UserWarning
+        If the image's axes have names, as xarray's ``dims``, and one is z: each plane is fitted
+        by itself.
+
     Examples
     --------
     >>> from napari_spotfit import localize, simulate_movie
@@ -86,6 +94,11 @@ def localize(
     3
     """
     settings = with_roi(settings, roi_size, options, localize)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
+    planes = plane_axis(image)
+    if planes is not None:
+        warnings.warn(fitted_by_plane(planes), stacklevel=2)
     parts = []
     for part in localize_parts(
         image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
@@ -129,7 +142,7 @@ def localize_parts(
         block = upload(backend, calibration, chunk.block, chunk.pixels, mark_bad=True)
         found = backend.detect(block.frames, settings, chunk.mask)
         places = np.column_stack([found.y, found.x]).astype(float)
-        columns = fit_block(backend, block, calibration, found.frame, places)
+        columns = fit_block(backend, block, calibration, found.frame, places, settings.sigma)
         columns["score"] = found.score
         index = leading_indices(chunk.block[found.frame], reader)
         return collected(columns, index, calibration.settings), len(chunk.block)

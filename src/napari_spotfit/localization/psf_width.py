@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
+from ..results.flags import NOT_GOOD, Flag, reasons_in_words
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Options, Settings
 from ..settings.validation import ROI_MAX
@@ -21,6 +22,8 @@ _TELLING, _TOO_FEW = 100, 3
 _FRAMES = 20
 #: Side of the ROI in which the width is fitted, in σ.
 _ROI_SIGMAS = 8.0
+#: What speaks against a fit whose width is asked for: all but the width itself.
+_DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW)
 #: The width is searched again with what was found until it changes by less than this
 #: fraction, at most so many times.
 _SETTLED, _ROUNDS = 0.05, 5
@@ -114,13 +117,17 @@ def _width(image: Any, settings: Settings, known: dict[str, Any], **where: Any) 
     chosen = alone[np.argsort(-found.score[alone], kind="stable")[:_TELLING]]
     if len(chosen) >= _TOO_FEW:
         fits = fit_at(image, places[chosen], settings=settings.changed(roi_size=roi), **known)
-        sigma = fits.sigma[fits.converged].astype(float)
+        doubtful = fits.flags & int(_DOUBTFUL)
+        sigma = fits.sigma[doubtful == 0].astype(float)
         if len(sigma) >= _TOO_FEW:
             middle = float(np.median(sigma))
             return PsfWidth(middle, float(1.4826 * np.median(abs(sigma - middle))), len(sigma))
+        why = f"; of their fits, {reasons_in_words(doubtful)}"
+    else:
+        why = ""
     raise ValueError(
         f"the PSF's width needs {_TOO_FEW} spots that stand alone, {roi} px from the next; "
-        f"found {len(chosen)}. Lower the threshold, choose other frames, or set σ by hand"
+        f"found {len(chosen)}{why}. Lower the threshold, choose other frames, or set σ by hand"
     )
 
 

@@ -11,9 +11,12 @@ from ..engine.backend import Backend
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.columns import invalid_columns
+from ..results.flags import Flag
+from ..results.judge import Origin, judge
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX
+from .pixel_flags import pixel_flags
 
 #: Pixels of a ROI as most are.
 _USUAL_PIXELS = 81
@@ -28,6 +31,9 @@ class Block(NamedTuple):
     planes: Planes | None
     #: Read-out variances, for the standard errors.
     variances: Planes | None
+    #: As the camera took them, and which of their pixels are bad.
+    taken: Any
+    bad: Any
 
 
 def checked_reader(image: Any, settings: Settings) -> FrameReader:
@@ -66,9 +72,11 @@ def upload(
         Make bad pixels NaN, so that no spots are found there.
     """
     planes, variances = calibration.planes(numbers, pixels), calibration.variances(numbers, pixels)
+    taken, bad = pixels, calibration.bad_pixels(numbers)
     pixels = calibration.corrected(numbers, pixels, mark_bad=mark_bad)
     frames = backend.upload(pixels)
-    return Block(frames, pixels, beside(frames, planes), beside(frames, variances))
+    known = beside(frames, planes), beside(frames, variances)
+    return Block(frames, pixels, *known, taken, bad)
 
 
 def beside(frames: Any, planes: Planes | None) -> Planes | None:
@@ -84,8 +92,13 @@ def fit_block(
     calibration: PixelCalibration,
     frame: NDArray[Any],
     places: NDArray[np.float64],
+    sigma: float | None,
 ) -> dict[str, NDArray[Any]]:
-    """Fit the ROIs around places (y, x) in frames of a block; return columns in image pixels."""
+    """Fit the ROIs around places (y, x) in frames of a block; return columns in image pixels.
+
+    The frames are in rising order, and the places of one frame are all there. The PSF's σ, where
+    it is known, is what the fits are judged by.
+    """
     settings = calibration.fitted
     half = np.array(settings.roi_shape) // 2
     last = np.array(block.pixels.shape[1:]) - settings.roi_shape
@@ -101,7 +114,11 @@ def fit_block(
     )  # fmt: skip
     columns["y"] += corners[:, 1]
     columns["x"] += corners[:, 2]
-    return _with_corners(columns, corners)
+    columns = _with_corners(columns, corners)
+    origin = Origin(frame, places, block.pixels.shape[1:], sigma)
+    columns["flags"] = judge(columns, settings, settings.roi_shape, origin)
+    columns["flags"] |= pixel_flags(block.taken, block.bad, frame, columns["y"], columns["x"])
+    return columns
 
 
 def equivalent_fits(count: int, roi_shape: tuple[int, int]) -> int:
@@ -128,7 +145,10 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
 
 def outside(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     """Return the columns of fits outside the image, which are INVALID."""
-    return _with_corners(invalid_columns(count, settings), np.full((count, 3), -1, np.int64))
+    columns = invalid_columns(count, settings)
+    columns = _with_corners(columns, np.full((count, 3), -1, np.int64))
+    columns["flags"] = np.full(count, Flag.NOT_CONVERGED, np.uint32)
+    return columns
 
 
 def _with_corners(

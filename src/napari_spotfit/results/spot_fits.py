@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.frames import to_host
+from ..images.frames import like, to_host
 from ..models.stopping import CONVERGED, StopCondition
 from ..settings.settings import Settings
+from . import flags as flag_bits
 from .columns import units_of
+from .flags import Flag
+from .judge import judge
 from .widths import mean_sigma
 
 if TYPE_CHECKING:
@@ -56,6 +60,10 @@ class SpotFits:
     score : ndarray of float32
         Height in the detection's filtered image over its noise, if the spots were
         detected.
+    flags : ndarray of uint32
+        What may be wrong with each fit, :class:`Flag` by bits: ``fits.flags & Flag.MOVED``.
+    good : ndarray of bool
+        The fits that no flag speaks against: ``fits[fits.good]``.
     settings : Settings or None
         What the fits were made with.
 
@@ -86,19 +94,26 @@ class SpotFits:
     settings: Settings | None
     _columns: dict[str, NDArray[Any]]
     _index_names: tuple[str, ...]
+    _roi_shape: tuple[int, int] | None
 
     def __init__(
         self,
         columns: Mapping[str, NDArray[Any]],
         index_names: Sequence[str] = (),
         settings: Settings | None = None,
+        roi_shape: tuple[int, int] | None = None,
     ):
+        if not isinstance(columns, Mapping) or not all(map(_is_column, columns.values())):
+            raise TypeError("fits are made of columns: a mapping of names to arrays of one axis")
         lengths = {len(values) for values in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"all columns must have one length; got {sorted(lengths)}")
         # Not by assignment, which is refused.
         self.__dict__.update(
-            _columns=dict(columns), _index_names=tuple(index_names), settings=settings
+            _columns=dict(columns),
+            _index_names=tuple(index_names),
+            settings=settings,
+            _roi_shape=roi_shape or (settings and settings.roi_shape),
         )
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -131,13 +146,15 @@ class SpotFits:
 
     def __getitem__(self, rows: Any) -> SpotFits:
         """Return the fits of a mask, a slice, an array of row numbers, or one row."""
-        if rows is None or isinstance(rows, (str, tuple, float)):
+        if rows is None or isinstance(rows, (str, tuple, float, bool, np.bool_)):
             raise TypeError(
                 f"fits are chosen by a mask, a slice, row numbers or one of them; got {rows!r}"
                 + (f". The column is fits.{rows}" if rows in self else "")
             )
         if isinstance(rows, (int, np.integer)):
             rows = [rows]
+        if "numpy.ma" in sys.modules and np.ma.is_masked(rows):
+            raise ValueError("some of the rows are masked (numpy.ma): say whether they are chosen")
         if self._columns["y"][rows].ndim != 1:
             raise IndexError(
                 f"fits are chosen by one mask or one row of numbers; got shape {np.shape(rows)}"
@@ -145,7 +162,7 @@ class SpotFits:
         return self._of({name: values[rows] for name, values in self._columns.items()})
 
     def __repr__(self) -> str:
-        share = f"{self.converged.mean():.1%} converged" if len(self) else "no spots"
+        share = f"{self.good.mean():.1%} good" if len(self) else "no spots"
         return f"<SpotFits: {len(self)} spots, {share}; columns {', '.join(self._columns)}>"
 
     @property
@@ -186,6 +203,30 @@ class SpotFits:
         """Mask of the fits that have parameters."""
         return np.not_equal(self.stop_condition, StopCondition.INVALID)
 
+    @property
+    def flags(self) -> NDArray[np.uint32]:
+        """What may be wrong with each fit, :class:`Flag` by bits.
+
+        Fits in an image have a column of them. Those of cut-outs are looked through when they
+        are asked for; whatever needs an image stays unset.
+        """
+        if "flags" in self._columns:
+            return self._columns["flags"]
+        found = judge(self.to_host()._columns, self.settings, self._roi_shape)
+        there: NDArray[np.uint32] = like(found, self._columns["stop_condition"])
+        return there
+
+    @property
+    def good(self) -> NDArray[np.bool_]:
+        """Mask of the fits that no flag speaks against; docs/trust.md says which do."""
+        mask: NDArray[np.bool_] = flag_bits.good(self.flags)
+        return mask
+
+    def flag_counts(self) -> dict[Flag, int]:
+        """Return how many fits have each flag; one fit may have several."""
+        found = to_host(self.flags)
+        return {flag: int(np.count_nonzero(found & np.uint32(flag))) for flag in Flag}
+
     def to_host(self) -> SpotFits:
         """Return the same fits with NumPy's columns, should they lie on a GPU."""
         return self._of({name: to_host(values) for name, values in self._columns.items()})
@@ -216,12 +257,15 @@ class SpotFits:
         Returns
         -------
         pandas.DataFrame
-            A copy of the columns in order; units are in ``attrs["units"]``.
+            A copy of the columns in order, ``flags`` and ``good`` last; units are in
+            ``attrs["units"]``.
         """
         import pandas as pd
 
         names = [condition.name for condition in StopCondition]
         columns = self.to_host().columns
+        columns["flags"] = to_host(self.flags)
+        columns["good"] = flag_bits.good(columns["flags"])
         table = pd.DataFrame(columns, copy=True)
         table["stop_condition"] = pd.Categorical.from_codes(
             columns["stop_condition"].astype(np.int8), categories=names
@@ -253,7 +297,12 @@ class SpotFits:
         >>> len(SpotFits.concatenate([fits[:10], fits[50:]]))
         60
         """
+        if isinstance(parts, SpotFits) or not isinstance(parts, Iterable):
+            raise TypeError(f"fits are joined from a sequence of SpotFits; got {parts!r}")
         parts = list(parts)
+        wrong = next((part for part in parts if not isinstance(part, SpotFits)), None)
+        if wrong is not None:
+            raise TypeError(f"fits are joined from a sequence of SpotFits; one part is {wrong!r}")
         if not parts:
             raise ValueError("there are no fits to join")
         first, *others = parts
@@ -261,13 +310,21 @@ class SpotFits:
             _check_alike(first, other)
         if not others:
             return first
+        if any(part._roi_shape != first._roi_shape for part in others):
+            # Bounds may follow from the ROI's size: each part is judged by its own.
+            parts = [part._of(part.columns | {"flags": part.flags}) for part in parts]
+            first = parts[0]
         return first._of(
             {name: np.concatenate([part._columns[name] for part in parts])
              for name in first._columns}
         )  # fmt: skip
 
     def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
-        return SpotFits(columns, self._index_names, self.settings)
+        return SpotFits(columns, self._index_names, self.settings, self._roi_shape)
+
+
+def _is_column(values: Any) -> bool:
+    return len(getattr(values, "shape", ())) == 1
 
 
 #: Settings that decide what columns mean.

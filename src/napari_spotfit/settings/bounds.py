@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..models.bounds import check_names
 from ..models.profiles import Profile, ShapeParameter
-from ..models.stopping import SIGMA_MIN
+from ..models.stopping import SIGMA_MAX_ROI, SIGMA_MIN
 
 
 class HasBounds(Protocol):
@@ -79,6 +79,30 @@ def shape_ends(settings: HasBounds, name: str) -> tuple[End, End]:
     return low, high
 
 
+def bounds_of(name: str, settings: HasBounds, roi_shape: tuple[int, int]) -> tuple[float, float]:
+    """Return the bounds of a shape parameter in pixels of the ROI, or as it comes.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing between them in a ROI of this shape; the message names both.
+    """
+    held = settings.fixed.get(name)
+    if name in ("x", "y"):
+        size = roi_shape[0] if name == "y" else roi_shape[1]
+        return _center_bounds(name, settings, size)
+    if held is not None:
+        return held, held
+    low, high = shape_ends(settings, name)
+    parameter = next(shape for shape in settings.profile.shape if shape.name == name)
+    is_width = parameter.unit == "px" and settings.profile.expression is None
+    if high.value == math.inf and is_width:
+        side = SIGMA_MAX_ROI * max(roi_shape)
+        high = End(side, f"the ROI's longer side, {side:g} px,")
+    check_rising(low, high)
+    return low.value, high.value
+
+
 def light_ends(settings: HasBounds, name: str) -> tuple[End, End]:
     """Return the ends of amplitude or background; maximum likelihood knows no negative light."""
     low, high = getattr(settings, f"{name}_min"), getattr(settings, f"{name}_max")
@@ -138,6 +162,32 @@ def check_shape_names(settings: HasBounds) -> None:
         low = fixed.get(name) if name in fixed else bounds.get(name, (None, None))[0]
         if low is not None and low <= 0 and name != "angle" and profile.expression is None:
             raise ValueError(f"{name} must be above 0; got {low:g}")
+
+
+def _center_bounds(name: str, settings: HasBounds, size: int) -> tuple[float, float]:
+    """Return where a centre may lie along an axis: in the ROI, as far as it is allowed to."""
+    middle = (size - 1) / 2
+    first, last = (
+        End(-0.5, f"the ROI's first edge, {-size / 2:g} px"),
+        End(size - 0.5, f"the ROI's last edge, {size / 2:g} px,"),
+    )
+    held = settings.fixed.get(name)
+    if held is not None:
+        if not abs(held) <= size / 2:
+            raise ValueError(
+                f"{name} is held at {held:g} px from the middle of the ROI, which ends at "
+                f"{size / 2:g} px"
+            )
+        return middle + held, middle + held
+    low, high = shape_ends(settings, name)
+    low, high = low._replace(value=middle + low.value), high._replace(value=middle + high.value)
+    lowest, highest = max(first, low, key=_value), min(last, high, key=_value)
+    check_rising(lowest, highest)
+    return lowest.value, highest.value
+
+
+def _value(end: End) -> float:
+    return end.value
 
 
 def _built_in(settings: HasBounds, parameter: ShapeParameter) -> tuple[End, End]:

@@ -17,6 +17,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ..images.axes import fitted_by_plane, plane_axis
 from .fitting.fit_run import FitRun, Fitted, Job
 from .fitting.result_panel import ResultPanel
 from .fitting.settings_panel import SettingsPanel
@@ -35,6 +36,8 @@ from .preview.preview import Preview
 if TYPE_CHECKING:
     import napari
     from napari.layers import Image
+
+    from ..results.spot_fits import SpotFits
 
 _FIT_TIP = (
     "<p>Find and fit the spots of the image. The result is a Points layer named after the "
@@ -76,7 +79,7 @@ class FitSpots(Docked):
             viewer, self._image, self.settings.settings, self._picked_maps, self._colors
         )
         self.status = StatusLine(viewer)
-        self.result = ResultPanel()
+        self.result = ResultPanel(viewer)
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
         self._patience.setInterval(_PATIENCE)
@@ -201,6 +204,7 @@ class FitSpots(Docked):
                 # The same spots would lie on top of each other.
                 self.preview.box.setChecked(False)
         text = summary(result.fits, time.perf_counter() - self._started, result.device)
+        text += _planes_in_words(image, result.fits)
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": text}
             self.result.show_layer(layer)
@@ -298,6 +302,16 @@ class FitSpots(Docked):
         for widget in (self.settings, self.buttons, self.picking, self.status, self.result):
             column.addWidget(widget)
         column.addStretch()
+
+
+def _planes_in_words(image: Image, fits: SpotFits) -> str:
+    """Say so if the fits are of several planes of a stack, each by itself."""
+    planes = plane_axis(images.full_resolution(image), image.axis_labels)
+    if planes is None or not len(fits):
+        return ""
+    along = fits.columns[fits.index_names[image.axis_labels.index(planes)]]
+    words = fitted_by_plane(planes)
+    return "" if along.min() == along.max() else f". ⚠ {words[0].upper()}{words[1:]}."
 
 
 def _in_words(error: Exception) -> str:

@@ -24,7 +24,7 @@ RESERVED = frozenset(
         "x", "y", "amplitude", "background", "photons", "chi_square", "reduced_chi_square",
         "iterations", "stop_condition", "frame", "score", "roi_y", "roi_x", "settings",
         "converged", "valid", "columns", "index_names", "points", "to_dataframe", "to_host",
-        "stop_counts", "concatenate", "mean_sigma", "units",
+        "stop_counts", "concatenate", "mean_sigma", "units", "flags", "good", "flag_counts",
         # With a width, it tells how wide a Moffat profile is.
         "exponent",
     )

@@ -12,8 +12,10 @@ from ..layers.colors import COLORMAPS, color_faces, is_number
 from ..parts.color_bar import ColorBar
 from ..parts.legend import Legend
 from ..parts.wheel import guard_wheel
+from .doubtful_box import DoubtfulBox
 
 if TYPE_CHECKING:
+    from napari import Viewer
     from napari.layers import Points
 
 _FACE_TIP = (
@@ -40,6 +42,8 @@ class ResultPanel(QWidget):
 
     Parameters
     ----------
+    viewer : napari.Viewer
+        The viewer that shows the layer.
     parent : QWidget, optional
         Qt parent.
     """
@@ -47,7 +51,7 @@ class ResultPanel(QWidget):
     #: The feature and the colour map that were chosen for the faces.
     face_chosen = Signal(str, str)
 
-    def __init__(self, parent: QWidget | None = None):
+    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
         self.layer: Points | None = None
         self._seen: _Colors | None = None
@@ -56,6 +60,7 @@ class ResultPanel(QWidget):
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
         self.bar, self.legend = ColorBar(), Legend()
+        self.doubtful = DoubtfulBox(viewer)
         for box, name, tip in (
             (self.face, "Face colour", _FACE_TIP),
             (self.colormap, "Colour map", _MAP_TIP),
@@ -84,11 +89,13 @@ class ResultPanel(QWidget):
             self.title.setText(layer.name)
             self.title.setToolTip(layer.name)
             self.legend.show_counts(layer.metadata["stop_counts"])
+            self.doubtful.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)
 
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
+        self.doubtful.look()
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
@@ -160,7 +167,10 @@ class ResultPanel(QWidget):
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
-        form.addRow(self.title)
+        head = QHBoxLayout()
+        head.addWidget(self.title, 1)
+        head.addWidget(self.doubtful)
+        form.addRow(head)
         form.addRow(label, row)
         form.addRow(self.bar)
         form.addRow(border, self.legend)

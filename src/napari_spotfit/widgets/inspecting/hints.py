@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ...engine.fit_settings import bounds_of, kernel_order
+from ...engine.fit_settings import kernel_order
+from ...settings.bounds import bounds_of
 from .sample import Roi, settings_of
 
 #: σ is at a bound if it is within this fraction of it.

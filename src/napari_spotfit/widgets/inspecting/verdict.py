@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 
+import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 
 from ...models.stopping import StopCondition
+from ...results.flags import RULES, Flag, flags_of
 from ..layers.colors import STOP_COLORS
 from ..parts.legend import Ring
 from .hints import hint
@@ -18,7 +20,9 @@ _TIP = (
     "<p>Why the fit stopped, what that means, and what to do about it. The ring has the colour "
     "of the spot's border in the viewer.</p>"
 )
-_MOVED = "The point was moved or added by hand: the numbers are those of the fit, not of its place."
+_BY_HAND = (
+    "The point was moved or added by hand: the numbers are those of the fit, not of its place."
+)
 
 
 class Verdict(QWidget):
@@ -63,16 +67,30 @@ class Verdict(QWidget):
 
 
 def verdict(spot: Spot) -> list[str]:
-    """Return the stop condition's name and sentences on what it means and what to do."""
-    words = [spot.stop]
+    """Return the stop condition's name and sentences on what it means and what to do.
+
+    Of what is flagged, that which tells most comes first, with what to try; the rest is named.
+    """
+    flags = flags_of(int(np.nan_to_num(spot.values.get("flags", 0.0))))
+    against = hint(spot.values, spot.settings, roi_of(spot.values, spot.settings))
+    words, told = [spot.stop], False
     if spot.stop in StopCondition.__members__:
         condition = StopCondition[spot.stop]
-        words = [
-            f"{spot.stop}, {'converged' if condition.converged else 'not converged'}.",
-            condition.explanation,
-            condition.advice,
-        ]
-    against = hint(spot.values, spot.settings, roi_of(spot.values, spot.settings))
-    if against and "Nothing to do." in words:
-        words.remove("Nothing to do.")
-    return words + [f"⚠ {text}" for text in (against, _MOVED if spot.moved else "") if text]
+        kind = "converged" if condition.converged else "not converged"
+        words = [f"{spot.stop}, {kind}.", condition.explanation]
+        told = not condition.converged
+        if told or not (flags or against):
+            words.append(condition.advice)
+    warnings = []
+    if told and Flag.NOT_CONVERGED in flags:
+        flags.remove(Flag.NOT_CONVERGED)
+    if flags and not (flags[0] is Flag.AT_BOUND and against):
+        warnings.append(f"{RULES[flags[0]].sentence} {RULES[flags[0]].advice}")
+    elif against:  # which also says at which bound
+        warnings.append(against)
+    if len(flags) > 1:
+        others = ", ".join(RULES[flag].word for flag in flags[1:])
+        warnings.append(f"Also: {others}.")
+    if spot.moved:
+        warnings.append(_BY_HAND)
+    return words + [f"⚠ {text}" for text in warnings]

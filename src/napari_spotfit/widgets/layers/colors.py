@@ -27,22 +27,29 @@ FACE_COLORMAP = "viridis"
 #: Maps to choose from. All but turbo rise evenly in brightness, coolwarm to its middle:
 #: it is for quantities that are telling on either side of one.
 COLORMAPS = ("viridis", "magma", "inferno", "plasma", "cividis", "turbo", "gray", "coolwarm")
-#: Percentiles of the converged fits between which the face colours run.
+#: Percentiles of the good fits between which the face colours run.
 _PERCENTILES = (5.0, 95.0)
 
 
-def face_limits(values: NDArray[Any], converged: NDArray[np.bool_]) -> tuple[float, float]:
+def good_rows(features: Any) -> NDArray[np.bool_]:
+    """Return which rows of a table are good fits; of one without verdicts, which converged."""
+    if "good" in features:
+        return np.asarray(features["good"].to_numpy() > 0)
+    return np.asarray(features["stop_condition"].isin(_CONVERGED))
+
+
+def face_limits(values: NDArray[Any], good: NDArray[np.bool_]) -> tuple[float, float]:
     """Return finite colour limits lo < hi that outliers and failed fits do not stretch.
 
     Parameters
     ----------
     values : ndarray, shape (n,)
         The quantity that is coloured; NaN and infinite values are left out.
-    converged : ndarray of bool, shape (n,)
+    good : ndarray of bool, shape (n,)
         The fits that count; if none of their values is finite, all do.
     """
     finite = np.isfinite(values)
-    for chosen in (finite & converged, finite):
+    for chosen in (finite & good, finite):
         if chosen.any():
             low, high = np.percentile(values[chosen].astype(float), _PERCENTILES)
             if low < high:
@@ -94,8 +101,8 @@ def color_faces(
         layer.face_colormap = colormap
     if numbers:
         # Limits first: with a NaN and no limits napari draws no point at all.
-        converged = layer.features["stop_condition"].isin(_CONVERGED).to_numpy()
-        layer.face_contrast_limits = limits or face_limits(np.asarray(column), converged)
+        good = good_rows(layer.features)
+        layer.face_contrast_limits = limits or face_limits(np.asarray(column), good)
     else:
         layer.face_color_cycle = STOP_COLORS
     if len(layer.data):

@@ -27,6 +27,8 @@ _MEANINGS = {
     "likelihood about 1 if the model is right.",
     "iterations": "How many iterations the fit took.",
     "stop_condition": "Why the fit stopped.",
+    "flags": "What may be wrong with the fit, a bit for each reason: Inspect spot says it.",
+    "good": "1 for fits that nothing speaks against, 0 for doubtful ones.",
     "roi_y": "First row of the pixels that were fitted.",
     "roi_x": "First column of the pixels that were fitted.",
     "score": "Height of the spot in the image that the detection has filtered, in multiples of "

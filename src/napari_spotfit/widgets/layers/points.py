@@ -6,9 +6,10 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...results.spot_fits import SpotFits
-from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
+from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits, good_rows
 from .hiding import CANVAS_SIZES, show_all
 from .images import transform_arguments
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 #: Outer diameter of the rings in σ. Half of it is the hole through which the spot
 #: is seen: ±1.75 σ.
 _RING = 7.0
+#: The symbols of good and of doubtful fits.
+_GOOD, _DOUBTFUL = "ring", "x"
 #: Width of the ring's border in fractions of its diameter.
 _BORDER = 0.06
 
@@ -49,11 +52,11 @@ def points_arguments(
     features = _features(drawn)
     if face not in features:
         raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
-    widths = drawn.mean_sigma[drawn.converged]
+    widths = drawn.mean_sigma[drawn.good]
     sigma = float(np.median(widths)) if len(widths) else 1.3
     limits = {}
     if face != "stop_condition":
-        limits["face_contrast_limits"] = face_limits(features[face].to_numpy(), drawn.converged)
+        limits["face_contrast_limits"] = face_limits(features[face].to_numpy(), drawn.good)
     return {
         "data": drawn.points(),
         "features": features,
@@ -61,6 +64,7 @@ def points_arguments(
         "face_colormap": colormap,
         **limits,
         "size": round(_RING * sigma, 2),
+        "symbol": symbols(drawn.good),
         "metadata": {
             "units": dict(features.attrs["units"]),
             **({} if fits.settings is None else {"settings": fits.settings.to_dict()}),
@@ -92,7 +96,6 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
         metadata=metadata,
         name=name,
         ndim=ndim,
-        symbol="ring",
         border_width=_BORDER,
         border_color="stop_condition",
         border_color_cycle=STOP_COLORS,
@@ -114,9 +117,23 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     layer.selected_data = set()
     layer.data = arguments["data"]
     layer.features = arguments["features"]
+    mark_doubtful(layer, arguments["symbol"])
     show_all(layer)
     layer.metadata = {**layer.metadata, **arguments["metadata"], "image": image_layer.unique_id}
     align(layer, image_layer)
+
+
+def symbols(good: NDArray[np.bool_]) -> Any:
+    """Return the symbols of fits: a ring, or a cross for a doubtful one."""
+    return _GOOD if good.all() else np.where(good, _GOOD, _DOUBTFUL)
+
+
+def mark_doubtful(layer: Points, symbol: Any = None) -> None:
+    """Let doubtful fits of a layer look doubtful, unless the user has chosen other symbols."""
+    if symbol is None:
+        symbol = symbols(good_rows(layer.features))
+    if {str(one) for one in {*layer.symbol}} <= {_GOOD, _DOUBTFUL}:
+        layer.symbol = symbol
 
 
 def align(layer: Points, image_layer: Image) -> None:
@@ -146,9 +163,9 @@ def to_points_layer(
 ) -> Points:
     """Return a napari layer that shows fitted spots.
 
-    Each spot is a ring around its centre. Its face colour is the fitted width, its border
-    colour the stop condition; hovering shows every other quantity. Invalid fits are
-    not drawn.
+    Each spot is a ring around its centre, a doubtful one a cross. Its face colour is the
+    fitted width, its border colour the stop condition; hovering shows every other quantity.
+    Invalid fits are not drawn.
 
     Parameters
     ----------

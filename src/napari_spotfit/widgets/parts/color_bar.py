@@ -21,7 +21,7 @@ _WIDTH = 66
 _LOW_TIP = "<p>The number from which down the faces have the first colour.</p>"
 _HIGH_TIP = "<p>The number from which up the faces have the last colour.</p>"
 _AUTO_TIP = (
-    "<p>Let the colours run from the 5th to the 95th percentile of the converged fits, "
+    "<p>Let the colours run from the 5th to the 95th percentile of the good fits, "
     "anew after every fit. Untick it to keep the numbers as they are, or type your own.</p>"
 )
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
+from ...images.frames import to_host
+from ...results.flags import reasons_in_words
+from ...results.flags import thousands as number
 from ...results.spot_fits import SpotFits
 
 if TYPE_CHECKING:
     from napari import Viewer
 
-#: Narrow space that does not break, between thousands and before units.
+__all__ = ["StatusLine", "number", "summary"]
+
+#: Narrow space that does not break, before units.
 _SPACE = "\u202f"
 _ERROR_ON_DARK, _ERROR_ON_LIGHT = "#ff8a80", "#b00020"
-
-
-def number(value: int) -> str:
-    """Return a whole number with its thousands apart."""
-    return f"{value:,}".replace(",", _SPACE)
 
 
 def summary(fits: SpotFits, seconds: float, device: str) -> str:
@@ -39,11 +39,9 @@ def summary(fits: SpotFits, seconds: float, device: str) -> str:
     text = f"{found} in {seconds:.1f}{_SPACE}s on {device}"
     if not total:
         return f"{text}: try a lower threshold or another PSF σ"
-    converged, invalid = int(fits.converged.sum()), int((~fits.valid).sum())
-    # Not 100.0 % unless it is all of them.
-    share = min(converged / total, 0.999) if converged < total else 1.0
-    text += f": {100 * share:.1f}{_SPACE}% converged"
-    return f"{text}, {number(invalid)} invalid" if invalid else text
+    invalid = int((~fits.valid).sum())
+    text += f", {reasons_in_words(to_host(fits.flags))}"
+    return f"{text}; {number(invalid)} invalid and not drawn" if invalid else text
 
 
 class StatusLine(QLabel):

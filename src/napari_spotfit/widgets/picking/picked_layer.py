@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...settings.settings import Settings
-from ..layers.colors import color_faces, face_limits
+from ..layers.colors import color_faces, face_limits, good_rows
 from ..layers.hiding import show_all
-from ..layers.points import align, is_result, make_points_layer
+from ..layers.points import align, is_result, make_points_layer, mark_doubtful
 from .table import Picked, put
 
 if TYPE_CHECKING:
@@ -181,6 +181,7 @@ class PickedLayers(QObject):
             show_all(layer)
             self._fit_limits(layer, picked)
             layer.features = picked.features
+            mark_doubtful(layer)
             face, limits = _face(layer)
             if was_empty and face in picked.features:  # napari has forgotten what colours it
                 color_faces(layer, face, limits=limits)
@@ -195,7 +196,7 @@ class PickedLayers(QObject):
         face, chosen = _face(layer)
         if layer.face_color_mode == "colormap" and face in picked.features and chosen is None:
             values = picked.features[face].to_numpy()
-            layer.face_contrast_limits = face_limits(values, picked.converged())
+            layer.face_contrast_limits = face_limits(values, good_rows(picked.features))
 
     def _follow(self, layer: Points) -> None:
         self._known[layer] = Picked.of(layer)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...models.stopping import StopCondition
+from ...results.flags import NOT_GOOD, RULES, Flag, flags_of
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images
@@ -213,7 +214,26 @@ def _in_words(fits: SpotFits) -> str:
     if stop is StopCondition.INVALID:
         return f"No spot is drawn, as the fit is {stop.name}. {stop.explanation}"
     photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
-    return (
-        f"Spot at y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
-        f"{photons} photons, {stop.name}"
-    )
+    what = f"y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
+    what += f"{photons} photons, {stop.name}"
+    doubts = [flag for flag in flags_of(int(fits.flags[0])) if flag & NOT_GOOD]
+    if Flag.NEGATIVE in doubts or Flag.WEAK in doubts:
+        return (
+            f"There seems to be no spot: {_height_in_words(fits)}. The fit, a cross, is at {what}"
+        )
+    if doubts:
+        return f"Doubtful: at {what}. {RULES[doubts[0]].sentence} {RULES[doubts[0]].advice}"
+    return f"Spot at {what}"
+
+
+def _height_in_words(fits: SpotFits) -> str:
+    """Say how little the amplitude of a fit is that found nothing."""
+    height = float(fits.amplitude[0])
+    if height > 0 and fits.photons[0] <= 0:
+        return "its light is not above 0"
+    if height <= 0 or "amplitude_stderr" not in fits:
+        return f"the amplitude, {height:.3g} counts, is not above 0"
+    error = float(fits.amplitude_stderr[0])
+    if np.isnan(error):
+        return "the pixels do not tell its amplitude"
+    return f"the amplitude, {height:.3g} ± {error:.3g} counts, is within 3 standard errors of 0"

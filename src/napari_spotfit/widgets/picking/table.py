@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
 _NAMES = [condition.name for condition in StopCondition]
-_CONVERGED = [condition.name for condition in StopCondition if condition.converged]
 #: A label that no row has.
 _NO_ROW = -1
 
@@ -44,10 +43,6 @@ class Picked(NamedTuple):
             frozenset(int(row) for row in layer.selected_data),
             _made_with(layer.metadata),
         )
-
-    def converged(self) -> NDArray[np.bool_]:
-        """Return which fits ended in their minimum."""
-        return np.asarray(self.features["stop_condition"].isin(_CONVERGED))
 
     def stop_counts(self) -> dict[str, int]:
         """Return how many spots ended under each condition."""

@@ -27,7 +27,8 @@ _SLIDER_TIP = (
     "Spots and fits of the frame follow.</p>"
 )
 _COUNT_TIP = (
-    "<p>Spots of the frame that are above the threshold, and how many of their fits converged.</p>"
+    "<p>Spots of the frame that are above the threshold, and how many of their fits are good: "
+    "nothing speaks against them.</p>"
 )
 _PLOT_TIP = (
     "<p>How high the maxima of the filtered frame are: the hump on the left is noise, what "
@@ -227,8 +228,8 @@ def _in_words(fits: SpotFits) -> str:
     total = len(fits)
     if not total:
         return "no spots"
-    converged = int(fits.converged.sum())
+    good = int(fits.good.sum())
     # Not 100 % unless it is all of them.
-    share = min(round(100 * converged / total), 99) if converged < total else 100
+    share = min(round(100 * good / total), 99) if good < total else 100
     spots = f"{number(total)} spot{'' if total == 1 else 's'}"
-    return f"{spots} · {share}\u202f% converged"
+    return f"{spots} · {share}\u202f% good"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The column with the reasons why the fits stopped.
 STOP = "stop_condition"
-_WHOLE = ("frame", "iterations", "roi_y", "roi_x")
+_WHOLE = ("frame", "iterations", "roi_y", "roi_x", "flags", "good")
 #: From so many values the usual size of a column's numbers is seen.
 _SAMPLE = 2000
 

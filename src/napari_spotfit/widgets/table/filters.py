@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 #: The lower and the upper limit; None where the range is open.
 Range = tuple[float | None, float | None]
 
+#: The feature that is 1 for good fits, and its range that leaves the doubtful ones out.
+GOOD = "good"
+_GOOD_ONLY: Range = (1.0, None)
+
 _NAMES = tuple(condition.name for condition in StopCondition)
 _EXAMPLE = '{"ranges": {"sigma": [0.8, 1.9]}, "hidden": ["MAX_ITERATIONS"]}'
 
@@ -109,6 +113,15 @@ class Filters:
         others = frozenset(self.hidden) - {name}
         return Filters(self.ranges, others | {name} if hidden else others)
 
+    @property
+    def good_only(self) -> bool:
+        """Whether doubtful fits are left out."""
+        return self.ranges.get(GOOD) == _GOOD_ONLY
+
+    def with_good_only(self, only: bool) -> Filters:
+        """Return these filters with doubtful fits left out, or not."""
+        return self.with_range(GOOD, *(_GOOD_ONLY if only else (None, None)))
+
     def limited_to(self, features: Iterable[str]) -> Filters:
         """Return those of the filters whose features a table has."""
         names = set(features)
@@ -182,6 +195,8 @@ def _check_range(name: str, low: Any, high: Any) -> None:
 
 def _sentence(name: str, limits: Range, units: Units) -> str:
     """Say one range in words: its limits as they are shown, with the unit."""
+    if name == GOOD and limits == _GOOD_ONLY:
+        return "good fits only"
     factor, unit = units.factor(name), units.unit(name)
     low, high = (None if limit is None else f"{limit * factor:.6g}" for limit in limits)
     if low is not None and high is not None:

@@ -1,0 +1,248 @@
+"""What may be wrong with a fit: one bit for each reason, and one table that says all about them."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+#: The limits of the table below.
+FARTHEST = 1.5
+NARROWEST, WIDEST = 0.5, 2.0
+LEAST_ERRORS = 3.0
+SAME_SPOT, SAME_SPOT_PX = 0.75, 1.0
+MOST_CHI = 5.0
+
+
+class Flag(IntFlag):
+    """What may be wrong with a fit; :data:`RULES` says when each is set.
+
+    The bits up to 12 are those of fits in two dimensions; 16 to 23 are left for depth, 24 to
+    31 for groups of spots.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Flag
+    >>> Flag(6)
+    <Flag.AT_BOUND|MOVED: 6>
+    """
+
+    NOT_CONVERGED = 1 << 0
+    AT_BOUND = 1 << 1
+    MOVED = 1 << 2
+    WIDE = 1 << 3
+    NARROW = 1 << 4
+    WEAK = 1 << 5
+    NEGATIVE = 1 << 6
+    DUPLICATE = 1 << 7
+    NEIGHBOUR = 1 << 8
+    POOR_FIT = 1 << 9
+    EDGE = 1 << 10
+    BAD_PIXELS = 1 << 11
+    SATURATED = 1 << 12
+
+
+class Rule(NamedTuple):
+    """All there is to say about one flag."""
+
+    #: What it says of a fit, in a word or two, and in a sentence.
+    word: str
+    sentence: str
+    #: When it is set, and why there.
+    limit: str
+    reason: str
+    #: Whether a fit with it is not good.
+    spoils: bool
+    #: What must be known for it to be set.
+    needs: str
+    #: What to try, in a sentence.
+    advice: str
+
+
+#: Every flag, the one that tells most of what has happened first.
+RULES = {
+    Flag.NOT_CONVERGED: Rule(
+        "not converged",
+        "The fit has not ended in a minimum.",
+        "the stop condition is MAX_ITERATIONS, NO_DECREASE or INVALID",
+        "the numbers are those of the way, not of its end",
+        True,
+        "nothing",
+        "See whether there is a spot at all, whether a neighbour is in the ROI, and whether "
+        "the ROI's size suits the spot; else allow more iterations.",
+    ),
+    Flag.NEGATIVE: Rule(
+        "dark",
+        "The amplitude, or the light, is not above 0: a dark place, no spot.",
+        "amplitude ≤ 0 or photons ≤ 0",
+        "spots are brighter than what is around them",
+        True,
+        "nothing",
+        "Raise the threshold; for dark spots on a bright background, fit the image's negative.",
+    ),
+    Flag.WEAK: Rule(
+        "too weak",
+        "The amplitude is not above 3 of its standard errors: there may be no spot here.",
+        f"|amplitude| ≤ {LEAST_ERRORS:g} standard errors, or the data do not tell its error",
+        "noise alone comes as high at one place in 700, and a fit takes the best place it finds",
+        True,
+        "standard errors (errors=True)",
+        "Raise the threshold, or click a place where the image has a spot.",
+    ),
+    Flag.MOVED: Rule(
+        "moved",
+        "The centre has left the place where the fit began.",
+        f"more than {FARTHEST:g} σ from the detection's maximum, or from the given place",
+        "a maximum lies within a fraction of σ of its spot; farther away, something else was "
+        "fitted: a neighbour, or an edge",
+        True,
+        "an image",
+        "Look for a brighter neighbour in the ROI, and try a smaller ROI size.",
+    ),
+    Flag.DUPLICATE: Rule(
+        "double",
+        "Another fit, which began nearer, has ended at the same spot.",
+        f"within {SAME_SPOT:g} times the PSF's σ, or {SAME_SPOT_PX:g} px if that is more, of a fit "
+        "in the same frame that has moved less",
+        "two spots so near are one maximum: no fit of a single spot could tell them apart",
+        True,
+        "an image",
+        "Keep the other fit; a smaller ROI size keeps fits at their own spots.",
+    ),
+    Flag.AT_BOUND: Rule(
+        "at a bound",
+        "A parameter has ended at one of its bounds, so it does not follow the data.",
+        "a width, the centre, a parameter of your own or a bounded amplitude or background is "
+        "exactly at its lower or upper bound (the background of 0 that maximum likelihood keeps, "
+        "and the exponent of 100 of a Moffat profile, are no such bounds)",
+        "the best parameters lie beyond it",
+        True,
+        "nothing",
+        "Look for a neighbour or an edge in the ROI, and whether ROI size and bounds suit "
+        "the spots.",
+    ),
+    Flag.WIDE: Rule(
+        "too wide",
+        "The spot is more than twice as wide as the PSF.",
+        f"width > {WIDEST:g} times the PSF's σ",
+        "a point is as wide as the PSF; this is background, several spots or out of focus",
+        True,
+        "the PSF's σ (localize, or settings=…), no width held, none of one's own models",
+        "If most spots are flagged, set PSF σ (Estimate does it); else look for neighbours and "
+        "uneven background.",
+    ),
+    Flag.NARROW: Rule(
+        "too narrow",
+        "The spot is less than half as wide as the PSF.",
+        f"width < {NARROWEST:g} times the PSF's σ",
+        "no light is narrower than the PSF: a single bright pixel, or noise",
+        True,
+        "the PSF's σ (localize, or settings=…), no width held, none of one's own models",
+        "If most spots are flagged, set PSF σ (Estimate does it); else name hot pixels in "
+        "bad pixels, or raise the threshold.",
+    ),
+    Flag.SATURATED: Rule(
+        "saturated",
+        "The camera was saturated here: height, light and width are not those of the spot.",
+        "the centre's pixel has the largest value of the image's integer type; or at least 5 of "
+        "the 3×3 pixels there have one value, the highest at any fit's centre in the frame, and "
+        "at least 255 or no whole number",
+        "light that the camera did not count is missing, and noise makes no plateau",
+        True,
+        "an image",
+        "Expose less, or name the saturated pixels in bad pixels.",
+    ),
+    Flag.POOR_FIT: Rule(
+        "poor fit",
+        "The pixels differ from the model by more than noise does.",
+        f"χ² is more than {MOST_CHI:g} of its standard deviations above what the camera's noise "
+        "and 5 % of the spot's own shape explain",
+        "most often a neighbour is in the ROI, which many good fits have: in dense images it "
+        "would take two spots of three away",
+        False,
+        "the camera's gain, estimator lse or mle, one of the built-in models, and 3 "
+        "photo-electrons of background or read-out variance in a pixel",
+        "Look for a neighbour or another shape in the residual, and check gain and offset.",
+    ),
+    Flag.NEIGHBOUR: Rule(
+        "neighbour",
+        "Another spot lies in the same ROI.",
+        "another detection, or given place, is within half the ROI's side along y and x",
+        "its light draws the centre and raises the background, but most such fits are right",
+        False,
+        "an image",
+        "A smaller ROI size takes in less of it.",
+    ),
+    Flag.EDGE: Rule(
+        "at the edge",
+        "The spot lies at the edge of the image.",
+        "the ROI was shifted into the image, or the centre is within σ of the outermost pixels' "
+        "outer edge",
+        "a part of the light may be missing, and the ROI is not around the spot",
+        False,
+        "an image",
+        "Leave it out where the light counts.",
+    ),
+    Flag.BAD_PIXELS: Rule(
+        "bad pixels",
+        "Some of the pixels in the middle of the spot are bad and were left out.",
+        "a bad pixel is among the 3×3 around the centre",
+        "they have most of the spot's light, so that the errors are larger and rest on the model",
+        False,
+        "an image and bad_pixels",
+        "Leave it out where precision counts.",
+    ),
+}
+
+#: The flags of which each makes a fit not good.
+NOT_GOOD = Flag(sum(int(flag) for flag, rule in RULES.items() if rule.spoils))
+
+
+def good(flags: Any) -> Any:
+    """Return which fits are good: a mask of the same kind as the flags."""
+    return (flags & int(NOT_GOOD)) == 0
+
+
+def main_reasons(flags: NDArray[Any]) -> dict[Flag, int]:
+    """Count the fits that are not good, each under the reason that tells most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> main_reasons(np.array([0, 4, 5, 256]))
+    {<Flag.NOT_CONVERGED: 1>: 1, <Flag.MOVED: 4>: 1}
+    """
+    left = flags[~good(flags)]
+    reasons: dict[Flag, int] = {}
+    for flag, rule in RULES.items():
+        if rule.spoils and len(left):
+            hit = (left & int(flag)) != 0
+            if hit.any():
+                reasons[flag] = int(hit.sum())
+            left = left[~hit]
+    return reasons
+
+
+def reasons_in_words(flags: NDArray[Any]) -> str:
+    """Say how many fits are not good, and why: each has one reason, that which tells most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> reasons_in_words(np.array([0, 4, 5, 8, 256]))
+    '3 doubtful: 1 not converged, 1 moved, 1 too wide'
+    """
+    reasons = main_reasons(flags)
+    words = ", ".join(f"{thousands(count)} {RULES[flag].word}" for flag, count in reasons.items())
+    return f"{thousands(sum(reasons.values()))} doubtful: {words}" if reasons else "none doubtful"
+
+
+def thousands(count: int) -> str:
+    """Return a whole number with its thousands apart, by a narrow space that does not break."""
+    return f"{count:,}".replace(",", "\u202f")
+
+
+def flags_of(value: int) -> list[Flag]:
+    """Return the flags of one fit, the one that tells most first."""
+    return [flag for flag in RULES if value & flag]

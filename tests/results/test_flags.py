@@ -1,0 +1,435 @@
+"""A verdict on every fit: each flag where its rule says, and on spots whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+from scenes import light, movie_of, on_grid
+
+from napari_spotfit import (
+    Flag,
+    Profile,
+    Settings,
+    SpotFits,
+    StopCondition,
+    fit_at,
+    fit_spots,
+    localize,
+    simulate_spots,
+)
+from napari_spotfit.localization.pixel_flags import pixel_flags
+from napari_spotfit.results.flags import NOT_GOOD, RULES, flags_of, main_reasons
+from napari_spotfit.results.judge import Origin, judge
+from napari_spotfit.results.near import has_near
+
+SHAPE = (40, 44)
+SIGMA = 1.3
+
+
+def has(fits, flag):
+    return (fits.flags & flag) != 0
+
+
+def made_up(rng, count, frames=3):
+    """Return columns and origins of fits that are anything, at places that are often near."""
+    single = np.float32
+    places = rng.integers(0, 36, (count, 2)) / rng.choice([1.0, 2.0])
+    stop = rng.choice(len(StopCondition), count, p=[0.1, 0.1, 0.5, 0.1, 0.1, 0.1]).astype(np.uint8)
+    corner = np.clip(np.rint(places).astype(np.int32) - 4, 0, np.array(SHAPE) - 9)
+    columns = {
+        "y": corner[:, 0] + rng.choice([-0.5, 2.5, 4.0, 4.1, 8.5], count),
+        "x": corner[:, 1] + rng.choice([-0.5, 2.0, 4.0, 4.25, 8.5], count),
+        "sigma": rng.choice([0.25, 0.6, 1.2, 1.3, 2.5, 2.7, 9.0], count).astype(single),
+        "amplitude": rng.choice([-20, 0, 1, 9, 200], count).astype(single),
+        "background": rng.choice([2.0, 30.0, 50.0], count).astype(single),
+        "photons": rng.choice([-100, 0, 10, 2000], count).astype(single),
+        "chi_square": rng.choice([500, 2000, 9000, 60000], count).astype(single),
+        "stop_condition": stop,
+        "amplitude_stderr": rng.choice([0.1, 3, 70, np.nan], count).astype(single),
+        "roi_y": corner[:, 0],
+        "roi_x": corner[:, 1],
+    }
+    columns["reduced_chi_square"] = columns["chi_square"] / single(76)
+    for name in set(columns) - {"stop_condition", "roi_y", "roi_x"}:
+        columns[name][stop == StopCondition.INVALID] = np.nan
+    frame = np.sort(rng.integers(0, frames, count))
+    return columns, Origin(frame, places, SHAPE, SIGMA)
+
+
+def expected_flags(columns, origin, known, i):
+    """Say the flags of one fit in plain words, with all others looked at one by one."""
+    fit = {name: float(values[i]) for name, values in columns.items()}
+    stop, place = StopCondition(int(fit["stop_condition"])), origin.places[i]
+    flags = set() if stop.converged else {Flag.NOT_CONVERGED}
+    if stop is StopCondition.INVALID:
+        return flags
+
+    def moved(j):
+        return math.hypot(
+            columns["y"][j] - origin.places[j][0], columns["x"][j] - origin.places[j][1]
+        )
+
+    if fit["amplitude"] <= 0 or fit["photons"] <= 0:
+        flags.add(Flag.NEGATIVE)
+    if not abs(columns["amplitude"][i]) > 3 * columns["amplitude_stderr"][i]:
+        flags.add(Flag.WEAK)
+    if moved(i) > 1.5 * SIGMA:
+        flags.add(Flag.MOVED)
+    if columns["sigma"][i] > 2 * SIGMA:
+        flags.add(Flag.WIDE)
+    if columns["sigma"][i] < SIGMA / 2:
+        flags.add(Flag.NARROW)
+    inner = fit["y"] - fit["roi_y"], fit["x"] - fit["roi_x"]
+    if fit["sigma"] in (0.25, 9.0) or any(along in (-0.5, 8.5) for along in inner):
+        flags.add(Flag.AT_BOUND)
+    if known.background_max is not None and fit["background"] >= known.background_max:
+        flags.add(Flag.AT_BOUND)
+    middle = fit["roi_y"] + 4, fit["roi_x"] + 4
+    for along, size in enumerate(SHAPE):
+        at = (fit["y"], fit["x"])[along]
+        if abs(place[along] - middle[along]) > 0.5 or not (
+            at + 0.5 >= SIGMA and at <= size - 0.5 - SIGMA
+        ):
+            flags.add(Flag.EDGE)
+    for j in range(len(origin.frame)):
+        if j == i or origin.frame[j] != origin.frame[i]:
+            continue
+        if np.all(abs(origin.places[j] - place) <= 4.5):
+            flags.add(Flag.NEIGHBOUR)
+        away = math.hypot(columns["y"][j] - fit["y"], columns["x"][j] - fit["x"])
+        mine, other = ((moved(k), columns["y"][k], columns["x"][k], k) for k in (i, j))
+        if away <= 1 and other < mine:
+            flags.add(Flag.DUPLICATE)
+    if known.gain is not None:
+        level = known.gain * fit["background"] + (known.variance or 0)
+        counts = known.gain * fit["photons"]
+        mean = level + known.gain * counts / 81
+        tolerated = 0.05**2 * fit["amplitude"] * counts / 2
+        squares = 81 * level**2 + 2 * level * known.gain * counts
+        squares += known.gain**2 * fit["amplitude"] * counts / 2
+        spread = math.sqrt(max(2 * squares + known.gain**2 * 81 * mean, 0.0))
+        high = fit["chi_square"] > 76 * mean + tolerated + 5 * spread
+        if high and min(counts, fit["amplitude"]) > 0 and level >= 3 * known.gain**2:
+            flags.add(Flag.POOR_FIT)
+    return flags
+
+
+@given(st.integers(0, 2**32), st.integers(0, 60), st.sampled_from([None, 0.5, 3.0]))
+@effort(max_examples=60, deadline=None)
+def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
+    columns, origin = made_up(np.random.default_rng(seed), count)
+    known = Settings(gain=gain, background_max=50.0 if gain else None, offset=100.0)
+    flags = judge(columns, known, (9, 9), origin)
+    for i in range(count):
+        expected = expected_flags(columns, origin, known, i)
+        assert set(flags_of(int(flags[i]))) == expected, i
+
+
+@given(st.integers(0, 2**32), st.integers(0, 80))
+@effort(max_examples=50, deadline=None)
+def test_flags_do_not_depend_on_the_order_of_the_rows(seed, count):
+    rng = np.random.default_rng(seed)
+    columns, origin = made_up(rng, count)
+    # No two fits that are alike to the last digit: of those the first one stays.
+    origin = origin._replace(places=origin.places + rng.uniform(0, 1e-3, (count, 2)))
+    flags = judge(columns, Settings(gain=1.0), (9, 9), origin)
+    order = rng.permutation(count)
+    other = judge(
+        {name: values[order] for name, values in columns.items()},
+        Settings(gain=1.0),
+        (9, 9),
+        origin._replace(frame=origin.frame[order], places=origin.places[order]),
+    )
+    np.testing.assert_array_equal(other, flags[order])
+
+
+@given(st.integers(0, 2**32), st.integers(0, 300), st.sampled_from([(4.5, 2.5), (1.0, 1.0)]))
+@effort(max_examples=50, deadline=None)
+def test_near_points_are_those_of_a_loop(seed, count, reach):
+    rng = np.random.default_rng(seed)
+    frame, y, x = rng.integers(0, 4, count), *rng.uniform(-3, 20, (2, count)).round(1)
+    expected = [
+        any(
+            j != i
+            and frame[j] == frame[i]
+            and abs(y[j] - y[i]) <= reach[0]
+            and abs(x[j] - x[i]) <= reach[1]
+            for j in range(count)
+        )
+        for i in range(count)
+    ]
+    np.testing.assert_array_equal(has_near(frame, y, x, reach), np.array(expected, bool))
+
+
+def test_a_thousand_fits_at_one_place_are_one_spot():
+    count = 100_000
+    y, zero = np.full(count, 7.25), np.zeros(count, np.int64)
+    rank = np.random.default_rng(0).permutation(count).astype(float)
+    near = has_near(zero, y, y, (1.0, 1.0), rank)
+    assert np.flatnonzero(~near).tolist() == [int(np.argmin(rank))]
+    assert has_near(zero, y, y, (4.5, 4.5)).all()
+
+
+def test_the_table_has_every_flag_once():
+    assert set(RULES) == set(Flag)
+    assert len({int(flag) for flag in Flag}) == len(Flag) == 13
+    for rule in RULES.values():
+        assert rule.sentence.endswith(".")
+        assert rule.advice.endswith(".")
+        assert all(rule[:4])
+    quiet = {Flag.NEIGHBOUR, Flag.POOR_FIT, Flag.EDGE, Flag.BAD_PIXELS}
+    assert {flag for flag in Flag if not flag & NOT_GOOD} == quiet
+
+
+def test_every_doubtful_fit_is_counted_once():
+    flags = np.array([0, Flag.MOVED, Flag.MOVED | Flag.WIDE, Flag.NEIGHBOUR, Flag.WIDE], np.uint32)
+    assert main_reasons(flags) == {Flag.MOVED: 2, Flag.WIDE: 1}
+    assert flags_of(int(Flag.EDGE | Flag.NOT_CONVERGED)) == [Flag.NOT_CONVERGED, Flag.EDGE]
+
+
+@pytest.mark.parametrize("known", [{}, {"gain": 1.0, "offset": 100.0}])
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_spots_that_stand_alone_are_good(known, estimator):
+    rng = np.random.default_rng(3)
+    centres = on_grid(rng, (160, 160), 20)
+    movie = movie_of(rng, centres, 4, (160, 160), photons=800)
+    fits = localize(movie.astype(np.uint16), sigma=SIGMA, estimator=estimator, **known)
+    assert len(fits) >= 4 * len(centres)
+    near = np.min(np.hypot(fits.y - centres[:, [0]], fits.x - centres[:, [1]]), axis=0)
+    true = near < 0.5
+    assert true.sum() == 4 * len(centres)
+    assert fits.good[true].all()
+    assert not fits.flags[true].any()
+
+
+def test_what_is_no_spot_is_not_good():
+    """Noise, a hot pixel, a broad hump, a step: clicks there say so, each in its own way."""
+    rng = np.random.default_rng(4)
+    image = rng.normal(100, 3, (64, 64))
+    image[20, 20] += 300
+    image += light([(44.0, 20.0)], 60_000, 6.0, (64, 64))
+    places = [(20, 20), (44, 20), (12, 50), (12, 40), (52, 52), (36, 54)]
+    fits = fit_at(image, places, settings=Settings(sigma=SIGMA))
+    assert not fits.good.any()
+    assert has(fits, Flag.NARROW)[0]
+    assert has(fits, Flag.WIDE)[1]
+    assert (has(fits, Flag.WEAK) | has(fits, Flag.NEGATIVE) | has(fits, Flag.AT_BOUND))[2:].all()
+
+
+def test_two_clicks_at_one_spot_are_one_good_fit():
+    rng = np.random.default_rng(5)
+    movie = movie_of(rng, [(20.2, 20.4)], 2, (40, 40), photons=3000)
+    places = [(frame, 20 + dy, 20.0) for frame in (0, 1) for dy in (1.0, 0.0, -1.0)]
+    fits = fit_at(movie, places, settings=Settings(sigma=SIGMA))
+    np.testing.assert_array_equal(has(fits, Flag.DUPLICATE), [1, 0, 1, 1, 0, 1])
+    assert has(fits, Flag.NEIGHBOUR).all()
+    alone = fit_at(movie, [(0, 20.0, 20.0), (1, 20.0, 20.0)], settings=Settings(sigma=SIGMA))
+    assert not alone.flags.any()
+
+
+def test_a_fit_that_leaves_for_its_neighbour_has_moved():
+    rng = np.random.default_rng(6)
+    image = movie_of(rng, [(20.0, 20.0)], 1, (40, 40), photons=20_000)[0]
+    fits = fit_at(image, [(20, 20), (20, 23)], settings=Settings(sigma=SIGMA))
+    np.testing.assert_array_equal(has(fits, Flag.MOVED), [False, True])
+    np.testing.assert_array_equal(has(fits, Flag.DUPLICATE), [False, True])
+    np.testing.assert_array_equal(fits.good, [True, False])
+
+
+def test_spots_at_the_edge_say_so_and_may_be_good():
+    rng = np.random.default_rng(7)
+    image = movie_of(rng, [(2.0, 20.0), (20.0, 20.0)], 1, (40, 40), photons=3000)[0]
+    fits = fit_at(image, [(2, 20), (20, 20)], settings=Settings(sigma=SIGMA))
+    np.testing.assert_array_equal(has(fits, Flag.EDGE), [True, False])
+    assert fits.good.all()
+
+
+def test_places_outside_the_image_have_one_flag():
+    fits = fit_at(np.random.default_rng(0).normal(size=(30, 30)), [(-20, 3), (50, 50)])
+    assert fits.flags.tolist() == [Flag.NOT_CONVERGED] * 2
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "f4", "u4"])
+def test_saturated_spots_are_found_in_any_type(dtype):
+    rng = np.random.default_rng(8)
+    centres = [(12.0, 12.0), (12.0, 30.0), (30.0, 12.0)]
+    image = movie_of(rng, centres, 1, (44, 44), photons=1000)[0].astype(float)
+    image += light([(30.0, 30.0)], 60_000, SIGMA, (44, 44))
+    full = {"u1": 255, "u2": 4095, "i2": 2**15 - 1, "f4": 0.81, "u4": 1000}[dtype]
+    image = image * 0.001 if dtype == "f4" else image * (6 if dtype == "i2" else 1)
+    image = np.minimum(image, full).astype(dtype)
+    fits = fit_at(image, [*centres, (30.0, 30.0)], settings=Settings(sigma=SIGMA))
+    np.testing.assert_array_equal(has(fits, Flag.SATURATED), [False] * 3 + [True])
+    assert fits.good.tolist() == [True] * 3 + [False]
+
+
+def test_few_counts_make_no_plateau():
+    image = np.zeros((20, 20), np.uint16)
+    image[9:12, 9:12] = 3
+    frame, centre = np.zeros(1, np.int64), np.array([10.0])
+    assert pixel_flags(image[None], None, frame, centre, centre)[0] == 0
+    assert pixel_flags(image[None] * 100, None, frame, centre, centre)[0] == Flag.SATURATED
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_bad_pixels_in_the_middle_are_named(shared):
+    rng = np.random.default_rng(9)
+    movie = movie_of(rng, [(12.0, 12.0), (12.0, 30.0)], 2, (24, 44), photons=5000)
+    bad = np.zeros(movie.shape[1:], bool)
+    bad[12, 13] = bad[9, 30] = True
+    given = bad if shared else np.stack([bad, np.zeros_like(bad)])
+    places = [(frame, 12, x) for frame in (0, 1) for x in (12, 30)]
+    fits = fit_at(movie, places, bad_pixels=given, settings=Settings(sigma=SIGMA))
+    np.testing.assert_array_equal(has(fits, Flag.BAD_PIXELS), [True, False, shared, False])
+    assert fits.good.all()
+
+
+def test_a_camera_that_is_known_tells_poor_fits():
+    rng = np.random.default_rng(10)
+    alone = on_grid(rng, (128, 128), 22)
+    beside = alone[:9] + np.array([3, 2])
+    shown = light(alone, 2000, SIGMA, (128, 128)) + light(beside, 1200, SIGMA, (128, 128))
+    image = 2.0 * rng.poisson(shown + 10) + 100
+    for estimator in ("lse", "mle"):
+        known = Settings(sigma=SIGMA, gain=2.0, offset=100.0, estimator=estimator)
+        poor = has(fit_at(image, alone, settings=known), Flag.POOR_FIT)
+        np.testing.assert_array_equal(poor, np.arange(len(alone)) < 9)
+        unknown = known.changed(gain=None) if estimator == "lse" else known.changed(model=FLAT)
+        assert not has(fit_at(image, alone, settings=unknown), Flag.POOR_FIT).any()
+
+
+FLAT = Profile.from_expression(
+    "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)",
+    start={"s": "sigma", "q": 1},
+    bounds={"q": (0.2, 5)},
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [
+        ({"sigma_max": 1.1}, "sigma"),
+        ({"sigma_min": 1.6}, "sigma"),
+        ({"bounds": {"x": (0.6, 2.0)}}, "x"),
+        ({"bounds": {"y": (-3.0, -0.7)}}, "y"),
+        ({"amplitude_max": 50.0}, "amplitude"),
+        ({"background_min": 12.5, "offset": 100.0}, "background"),
+        ({"background_max": 101.0}, "background"),
+        ({"model": "gaussian_elliptical", "bounds": {"sigma_y": (0.3, 1.0)}}, "sigma_y"),
+        ({"model": "gaussian_rotated", "bounds": {"angle": (40.0, 50.0)}}, "angle"),
+        ({"model": "lorentzian", "bounds": {"width": (2.5, 4.0)}}, "width"),
+        ({"model": "moffat", "bounds": {"exponent": (1.1, 2.0)}}, "exponent"),
+        ({"model": FLAT, "bounds": {"q": (0.2, 0.7)}}, "q"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_what_ends_at_a_bound_is_flagged(options, bound, estimator):
+    """The engine leaves it at the bound, and has no standard error for it."""
+    spots, _ = simulate_spots(
+        60, roi_size=11, sigma=SIGMA, photons=3000, background=10, offset=100, seed=3
+    )
+    known = {"offset": 100.0} | options
+    if estimator == "mle" and bound == "background" and "background_max" in options:
+        known["background_max"] = 5.0
+    elif "background_max" in options:
+        known["offset"] = 0.0
+    fits = fit_spots(spots, estimator=estimator, max_iterations=100, **known)
+    at = has(fits, Flag.AT_BOUND)
+    missing = np.isnan(fits.columns[f"{bound}_stderr"]) & fits.converged
+    assert missing.sum() > 20
+    assert at[missing].all()
+    # Besides those that another parameter has stopped at a bound of its own.
+    names = [name for name in fits.columns if name.endswith("_stderr") and "photons" not in name]
+    none = np.array([~np.isnan(fits.columns[name]) for name in names]).all(axis=0)
+    assert not (at & none).any()
+
+
+def test_limits_of_nature_are_no_bounds():
+    rng = np.random.default_rng(2)
+    dim = rng.poisson(light([(5.0, 5.0)], 500, SIGMA, (11, 11)) + 0.001, (50, 11, 11))
+    fits = fit_spots(dim, estimator="mle")
+    assert (fits.background < 0.01).sum() > 10
+    assert not has(fits, Flag.AT_BOUND).any()
+    columns = {
+        "stop_condition": np.full(3, StopCondition.MIN_DELTA, np.uint8),
+        "y": np.full(3, 4.0),
+    }
+    columns["exponent"] = np.array([100, 3, 1.01], np.float32)
+    wings = SpotFits(columns, (), Settings(model="moffat"))
+    np.testing.assert_array_equal(has(wings, Flag.AT_BOUND), [False, False, True])
+    limited = SpotFits(columns, (), Settings(model="moffat", bounds={"exponent": (None, 3.0)}))
+    np.testing.assert_array_equal(has(limited, Flag.AT_BOUND), [True, True, True])
+
+
+def test_flags_that_need_what_is_not_there_stay_unset():
+    spots, _ = simulate_spots(20, seed=1)
+    noise = np.random.default_rng(1).normal(100, 5, (200, 9, 9))
+    fits = fit_spots(np.concatenate([spots.astype(float), noise]), errors=False)
+    unset = Flag.WEAK | Flag.MOVED | Flag.WIDE | Flag.NARROW | Flag.DUPLICATE | Flag.NEIGHBOUR
+    unset |= Flag.EDGE | Flag.BAD_PIXELS | Flag.SATURATED | Flag.POOR_FIT
+    assert not (fits.flags & unset).any()
+    assert fits.good[:20].all()
+    image = np.random.default_rng(1).normal(100, 5, (60, 60))
+    places = np.random.default_rng(2).uniform(8, 50, (40, 2))
+    nobody_said = fit_at(image, places)
+    assert not (nobody_said.flags & (Flag.WIDE | Flag.NARROW)).any()
+    held = fit_at(image, places, settings=Settings(fixed={"sigma": 5.0}))
+    assert not (held.flags & (Flag.WIDE | Flag.NARROW)).any()
+    own = fit_at(image, places, settings=Settings(model=FLAT))
+    assert not (own.flags & (Flag.WIDE | Flag.NARROW)).any()
+
+
+def test_cut_outs_of_any_size_know_their_bounds():
+    small, _ = simulate_spots(30, roi_size=7, sigma=3.5, photons=500, seed=1)
+    large, _ = simulate_spots(30, roi_size=21, sigma=3.5, photons=50_000, seed=1)
+    parts = [fit_spots(small), fit_spots(large)]
+    joined = SpotFits.concatenate(parts)
+    np.testing.assert_array_equal(joined.flags, np.concatenate([part.flags for part in parts]))
+    stuck = parts[0].sigma == 7.0
+    assert stuck.any()
+    np.testing.assert_array_equal(has(parts[0], Flag.AT_BOUND) & stuck, stuck)
+
+
+def test_flags_go_with_their_rows():
+    rng = np.random.default_rng(11)
+    movie = movie_of(rng, rng.uniform(0, 64, (60, 2)), 3, (64, 64))
+    fits = localize(movie)
+    assert 0 < fits.good.sum() < len(fits)
+    assert fits.flags.dtype == np.uint32
+    for rows in (slice(5, 40), fits.good, fits.frame == 1, [3, 1]):
+        np.testing.assert_array_equal(fits[rows].flags, fits.flags[rows])
+        np.testing.assert_array_equal(fits[rows].good, fits.good[rows])
+    assert fits[fits.good].good.all()
+    by_frame = [localize(movie, frames=frame) for frame in range(3)]
+    np.testing.assert_array_equal(SpotFits.concatenate(by_frame).flags, fits.flags)
+    counts = fits.flag_counts()
+    assert counts[Flag.NEIGHBOUR] == has(fits, Flag.NEIGHBOUR).sum()
+    stack = localize(movie[None])
+    np.testing.assert_array_equal(stack.flags, fits.flags)
+
+
+def test_there_may_be_no_fits():
+    fits = localize(np.zeros((2, 20, 20)))
+    assert len(fits.flags) == len(fits.good) == 0
+    assert len(fit_at(np.zeros((20, 20)), np.empty((0, 2))).flags) == 0
+    assert len(fit_spots(np.zeros((0, 9, 9))).flags) == 0
+
+
+def test_the_documented_table_is_that_of_the_code():
+    text = (Path(__file__).parents[2] / "docs" / "trust.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.match(r"\| [A-Z_]+ \| \d+ ", line)]
+    expected = []
+    for flag, rule in RULES.items():
+        good = "no" if rule.spoils else "yes"
+        limit = rule.limit.replace("|", "\\|")
+        cells = (flag.name, str(int(flag)), limit, rule.reason, good, rule.needs, rule.advice)
+        expected.append(f"| {' | '.join(cells)} |")
+    assert rows == expected
