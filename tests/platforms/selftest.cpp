@@ -24,6 +24,8 @@ static void* open_library(const char* path) { return dlopen(path, RTLD_NOW); }
 static void* find(void* library, const char* name) { return dlsym(library, name); }
 #endif
 
+using namespace spotfit;
+
 namespace {
 
 [[noreturn]] void fail(const char* what, const char* name = "") {
@@ -72,21 +74,16 @@ struct Run {
     FILE *cases, *results;
 };
 
-void lane_width(const Run& run) {
-    const int width = function<int(int)>(run.library, "spotfit_lane_width")(run.instruction_set);
-    write_block(run.results, &width, 1);
-}
-
 struct FitNumbers { long long profile, estimator, count, rows, columns, pixel_type, shared_planes, values; };
 
 // Fits of frames that are ROIs: FitNumbers, frames, planes or nothing, FitSettings.
 void fit(const Run& run) {
     const FitNumbers numbers = *read_block(run.cases).as<FitNumbers>();
     const Block frames = read_block(run.cases), planes = read_block(run.cases);
-    const auto* settings = read_block(run.cases).as<spotfit::FitSettings>();
+    const auto* settings = read_block(run.cases).as<FitSettings>();
     const int rows = numbers.rows, columns = numbers.columns;
     const long long n = numbers.count;
-    RoiSource source{};
+    HostRois source{};
     source.frames = frames.bytes;
     source.height = rows;
     source.width = columns;
@@ -100,7 +97,7 @@ void fit(const Run& run) {
                              new_array<unsigned char>(n)};
     const long long bytes = function<long long(int, int, int, int)>(run.library, "spotfit_fit_bytes")(
         run.instruction_set, rows, columns, 0);
-    function<void(int, int, int, const RoiSource*, long long, long long, int, int, const spotfit::FitSettings*, void*,
+    function<void(int, int, int, const HostRois*, long long, long long, int, int, const FitSettings*, void*,
                   const FitResults*)>(run.library, "spotfit_fit")(run.instruction_set, numbers.profile,
                                                                   numbers.estimator, &source, 0, n, rows, columns,
                                                                   settings, new_array<char>(bytes), &results);
@@ -114,7 +111,7 @@ void fit(const Run& run) {
 constexpr struct {
     const char* name;
     void (*run)(const Run&);
-} CASES[] = {{"lane_width", lane_width}, {"fit", fit}};
+} CASES[] = {{"fit", fit}};
 
 void run_case(const char* name, const Run& run) {
     for (const auto& known : CASES) {
