@@ -103,6 +103,21 @@ template <class L> SPOTFIT_INLINE L difference_of_means(L narrow, L wide, L good
     return select(good_narrow > LEAST_WEIGHT, narrow / good_narrow - wide / good_wide, L(0.0f));
 }
 
+// ---- The noise of a pixel ----
+
+// Its variance, by the mean around it less the frame's level.
+struct PixelVariance {
+    float slope, intercept, least;
+
+    SPOTFIT_INLINE PixelVariance(const DetectionSettings& s, double level)
+        : slope(float(s.slope)),
+          intercept(float(s.slope * level + s.intercept)),
+          least(float(s.least_variance)) {}
+    template <class L> SPOTFIT_INLINE L operator()(L mean) const {
+        return higher_of(multiply_add(L(slope), mean, L(intercept)), L(least));
+    }
+};
+
 // ---- The noise: the standard deviation of a filtered frame without its spots ----
 //
 // It comes from the middle of the filtered values: again and again, those beyond one and a half

@@ -141,8 +141,9 @@ class Tile {
             copy_row(from.pixels + y * s.width + outer.x0, outer.width(), from.level, NOT_A_NUMBER, image_row(y));
     }
 
-    // Filters a row of `inner`. With bad pixels, both Gaussians are weighted means of the good ones.
-    template <bool BAD> void filter(long long y, float* result) {
+    // Filters a row of `inner`, and gives the wide Gaussian's means where there is room for them. With
+    // bad pixels, both Gaussians are weighted means of the good ones.
+    template <bool BAD> void filter(long long y, float* result, float* means = nullptr) {
         smooth_along_y<BAD>(y);
         in_vectors(inner.width(), [&](long long x, auto vectors) SPOTFIT_INLINE_LAMBDA {
             constexpr int K = decltype(vectors)::value;
@@ -151,12 +152,16 @@ class Tile {
             if constexpr (BAD) {
                 L good_narrow[K], good_wide[K];
                 smooth_along_x(good, x, good_narrow, good_wide);
-                for (int k = 0; k < K; ++k)
+                for (int k = 0; k < K; ++k) {
                     write(result + BEFORE + x + k * W,
                           difference_of_means(narrow[k], wide[k], good_narrow[k], good_wide[k]));
+                    wide[k] = wide[k] / good_wide[k];
+                }
             } else {
                 for (int k = 0; k < K; ++k) write(result + BEFORE + x + k * W, narrow[k] - wide[k]);
             }
+            if (means)
+                for (int k = 0; k < K; ++k) write(means + BEFORE + x + k * W, wide[k]);
         });
     }
     // Has a filtered row end where the frame ends: nothing is higher there.

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from .localization.fit_at import fit_at
     from .localization.fit_spots import fit_spots
     from .localization.localize import localize
+    from .localization.noise import noise_model
     from .localization.psf_width import estimate_sigma
     from .models.profiles import Profile
     from .models.stopping import StopCondition
     from .precision import localization_precision
     from .results.spot_fits import SpotFits
+    from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
     from .widgets.layers.points import to_points_layer
@@ -30,6 +32,7 @@ __all__ = [
     "BackendFallbackWarning",
     "BackendUnavailableError",
     "Camera",
+    "NoiseModel",
     "Profile",
     "Settings",
     "SpotFits",
@@ -41,6 +44,7 @@ __all__ = [
     "fit_spots",
     "localization_precision",
     "localize",
+    "noise_model",
     "simulate_movie",
     "simulate_spots",
     "to_points_layer",
@@ -51,6 +55,7 @@ _MODULES = {
     "BackendFallbackWarning": "engine.errors",
     "BackendUnavailableError": "engine.errors",
     "Camera": "images.camera",
+    "NoiseModel": "settings.noise_model",
     "Profile": "models.profiles",
     "Settings": "settings.settings",
     "SpotFits": "results.spot_fits",
@@ -61,6 +66,7 @@ _MODULES = {
     "fit_spots": "localization.fit_spots",
     "localization_precision": "precision",
     "localize": "localization.localize",
+    "noise_model": "localization.noise",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
     "to_points_layer": "widgets.layers.points",
