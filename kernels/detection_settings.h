@@ -34,8 +34,8 @@ struct Maximum {
     float height, score;
 };
 
-// Of a block: its mean, and the mean squares of detail that is fine along both axes, along x, and
-// along y.
-struct BlockNoise { double mean, both, along_x, along_y; };
+// Of a block: its mean, the mean squares of detail that is fine along both axes, along x, and along
+// y, and the mean cube of the noise of a pixel.
+struct BlockNoise { double mean, both, along_x, along_y, cube; };
 
 }  // namespace spotfit

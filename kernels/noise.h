@@ -37,6 +37,9 @@ template <class At> SPOTFIT_INLINE float mean_of_neighbours(At at) {
 
 // ---- Blocks ----
 
+// The cube of a pixel less the mean of its neighbours, over that of its noise.
+constexpr double CUBE_BESIDE_NEIGHBOURS = 1.0 - 8.0 / (8.0 * 8.0 * 8.0);
+
 // Side of a block, and how far the pixels reach that its detail is made of.
 constexpr int BLOCK = 16, REACH = 6;
 // What passes coarse detail, from the middle outwards; its squares add up to 1. With every other

@@ -62,6 +62,10 @@ def test_a_flat_image_says_that_it_cannot_tell_the_gain():
     assert found.offset is None
     assert "too flat" in str(found)
     assert found.variance(150) == pytest.approx(50, rel=0.05)
+    # How skewed its noise is tells more than nothing: that it is of counts.
+    assert found.slope == pytest.approx(1, rel=0.15)
+    white = noise_model(np.random.default_rng(7).normal(150, 7, (4, 256, 256)))
+    assert white.slope < 0.3
 
 
 @pytest.mark.parametrize("name", ["median", "interpolated", "blurred"])

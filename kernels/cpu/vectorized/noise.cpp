@@ -40,7 +40,7 @@ public:
         for (long long k = 0; k < blocks.columns; ++k) {
             const BlockNoise sums = table[k];
             table[k] = {sums.mean / PIXELS + double(frame.level), sums.both / PIXELS, sums.along_x / PIXELS,
-                        sums.along_y / PIXELS};
+                        sums.along_y / PIXELS, sums.cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS)};
         }
     }
 
@@ -66,18 +66,22 @@ private:
         }
     }
 
+    // Pixels less the mean of their neighbours.
+    SPOTFIT_INLINE Sums beside_neighbours(const float* here) const {
+        const auto three = [](const float* row) SPOTFIT_INLINE_LAMBDA {
+            return read<Sums>(row - 1) + read<Sums>(row) + read<Sums>(row + 1);
+        };
+        const Sums pixel = read<Sums>(here);
+        const Sums nine = three(here - length) + three(here) + three(here + length);
+        return pixel - (nine - pixel) * Sums(0.125f);
+    }
+
     // Sums over all rows of squared differences from the mean of the neighbours, at each column.
     void sum_scatter(float* sums) const {
         for (long long x = -REACH; x < s.width + REACH; x += BLOCK) {
             Sums sum(0.0f);
             for (int i = 0; i < ROWS; ++i) {
-                const float* here = raw + i * length + x;
-                const auto three = [&](const float* row) SPOTFIT_INLINE_LAMBDA {
-                    return read<Sums>(row - 1) + read<Sums>(row) + read<Sums>(row + 1);
-                };
-                const Sums pixel = read<Sums>(here);
-                const Sums nine = three(here - length) + three(here) + three(here + length);
-                const Sums step = pixel - (nine - pixel) * Sums(0.125f);
+                const Sums step = beside_neighbours(raw + i * length + x);
                 sum = multiply_add(step, step, sum);
             }
             write(sums + x, sum);
@@ -131,7 +135,10 @@ private:
                 return EvenAndOdd<Sums>([&](int t) SPOTFIT_INLINE_LAMBDA { return read<Sums>(row + x + t); });
             };
             const EvenAndOdd<Sums> of_coarse = along_x(coarse), of_fine = along_x(fine);
-            table[k].mean += sum(read<Sums>(clean + (i + REACH) * length + x));
+            const float* here = clean + (i + REACH) * length + x;
+            const Sums step = beside_neighbours(here);
+            table[k].mean += sum(read<Sums>(here));
+            table[k].cube += sum(step * step * step);
             table[k].both += sum(square(of_fine.fine()));
             table[k].along_x += sum(square(of_coarse.fine()));
             table[k].along_y += sum(square(of_fine.coarse()));

@@ -149,7 +149,7 @@ void drop_neighbours(const Maximum* maxima, long long count, const unsigned long
         if (dropped[place]) continue;
         for (long long y = most(own.y - reach, 0); y <= least(own.y + reach, height - 1); ++y)
             for (long long j = rows.from(own.frame, y, own.x - distance);
-                 j < rows.end(own.frame, y) && maxima[j].x < own.x + distance; ++j)
+                 j < rows.end(own.frame, y) && maxima[j].x <= own.x + distance; ++j)
                 if (j != place && are_close(own, maxima[j], distance)) dropped[j] = 1;
     }
 }

@@ -9,7 +9,7 @@ from typing import Any
 #: is no camera's own: the image was filtered, interpolated or compressed.
 FILTERED = 2.0
 #: An image tells the gain if it stands out of its own error so many times.
-_TOLD = 4.0
+TOLD = 4.0
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class NoiseModel:
     pixels.
     """
 
-    #: Counts² per count: the gain in counts per electron, where pixels are independent.
+    #: Counts² per count: the gain in counts per electron, where pixels are independent. Of a flat
+    #: image, what the noise's skewness tells.
     slope: float
     #: Variance at 0 counts, and the least there is, in counts².
     intercept: float
@@ -42,7 +43,7 @@ class NoiseModel:
         """Counts per electron, as far as the image tells: None if it is flat or was filtered."""
         if self.slope_error is None or self.is_filtered:
             return None
-        return self.slope if self.slope > _TOLD * self.slope_error else None
+        return self.slope if self.slope > TOLD * self.slope_error else None
 
     @property
     def offset(self) -> float | None:

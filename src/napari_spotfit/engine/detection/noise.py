@@ -1,7 +1,7 @@
 """The noise model of an image, from the noise of its blocks.
 
 What is measured in a block, kernels/noise.h says: its mean, and the mean squares of detail that is
-fine along both axes, along x, and along y. No spot has such detail.
+fine along both axes, along x, and along y, which no spot has; and the mean cube of its noise.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ...settings.noise_model import NoiseModel
+from ...settings.noise_model import FILTERED, TOLD, NoiseModel
 
 Numbers = NDArray[np.float64]
 
 #: A block's measurements.
-BLOCK_NOISE = np.dtype([(name, "f8") for name in ("mean", "both", "along_x", "along_y")])
+BLOCK_NOISE = np.dtype([(name, "f8") for name in ("mean", "both", "along_x", "along_y", "cube")])
 #: The median over blocks of white noise's fine detail, over the mean.
 _MEDIAN_OVER_MEAN = 0.934
 #: How much a block's fine detail scatters: it has about ten independent numbers.
@@ -44,6 +44,11 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         return NoiseModel(0.0, float(np.median(variance)), least, blocks=len(blocks))
     slope, intercept, error = _line(mean, variance)
     error *= _SCATTER * _MEDIAN_ERROR / math.sqrt(len(blocks) / len(sets))
+    if not slope > TOLD * error and spectral_correlation(blocks, whole_counts) < FILTERED:
+        # Too little light and shade for a line: counts are as skewed as their slope is steep.
+        middle = float(np.median(blocks["both"])) / _MEDIAN_OVER_MEAN
+        slope = max(float(np.median(blocks["cube"])), 0.0) / middle
+        intercept, error = middle - slope * float(np.median(blocks["mean"])), math.inf
     return NoiseModel(
         slope, intercept, least, slope_error=error if error < math.inf else None,
         blocks=len(blocks),
