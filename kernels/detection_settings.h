@@ -35,7 +35,7 @@ struct Maximum {
 };
 
 // Of a block: its mean, the mean squares of detail that is fine along both axes, along x, and along
-// y, and the mean cube of the noise of a pixel.
-struct BlockNoise { double mean, both, along_x, along_y, cube; };
+// y, the mean cube of the noise of a pixel, and the lowest pixel.
+struct BlockNoise { double mean, both, along_x, along_y, cube, lowest; };
 
 }  // namespace spotfit

@@ -62,7 +62,7 @@ def along(image, by_y, by_x):
 
 
 def blocks(image, sigma):
-    """Return mean, fine detail along both axes, along x, and along y, and skew of all blocks."""
+    """Return mean, fine detail along both axes, along x and y, cube and lowest of all blocks."""
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     scatter = ndimage.uniform_filter((image - ring) ** 2 * 8 / 9, BLOCK + 12, mode="mirror")
     image = np.where(lone_pixels(image, sigma, 12, scatter), ring, image)
@@ -72,10 +72,11 @@ def blocks(image, sigma):
     tops, lefts = (range(margin, size - margin - BLOCK + 1, BLOCK) for size in image.shape)
     parts = [
         [np.mean(plane[y : y + BLOCK, x : x + BLOCK]) for plane in (image, *squares, cubes)]
+        + [np.min(image[y : y + BLOCK, x : x + BLOCK])]
         for y in tops
         for x in lefts
     ]
-    return np.array(parts).reshape(-1, 5)
+    return np.array(parts).reshape(-1, 6)
 
 
 def photon_transfer(mean, variance):
@@ -105,7 +106,7 @@ def noise_of(frames, sigma, variance=None):
     if variance is not None:
         known = np.tile(blocks(variance, sigma)[:, 0], len(frames))
         quiet = known <= 1.5 * np.quantile(known, 0.3)
-        table = np.column_stack([table[:, 0], table[:, 1:4] - known[:, None], table[:, 4]])[quiet]
+        table = np.column_stack([table[:, 0], table[:, 1:4] - known[:, None], table[:, 4:]])[quiet]
     table = table[table[:, 1] > 0]
     if not len(table):
         return Noise(0.0, 0.0, 0.0)
@@ -118,8 +119,10 @@ def noise_of(frames, sigma, variance=None):
     if slope <= 4 * error and spectrum < 2:
         # Little light and shade: counts are as skewed as their variance over their mean.
         middle = np.median(fine)
+        level = np.median(table[:, 0])
         slope = max(np.median(table[:, 4]), 0) / middle
-        intercept = middle - slope * np.median(table[:, 0])
+        slope = min(slope, middle / (level - np.median(table[:, 5])))
+        intercept = middle - slope * level
     noise = Noise(slope, intercept, max(smallest / 2, rounding))
     scatter = clipped_deviation(
         np.concatenate(

@@ -7,7 +7,7 @@ import detection_reference as reference
 import numpy as np
 import pytest
 from noisy_scenes import flat_scenes, noisy_scenes
-from scenes import DTYPES, movie_of, scattered
+from scenes import DTYPES, movie_of, on_grid, scattered
 
 from napari_spotfit import NoiseModel, noise_model
 from napari_spotfit.engine.cpu.noise import measure_noise
@@ -87,6 +87,14 @@ def test_spots_are_no_noise(name):
     mean = np.mean(scene.frames)
     # Spots bring shot noise of their own.
     assert noise_model(np.stack(scene.frames)).variance(mean) == pytest.approx(mean - 100, rel=0.15)
+
+
+def test_a_spot_in_every_block_is_no_skewness():
+    rng = np.random.default_rng(12)
+    movie = movie_of(rng, on_grid(rng, (96, 160), 16), 4, (96, 160), photons=700)
+    found = noise_model(movie)
+    assert 0.5 < found.slope < 1.6
+    assert found.variance(110) == pytest.approx(10, rel=0.15)
 
 
 def test_hot_pixels_are_no_noise():

@@ -34,13 +34,13 @@ public:
         for (int i = -1; i <= ROWS; ++i) load(i);
         __builtin_memcpy(clean - PADDING, raw - PADDING, ROWS * length * sizeof(float));
         remove_lone_pixels();
-        for (long long k = 0; k < blocks.columns; ++k) table[k] = {};
+        for (long long k = 0; k < blocks.columns; ++k) table[k] = {0.0, 0.0, 0.0, 0.0, 0.0, double(INFINITE)};
         for (int i = 0; i < BLOCK; ++i) add_row(i, table);
         constexpr double PIXELS = BLOCK * BLOCK;
         for (long long k = 0; k < blocks.columns; ++k) {
             const BlockNoise sums = table[k];
             table[k] = {sums.mean / PIXELS + double(frame.level), sums.both / PIXELS, sums.along_x / PIXELS,
-                        sums.along_y / PIXELS, sums.cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS)};
+                        sums.along_y / PIXELS, sums.cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS), sums.lowest + double(frame.level)};
         }
     }
 
@@ -139,6 +139,7 @@ private:
             const Sums step = beside_neighbours(here);
             table[k].mean += sum(read<Sums>(here));
             table[k].cube += sum(step * step * step);
+            for (int i = 0; i < BLOCK; ++i) table[k].lowest = lower_of(table[k].lowest, double(here[i]));
             table[k].both += sum(square(of_fine.fine()));
             table[k].along_x += sum(square(of_coarse.fine()));
             table[k].along_y += sum(square(of_fine.coarse()));

@@ -1,7 +1,8 @@
 """The noise model of an image, from the noise of its blocks.
 
-What is measured in a block, kernels/noise.h says: its mean, and the mean squares of detail that is
-fine along both axes, along x, and along y, which no spot has; and the mean cube of its noise.
+What is measured in a block, kernels/noise.h says: its mean; the mean squares of detail that is fine
+along both axes, along x, and along y, which no spot has; the mean cube of its noise; and its lowest
+pixel.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from ...settings.noise_model import FILTERED, TOLD, NoiseModel
 Numbers = NDArray[np.float64]
 
 #: A block's measurements.
-BLOCK_NOISE = np.dtype([(name, "f8") for name in ("mean", "both", "along_x", "along_y", "cube")])
+BLOCK_NOISE = np.dtype(
+    [(name, "f8") for name in ("mean", "both", "along_x", "along_y", "cube", "lowest")]
+)
 #: The median over blocks of white noise's fine detail, over the mean.
 _MEDIAN_OVER_MEAN = 0.934
 #: How much a block's fine detail scatters: it has about ten independent numbers.
@@ -47,8 +50,11 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     if not slope > TOLD * error and spectral_correlation(blocks, whole_counts) < FILTERED:
         # Too little light and shade for a line: counts are as skewed as their slope is steep.
         middle = float(np.median(blocks["both"])) / _MEDIAN_OVER_MEAN
+        level = float(np.median(blocks["mean"]))
         slope = max(float(np.median(blocks["cube"])), 0.0) / middle
-        intercept, error = middle - slope * float(np.median(blocks["mean"])), math.inf
+        # Where every block has a spot, that is too much; but no light is below none.
+        slope = min(slope, middle / max(level - float(np.median(blocks["lowest"])), 1e-30))
+        intercept, error = middle - slope * level, math.inf
     return NoiseModel(
         slope, intercept, least, slope_error=error if error < math.inf else None,
         blocks=len(blocks),
