@@ -76,6 +76,7 @@ bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, besi
 	$(BENCH_VENV)/bin/python benchmarks/accuracy.py
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py
 	$(BENCH_VENV)/bin/python benchmarks/detection.py
+	$(BENCH_VENV)/bin/python benchmarks/trust.py
 	$(BENCH_VENV)/bin/python benchmarks/against.py $(BASELINE)
 	$(BENCH_VENV)/bin/python benchmarks/expressions.py $(BASELINE)
 	$(BENCH_VENV)/bin/python benchmarks/detection_against.py $(BASELINE)

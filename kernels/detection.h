@@ -56,8 +56,8 @@ template <class Int> SPOTFIT_INLINE Int mirrored(Int i, Int size) {
 // Smooths K places at once by both kernels: `centre(k)` is what lies there, `pair(t)(k)` the sum of
 // the two t away.
 template <int K, class L, class Centre, class Pair>
-SPOTFIT_INLINE void smooth_by_both(const float* narrow, int narrow_radius, const float* wide, int radius,
-                                   Centre centre, Pair pair, L (&by_narrow)[K], L (&by_wide)[K]) {
+SPOTFIT_INLINE void smooth_by_both(const float* narrow, int narrow_radius, const float* wide, int radius, Centre centre,
+                                   Pair pair, L (&by_narrow)[K], L (&by_wide)[K]) {
     UNROLL
     for (int k = 0; k < K; ++k) {
         const L here = centre(k);
@@ -102,6 +102,19 @@ constexpr float LEAST_WEIGHT = 0.5f;
 template <class L> SPOTFIT_INLINE L difference_of_means(L narrow, L wide, L good_narrow, L good_wide) {
     return select(good_narrow > LEAST_WEIGHT, narrow / good_narrow - wide / good_wide, L(0.0f));
 }
+
+// ---- The noise of a pixel ----
+
+// Its variance, by the mean around it less the frame's level.
+struct PixelVariance {
+    float slope, intercept, least;
+
+    SPOTFIT_INLINE PixelVariance(const DetectionSettings& s, double level)
+        : slope(float(s.slope)), intercept(float(s.slope * level + s.intercept)), least(float(s.least_variance)) {}
+    template <class L> SPOTFIT_INLINE L operator()(L mean) const {
+        return higher_of(multiply_add(L(slope), mean, L(intercept)), L(least));
+    }
+};
 
 // ---- The noise: the standard deviation of a filtered frame without its spots ----
 //
@@ -214,8 +227,8 @@ template <class L, class At> SPOTFIT_INLINE MaskOf<L> is_maximum(L value, At at)
 // pixels count twice.
 SPOTFIT_INLINE float border(const DetectionSettings& s, long long y, long long x) {
     const double *by_y = s.gain_y + y, *by_x = s.gain_x + x;
-    const double variance = by_y[0] * by_x[0] - 2.0 * by_y[s.height] * by_x[s.width] +
-                            by_y[2 * s.height] * by_x[2 * s.width];
+    const double variance =
+        by_y[0] * by_x[0] - 2.0 * by_y[s.height] * by_x[s.width] + by_y[2 * s.height] * by_x[2 * s.width];
     return s.gain > 0.0 ? float(square_root(higher_of(variance, 0.0)) / s.gain) : 1.0f;
 }
 
@@ -230,9 +243,7 @@ SPOTFIT_INLINE double score(const DetectionSettings& s, float height, double noi
 }
 
 // A pixel and the four next to it, or itself where there is none.
-struct Neighbours {
-    float pixel, above, left, right, below;
-};
+struct Neighbours { float pixel, above, left, right, below; };
 
 template <class T, class Int>
 SPOTFIT_INLINE Neighbours neighbours(const Frame<T>& frame, const DetectionSettings& s, Int y, Int x) {

@@ -18,7 +18,13 @@ struct DetectionSettings {
     double least_score, least_height;  // of a spot
     long long height, width;           // of a frame
     int narrow_radius, radius;
-    int row_step;                      // the noise is that of one row in so many
+    int row_step;  // the noise is that of one row in so many
+    // Of a pixel's noise: its variance over its mean, the variance at 0, and the least variance.
+    double slope, intercept, least_variance;
+    // Of a lone pixel: its step from the highest neighbour over its height, at least, and how far
+    // away its surroundings are looked at.
+    float lone_share;
+    int lone_distance;
 };
 
 // A pixel that is higher in the filtered frame than those around it.
@@ -27,5 +33,9 @@ struct Maximum {
     int on_flat_area;  // of the frame itself
     float height, score;
 };
+
+// Of a block: its mean, the mean squares of detail that is fine along both axes, along x, and along
+// y, the mean cube of the noise of a pixel, and the lowest pixel.
+struct BlockNoise { double mean, both, along_x, along_y, cube, lowest; };
 
 }  // namespace spotfit

@@ -31,6 +31,11 @@ template <class Function> SPOTFIT_INLINE auto with_pixel_type(int type, Function
     }
 }
 
+// In noise.cpp.
+long long noise_bytes(const DetectionSettings&);
+long long noise_block_count(const DetectionSettings&, long long step);
+void measure_noise_blocks(const DetectionSource&, long long frame, long long step, void*, BlockNoise*);
+
 // In nonmax_suppression.cpp.
 long long merge_plateaus(const DetectionSource&, Maximum*, long long, long long*, unsigned long long*, long long*,
                          long long, Maximum*);

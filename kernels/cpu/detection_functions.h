@@ -51,6 +51,14 @@ struct DetectionFunctions {
     // highest to the lowest, in its lower 32 bits.
     void (*drop_neighbours)(const Maximum* maxima, long long count, const unsigned long long* order, long long height,
                             long long* row_starts, double distance, unsigned char* dropped);
+
+    // Measures every `step`-th row of a frame's blocks; memory for that, and how many blocks these are.
+    long long (*noise_bytes)(const DetectionSettings&);
+    long long (*noise_block_count)(const DetectionSettings&, long long step);
+    void (*measure_noise_blocks)(const DetectionSource&, long long frame, long long step, void* work,
+                                 BlockNoise* table);
+    // Filtered pixels of sampled rows over the noise of each pixel.
+    void (*sample_ratios)(const DetectionSource&, long long frame, void* work, float* sample);
 };
 
 }  // namespace spotfit

@@ -97,3 +97,21 @@ SPOTFIT_EXPORT void spotfit_drop_neighbours(int index, const Maximum* maxima, lo
                                             double distance, unsigned char* dropped) {
     detection(index).drop_neighbours(maxima, count, order, height, row_starts, distance, dropped);
 }
+
+SPOTFIT_EXPORT long long spotfit_noise_bytes(int index, const DetectionSettings* settings) {
+    return detection(index).noise_bytes(*settings);
+}
+
+SPOTFIT_EXPORT long long spotfit_noise_block_count(int index, const DetectionSettings* settings, long long step) {
+    return detection(index).noise_block_count(*settings, step);
+}
+
+SPOTFIT_EXPORT void spotfit_measure_noise_blocks(int index, const DetectionSource* source, long long frame,
+                                                 long long step, void* work, BlockNoise* table) {
+    detection(index).measure_noise_blocks(*source, frame, step, work, table);
+}
+
+SPOTFIT_EXPORT void spotfit_sample_ratios(int index, const DetectionSource* source, long long frame, void* work,
+                                          float* sample) {
+    detection(index).sample_ratios(*source, frame, work, sample);
+}

@@ -107,9 +107,7 @@ template <class T> bool has_bad_pixels(const Frame<T>& frame, long long count) {
 }
 
 // A row of a tile that was smoothed along y by both kernels, with what lies beside it.
-struct SmoothedRow {
-    float *narrow, *wide;
-};
+struct SmoothedRow { float *narrow, *wide; };
 
 // A tile with all that its filtered pixels are made of, in a thread's memory.
 class Tile {
@@ -141,8 +139,9 @@ class Tile {
             copy_row(from.pixels + y * s.width + outer.x0, outer.width(), from.level, NOT_A_NUMBER, image_row(y));
     }
 
-    // Filters a row of `inner`. With bad pixels, both Gaussians are weighted means of the good ones.
-    template <bool BAD> void filter(long long y, float* result) {
+    // Filters a row of `inner`, and gives the wide Gaussian's means where there is room for them. With
+    // bad pixels, both Gaussians are weighted means of the good ones.
+    template <bool BAD> void filter(long long y, float* result, float* means = nullptr) {
         smooth_along_y<BAD>(y);
         in_vectors(inner.width(), [&](long long x, auto vectors) SPOTFIT_INLINE_LAMBDA {
             constexpr int K = decltype(vectors)::value;
@@ -151,12 +150,16 @@ class Tile {
             if constexpr (BAD) {
                 L good_narrow[K], good_wide[K];
                 smooth_along_x(good, x, good_narrow, good_wide);
-                for (int k = 0; k < K; ++k)
+                for (int k = 0; k < K; ++k) {
                     write(result + BEFORE + x + k * W,
                           difference_of_means(narrow[k], wide[k], good_narrow[k], good_wide[k]));
+                    wide[k] = wide[k] / good_wide[k];
+                }
             } else {
                 for (int k = 0; k < K; ++k) write(result + BEFORE + x + k * W, narrow[k] - wide[k]);
             }
+            if (means)
+                for (int k = 0; k < K; ++k) write(means + BEFORE + x + k * W, wide[k]);
         });
     }
     // Has a filtered row end where the frame ends: nothing is higher there.
@@ -239,8 +242,9 @@ class Tile {
     template <int K>
     SPOTFIT_INLINE void smooth_along_x(const SmoothedRow& row, long long x, L (&narrow)[K], L (&wide)[K]) const {
         const float *n = row.narrow + z.margin + x, *w = row.wide + z.margin + x;
-        smooth(s.narrow, s.narrow_radius, [&](int t, int k) SPOTFIT_INLINE_LAMBDA { return read<L>(n + t + k * W); },
-               narrow);
+        smooth(
+            s.narrow, s.narrow_radius, [&](int t, int k) SPOTFIT_INLINE_LAMBDA { return read<L>(n + t + k * W); },
+            narrow);
         smooth(s.wide, s.radius, [&](int t, int k) SPOTFIT_INLINE_LAMBDA { return read<L>(w + t + k * W); }, wide);
     }
 };

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from .localization.fit_at import fit_at
     from .localization.fit_spots import fit_spots
     from .localization.localize import localize
+    from .localization.noise import noise_model
     from .localization.psf_width import estimate_sigma
     from .models.profiles import Profile
     from .models.stopping import StopCondition
     from .precision import localization_precision
     from .results.flags import Flag
     from .results.spot_fits import SpotFits
+    from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
     from .widgets.layers.points import to_points_layer
@@ -32,6 +34,7 @@ __all__ = [
     "BackendUnavailableError",
     "Camera",
     "Flag",
+    "NoiseModel",
     "Profile",
     "Settings",
     "SpotFits",
@@ -43,6 +46,7 @@ __all__ = [
     "fit_spots",
     "localization_precision",
     "localize",
+    "noise_model",
     "simulate_movie",
     "simulate_spots",
     "to_points_layer",
@@ -54,6 +58,7 @@ _MODULES = {
     "BackendUnavailableError": "engine.errors",
     "Camera": "images.camera",
     "Flag": "results.flags",
+    "NoiseModel": "settings.noise_model",
     "Profile": "models.profiles",
     "Settings": "settings.settings",
     "SpotFits": "results.spot_fits",
@@ -64,6 +69,7 @@ _MODULES = {
     "fit_spots": "localization.fit_spots",
     "localization_precision": "precision",
     "localize": "localization.localize",
+    "noise_model": "localization.noise",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
     "to_points_layer": "widgets.layers.points",

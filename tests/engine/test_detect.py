@@ -212,6 +212,13 @@ def test_suppression_is_greedy_by_height(seed, count, distance):
     np.testing.assert_array_equal(left, maxima[np.sort(kept)])
 
 
+def test_spots_a_hair_closer_than_the_distance_leave_the_higher():
+    maxima = np.zeros(2, MAXIMUM)
+    maxima["x"], maxima["height"] = [12, 13], [3, 1]
+    left = drop_neighbours(maxima, height=1, distance=np.nextafter(1, 2))
+    np.testing.assert_array_equal(left, maxima[:1])
+
+
 def test_suppression_does_not_compare_all_with_all():
     # It would take minutes.
     rng = np.random.default_rng(33)

@@ -24,6 +24,23 @@ template <bool BAD> void sample_filtered(const DetectionSettings& s, Tile& tile,
     }
 }
 
+// The same over the noise of each pixel.
+template <class T>
+void sample_ratios(const DetectionSettings& s, const Frame<T>& frame, bool bad, Tile& tile, const Rectangle& part,
+                   float* sample) {
+    const SampledRows rows(s.height, s.row_step, 0);
+    const PixelVariance variance(s, double(frame.level));
+    for (long long i = rows.before(part.y0); i < rows.before(part.y1); ++i) {
+        float *row = tile.row(0), *means = tile.row(1);
+        if (bad) tile.filter<true>(rows.row(i), row, means);
+        else tile.filter<false>(rows.row(i), row, means);
+        for (long long x = part.x0; x < part.x1; ++x) {
+            const long long place = Tile::BEFORE + x - tile.inner.x0;
+            sample[i * s.width + x] = row[place] == 0.0f ? 0.0f : row[place] / square_root(variance(means[place]));
+        }
+    }
+}
+
 // How many numbers the largest sample has.
 long long sample_size(const DetectionSettings& s) { return SampledRows(s.height, s.row_step, 0).count * s.width; }
 
@@ -175,8 +192,7 @@ template <class T> struct Detector {
 
     double estimate_noise(const Frame<T>& frame) {
         return noise_of(clipped_deviation(filtered, sample_size(s)), s.gain, [&](int by_y, int by_x) {
-            for (long long i = 0; i < tiles.count; ++i)
-                sample_detail(s, frame, by_y, by_x, tiles[i], rows, details);
+            for (long long i = 0; i < tiles.count; ++i) sample_detail(s, frame, by_y, by_x, tiles[i], rows, details);
             return double(clipped_deviation(details, detail_size(s, by_y, by_x)));
         });
     }
@@ -238,14 +254,30 @@ void sample_tiles(const DetectionSource& source, long long number, int bad, int 
     });
 }
 
+// Of a whole frame.
+void sample_ratios(const DetectionSource& source, long long number, void* work, float* sample) {
+    with_pixel_type(source.pixel_type, [&](auto pixel) {
+        using T = typename decltype(pixel)::Type;
+        const SubnormalsAreZero here;
+        Detector<T> detector(source, work, false);
+        const Frame<T> frame = frame_of<T>(source, number);
+        const bool bad = has_bad_pixels(frame, detector.s.height * detector.s.width);
+        for (long long i = 0; i < detector.tiles.count; ++i) {
+            detector.tile.load(frame, number, detector.tiles[i]);
+            sample_ratios(detector.s, frame, bad, detector.tile, detector.tiles[i], sample);
+        }
+    });
+}
+
 double deviation(float* sample, long long size) {
     const SubnormalsAreZero here;
     return clipped_deviation(sample, size);
 }
 
 double noise(const DetectionSettings& s, const double* deviations) {
-    return noise_of(deviations[0], s.gain,
-                    [&](int by_y, int by_x) { return deviations[by_y == 2 ? 3 : by_x == 2 ? 2 : 1]; });
+    return noise_of(deviations[0], s.gain, [&](int by_y, int by_x) {
+        return deviations[by_y == 2 ? 3 : by_x == 2 ? 2 : 1];
+    });
 }
 
 long long find_in_tiles(const DetectionSource& source, long long number, int bad, double noise, long long first,
@@ -265,8 +297,10 @@ long long find_in_tiles(const DetectionSource& source, long long number, int bad
 }  // namespace
 
 const DetectionFunctions detection = {
-    work_bytes, tile_count, most_maxima, detect,        has_bad,        sample_length,
-    sample_tiles, deviation, noise,      find_in_tiles, merge_plateaus, drop_neighbours,
+    work_bytes,  tile_count,        most_maxima,          detect,
+    has_bad,     sample_length,     sample_tiles,         deviation,
+    noise,       find_in_tiles,     merge_plateaus,       drop_neighbours,
+    noise_bytes, noise_block_count, measure_noise_blocks, sample_ratios,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -91,7 +91,8 @@ class Rows {
 // All maxima of a plateau become one, on the pixel that is nearest to the middle. False where the
 // queue is too short.
 template <class T>
-bool merge_plateau(Flood<T>& flood, long long width, const Rows& rows, Maximum* maxima, long long own, Maximum& merged) {
+bool merge_plateau(Flood<T>& flood, long long width, const Rows& rows, Maximum* maxima, long long own,
+                   Maximum& merged) {
     merged = maxima[own];
     const long long start = merged.y * width + merged.x;
     long long sum_y = 0, sum_x = 0, size = 0, lowest = merged.y, highest = merged.y;

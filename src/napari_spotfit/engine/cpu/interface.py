@@ -118,4 +118,8 @@ double spotfit_noise(int pointer pointer)
 long spotfit_find_maxima(int pointer long int double long long pointer pointer pointer)
 long spotfit_merge_plateaus(int pointer pointer long pointer pointer pointer long pointer)
 void spotfit_drop_neighbours(int pointer long pointer long pointer double pointer)
+long spotfit_noise_bytes(int pointer)
+long spotfit_noise_block_count(int pointer long)
+void spotfit_measure_noise_blocks(int pointer long long pointer pointer)
+void spotfit_sample_ratios(int pointer long pointer pointer)
 """

@@ -1,0 +1,81 @@
+"""The noise of frames, measured by the compiled library."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...settings.noise_model import NoiseModel
+from ...settings.settings import Settings
+from .. import threads
+from ..detection.band import make_band
+from ..detection.detection_settings import make_detection_settings
+from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation
+from ..kernel_arguments import address
+from .interface import DetectionSource
+from .library import load
+
+#: Blocks tell the noise well enough when there are about so many.
+_ENOUGH_BLOCKS = 4096
+#: How many numbers more there must be room for behind a sample.
+_PADDING = 16
+
+
+def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
+    """Return the noise model of frames, taken together.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        C-contiguous, in native byte order; uint8, uint16, int16, float32 or float64.
+    settings : Settings
+        ``sigma`` and ``threads`` count.
+    """
+    band = make_band(settings.sigma, frames.shape[1:])
+    library, functions = load(), load().functions
+    whole_counts = frames.dtype.kind in "iu"
+    workers = settings.threads or threads.available()
+
+    def measure(name: str, dtype: Any, count: int, bytes_: int, *rest: int) -> NDArray[Any]:
+        numbers = np.zeros((len(frames), count), dtype)
+
+        def work(first: int, last: int) -> None:
+            memory = np.empty(bytes_, np.uint8)
+            for i in range(first, last):
+                getattr(functions, name)(
+                    library.index, ctypes.byref(source), i, *rest, address(memory),
+                    address(numbers[i]),
+                )  # fmt: skip
+
+        threads.in_pieces(work, len(frames), -(-len(frames) // workers), workers)
+        return numbers
+
+    given = make_detection_settings(settings, band, address)
+    source = DetectionSource.of(frames, given)
+    in_frame = functions.spotfit_noise_block_count(library.index, source.settings, 1)
+    step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
+    blocks = measure(
+        "spotfit_measure_noise_blocks", BLOCK_NOISE,
+        functions.spotfit_noise_block_count(library.index, source.settings, step),
+        functions.spotfit_noise_bytes(library.index, source.settings), step,
+    ).ravel()  # fmt: skip
+    model = photon_transfer(blocks, whole_counts)
+    spectral = spectral_correlation(blocks, whole_counts)
+    if spectral <= 1:
+        return model
+    # What is coarse may be structure: no more than the filtered frame's own scatter tells.
+    given = make_detection_settings(settings, band, address, model)
+    source = DetectionSource.of(frames, given)
+    ratios = measure(
+        "spotfit_sample_ratios", np.float32,
+        functions.spotfit_sample_size(library.index, source.settings, 0, 0),
+        functions.spotfit_detection_bytes(library.index, source.settings, 0),
+    ).ravel()  # fmt: skip
+    sample = np.concatenate([ratios, np.zeros(_PADDING, np.float32)])
+    deviation = functions.spotfit_deviation(library.index, address(sample), len(ratios))
+    scatter = deviation / band.gain if band.gain > 0 else 0.0
+    return replace(model, correlation=max(1.0, min(spectral, scatter)))

@@ -1,0 +1,96 @@
+"""The noise model of an image, from the noise of its blocks.
+
+What is measured in a block, kernels/noise.h says: its mean; the mean squares of detail that is fine
+along both axes, along x, and along y, which no spot has; the mean cube of its noise; and its lowest
+pixel.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...settings.noise_model import FILTERED, TOLD, NoiseModel
+
+Numbers = NDArray[np.float64]
+
+#: A block's measurements.
+BLOCK_NOISE = np.dtype(
+    [(name, "f8") for name in ("mean", "both", "along_x", "along_y", "cube", "lowest")]
+)
+#: The median over blocks of white noise's fine detail, over the mean.
+_MEDIAN_OVER_MEAN = 0.934
+#: How much a block's fine detail scatters: it has about ten independent numbers.
+_SCATTER = math.sqrt(2 / 10)
+#: The standard error of a median over that of a mean.
+_MEDIAN_ERROR = 1.25
+#: Blocks of similar brightness: no fewer than so many together, and no more than so many sets.
+_LEAST_TOGETHER, _MOST_SETS, _LEAST_SETS = 12, 32, 4
+#: The variance of rounding to whole counts, less what it may share with other noise.
+_ROUNDING = 1 / 20
+
+
+def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
+    """Return the line of variance over mean, as if pixels were independent."""
+    blocks = _usable(blocks)
+    least = _ROUNDING if whole_counts else 0.0
+    if not len(blocks):
+        return NoiseModel(0.0, 0.0, least)
+    order = np.argsort(blocks["mean"], kind="stable")
+    sets = np.array_split(order, int(np.clip(len(order) // _LEAST_TOGETHER, 1, _MOST_SETS)))
+    mean = np.array([np.median(blocks["mean"][own]) for own in sets])
+    variance = np.array([np.median(blocks["both"][own]) for own in sets]) / _MEDIAN_OVER_MEAN
+    least = max(float(variance.min()) / 2, least)
+    if len(sets) < _LEAST_SETS:
+        return NoiseModel(0.0, float(np.median(variance)), least, blocks=len(blocks))
+    slope, intercept, error = _line(mean, variance)
+    error *= _SCATTER * _MEDIAN_ERROR / math.sqrt(len(blocks) / len(sets))
+    if not slope > TOLD * error and spectral_correlation(blocks, whole_counts) < FILTERED:
+        # Too little light and shade for a line: counts are as skewed as their slope is steep.
+        middle = float(np.median(blocks["both"])) / _MEDIAN_OVER_MEAN
+        level = float(np.median(blocks["mean"]))
+        slope = max(float(np.median(blocks["cube"])), 0.0) / middle
+        # Where every block has a spot, that is too much; but no light is below none.
+        slope = min(slope, middle / max(level - float(np.median(blocks["lowest"])), 1e-30))
+        intercept, error = middle - slope * level, math.inf
+    return NoiseModel(
+        slope, intercept, least, slope_error=error if error < math.inf else None,
+        blocks=len(blocks),
+    )  # fmt: skip
+
+
+def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
+    """Return how much stronger coarse noise is than fine noise, as detail along the axes tells.
+
+    The spectrum of filtered noise is taken for a product of one along y and one along x.
+    """
+    blocks = _usable(blocks)
+    if not len(blocks):
+        return 1.0
+    least = _ROUNDING if whole_counts else 0.0
+    both, along_x, along_y = (
+        max(float(np.median(blocks[name])), least) for name in ("both", "along_x", "along_y")
+    )
+    return math.sqrt(along_x * along_y) / both
+
+
+def _usable(blocks: NDArray[np.void]) -> NDArray[np.void]:
+    """Leave out blocks with bad pixels, and those without noise, such as outside of a mask."""
+    finite = np.all([np.isfinite(blocks[name]) for name in BLOCK_NOISE.names or ()], axis=0)
+    usable: NDArray[np.void] = blocks[finite & (blocks["both"] > 0)]
+    return usable
+
+
+def _line(mean: Numbers, variance: Numbers) -> tuple[float, float, float]:
+    """Fit a line that does not fall, all relative errors alike; return its slope's error for 1."""
+    model = np.full(len(variance), np.median(variance))
+    for _ in range(5):
+        weight = model**-2.0
+        middle, level = np.average(mean, weights=weight), np.average(variance, weights=weight)
+        spread = float(np.sum(weight * (mean - middle) ** 2))
+        slope = float(np.sum(weight * (mean - middle) * (variance - level)))
+        slope = max(slope / spread, 0.0) if spread > 0 else 0.0
+        model = np.maximum(slope * (mean - middle) + level, variance.min() / 4)
+    return slope, float(level - slope * middle), spread**-0.5 if spread > 0 else math.inf

@@ -1,0 +1,89 @@
+"""The noise of an image, learnt from the image itself."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.cpu.noise import measure_noise
+from ..images.camera import Camera
+from ..images.frames import FrameReader, to_host
+from ..images.pixel_calibration import detection_calibration
+from ..settings.noise_model import NoiseModel
+from ..settings.options import merged, takes_settings
+from ..settings.settings import Options, Settings
+
+#: Frames with this many pixels tell the noise: no fewer than the one, no more than the other.
+_PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
+#: Sides of the smallest frames that have a block to measure noise in.
+_LEAST_SIDE = 16
+
+
+@takes_settings("camera", "run")
+def noise_model(
+    image: Any,
+    *,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> NoiseModel:
+    """Learn an image's noise: the variance of a pixel by its brightness.
+
+    It is measured in detail as fine as the pixels, which no spot has, in frames evenly spread
+    over the image: as many as make a million pixels, from 4 to 64. Fine detail over brightness,
+    in blocks of 16×16 pixels, is a line whose slope is the camera's gain. Noise that is stronger
+    where it is coarse tells that the image was filtered.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X)
+        NumPy, CuPy, Dask or Zarr array of any real number type.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used.
+    camera : Camera, optional
+        Maps of offset and gain, for which the frames are corrected.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    NoiseModel
+        Its text says what the image tells, and what it cannot.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the image is not of the kind above, or its frames are smaller than 16×16 pixels.
+
+    Examples
+    --------
+    >>> from napari_spotfit import noise_model, simulate_movie
+    >>> movie, truth = simulate_movie(4, spots_per_frame=300, photons=3000, seed=1)
+    >>> noise = noise_model(movie)
+    >>> noise.is_filtered, abs(noise.gain - 1) < 0.2
+    (False, True)
+    """
+    settings = merged(settings, options, noise_model)
+    reader = FrameReader(image)
+    if min(reader.frame_shape) < _LEAST_SIDE:
+        height, width = reader.frame_shape
+        raise ValueError(
+            f"frames of {height}×{width} px are too small to measure noise in; it takes "
+            f"{_LEAST_SIDE}×{_LEAST_SIDE} px"
+        )
+    numbers = sample_frames(reader)
+    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    pixels = to_host(calibration.corrected(numbers, reader.read(numbers), mark_bad=True))
+    return measure_noise(np.ascontiguousarray(pixels), settings)
+
+
+def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
+    """Return the numbers of the frames that the noise is measured in, evenly spread."""
+    height, width = reader.frame_shape
+    wanted = int(np.clip(_PIXELS // (height * width), _LEAST_FRAMES, _MOST_FRAMES))
+    if reader.count <= wanted:
+        return np.arange(reader.count)
+    return ((2 * np.arange(wanted) + 1) * reader.count // (2 * wanted)).astype(np.int64)

@@ -1,0 +1,76 @@
+"""What is known of an image's noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+#: Noise that is so many times as strong in what is as coarse as spots as its fine detail says
+#: is no camera's own: the image was filtered, interpolated or compressed.
+FILTERED = 2.0
+#: An image tells the gain if it stands out of its own error so many times.
+TOLD = 4.0
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """The variance of a pixel's noise: a line over its mean, as photons have it.
+
+    It is ``correlation² · max(slope · counts + intercept, least)`` in counts², where
+    ``correlation`` says how much stronger noise as coarse as spots is than that of independent
+    pixels.
+    """
+
+    #: Counts² per count: the gain in counts per electron, where pixels are independent. Of a flat
+    #: image, what the noise's skewness tells.
+    slope: float
+    #: Variance at 0 counts, and the least there is, in counts².
+    intercept: float
+    least: float
+    correlation: float = 1.0
+    #: The standard error of the slope, None where the image has too little light and shade to
+    #: tell one; and in how many blocks of 16×16 pixels the noise was measured.
+    slope_error: float | None = None
+    blocks: int = 0
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the image was filtered after the camera took it."""
+        return self.correlation > FILTERED
+
+    @property
+    def gain(self) -> float | None:
+        """Counts per electron, as far as the image tells: None if it is flat or was filtered."""
+        if self.slope_error is None or self.is_filtered:
+            return None
+        return self.slope if self.slope > TOLD * self.slope_error else None
+
+    @property
+    def offset(self) -> float | None:
+        """Counts without light, if the camera's read-out noise is small; None without a gain."""
+        return None if self.gain is None else -self.intercept / self.slope
+
+    def variance(self, counts: Any) -> Any:
+        """Return the variance of pixels in counts², by their mean counts."""
+        import numpy as np
+
+        line = np.maximum(self.slope * np.asarray(counts, float) + self.intercept, self.least)
+        return self.correlation**2 * line
+
+    def __str__(self) -> str:
+        if not self.blocks:
+            return "the image has no noise that could be measured: its pixels are constant, or bad"
+        if self.is_filtered:
+            return (
+                f"the image was filtered or interpolated: its noise is {self.correlation:.1f} "
+                "times what its finest detail tells; photons and standard errors mean little"
+            )
+        if self.gain is None:
+            return (
+                "the image is too flat to tell the camera's gain; its noise is known where it is "
+                f"as bright as now (variance {self.slope:.3g} · counts {self.intercept:+.4g})"
+            )
+        return (
+            f"the image suggests {self.gain:.3g} ± {self.slope_error:.1g} counts per electron and "
+            f"{self.offset:.4g} counts without light, if read-out noise is small"
+        )

@@ -1,0 +1,137 @@
+"""What an image tells of its noise."""
+
+from __future__ import annotations
+
+import dask.array as da
+import detection_reference as reference
+import numpy as np
+import pytest
+from noisy_scenes import flat_scenes, noisy_scenes
+from scenes import DTYPES, movie_of, on_grid, scattered
+
+from napari_spotfit import NoiseModel, noise_model
+from napari_spotfit.engine.cpu.noise import measure_noise
+from napari_spotfit.settings.settings import Settings
+
+SCENES = {scene.name: scene for scene in (*flat_scenes(1.3), *noisy_scenes(1.3))}
+
+
+def model_of(name):
+    return noise_model(np.stack(SCENES[name].frames))
+
+
+@pytest.mark.usefixtures("instruction_set")
+@pytest.mark.parametrize("name", ["dense", "white", "EMCCD 1", "nuclei", "8 bit"])
+def test_the_model_is_the_references(name):
+    frames = SCENES[name].frames
+    ours, theirs = measure_noise(np.stack(frames), Settings()), reference.noise_of(frames, 1.3)
+    np.testing.assert_allclose(
+        (ours.slope, ours.intercept, ours.least), theirs[:3], rtol=1e-3, atol=1e-3
+    )
+    # Of the filtered frame, only some rows are looked at.
+    assert ours.correlation == pytest.approx(theirs.kappa, abs=0.06)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_frames_of_every_type(dtype):
+    rng = np.random.default_rng(5)
+    frames = rng.poisson(np.linspace(20, 120, 256), (2, 200, 256)).astype(dtype)
+    ours, theirs = noise_model(frames), reference.noise_of(frames, 1.3)
+    assert ours.slope == pytest.approx(theirs.slope, rel=1e-3)
+    assert ours.gain == pytest.approx(1, rel=0.1)
+    assert ours.offset == pytest.approx(0, abs=5)
+
+
+@pytest.mark.parametrize("gain", [0.3, 1.0, 2.2])
+@pytest.mark.parametrize("density", [0, 0.5, 2])
+def test_the_gain_of_a_graded_image(gain, density):
+    rng = np.random.default_rng(6)
+    shape = (300, 300)
+    light = movie_of(rng, scattered(rng, shape, int(density * 900)), 2, shape) - 100
+    light = light + rng.poisson(np.linspace(0, 200, 300), (2, *shape))
+    found = noise_model((gain * light + 100).astype(np.float32))
+    assert found.gain == pytest.approx(gain, rel=0.12)
+    assert found.offset == pytest.approx(100, abs=8 * gain)
+    assert f"{found.gain:.3g}" in str(found)
+
+
+def test_a_flat_image_says_that_it_cannot_tell_the_gain():
+    frames = np.random.default_rng(7).poisson(50, (4, 256, 256)) + 100
+    found = noise_model(frames)
+    assert found.gain is None
+    assert found.offset is None
+    assert "too flat" in str(found)
+    assert found.variance(150) == pytest.approx(50, rel=0.05)
+    # How skewed its noise is tells more than nothing: that it is of counts.
+    assert found.slope == pytest.approx(1, rel=0.15)
+    white = noise_model(np.random.default_rng(7).normal(150, 7, (4, 256, 256)))
+    assert white.slope < 0.3
+
+
+@pytest.mark.parametrize("name", ["median", "interpolated", "blurred"])
+def test_a_filtered_image_is_told(name):
+    found = model_of(name)
+    assert found.is_filtered
+    assert found.gain is None
+    assert "filtered" in str(found)
+
+
+@pytest.mark.parametrize("name", ["white", "Poisson 0.05", "EMCCD 1", "cells 2000", "nuclei"])
+def test_an_image_from_a_camera_is_not(name):
+    assert not model_of(name).is_filtered
+
+
+@pytest.mark.parametrize("name", ["sparse", "dense", "very dense"])
+def test_spots_are_no_noise(name):
+    scene = SCENES[name]
+    mean = np.mean(scene.frames)
+    # Spots bring shot noise of their own.
+    assert noise_model(np.stack(scene.frames)).variance(mean) == pytest.approx(mean - 100, rel=0.15)
+
+
+def test_a_spot_in_every_block_is_no_skewness():
+    rng = np.random.default_rng(12)
+    movie = movie_of(rng, on_grid(rng, (96, 160), 16), 4, (96, 160), photons=700)
+    found = noise_model(movie)
+    assert 0.5 < found.slope < 1.6
+    assert found.variance(110) == pytest.approx(10, rel=0.15)
+
+
+def test_hot_pixels_are_no_noise():
+    assert model_of("hot pixels").variance(110) == pytest.approx(10, rel=0.1)
+
+
+def test_the_sample_is_the_same_however_frames_are_read():
+    rng = np.random.default_rng(9)
+    movie = rng.poisson(30, (150, 64, 64)).astype(np.uint16)
+    expected = noise_model(movie)
+    for chunks in ((1, 64, 64), (7, 32, 64), (150, 64, 64)):
+        assert noise_model(da.from_array(movie, chunks=chunks), threads=1) == expected
+    assert noise_model(movie.reshape(5, 30, 64, 64)) == expected
+
+
+def test_bad_pixels_do_not_count():
+    rng = np.random.default_rng(10)
+    frame = rng.normal(100, 5, (128, 128)).astype(np.float32)
+    spoilt = frame.copy()
+    spoilt[40:44, 30:90] = np.nan
+    spoilt[:, 100] = np.inf
+    assert noise_model(spoilt).variance(100) == pytest.approx(25, rel=0.2)
+    frame[40:44, 30:90] = 1e6
+    bad = frame > 1e5
+    assert noise_model(frame, bad_pixels=bad).variance(100) == pytest.approx(25, rel=0.2)
+
+
+@pytest.mark.parametrize("value", [7, np.nan])
+def test_nothing_to_measure(value):
+    found = noise_model(np.full((64, 64), value, np.float32))
+    assert found == NoiseModel(0.0, 0.0, 0.0)
+    assert "constant" in str(found)
+
+
+def test_frames_too_small():
+    with pytest.raises(ValueError, match="12×40 px are too small to measure noise in"):
+        noise_model(np.zeros((9, 12, 40)))
+    # Where there is no room for a border, its mirrored pixels count twice.
+    small = np.random.default_rng(11).normal(0, 3, (64, 16, 16))
+    assert 9 < noise_model(small).variance(0) < 14
