@@ -49,12 +49,15 @@ def native_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(_NATIVE.get(f"{dtype.kind}{dtype.itemsize}", "f8"))
 
 
-def to_native(array: Any) -> Any:
-    """Return pixels in a type that the backends read, in native byte order, C-contiguous.
+def is_native(array: Any) -> bool:
+    """Whether the backends read pixels as they are: their type, C-contiguous, aligned."""
+    aligned = getattr(array.flags, "aligned", True)  # on a GPU all are
+    return bool(array.flags.c_contiguous and aligned and native_type(array.dtype) == array.dtype)
 
-    They stay where they are, in the host's memory or a GPU's.
-    """
-    return array.astype(native_type(array.dtype), order="C", copy=False)
+
+def to_native(array: Any) -> Any:
+    """Return pixels as the backends read them, in the host's memory or a GPU's as they were."""
+    return array if is_native(array) else array.astype(native_type(array.dtype), order="C")
 
 
 def is_on_device(array: Any) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..engine.select import select_backend
 from ..images.camera import Camera
-from ..images.frames import as_array, check_real, is_on_device, native_type, to_host, to_native
+from ..images.frames import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import merged, takes_settings
@@ -98,8 +98,7 @@ def fit_spots(
         settings, None if is_on_device(array) else equivalent_fits(len(array), roi_shape)
     )
     # Converted in chunks: ten million spots are not copied as a whole.
-    as_it_is = array.flags.c_contiguous and native_type(array.dtype) == array.dtype
-    as_it_is = as_it_is and not calibration.by_frame
+    as_it_is = is_native(array) and not calibration.by_frame
     few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
     step = max(len(array), 1) if as_it_is else few
     parts = []
@@ -160,7 +159,7 @@ def _checked_start(start: Any, count: int, settings: Settings) -> Any:
     if start is None:
         return None
     names = [parameter.name for parameter in settings.profile.shape]
-    values = as_array(start).astype(np.float32, order="C", copy=False)
+    values = as_array(start).astype(np.float32, order="C")
     if values.shape != (count, len(names)):
         raise ValueError(
             f"start must have the shape ({count}, {len(names)}): {', '.join(names[:-1])} and "

@@ -81,8 +81,6 @@ def fit_rois(
     n = len(frames) if corners is None else len(corners)
     if n == 0:
         return Results.within(np.empty(0, np.uint8), 0, settings).columns(settings.profile)
-    if isinstance(frames, np.ndarray) and address(frames) % frames.dtype.itemsize:
-        frames = frames.copy()  # kernels read whole pixels
     maps = _Maps.of(planes, variance_map)
     task = _task(
         settings, roi_shape, frames.dtype.str[1:], gather=corners is not None,
