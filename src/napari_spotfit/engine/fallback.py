@@ -62,7 +62,7 @@ class _Run:
         if self._cpu is None:
             try:
                 return Frames(frames, self._cuda.upload(frames))
-            except _cuda_errors() as error:
+            except cuda_errors() as error:
                 self._switch(error)
         return Frames(frames, None)
 
@@ -79,7 +79,7 @@ class _Run:
         if self._cpu is None:
             try:
                 return getattr(self._cuda, task)(frames.uploaded, *rest, **named)
-            except _cuda_errors() as error:
+            except cuda_errors() as error:
                 if named.get("on_device"):
                     raise  # the CPU cannot leave results on a GPU
                 self._switch(error)
@@ -109,7 +109,7 @@ def _to_host(value: Any) -> Any:
     return Planes(to_host(value.values)) if isinstance(value, Planes) else to_host(value)
 
 
-def _cuda_errors() -> tuple[type[Exception], ...]:
+def cuda_errors() -> tuple[type[Exception], ...]:
     """Return what CUDA's calls and CuPy raise when the GPU fails; looked up after an error."""
     from cupy.cuda import compiler, driver, memory, nvrtc, runtime
 

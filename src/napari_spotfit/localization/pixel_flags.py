@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.frames import like, to_host
+from ..engine.fallback import cuda_errors
+from ..images.frames import is_on_device, like, to_host
 from ..results.flags import Flag
 
 #: Of the 3×3 pixels in a spot's middle, how many must be as high as its centre for a plateau, and
@@ -81,5 +82,12 @@ def _around(
 
 def _at(values: Any, *index: NDArray[np.int64]) -> NDArray[Any]:
     """Return values at some places in the host's memory, wherever they lie."""
-    found: NDArray[Any] = to_host(values[tuple(like(one, values) for one in index)])
-    return found
+    if is_on_device(values):
+        try:
+            there: NDArray[Any] = to_host(values[tuple(like(one, values) for one in index)])
+        except cuda_errors():  # the GPU has no memory left, and the CPU made the fits
+            values = to_host(values)
+        else:
+            return there
+    here: NDArray[Any] = values[index]
+    return here
