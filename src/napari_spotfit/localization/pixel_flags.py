@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.fallback import cuda_errors
 from ..images.frames import is_on_device, like, to_host
 from ..results.flags import Flag
 
@@ -83,6 +82,8 @@ def _around(
 def _at(values: Any, *index: NDArray[np.int64]) -> NDArray[Any]:
     """Return values at some places in the host's memory, wherever they lie."""
     if is_on_device(values):
+        from ..engine.fallback import cuda_errors
+
         try:
             there: NDArray[Any] = to_host(values[tuple(like(one, values) for one in index)])
         except cuda_errors():  # the GPU has no memory left, and the CPU made the fits
