@@ -285,19 +285,8 @@ struct FitVariant {
     static constexpr bool PLAIN = Profile::SEPARABLE && !LIKELIHOOD && !PLANES;
 };
 
-// The search that maximum likelihood begins with: where there are planes, they are variances.
-template <class Variant> struct WithVariances : Variant {
-    static constexpr bool LIKELIHOOD = false, PLAIN = false;
-    static constexpr int N = Variant::SHAPE;
-};
-template <class Variant, bool PLANES = Variant::PLANES> struct LeastSquaresBefore {
-    using Type = WithVariances<Variant>;
-};
-template <class Variant> struct LeastSquaresBefore<Variant, false> {
-    using Type = FitVariant<typename Variant::Profile, false, false, Variant::HELD>;
-};
+// Whether the planes are read-out variances, no weights.
 template <class Variant> struct PlanesAreVariances { static constexpr bool value = Variant::LIKELIHOOD; };
-template <class Variant> struct PlanesAreVariances<WithVariances<Variant>> { static constexpr bool value = true; };
 
 template <class P, class L, bool PLAIN> struct AxisFor { using Type = typename P::template ExactAxis<L>; };
 template <class P, class L> struct AxisFor<P, L, true> { using Type = typename P::template Axis<L>; };

@@ -22,6 +22,22 @@ template <class Roi, bool KNOWN> struct WithVariance : Roi {
     }
 };
 
+// The search that maximum likelihood begins with. Its planes, if there are any, stay the variances
+// that the likelihood needs: a thread has no memory for weights beside them.
+template <class Variant> struct LeastSquaresOnVariances : Variant {
+    static constexpr bool LIKELIHOOD = false, PLAIN = false;
+    static constexpr int N = Variant::SHAPE;
+};
+template <class Variant, bool PLANES = Variant::PLANES> struct LeastSquaresBefore {
+    using Type = LeastSquaresOnVariances<Variant>;
+};
+template <class Variant> struct LeastSquaresBefore<Variant, false> {
+    using Type = FitVariant<typename Variant::Profile, false, false, Variant::HELD>;
+};
+template <class Variant> struct PlanesAreVariances<LeastSquaresOnVariances<Variant>> {
+    static constexpr bool value = true;
+};
+
 // The state of a warp's fits, a column for each thread.
 template <class Variant> struct WarpState {
     static constexpr int ROWS = StateRows<Variant>::COUNT;
