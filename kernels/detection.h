@@ -1,10 +1,11 @@
-// Detection: a band-pass (a Gaussian as wide as a spot, less a wider one), the noise of what it
-// leaves, and its local maxima that stand out of this noise.
+// Detection: two bands, each a Gaussian less a wider one, and their local maxima that stand out of
+// the noise and have a spot's shape.
 //
-// Frames count from their level, and are mirrored at the centres of their border pixels.
+// The wide band, of Gaussians of the PSF's width and 1.6 of it, finds dim spots; the narrow one, of
+// 0.625 of the width and the width, tells crowded ones apart. Frames count from their level, and are
+// mirrored at the centres of their border pixels.
 #pragma once
-#include "detection_settings.h"
-#include "pixels.h"
+#include "noise.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -42,7 +43,7 @@ template <class T> SPOTFIT_INLINE bool is_level(const T* sample, int i) {
     return is_good(float(sample[i])) && lower == good / 2;
 }
 
-// ---- The band-pass ----
+// ---- The bands ----
 
 // The pixel that stands for one outside of the frame, along one axis.
 template <class Int> SPOTFIT_INLINE Int mirrored(Int i, Int size) {
@@ -53,59 +54,68 @@ template <class Int> SPOTFIT_INLINE Int mirrored(Int i, Int size) {
     return i < period - i ? i : period - i;
 }
 
-// Smooths K places at once by both kernels: `centre(k)` is what lies there, `pair(t)(k)` the sum of
-// the two t away.
+// Smooths K places at once by all kernels: `centre(k)` is what lies there, `pair(t)(k)` the sum of the
+// two t away.
 template <int K, class L, class Centre, class Pair>
-SPOTFIT_INLINE void smooth_by_both(const float* narrow, int narrow_radius, const float* wide, int radius, Centre centre,
-                                   Pair pair, L (&by_narrow)[K], L (&by_wide)[K]) {
+SPOTFIT_INLINE void smooth_by_all(const float* const (&kernels)[WIDTHS], const int (&radius)[WIDTHS], Centre centre,
+                                  Pair pair, L (&smoothed)[WIDTHS][K]) {
     UNROLL
     for (int k = 0; k < K; ++k) {
         const L here = centre(k);
-        by_narrow[k] = here * L(narrow[0]);
-        by_wide[k] = here * L(wide[0]);
-    }
-    for (int t = 1; t <= narrow_radius; ++t) {
-        const L n(narrow[t]), w(wide[t]);
-        const auto sum = pair(t);
         UNROLL
-        for (int k = 0; k < K; ++k) {
-            const L both = sum(k);
-            by_narrow[k] = multiply_add(both, n, by_narrow[k]);
-            by_wide[k] = multiply_add(both, w, by_wide[k]);
+        for (int w = 0; w < WIDTHS; ++w) smoothed[w][k] = here * L(kernels[w][0]);
+    }
+    // The wider ones reach farther.
+    const auto add = [&](auto first, int from, int to) SPOTFIT_INLINE_LAMBDA {
+        for (int t = from; t <= to; ++t) {
+            const auto sum = pair(t);
+            UNROLL
+            for (int k = 0; k < K; ++k) {
+                const L both = sum(k);
+                UNROLL
+                for (int w = decltype(first)::value; w < WIDTHS; ++w)
+                    smoothed[w][k] = multiply_add(both, L(kernels[w][t]), smoothed[w][k]);
+            }
         }
-    }
-    for (int t = narrow_radius + 1; t <= radius; ++t) {
-        const L w(wide[t]);
+    };
+    add(IntOf<NARROW>(), 1, radius[NARROW]);
+    add(IntOf<OWN>(), radius[NARROW] + 1, radius[OWN]);
+    add(IntOf<WIDE>(), radius[OWN] + 1, radius[WIDE]);
+}
+
+// Smooths K places at once by one kernel: `pair(t)(k)` is the sum of the two t away.
+template <int K, class L, class Centre, class Pair>
+SPOTFIT_INLINE void smooth(const float* kernel, int radius, Centre centre, Pair pair, L (&smoothed)[K]) {
+    UNROLL
+    for (int k = 0; k < K; ++k) smoothed[k] = centre(k) * L(kernel[0]);
+    for (int t = 1; t <= radius; ++t) {
+        const L weight(kernel[t]);
         const auto sum = pair(t);
         UNROLL
-        for (int k = 0; k < K; ++k) by_wide[k] = multiply_add(sum(k), w, by_wide[k]);
+        for (int k = 0; k < K; ++k) smoothed[k] = multiply_add(sum(k), weight, smoothed[k]);
     }
 }
 
-// Smooths K places at once by one kernel: `at(t, k)` lies t away.
-template <int K, class L, class At>
-SPOTFIT_INLINE void smooth(const float* weights, int radius, At at, L (&smoothed)[K]) {
-    UNROLL
-    for (int k = 0; k < K; ++k) smoothed[k] = at(0, k) * L(weights[0]);
-    for (int t = 1; t <= radius; ++t) {
-        const L weight(weights[t]);
-        UNROLL
-        for (int k = 0; k < K; ++k) smoothed[k] = multiply_add(at(-t, k) + at(t, k), weight, smoothed[k]);
+// Both bands, and the mean around the pixel less the frame's level.
+template <class L> struct Filtered {
+    L bands[BANDS], mean;
+
+    SPOTFIT_INLINE Filtered(L narrow, L own, L wide) : bands{own - wide, narrow - own}, mean(wide) {}
+    // From sums over the good pixels, and their share of the weights: of their means.
+    SPOTFIT_INLINE static Filtered of_good(const L (&light)[WIDTHS], const L (&good)[WIDTHS]) {
+        // With less than this share of a band's inner kernel on good pixels, there is no result.
+        const L least(0.5f);
+        Filtered result(light[NARROW] / good[NARROW], light[OWN] / good[OWN], light[WIDE] / good[WIDE]);
+        result.bands[WIDE_BAND] = select(good[OWN] > least, result.bands[WIDE_BAND], L(0.0f));
+        result.bands[NARROW_BAND] =
+            select((good[NARROW] > least) & (good[OWN] > least), result.bands[NARROW_BAND], L(0.0f));
+        return result;
     }
-}
+};
 
-// With less than this share of the narrow kernel on good pixels, there is no result.
-constexpr float LEAST_WEIGHT = 0.5f;
+// ---- The noise ----
 
-// The difference of the means of the good pixels, from sums over both kernels and the good pixels'
-// share of their weights.
-template <class L> SPOTFIT_INLINE L difference_of_means(L narrow, L wide, L good_narrow, L good_wide) {
-    return select(good_narrow > LEAST_WEIGHT, narrow / good_narrow - wide / good_wide, L(0.0f));
-}
-
-// ---- The noise of a pixel ----
-
-// Its variance, by the mean around it less the frame's level.
+// A pixel's variance, by the mean around it less the frame's level.
 struct PixelVariance {
     float slope, intercept, least;
 
@@ -116,105 +126,83 @@ struct PixelVariance {
     }
 };
 
-// ---- The noise: the standard deviation of a filtered frame without its spots ----
-//
-// It comes from the middle of the filtered values: again and again, those beyond one and a half
-// standard deviations are left out, so that the heavy tails which spots make do not count. Values
-// that are exactly 0 do not count either; they belong to areas without noise, such as the outside
-// of a mask.
-//
-// Where spots lie closer than about ten times their sigma, no part of the filtered frame is free of
-// them. What light microscopes cannot show, detail as fine as the pixels, tells the noise then: it
-// bounds the first estimate if it looks like the noise of independent pixels.
+// By how many standard deviations a lone pixel stands out of its neighbours, where no spots are
+// looked for.
+constexpr float LONE = 6.0f;
 
-// Values beyond so many standard deviations are left out, and the variance of a normal
-// distribution within, over that of all of it.
-constexpr float CLIP = 1.5f;
-constexpr double KEPT_VARIANCE = 0.5515244157615512;
-// The estimate has settled when it shrinks by less than to this fraction.
-constexpr double SETTLED = 0.999;
-constexpr int MAX_CLIPS = 100;
-// Near its end an iteration goes a third of the way: its change is squared. Far from it, a little
-// farther than the change itself, which may be 0: the squares can be too small for single precision.
-constexpr double FAR_HASTE = 0.8, LEAST_CHANGE = 1e-9;
-// The noise is at most so many times that of independent pixels: what is less above it may as well
-// be the texture of a cell as crowded spots.
-constexpr double TEXTURE = 3.0;
-// Pixels are independent if detail that is twice as coarse along one axis is stronger by less than
-// this factor. In a blurred or interpolated image it is much stronger.
-constexpr double WHITENESS = 1.5;
+// What a pixel must stand out of the four next to it by, at the least, to be a lone one.
+SPOTFIT_INLINE float least_lone_step(const PixelVariance& variance) { return LONE * square_root(variance.least); }
 
-// The rows that the noise is taken from: every `step`-th, some rows apart from the border.
-struct SampledRows {
-    long long first, step, count;
+template <class L, class At>
+SPOTFIT_INLINE MaskOf<L> is_lone_in_detection(const DetectionSettings& s, const PixelVariance& variance, At at) {
+    const L beside = (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1)) * L(0.25f);
+    return is_lone<L>(s, L(LONE) * square_root(variance(beside)), at);
+}
 
-    SPOTFIT_INLINE SampledRows(long long height, int row_step, int border)
-        : first(border + row_step / 2), step(row_step),
-          count(first < height - border ? (height - border - 1 - first) / row_step + 1 : 0) {}
-    // How many come before a row.
-    SPOTFIT_INLINE long long before(long long y) const {
-        const long long n = y <= first ? 0 : (y - first + step - 1) / step;
-        return n < count ? n : count;
+// The variance of a band's noise at a pixel for one of pixels of 1: higher on the border, where
+// mirrored pixels count twice.
+SPOTFIT_INLINE double noise_gain(const DetectionSettings& s, const BandSettings& band, long long y, long long x) {
+    const int r = s.radius[WIDE];
+    if (y >= r && y < s.height - r && x >= r && x < s.width - r) return band.gain * band.gain;
+    const double *by_y = band.gain_y + y, *by_x = band.gain_x + x;
+    const double variance =
+        by_y[0] * by_x[0] - 2.0 * by_y[s.height] * by_x[s.width] + by_y[2 * s.height] * by_x[2 * s.width];
+    return higher_of(variance, 0.0);
+}
+
+// The same of the map of variances: their mean by the squares of the band's kernel.
+SPOTFIT_INLINE double mapped_variance(const DetectionSettings& s, int band, long long y, long long x) {
+    if (s.variance_map == nullptr) return 0.0;
+    const float *inner = s.kernels[band == WIDE_BAND ? OWN : NARROW], *outer = s.kernels[band == WIDE_BAND ? WIDE : OWN];
+    const int inner_radius = s.radius[band == WIDE_BAND ? OWN : NARROW];
+    const int radius = s.radius[band == WIDE_BAND ? WIDE : OWN];
+    double sum = 0.0;
+    for (int v = -radius; v <= radius; ++v) {
+        const float* row = s.variance_map + mirrored<long long>(y + v, s.height) * s.width;
+        const int down = v < 0 ? -v : v;
+        for (int u = -radius; u <= radius; ++u) {
+            const int right = u < 0 ? -u : u;
+            const bool both = down <= inner_radius && right <= inner_radius;
+            const float weight = (both ? inner[down] * inner[right] : 0.0f) - outer[down] * outer[right];
+            sum += double(weight * weight * row[mirrored<long long>(x + u, s.width)]);
+        }
     }
-    SPOTFIT_INLINE long long row(long long i) const { return first + i * step; }
-};
-
-// Detail of K places: second differences along both axes, scaled to the pixels' own noise.
-template <class L> SPOTFIT_INLINE L second_difference(L before, L here, L after) {
-    return before - here - here + after;
-}
-template <class L> SPOTFIT_INLINE L detail(L before, L here, L after) {
-    return second_difference(before, here, after) * L(1.0f / 6.0f);
+    return sum;
 }
 
-SPOTFIT_INLINE int ones(bool mask) { return mask; }
-#if !defined(__CUDACC_RTC__)
-template <int W> SPOTFIT_INLINE IntsOf<W> ones(LaneMask<W> mask) { return -mask.v; }
-#endif
+SPOTFIT_INLINE double cube_root(double x) {
+    if (!(x > 0.0)) return 0.0;
+    double root = double(from_bits(bits_of(float(x)) / 3 + 709921077));
+    for (int i = 0; i < 4; ++i) root -= (root - x / (root * root)) * (1.0 / 3.0);
+    return root;
+}
 
-// Sums over what is within the clip, in units of the present deviation.
-template <class L> struct ClippedSum {
-    L squares = L(0.0f);
-    typename Lane<L>::Ints inside{};
+constexpr float HIGHEST = 3.40282347e38f;
+// Counts less skewed than this are as good as normal.
+constexpr double LEAST_SKEWNESS = 1e-3;
 
-    SPOTFIT_INLINE void add(L value, L inverse) {
-        const L scaled = absolute(value) * inverse;
-        const MaskOf<L> kept = (scaled < CLIP) & (value != 0.0f);
-        const L counted = select(kept, scaled, L(0.0f));
-        squares = multiply_add(counted, counted, squares);
-        inside = inside + ones(kept);
+// A height over its deviation, whose distribution is skewed, as the normal deviate that is as rare
+// (Wilson and Hilferty); infinite without noise.
+struct NormalScore {
+    double ratio, skewness;
+
+    SPOTFIT_INLINE NormalScore(double height, double deviation, double skewed)
+        : ratio(height / deviation), skewness(deviation > 0.0 ? higher_of(skewed, LEAST_SKEWNESS) : 0.0) {}
+    SPOTFIT_INLINE bool operator>(double score) const {
+        if (!(ratio < double(HIGHEST))) return true;
+        const double root = 1.0 + (score - skewness / 6.0) * skewness / 6.0;
+        return 1.0 + 0.5 * skewness * ratio > root * root * root;
+    }
+    SPOTFIT_INLINE double value() const {
+        if (!(ratio < double(HIGHEST))) return double(HIGHEST);
+        return 6.0 / skewness * (cube_root(1.0 + 0.5 * skewness * ratio) - 1.0) + skewness / 6.0;
     }
 };
-
-// The same over all of a sample.
-struct ClippedTotal {
-    float squares;
-    long long inside;
-};
-
-// One step of the iteration, in the precision that a machine is good at. True where it goes on.
-template <class Real> SPOTFIT_INLINE bool clip(ClippedTotal total, float& deviation) {
-    if (total.inside == 0) return false;
-    const Real change = square_root(Real(total.squares) / (Real(total.inside) * Real(KEPT_VARIANCE)));
-    if (change > Real(SETTLED)) return false;
-    deviation *= float(higher_of(higher_of(change * change, Real(FAR_HASTE) * change), Real(LEAST_CHANGE)));
-    return deviation > 0.0f;
-}
-
-// The noise of a frame, from the deviation of its filtered pixels and those of its detail at
-// distances along y and x, which `detail_at` gives.
-template <class DetailAt> SPOTFIT_INLINE double noise_of(double filtered, double gain, DetailAt detail_at) {
-    const double white = TEXTURE * gain, bound = white * detail_at(1, 1);
-    if (bound >= filtered) return filtered;
-    const double coarser = white * higher_of<double>(detail_at(1, 2), detail_at(2, 1));
-    return higher_of(coarser, bound) < WHITENESS * bound ? bound : filtered;
-}
 
 // ---- Maxima ----
 
 // A maximum lower than this fraction of the pixels around it is a rounding error.
 constexpr float LEAST_CONTRAST = 1e-5f;
-constexpr float HIGHEST = 3.40282347e38f;
 
 // Whether no neighbour is higher; of equal neighbours the first is the maximum. `at(v, u)` is v rows
 // below and u columns to the right, and -INFINITE outside of the frame.
@@ -223,23 +211,40 @@ template <class L, class At> SPOTFIT_INLINE MaskOf<L> is_maximum(L value, At at)
            (value >= at(0, 1)) & (value >= at(1, -1)) & (value >= at(1, 0)) & (value >= at(1, 1));
 }
 
-// The noise at a pixel over that of the frame: up to twice as high on the border, where mirrored
-// pixels count twice.
-SPOTFIT_INLINE float border(const DetectionSettings& s, long long y, long long x) {
-    const double *by_y = s.gain_y + y, *by_x = s.gain_x + x;
-    const double variance =
-        by_y[0] * by_x[0] - 2.0 * by_y[s.height] * by_x[s.width] + by_y[2 * s.height] * by_x[2 * s.width];
-    return s.gain > 0.0 ? float(square_root(higher_of(variance, 0.0)) / s.gain) : 1.0f;
-}
+// What a maximum must exceed wherever it lies: a height, and a multiple of the variance by its square.
+struct LeastHeight {
+    float height, over_variance;
 
-// What a maximum must exceed wherever it lies.
-SPOTFIT_INLINE float least_height(const DetectionSettings& s, double noise) {
-    return float(higher_of(s.least_height, s.least_score * noise * s.lowest_border));
-}
+    SPOTFIT_INLINE LeastHeight(const DetectionSettings& s, const BandSettings& band)
+        : height(float(higher_of(band.least_height, 0.0))),
+          // Skewness makes scores lower where they are above 1.
+          over_variance(s.least_score > 1.0 ? float(square(s.least_score * band.gain * s.lowest_border) * 0.9999)
+                                            : 0.0f) {}
+    template <class L> SPOTFIT_INLINE MaskOf<L> operator()(L own, L variance) const {
+        return (own > L(height)) & (own * own > L(over_variance) * variance);
+    }
+};
 
-// Height over noise; infinite without noise.
-SPOTFIT_INLINE double score(const DetectionSettings& s, float height, double noise, long long y, long long x) {
-    return double(height) / (noise * double(border(s, y, x)));
+// A spot's shape: how curved the band is at a maximum, in the direction where it is least, over what a
+// spot's is; the same over its noise; and how steep its surroundings are. Along a straight edge there
+// is no curvature. `at(v, u)` is the band, `mean_at(v, u)` the mean around.
+template <class At, class MeanAt>
+SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettings& band, float height,
+                                    double deviation, At at, MeanAt mean_at) {
+    const int along[DIRECTIONS][2] = {{0, s.step}, {s.step, 0}, {s.diagonal, s.diagonal}, {s.diagonal, -s.diagonal}};
+    double curvature = double(HIGHEST), score = double(HIGHEST);
+    for (int d = 0; d < DIRECTIONS; ++d) {
+        const int v = along[d][0], u = along[d][1];
+        const double second = double(height) - 0.5 * (double(at(v, u)) + double(at(-v, -u)));
+        curvature = lower_of(curvature, second / double(band.curvature[d] * height));
+        score = lower_of(score, second / double(band.roughness[d]));
+    }
+    const double right = double(mean_at(0, s.step)) - double(mean_at(0, -s.step));
+    const double down = double(mean_at(s.step, 0)) - double(mean_at(-s.step, 0));
+    const double rise = square_root(right * right + down * down) / double(2 * s.step);
+    const double steepness = rise * double(s.sigma) / double(height);
+    const double significance = lower_of(higher_of(2.0 * steepness - 1.0, 0.0), 1.0);
+    return curvature > lower_of(0.2 + 0.4 * steepness, 0.75) && score > s.shape_score * significance * deviation;
 }
 
 // A pixel and the four next to it, or itself where there is none.
@@ -252,18 +257,41 @@ SPOTFIT_INLINE Neighbours neighbours(const Frame<T>& frame, const DetectionSetti
             frame[x + 1 < width ? place + 1 : place], frame[y + 1 < Int(s.height) ? place + width : place]};
 }
 
-// Whether a maximum stands out of the noise, and is no rounding error. A pixel that happens to be
-// the frame's level has none of its own: those around it tell what their sums are rounded to.
-SPOTFIT_INLINE bool stands_out(const DetectionSettings& s, float height, double score, const Neighbours& n) {
+// Whether a maximum is no rounding error. A pixel that happens to be the frame's level has none of its
+// own: those around it tell what their sums are rounded to.
+SPOTFIT_INLINE bool is_no_rounding(float height, const Neighbours& n) {
     const float column = higher_of(absolute(n.above), absolute(n.below));
     const float row = higher_of(absolute(n.left), absolute(n.right));
-    const float largest = higher_of(absolute(n.pixel), higher_of(column, row));
-    return score > s.least_score && height > LEAST_CONTRAST * largest;
+    return height > LEAST_CONTRAST * higher_of(absolute(n.pixel), higher_of(column, row));
 }
 
 // Whether all are equal, as in a saturated spot.
 SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
     return n.above == n.pixel && n.left == n.pixel && n.right == n.pixel && n.below == n.pixel;
+}
+
+// Whether a maximum of a band is a spot's, and if so, its score and height. `at(plane, v, u)` is what
+// was filtered: a band's numbers, or the means after them.
+template <class At>
+SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVariance& variance,
+                            const Neighbours& pixels, long long y, long long x, At at, Maximum& maximum) {
+    const BandSettings& own = s.bands[band];
+    const float height = at(band, 0, 0);
+    const double pixel_variance = double(variance(at(BANDS, 0, 0)));
+    const double noise = noise_gain(s, own, y, x) * pixel_variance + mapped_variance(s, band, y, x);
+    const double deviation = square_root(noise);
+    const double skewness = double(own.skewness) * s.own_slope * own.gain / deviation;
+    const NormalScore score(double(height), deviation, skewness);
+    if (!(score > s.least_score) || !is_no_rounding(height, pixels)) return false;
+    const bool has_shape = has_spots_shape(
+        s, own, height, deviation, [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(band, v, u); },
+        [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(BANDS, v, u); });
+    if (!has_shape) return false;
+    maximum.on_flat_area = is_flat(pixels);
+    // Of a spot beside a brighter one the wide band may be below 0.
+    maximum.height = higher_of(at(WIDE_BAND, 0, 0), LEAST_CONTRAST * height);
+    maximum.score = float(lower_of(score.value(), double(HIGHEST)));
+    return true;
 }
 
 // ---- Non-maximum suppression: of maxima that are too close, the highest stays; of equal ones, the first ----

@@ -1,37 +1,57 @@
 // What detection is told and what it finds, the same on every machine;
-// napari_spotfit/engine/detection/band.py makes the numbers.
+// napari_spotfit/engine/detection/detection_settings.py makes the numbers.
 #pragma once
 
 namespace spotfit {
 
-// Of the wide kernel, for any sigma that there may be.
+// Of the widest kernel, for any sigma that there may be.
 constexpr int MAX_RADIUS = 48;
 
-struct DetectionSettings {
-    // Weights of the band-pass's narrow and wide kernel from their centres outwards, radius + 1 each.
-    const float *narrow, *wide;
-    // What white noise of 1 becomes: sums of narrow^2, narrow wide and wide^2 at each row and at each
-    // column, three rows of numbers each.
+// Three Gaussians, and two bands: the PSF's width less the widest, the narrowest less the PSF's.
+enum Width { NARROW, OWN, WIDE, WIDTHS };
+enum BandNumber { WIDE_BAND, NARROW_BAND, BANDS };
+// Along x, along y, and along both diagonals.
+constexpr int DIRECTIONS = 4;
+
+struct BandSettings {
+    // What white noise of 1 becomes: sums of squares of the inner kernel, of its products with the
+    // outer one, and of squares of that, at each row and at each column, three rows of numbers each.
     const double *gain_y, *gain_x;
-    double gain;                       // of the whole frame, as a root mean square
-    double lowest_border;              // the least that NoiseGain::border is anywhere
-    double least_score, least_height;  // of a spot
-    long long height, width;           // of a frame
-    int narrow_radius, radius;
-    int row_step;  // the noise is that of one row in so many
-    // Of a pixel's noise: its variance over its mean, the variance at 0, and the least variance.
-    double slope, intercept, least_variance;
+    double gain;           // away from the border
+    double least_height;   // of a spot
+    float skewness;        // of filtered counts, for a slope of the deviation's size
+    // Of second differences in each direction: a spot's over its height, and the noise's over the gain.
+    float curvature[DIRECTIONS], roughness[DIRECTIONS];
+};
+
+struct DetectionSettings {
+    // Weights of the kernels from their centres outwards, radius + 1 each.
+    const float* kernels[WIDTHS];
+    BandSettings bands[BANDS];
+    // Read-out variances of all pixels, beside what the noise below says; or null.
+    const float* variance_map;
+    double lowest_border;              // the least that the noise of a pixel is over that away from the border
+    double least_score, shape_score;   // of a spot, as a deviate of a normal distribution
+    double clear_score, reach;         // of a narrow maximum that tells a place better, and how far it may be off
+    // Of a pixel's noise: its variance over its mean, the variance at 0, and the least variance, all
+    // with what correlates pixels; and the variance over the mean without that.
+    double slope, intercept, least_variance, own_slope;
+    long long height, width;  // of a frame
+    int radius[WIDTHS];
+    int step, diagonal;  // of second differences
+    int row_step;        // noise is looked at in one row in so many
+    float sigma;
     // Of a lone pixel: its step from the highest neighbour over its height, at least, and how far
     // away its surroundings are looked at.
     float lone_share;
     int lone_distance;
 };
 
-// A pixel that is higher in the filtered frame than those around it.
+// A pixel that is higher in a band than those around it.
 struct Maximum {
-    int frame, y, x;
-    int on_flat_area;  // of the frame itself
-    float height, score;
+    int frame, y, x, band;
+    int on_flat_area;     // of the frame itself
+    float height, score;  // the height is that in the wide band
 };
 
 // Of a block: its mean, the mean squares of detail that is fine along both axes, along x, and along

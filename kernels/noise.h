@@ -11,27 +11,29 @@ namespace spotfit::SPOTFIT_ISA {
 // By how many standard deviations one stands out of its neighbours, when it is left out of the noise.
 constexpr float LONE_IN_NOISE = 12.0f;
 
+// What stands for a lone pixel.
+template <class At> SPOTFIT_INLINE auto mean_of_neighbours(At at) {
+    return (at(-1, -1) + at(-1, 0) + at(-1, 1) + at(0, -1) + at(0, 1) + at(1, -1) + at(1, 0) + at(1, 1)) * 0.125f;
+}
+
 // Whether a pixel is higher than its neighbours by so much more than a spot's middle is, compared
 // with what lies around: `at(v, u)` is v rows below and u columns to the right. None is beside a bad
 // pixel.
-template <class At>
-SPOTFIT_INLINE bool is_lone(const DetectionSettings& s, float least_step, At at) {
-    float highest = -INFINITE, around = 0.0f;
-    for (int v = -1; v <= 1; ++v)
+template <class L, class At>
+SPOTFIT_INLINE MaskOf<L> is_lone(const DetectionSettings& s, L least_step, At at) {
+    L highest = -INFINITE, around = 0.0f;
+    UNROLL
+    for (int v = -1; v <= 1; ++v) {
+        UNROLL
         for (int u = -1; u <= 1; ++u) {
             if (v == 0 && u == 0) continue;
-            const float beside = at(v, u), far = at(v * s.lone_distance, u * s.lone_distance);
-            if (!is_good(beside) || !is_good(far)) return false;
-            highest = higher_of(highest, beside);
-            around += far;
+            highest = higher_of(highest, L(at(v, u)));
+            around += at(v * s.lone_distance, u * s.lone_distance);
         }
-    const float pixel = at(0, 0), step = pixel - highest;
-    return step > least_step && step > s.lone_share * (pixel - around * 0.125f);
-}
-
-// What stands for a lone pixel.
-template <class At> SPOTFIT_INLINE float mean_of_neighbours(At at) {
-    return (at(-1, -1) + at(-1, 0) + at(-1, 1) + at(0, -1) + at(0, 1) + at(1, -1) + at(1, 0) + at(1, 1)) * 0.125f;
+    }
+    const L pixel = at(0, 0), step = pixel - highest;
+    return (step > least_step) & (step > L(s.lone_share) * (pixel - around * L(0.125f))) &
+           is_good(L(mean_of_neighbours(at)));
 }
 
 // ---- Blocks ----
@@ -74,5 +76,54 @@ struct Blocks {
         columns = (s.width - 2 * margin) / BLOCK;
     }
 };
+
+// ---- The scatter of a filtered frame without its spots ----
+//
+// It comes from the middle of the filtered values over their noise: again and again, those beyond one
+// and a half standard deviations are left out, so that the heavy tails which spots make do not count.
+// Values that are exactly 0 do not count either; they belong to areas without noise, such as the
+// outside of a mask.
+
+// Values beyond so many standard deviations are left out, and the variance of a normal
+// distribution within, over that of all of it.
+constexpr float CLIP = 1.5f;
+constexpr double KEPT_VARIANCE = 0.5515244157615512;
+// The estimate has settled when it shrinks by less than to this fraction.
+constexpr double SETTLED = 0.999;
+constexpr int MAX_CLIPS = 100;
+// Near its end an iteration goes a third of the way: its change is squared. Far from it, a little
+// farther than the change itself, which may be 0: the squares can be too small for single precision.
+constexpr double FAR_HASTE = 0.8, LEAST_CHANGE = 1e-9;
+
+// The rows that it is taken from: every `step`-th.
+struct SampledRows {
+    long long first, step, count;
+
+    SPOTFIT_INLINE SampledRows(long long height, int row_step)
+        : first(row_step / 2), step(row_step), count(first < height ? (height - 1 - first) / row_step + 1 : 0) {}
+    SPOTFIT_INLINE long long row(long long i) const { return first + i * step; }
+};
+
+// Sums over what is within the clip, in units of the present deviation.
+template <class L> struct ClippedSum {
+    L squares = L(0.0f), inside = L(0.0f);
+
+    SPOTFIT_INLINE void add(L value, L inverse) {
+        const L scaled = absolute(value) * inverse;
+        const MaskOf<L> kept = (scaled < L(CLIP)) & (value != L(0.0f));
+        const L counted = select(kept, scaled, L(0.0f));
+        squares = multiply_add(counted, counted, squares);
+        inside += select(kept, L(1.0f), L(0.0f));
+    }
+};
+
+// One step of the iteration, from sums over all of a sample. True where it goes on.
+SPOTFIT_INLINE bool clip(double squares, double inside, float& deviation) {
+    if (!(inside > 0.0)) return false;
+    const double change = square_root(squares / (inside * KEPT_VARIANCE));
+    if (change > SETTLED) return false;
+    deviation *= float(higher_of(higher_of(change * change, FAR_HASTE * change), LEAST_CHANGE));
+    return deviation > 0.0f;
+}
 
 }  // namespace spotfit::SPOTFIT_ISA

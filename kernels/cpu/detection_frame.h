@@ -36,7 +36,12 @@ long long noise_bytes(const DetectionSettings&);
 long long noise_block_count(const DetectionSettings&, long long step);
 void measure_noise_blocks(const DetectionSource&, long long frame, long long step, void*, BlockNoise*);
 
+long long sample_size(const DetectionSettings&);
+void sample_ratios(const DetectionSource&, long long frame, void*, float*);
+double clipped_deviation(const float*, long long size);
+
 // In nonmax_suppression.cpp.
+void join_bands(const DetectionSettings&, const Maximum*, long long, long long*, unsigned char*);
 long long merge_plateaus(const DetectionSource&, Maximum*, long long, long long*, unsigned long long*, long long*,
                          long long, Maximum*);
 void drop_neighbours(const Maximum*, long long, const unsigned long long*, long long, long long*, double,

@@ -16,30 +16,16 @@ struct DetectionSource {
 
 namespace spotfit {
 
-// Detection in frames as a whole, one after the other, or in one frame by stages, of which several
-// threads do some tiles each. Samples have room for SAMPLE_PADDING numbers more.
-constexpr int SAMPLE_PADDING = 16;
 struct DetectionFunctions {
-    // Memory that a thread needs, for whole frames or for tiles; how many tiles a frame has; and how
-    // many maxima there are at most in one.
-    long long (*work_bytes)(const DetectionSettings&, int whole);
-    long long (*tiles)(const DetectionSettings&);
+    // Memory that a thread needs; how many strips a frame is cut into; and how many maxima there are at
+    // most in one.
+    long long (*work_bytes)(const DetectionSettings&);
+    long long (*strips)(const DetectionSettings&);
     long long (*most_maxima)(const DetectionSettings&);
-    // Lists the maxima of frames from the first on, while there is room for all that the next may
-    // have; says how many these are, and returns the frame that comes next.
-    long long (*detect)(const DetectionSource&, long long first, long long last, void* work, Maximum* found,
-                        long long room, long long* count);
-
-    int (*has_bad_pixels)(const DetectionSource&, long long frame);
-    // A sample of filtered pixels, or of detail at distances along y and x that are not 0.
-    long long (*sample_size)(const DetectionSettings&, int by_y, int by_x);
-    void (*sample)(const DetectionSource&, long long frame, int bad, int by_y, int by_x, long long first,
-                   long long last, void* work, float* sample);
-    double (*deviation)(float* sample, long long size);
-    // From the deviations of filtered pixels, fine detail, and detail that is coarser along an axis.
-    double (*noise)(const DetectionSettings&, const double* deviations);
-    long long (*find_maxima)(const DetectionSource&, long long frame, int bad, double noise, long long first,
-                             long long last, void* work, const float* sample, Maximum* found);
+    // Lists the maxima of both bands, in strips of all frames from the first on, while there is room for
+    // all that the next may have; says how many these are, and returns the strip that comes next.
+    long long (*find_maxima)(const DetectionSource&, long long first, long long last, void* work, Maximum* found,
+                             long long room, long long* count);
 
     // Of maxima in the order of frame, row and column. `row_starts` is memory for a number for each
     // row of the frames from the first to the last of them, and one more.
@@ -52,13 +38,20 @@ struct DetectionFunctions {
     void (*drop_neighbours)(const Maximum* maxima, long long count, const unsigned long long* order, long long height,
                             long long* row_starts, double distance, unsigned char* dropped);
 
+    // Marks those of both bands that are no spots of their own.
+    void (*join_bands)(const DetectionSettings&, const Maximum* maxima, long long count, long long* row_starts,
+                       unsigned char* dropped);
+
     // Measures every `step`-th row of a frame's blocks; memory for that, and how many blocks these are.
     long long (*noise_bytes)(const DetectionSettings&);
     long long (*noise_block_count)(const DetectionSettings&, long long step);
     void (*measure_noise_blocks)(const DetectionSource&, long long frame, long long step, void* work,
                                  BlockNoise* table);
-    // Filtered pixels of sampled rows over the noise of each pixel.
+    // The wide band's numbers in sampled rows over the noise of each pixel, how many these are, and
+    // their deviation.
+    long long (*sample_size)(const DetectionSettings&);
     void (*sample_ratios)(const DetectionSource&, long long frame, void* work, float* sample);
+    double (*deviation)(const float* sample, long long size);
 };
 
 }  // namespace spotfit

@@ -42,48 +42,21 @@ SPOTFIT_EXPORT void spotfit_run_steps(int index, const ExpressionStep* steps, in
 
 static const DetectionFunctions& detection(int index) { return *instruction_set(index).functions->detection; }
 
-SPOTFIT_EXPORT long long spotfit_detection_bytes(int index, const DetectionSettings* settings, int whole) {
-    return detection(index).work_bytes(*settings, whole);
+SPOTFIT_EXPORT long long spotfit_detection_bytes(int index, const DetectionSettings* settings) {
+    return detection(index).work_bytes(*settings);
 }
 
-SPOTFIT_EXPORT long long spotfit_detection_tiles(int index, const DetectionSettings* settings) {
-    return detection(index).tiles(*settings);
+SPOTFIT_EXPORT long long spotfit_detection_strips(int index, const DetectionSettings* settings) {
+    return detection(index).strips(*settings);
 }
 
 SPOTFIT_EXPORT long long spotfit_most_maxima(int index, const DetectionSettings* settings) {
     return detection(index).most_maxima(*settings);
 }
 
-SPOTFIT_EXPORT long long spotfit_detect(int index, const DetectionSource* source, long long first, long long last,
-                                        void* work, Maximum* found, long long room, long long* count) {
-    return detection(index).detect(*source, first, last, work, found, room, count);
-}
-
-SPOTFIT_EXPORT int spotfit_has_bad_pixels(int index, const DetectionSource* source, long long frame) {
-    return detection(index).has_bad_pixels(*source, frame);
-}
-
-SPOTFIT_EXPORT long long spotfit_sample_size(int index, const DetectionSettings* settings, int by_y, int by_x) {
-    return detection(index).sample_size(*settings, by_y, by_x);
-}
-
-SPOTFIT_EXPORT void spotfit_sample(int index, const DetectionSource* source, long long frame, int bad, int by_y,
-                                   int by_x, long long first, long long last, void* work, float* sample) {
-    detection(index).sample(*source, frame, bad, by_y, by_x, first, last, work, sample);
-}
-
-SPOTFIT_EXPORT double spotfit_deviation(int index, float* sample, long long size) {
-    return detection(index).deviation(sample, size);
-}
-
-SPOTFIT_EXPORT double spotfit_noise(int index, const DetectionSettings* settings, const double* deviations) {
-    return detection(index).noise(*settings, deviations);
-}
-
-SPOTFIT_EXPORT long long spotfit_find_maxima(int index, const DetectionSource* source, long long frame, int bad,
-                                             double noise, long long first, long long last, void* work,
-                                             const float* sample, Maximum* found) {
-    return detection(index).find_maxima(*source, frame, bad, noise, first, last, work, sample, found);
+SPOTFIT_EXPORT long long spotfit_find_maxima(int index, const DetectionSource* source, long long first, long long last,
+                                             void* work, Maximum* found, long long room, long long* count) {
+    return detection(index).find_maxima(*source, first, last, work, found, room, count);
 }
 
 SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource* source, Maximum* maxima,
@@ -96,6 +69,11 @@ SPOTFIT_EXPORT void spotfit_drop_neighbours(int index, const Maximum* maxima, lo
                                             const unsigned long long* order, long long height, long long* row_starts,
                                             double distance, unsigned char* dropped) {
     detection(index).drop_neighbours(maxima, count, order, height, row_starts, distance, dropped);
+}
+
+SPOTFIT_EXPORT void spotfit_join_bands(int index, const DetectionSettings* settings, const Maximum* maxima,
+                                       long long count, long long* row_starts, unsigned char* dropped) {
+    detection(index).join_bands(*settings, maxima, count, row_starts, dropped);
 }
 
 SPOTFIT_EXPORT long long spotfit_noise_bytes(int index, const DetectionSettings* settings) {
@@ -111,7 +89,15 @@ SPOTFIT_EXPORT void spotfit_measure_noise_blocks(int index, const DetectionSourc
     detection(index).measure_noise_blocks(*source, frame, step, work, table);
 }
 
+SPOTFIT_EXPORT long long spotfit_sample_size(int index, const DetectionSettings* settings) {
+    return detection(index).sample_size(*settings);
+}
+
 SPOTFIT_EXPORT void spotfit_sample_ratios(int index, const DetectionSource* source, long long frame, void* work,
                                           float* sample) {
     detection(index).sample_ratios(*source, frame, work, sample);
+}
+
+SPOTFIT_EXPORT double spotfit_deviation(int index, const float* sample, long long size) {
+    return detection(index).deviation(sample, size);
 }

@@ -2,13 +2,19 @@
 #include "../../noise.h"
 
 #include "../detection_frame.h"
-#include "../filtered_tile.h"
+#include "../filtered_strip.h"
 
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
 // So many numbers on every machine, that all of them round alike.
 using Sums = Lanes<BLOCK>;
+
+double sum(Sums values) {
+    double total = 0.0;
+    for (int k = 0; k < BLOCK; ++k) total += double(values.v[k]);
+    return total;
+}
 
 constexpr int ROWS = BLOCK + 2 * REACH;
 // Before the first column of a row and behind the last: pixels that are mirrored.
@@ -108,7 +114,7 @@ template <class T> class RowOfBlocks {
             const auto pixel = [&](long long v, long long u) {
                 return frame.with_bad(mirrored(top + i + v, s.height) * s.width + mirrored(x + u, s.width));
             };
-            if (is_lone(s, least_step, pixel)) clean[i * length + x] = mean_of_neighbours(pixel);
+            if (is_lone<float>(s, least_step, pixel)) clean[i * length + x] = mean_of_neighbours(pixel);
         }
     }
 
@@ -137,12 +143,24 @@ template <class T> class RowOfBlocks {
             table[k].along_y += sum(square(of_fine.coarse()));
         }
     }
-    static double sum(Sums values) {
-        double total = 0.0;
-        for (int k = 0; k < BLOCK; ++k) total += double(values.v[k]);
-        return total;
-    }
 };
+
+// The wide band's numbers of sampled rows over the noise of each pixel, in a part of a frame.
+template <class T>
+void sample_part(const DetectionSettings& s, const Frame<T>& frame, bool bad, const Rectangle& part, float* memory,
+                 float* sample) {
+    FilteredStrip<T> strip(s, frame, bad, part, memory);
+    const SampledRows rows(s.height, s.row_step);
+    for (long long y = strip.inner.y0; y < part.y1; ++y) {
+        strip.filter_next();
+        const long long i = (y - rows.first) / rows.step;
+        if (y < part.y0 || y < rows.first || rows.row(i) != y) continue;
+        const float *heights = strip.row(WIDE_BAND, y), *means = strip.row(BANDS, y);
+        float* to = sample + i * s.width;
+        for (long long x = part.x0; x < part.x1; ++x)
+            to[x] = heights[x] == 0.0f ? 0.0f : heights[x] / square_root(strip.pixel_variance()(means[x]));
+    }
+}
 
 }  // namespace
 
@@ -166,6 +184,48 @@ void measure_noise_blocks(const DetectionSource& source, long long number, long 
         for (long long row = 0; row < blocks.rows; row += step, table += blocks.columns)
             RowOfBlocks<T>(s, frame, row, static_cast<float*>(work)).measure(table);
     });
+}
+
+long long sample_size(const DetectionSettings& s) { return SampledRows(s.height, s.row_step).count * s.width; }
+
+void sample_ratios(const DetectionSource& source, long long number, void* work, float* sample) {
+    with_pixel_type(source.pixel_type, [&](auto pixel) {
+        using T = typename decltype(pixel)::Type;
+        const SubnormalsAreZero here;
+        const DetectionSettings& s = *source.settings;
+        const Frame<T> frame = frame_of<T>(source, number);
+        const bool bad = has_bad_pixels(frame, s.height * s.width);
+        const Strips strips(s);
+        for (long long i = 0; i < strips.count; ++i)
+            sample_part(s, frame, bad, strips[i], static_cast<float*>(work), sample);
+    });
+}
+
+double clipped_deviation(const float* sample, long long size) {
+    const SubnormalsAreZero here;
+    // So many numbers are added up in single precision.
+    constexpr long long AT_ONCE = 1 << 12;
+    const auto at = [&](long long i) {
+        Sums values(0.0f);
+        __builtin_memcpy(&values, sample + i, least(BLOCK, size - i) * sizeof(float));
+        return values;
+    };
+    Sums highest(0.0f);
+    for (long long i = 0; i < size; i += BLOCK) highest = higher_of(absolute(at(i)), highest);
+    float deviation = 0.0f;
+    for (int k = 0; k < BLOCK; ++k) deviation = higher_of(deviation, float(highest.v[k]));
+    bool goes_on = deviation > 0.0f;
+    for (int step = 0; step < MAX_CLIPS && goes_on; ++step) {
+        double squares = 0.0, inside = 0.0;
+        for (long long first = 0; first < size; first += AT_ONCE) {
+            ClippedSum<Sums> sums;
+            for (long long i = first; i < least(first + AT_ONCE, size); i += BLOCK)
+                sums.add(at(i), Sums(1.0f / deviation));
+            squares += sum(sums.squares), inside += sum(sums.inside);
+        }
+        goes_on = clip(squares, inside, deviation);
+    }
+    return double(deviation);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -155,4 +155,39 @@ void drop_neighbours(const Maximum* maxima, long long count, const unsigned long
     }
 }
 
+// A maximum of the narrow band belongs to the nearest one of the wide band within reach. A wide maximum
+// with none of its own stays. With one, the clearer of the two tells the place: the wide one unless the
+// narrow one stands out far. With more, there are as many spots, which the wide band cannot tell apart.
+void join_bands(const DetectionSettings& s, const Maximum* maxima, long long count, long long* row_starts,
+                unsigned char* dropped) {
+    const Rows rows(maxima, count, s.height, row_starts);
+    const long long reach = static_cast<long long>(s.reach) + 1;
+    const auto each_near = [&](const Maximum& own, int band, auto use) {
+        for (long long y = most(own.y - reach, 0); y <= least(own.y + reach, s.height - 1); ++y)
+            for (long long j = rows.from(own.frame, y, own.x - s.reach);
+                 j < rows.end(own.frame, y) && maxima[j].x <= own.x + s.reach; ++j)
+                if (maxima[j].band == band && are_close(own, maxima[j], s.reach)) use(j);
+    };
+    const auto distance = [&](const Maximum& a, const Maximum& b) {
+        return square(double(a.y) - double(b.y)) + square(double(a.x) - double(b.x));
+    };
+    const auto wide_of = [&](const Maximum& own) {
+        long long nearest = -1;
+        each_near(own, WIDE_BAND, [&](long long j) {
+            if (nearest < 0 || distance(own, maxima[j]) < distance(own, maxima[nearest])) nearest = j;
+        });
+        return nearest;
+    };
+    for (long long i = 0; i < count; ++i) {
+        if (maxima[i].band != WIDE_BAND) continue;
+        long long own = 0, last = -1;
+        each_near(maxima[i], NARROW_BAND, [&](long long j) {
+            if (wide_of(maxima[j]) == i) ++own, last = j;
+        });
+        if (own == 0) continue;
+        const bool wide_stays = own == 1 && double(maxima[last].score) < s.clear_score;
+        dropped[wide_stays ? last : i] = 1;
+    }
+}
+
 }  // namespace spotfit::SPOTFIT_ISA

@@ -16,6 +16,7 @@ from ..models import stopping
 from ..models.profiles import MODELS, Profile
 from .bounds import check_bounds, check_shape_names
 from .frozen import FrozenMapping
+from .noise_model import NoiseModel
 from .parameter import Parameter, setting
 from .validation import ROI_LARGEST, check_pixel, checked
 
@@ -24,7 +25,9 @@ Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzi
 Pixel = Literal["sampled", "integrated"]
 Estimator = Literal["lse", "wlse", "mle"]
 Devices = Literal["one", "all"]
-ThresholdUnit = Literal["noise", "counts"]
+
+#: False spots per 10⁶ pixels that are as rare as a careful reader of an image would have them.
+DEFAULT_FALSE_SPOTS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,20 +62,26 @@ class Settings:
         minimum=0.5,
         maximum=10,
     )
-    threshold: float = setting(
-        5.0,
-        "Threshold",
-        "How far a spot must stand out of the filtered image. Raise it when noise is "
-        "taken for spots, lower it when spots are missed.",
+    false_spots: float = setting(
+        DEFAULT_FALSE_SPOTS,
+        "False spots",
+        "How many false spots to expect in a million pixels of noise. Raise it to find dimmer "
+        "spots, lower it when noise is taken for spots.",
         "detection",
+        unit="per 10⁶ px",
         minimum=0,
+        above_minimum=True,
+        maximum=100_000,
     )
-    threshold_unit: ThresholdUnit = setting(
-        "noise",
-        "Threshold in",
-        "noise: multiples of the filtered image's own robust noise, which suits any "
-        "brightness. counts: height in the filtered image, the same in every frame.",
+    threshold: float | None = setting(
+        None,
+        "Threshold",
+        "How high a spot must be in the filtered image, instead of a number of false spots: for "
+        "those who need the same height in every image.",
         "detection",
+        unit="counts",
+        minimum=0,
+        none_means="by false spots",
     )
     min_distance: float = setting(
         2.0,
@@ -229,8 +238,8 @@ class Settings:
         None,
         "Camera gain",
         "Counts per photo-electron. Known, it turns counts into photons and the standard "
-        "errors follow the shot noise; unknown, a count is taken as a photon and the "
-        "standard errors follow the residuals' scatter.",
+        "errors follow the camera's noise; unknown, light is in counts and the standard errors "
+        "follow the noise that the image shows.",
         "camera",
         unit="counts/e⁻",
         minimum=0,
@@ -247,6 +256,22 @@ class Settings:
         unit="counts²",
         minimum=0,
         none_means="0",
+    )
+    emccd: bool = setting(
+        False,
+        "EMCCD",
+        "Whether the camera multiplies electrons before they are read out, which doubles the "
+        "variance of the shot noise. It counts where the gain is known, and for maximum likelihood.",
+        "camera",
+    )
+    noise: NoiseModel | None = setting(
+        None,
+        "Noise",
+        "The noise of the image's pixels, as noise_model(…) finds it. Unset, it is that of the "
+        "camera where its gain is known, else it is measured once in the image; the result's "
+        "settings have it. Standard errors follow it, and maximum likelihood without a gain.",
+        "camera",
+        none_means="as the camera or the image has it",
     )
     backend: Backend = setting(
         "auto",
@@ -309,6 +334,7 @@ class Settings:
             values["model"] = self.model.to_dict()
         values["fixed"] = dict(self.fixed)
         values["bounds"] = {name: list(ends) for name, ends in self.bounds.items()}
+        values["noise"] = None if self.noise is None else self.noise.to_dict()
         return values
 
 
@@ -319,8 +345,8 @@ class Options(TypedDict, total=False):
     """
 
     sigma: float
-    threshold: float
-    threshold_unit: ThresholdUnit
+    false_spots: float
+    threshold: float | None
     min_distance: float
     model: Model | Profile
     pixel: Pixel
@@ -341,6 +367,8 @@ class Options(TypedDict, total=False):
     offset: float
     gain: float | None
     variance: float | None
+    emccd: bool
+    noise: NoiseModel | None
     backend: Backend
     devices: Devices
     threads: int | None

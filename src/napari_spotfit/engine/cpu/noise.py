@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
 from .. import threads
-from ..detection.band import make_band
-from ..detection.detection_settings import make_detection_settings
+from ..detection.band import make_bands
+from ..detection.detection_settings import NO_NOISE, make_detection_settings
 from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation
 from ..kernel_arguments import address
 from .interface import DetectionSource
@@ -21,8 +21,6 @@ from .library import load
 
 #: Blocks tell the noise well enough when there are about so many.
 _ENOUGH_BLOCKS = 4096
-#: How many numbers more there must be room for behind a sample.
-_PADDING = 16
 
 
 def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
@@ -35,7 +33,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     settings : Settings
         ``sigma`` and ``threads`` count.
     """
-    band = make_band(settings.sigma, frames.shape[1:])
+    bands = make_bands(settings.sigma, frames.shape[1:])
     library, functions = load(), load().functions
     whole_counts = frames.dtype.kind in "iu"
     workers = settings.threads or threads.available()
@@ -54,7 +52,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         threads.in_pieces(work, len(frames), -(-len(frames) // workers), workers)
         return numbers
 
-    given = make_detection_settings(settings, band, address)
+    given = make_detection_settings(settings, bands, address, NO_NOISE)
     source = DetectionSource.of(frames, given)
     in_frame = functions.spotfit_noise_block_count(library.index, source.settings, 1)
     step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
@@ -68,14 +66,13 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     if spectral <= 1:
         return model
     # What is coarse may be structure: no more than the filtered frame's own scatter tells.
-    given = make_detection_settings(settings, band, address, model)
+    given = make_detection_settings(settings, bands, address, model)
     source = DetectionSource.of(frames, given)
     ratios = measure(
         "spotfit_sample_ratios", np.float32,
-        functions.spotfit_sample_size(library.index, source.settings, 0, 0),
-        functions.spotfit_detection_bytes(library.index, source.settings, 0),
+        functions.spotfit_sample_size(library.index, source.settings),
+        functions.spotfit_detection_bytes(library.index, source.settings),
     ).ravel()  # fmt: skip
-    sample = np.concatenate([ratios, np.zeros(_PADDING, np.float32)])
-    deviation = functions.spotfit_deviation(library.index, address(sample), len(ratios))
-    scatter = deviation / band.gain if band.gain > 0 else 0.0
+    deviation = functions.spotfit_deviation(library.index, address(ratios), len(ratios))
+    scatter = deviation / bands.bands[0].gain
     return replace(model, correlation=max(1.0, min(spectral, scatter)))

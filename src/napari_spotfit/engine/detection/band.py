@@ -1,6 +1,8 @@
-"""The band-pass that detection filters frames by: a Gaussian as wide as a spot, less a wider one.
+"""The two bands that detection filters frames by, and what they make of noise and of a spot.
 
-What is made of the filtered frames is in kernels/detection.h.
+Each is a Gaussian less a wider one: the wide band, of the PSF's width and 1.6 of it, finds dim
+spots; the narrow one, of 0.625 of the width and the width, tells crowded ones apart. What is made
+of the filtered frames is in kernels/detection.h.
 """
 
 from __future__ import annotations
@@ -12,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: Width of the wider Gaussian over that of the narrower. It makes nearly a Laplacian of
-#: Gaussian: as sensitive as with a wider one, and better at telling neighbours apart.
-RATIO = 1.6
+#: Widths of the three Gaussians over the PSF's.
+WIDTHS = (0.625, 1.0, 1.6)
 #: Where the kernels end, in units of their σ.
 TRUNCATE = 3.0
-#: About how many pixels to look at for the noise, but at least one row in so many.
+#: About how many pixels to look at for the scatter, but at least one row in so many.
 SAMPLES, ROW_STEP = 8192, 8
 
 #: With which they come together to the variance of a difference.
@@ -25,45 +26,65 @@ _SIGNS = np.array([1.0, -2.0, 1.0])
 
 
 class Band(NamedTuple):
-    """The band-pass for spots of one width in frames of one shape."""
+    """One band, for spots of one width in frames of one shape."""
 
-    #: The kernels' weights from the centre outwards; they are symmetric.
-    narrow: NDArray[np.float32]
-    wide: NDArray[np.float32]
-    #: Σ of narrow², narrow·wide and wide² at each row and at each column: the variance that
-    #: white noise of 1 has in the filtered frame is a product of these. It is higher on the
+    #: Σ of the inner kernel², of inner·outer and of outer² at each row and at each column: the
+    #: variance that white noise of 1 has in the band is a product of these. It is higher on the
     #: border, where mirrored pixels count twice.
     gain_y: NDArray[np.float64]
     gain_x: NDArray[np.float64]
-    #: What white noise of 1 is in the filtered frame, as its root mean square.
+    #: What white noise of 1 is in the band, away from the border; a spot of height 1.
     gain: float
-    #: The lowest that the noise of a pixel is, over that.
-    lowest_border: float
-    #: The noise is estimated from one row in so many.
-    row_step: int
+    response: float
+    #: The skewness of filtered counts, times their deviation over what one electron gives.
+    skewness: float
+    #: The mean square difference of neighbouring pixels of filtered white noise, over its variance.
+    unlikeness: float
+    #: Of second differences along x, y and both diagonals: a spot's over its height in the band,
+    #: and the noise's over that of the band.
+    curvature: tuple[float, ...]
+    roughness: tuple[float, ...]
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The frames' rows and columns."""
-        return self.gain_y.shape[1], self.gain_x.shape[1]
+    def lowest_border(self) -> float:
+        """Return the least noise of a pixel over that away from the border."""
+        # There it is the same everywhere, so that a few rows and columns tell all.
+        few_y, few_x = (np.unique(sums, axis=1) for sums in (self.gain_y, self.gain_x))
+        lowest = np.einsum("i,iy,ix->yx", _SIGNS, few_y, few_x).min()
+        return math.sqrt(max(lowest, 0.0)) / self.gain
+
+
+class Bands(NamedTuple):
+    """Both bands: the wide one and the narrow one."""
+
+    shape: tuple[int, int]
+    #: Weights of the three kernels from the centre outwards; they are symmetric.
+    kernels: tuple[NDArray[np.float32], ...]
+    bands: tuple[Band, Band]
+    #: How far second differences reach, along an axis and along a diagonal.
+    step: int
+    diagonal: int
+    lowest_border: float
+    #: The scatter is looked at in one row of so many.
+    row_step: int
 
 
 @lru_cache(maxsize=16)
-def make_band(sigma: float, shape: tuple[int, int]) -> Band:
-    """Return the band-pass for spots of width ``sigma`` in frames of a shape."""
-    narrow, wide = half_kernel(sigma), half_kernel(RATIO * sigma)
-    gain_y, gain_x = (_overlaps(narrow, wide, size) for size in shape)
-    gain = math.sqrt(max(_SIGNS @ (gain_y.mean(axis=1) * gain_x.mean(axis=1)), 0.0))
-    # Away from the border it is the same everywhere, so that a few rows and columns tell all.
-    few_y, few_x = (np.unique(sums, axis=1) for sums in (gain_y, gain_x))
-    lowest = np.einsum("i,iy,ix->yx", _SIGNS, few_y, few_x).min()
-    return Band(
-        narrow.astype(np.float32),
-        wide.astype(np.float32),
-        gain_y,
-        gain_x,
-        gain,
-        float(np.float32(math.sqrt(max(lowest, 0.0)) / gain)) if gain > 0 else 1.0,
+def make_bands(sigma: float, shape: tuple[int, int]) -> Bands:
+    """Return the bands for spots of width ``sigma`` in frames of a shape."""
+    kernels = [half_kernel(width * sigma) for width in WIDTHS]
+    step = max(round(sigma), 1)
+    diagonal = max(round(step / math.sqrt(2)), 1)
+    bands = tuple(
+        _band(sigma, kernels[inner], kernels[inner + 1], kernels[-1], shape, step, diagonal)
+        for inner in (1, 0)
+    )
+    return Bands(
+        shape,
+        tuple(kernel.astype(np.float32) for kernel in kernels),
+        (bands[0], bands[1]),
+        step,
+        diagonal,
+        min(band.lowest_border() for band in bands),
         min(max(shape[0] * shape[1] // SAMPLES, 1), ROW_STEP),
     )
 
@@ -92,15 +113,53 @@ def mirrored(size: int, radius: int) -> NDArray[np.int64]:
     return np.minimum(position, period - position) if size > 1 else position
 
 
+def _band(
+    sigma: float,
+    inner: NDArray[np.float64],
+    outer: NDArray[np.float64],
+    widest: NDArray[np.float64],
+    shape: tuple[int, int],
+    step: int,
+    diagonal: int,
+) -> Band:
+    """Return the band of two kernels."""
+    reach = len(widest) - 1 + step
+    square = [_square(half, reach) for half in (inner, outer, widest)]
+    kernel = square[0] - square[1]
+    profile = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
+    spot = np.outer(profile, profile)
+    power, response = float(np.sum(kernel**2)), float(np.sum(kernel * spot))
+    curvature, roughness = [], []
+    for v, u in ((0, step), (step, 0), (diagonal, diagonal), (diagonal, -diagonal)):
+        beside = np.roll(kernel, (v, u), (0, 1)) + np.roll(kernel, (-v, -u), (0, 1))
+        second = kernel - beside / 2
+        curvature.append(float(np.sum(second * spot)) / response)
+        roughness.append(math.sqrt(float(np.sum(second**2)) / power))
+    with_mean = float(np.sum(kernel * square[2])) / math.sqrt(power)
+    gain_y, gain_x = (_overlaps(inner, outer, size) for size in shape)
+    return Band(
+        gain_y, gain_x, math.sqrt(power), response,
+        float(np.sum(kernel**3)) / power**1.5 - 3 * with_mean,
+        float(np.sum((kernel - np.roll(kernel, 1, 1)) ** 2)) / power, tuple(curvature), tuple(roughness),
+    )  # fmt: skip
+
+
+def _square(half: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
+    """Return the kernel along both axes, with zeros around it."""
+    line = np.zeros(2 * reach + 1)
+    line[reach - len(half) + 1 : reach + len(half)] = np.concatenate([half[:0:-1], half])
+    return np.outer(line, line)
+
+
 def _overlaps(
-    narrow: NDArray[np.float64], wide: NDArray[np.float64], size: int
+    inner: NDArray[np.float64], outer: NDArray[np.float64], size: int
 ) -> NDArray[np.float64]:
-    """Return Σ of narrow², narrow·wide and wide² along an axis, mirrored at its ends."""
+    """Return Σ of inner², inner·outer and outer² along an axis, mirrored at its ends."""
     # They are the same everywhere but near the ends, so that a short axis tells all.
-    short = min(size, 4 * len(wide))
-    n, w = _folded(narrow, short), _folded(wide, short)
+    short = min(size, 4 * len(outer))
+    i, o = _folded(inner, short), _folded(outer, short)
     head = short // 2
-    sums = np.array([(a * b).sum(axis=1) for a, b in ((n, n), (n, w), (w, w))])
+    sums = np.array([(a * b).sum(axis=1) for a, b in ((i, i), (i, o), (o, o))])
     middle = np.repeat(sums[:, head : head + 1], size - short, axis=1)
     return np.concatenate([sums[:, :head], middle, sums[:, head:]], axis=1)
 

@@ -10,58 +10,114 @@ from typing import Any
 import numpy as np
 
 from ...settings.noise_model import NoiseModel
-from ...settings.settings import Settings
+from ...settings.settings import DEFAULT_FALSE_SPOTS, Settings
 from ..c_types import fields
-from .band import Band
+from .band import Band, Bands
+from .false_spots import score_for
 
-#: A pixel that is higher in the filtered frame than those around it.
+#: A pixel that is higher in a band than those around it.
 MAXIMUM = np.dtype(
-    [(name, np.int32) for name in ("frame", "y", "x", "on_flat_area")]
+    [(name, np.int32) for name in ("frame", "y", "x", "band", "on_flat_area")]
     + [(name, np.float32) for name in ("height", "score")]
 )
 
-
+#: Of an image whose noise is not known: all that is higher than its surroundings stands out.
 NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
+
+#: From this score on, a maximum of the narrow band tells a place better than that of the wide one
+#: that it belongs to; and how far it may be from it, in units of the PSF's σ.
+_CLEAR, _REACH = 8.0, 1.5
+#: How far away the surroundings of a lone pixel are looked at, in units of σ, and in pixels at least.
+_LONE_DISTANCE, _LEAST_LONE_DISTANCE = 2, 2
+_WIDTHS, _BANDS, _DIRECTIONS = 3, 2, 4
+
+
+class BandSettings(ctypes.Structure):
+    """What is told of each band."""
+
+    _fields_ = (
+        *fields("pointer gain_y gain_x", "double gain least_height", "float skewness"),
+        ("curvature", ctypes.c_float * _DIRECTIONS),
+        ("roughness", ctypes.c_float * _DIRECTIONS),
+    )
 
 
 class DetectionSettings(ctypes.Structure):
     """What detection is told, the same for all frames of a call."""
 
-    _fields_ = fields(
-        "pointer narrow wide gain_y gain_x", "double gain lowest_border least_score least_height",
-        "long height width", "int narrow_radius radius row_step",
-        "double slope intercept least_variance", "float lone_share", "int lone_distance",
+    _fields_ = (
+        ("kernels", ctypes.c_void_p * _WIDTHS),
+        ("bands", BandSettings * _BANDS),
+        *fields(
+            "pointer variance_map",
+            "double lowest_border least_score shape_score clear_score reach",
+            "double slope intercept least_variance own_slope", "long height width",
+        ),
+        ("radius", ctypes.c_int * _WIDTHS),
+        *fields("int step diagonal row_step", "float sigma lone_share", "int lone_distance"),
     )  # fmt: skip
 
 
 def make_detection_settings(
     settings: Settings,
-    band: Band,
+    bands: Bands,
     address: Callable[[Any], int | None],
-    noise: NoiseModel = NO_NOISE,
+    noise: NoiseModel | None = None,
+    variance_map: Any = None,
 ) -> DetectionSettings:
     """Return what the settings ask for.
 
     Parameters
     ----------
     settings : Settings
-        ``threshold`` and ``threshold_unit`` count.
-    band : Band
-        The band-pass; its arrays must outlast the result.
+        ``sigma``, ``false_spots``, ``threshold`` and ``noise`` count.
+    bands : Bands
+        Their arrays must outlast the result.
     address : callable
         Says where one of them lies in the memory of the machine that detects.
     noise : NoiseModel, optional
-        That of the pixels.
+        That of the pixels, instead of the settings' own.
+    variance_map : array of float32, shape (Y, X), optional
+        Variances of all pixels beside that noise.
     """
-    in_noise = settings.threshold_unit == "noise"
+    noise = noise or settings.noise or NO_NOISE
+    factor = noise.correlation**2
+    score = score_for(settings.false_spots, settings.sigma)
+    by_height = settings.threshold is not None
     return DetectionSettings(
-        address(band.narrow), address(band.wide), address(band.gain_y), address(band.gain_x),
-        band.gain, band.lowest_border,
-        settings.threshold if in_noise else 0.0, 0.0 if in_noise else settings.threshold,
-        *band.shape, len(band.narrow) - 1, len(band.wide) - 1, band.row_step,
-        noise.slope, noise.intercept, noise.least, _lone_share(settings.sigma),
-        max(2, round(2 * settings.sigma)),
+        (ctypes.c_void_p * _WIDTHS)(*(address(kernel) for kernel in bands.kernels)),
+        (BandSettings * _BANDS)(*_heights(bands, settings.threshold, address)),
+        None if variance_map is None else address(variance_map),
+        bands.lowest_border,
+        -math.inf if by_height else score,
+        score_for(DEFAULT_FALSE_SPOTS, settings.sigma) if by_height else score,
+        _CLEAR, _REACH * settings.sigma,
+        factor * noise.slope, factor * noise.intercept, factor * noise.least, noise.slope,
+        *bands.shape,
+        (ctypes.c_int * _WIDTHS)(*(len(kernel) - 1 for kernel in bands.kernels)),
+        bands.step, bands.diagonal, bands.row_step, settings.sigma, _lone_share(settings.sigma),
+        max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * settings.sigma)),
     )  # fmt: skip
+
+
+def _heights(
+    bands: Bands, threshold: float | None, address: Callable[[Any], int | None]
+) -> list[BandSettings]:
+    """Return what is told of each band; a threshold is that of the wide one."""
+    return [
+        BandSettings(
+            address(band.gain_y), address(band.gain_x), band.gain,
+            _least_height(band, bands.bands[0], threshold), band.skewness,
+            (ctypes.c_float * _DIRECTIONS)(*band.curvature),
+            (ctypes.c_float * _DIRECTIONS)(*band.roughness),
+        )
+        for band in bands.bands
+    ]  # fmt: skip
+
+
+def _least_height(band: Band, wide: Band, threshold: float | None) -> float:
+    """Return what spots whose height in the wide band is the threshold have in a band."""
+    return 0.0 if threshold is None else threshold * band.response / wide.response
 
 
 def _lone_share(sigma: float) -> float:

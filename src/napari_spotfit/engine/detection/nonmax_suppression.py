@@ -23,6 +23,47 @@ Maxima = NDArray[np.void]
 _LEAST_DISTANCE = 2.0
 
 
+def spots_of(
+    maxima: Maxima,
+    frames: NDArray[Any],
+    settings: DetectionSettings,
+    masks: NDArray[np.bool_] | None,
+    distance: float,
+) -> Candidates:
+    """Return the spots that maxima of both bands are, in the masks, less those too close.
+
+    Parameters
+    ----------
+    maxima : ndarray of MAXIMUM
+        In the order of frame, y and x.
+    frames : ndarray, shape (n, Y, X)
+        Where they were found; with ``maxima`` counting from the first.
+    settings : DetectionSettings
+        With which they were found.
+    masks : ndarray of bool, shape (1 or n, Y, X), optional
+        Where to look for spots.
+    distance : float
+        Maxima closer than this are one spot.
+    """
+    maxima = join_bands(maxima, settings)
+    merged = has_plateaus(maxima)
+    if merged:
+        maxima = merge_plateaus(maxima, frames)
+    return one_per_spot(maxima, masks, int(settings.height), distance, merged)
+
+
+def join_bands(maxima: Maxima, settings: DetectionSettings) -> Maxima:
+    """Drop those maxima of both bands that are no spots of their own."""
+    library = load()
+    row_starts = _memory_for_rows(maxima, int(settings.height))
+    dropped = np.zeros(len(maxima), np.bool_)
+    library.functions.spotfit_join_bands(
+        library.index, ctypes.byref(settings), address(maxima), len(maxima), address(row_starts),
+        address(dropped),
+    )  # fmt: skip
+    return maxima[~dropped]
+
+
 def has_plateaus(maxima: Maxima) -> bool:
     """Whether there are maxima on flat areas."""
     return bool(maxima["on_flat_area"].any())

@@ -1,0 +1,330 @@
+// A part of a frame on a CPU, filtered row after row: all that is made on the way stays in a core's
+// cache. Rows are smoothed along x as they come, and along y when those below are there.
+#pragma once
+#include "../detection.h"
+#include "detection_frame.h"
+#include "instruction_set.h"
+
+namespace spotfit::SPOTFIT_ISA {
+namespace {
+
+using L = LaneType;
+constexpr int W = LANES;
+
+// Calls step(place, IntOf<K>) for K vectors at a time, which share what is read for all of them.
+template <class Step> SPOTFIT_INLINE void in_vectors(long long count, Step step) {
+    long long x = 0;
+    for (; x + 3 * W < count; x += 4 * W) step(x, IntOf<4>());
+    if (x + W < count) step(x, IntOf<2>()), x += 2 * W;
+    if (x < count) step(x, IntOf<1>());
+}
+
+template <class V> SPOTFIT_INLINE V read(const float* from) {
+    V value;
+    __builtin_memcpy(&value, from, sizeof value);
+    return value;
+}
+template <class V> SPOTFIT_INLINE void write(float* to, V value) { __builtin_memcpy(to, &value, sizeof value); }
+
+long long round_up(long long n, long long step) { return (n + step - 1) / step * step; }
+
+// Rows and columns of a frame.
+struct Rectangle {
+    long long y0, y1, x0, x1;
+
+    long long height() const { return most(y1 - y0, 0); }
+    long long width() const { return most(x1 - x0, 0); }
+    // With so many more on all sides, as far as the frame goes.
+    Rectangle wider(long long by, const DetectionSettings& s) const {
+        return {most(y0 - by, 0), least(y1 + by, s.height), most(x0 - by, 0), least(x1 + by, s.width)};
+    }
+};
+
+// How a frame is cut: as wide as what is kept of some rows has room in a core's cache, and with the
+// columns beside a whole number of vectors.
+struct Strips {
+    static constexpr long long PIXELS = 1 << 16, COLUMNS = 128;
+    long long height, width, rows, columns, across, count;
+
+    explicit Strips(const DetectionSettings& s) : height(s.height), width(s.width) {
+        across = (width + COLUMNS - 1) / COLUMNS;
+        columns = across > 2 ? COLUMNS - 2 : (width + across - 1) / across;
+        across = (width + columns - 1) / columns;
+        rows = least(PIXELS / columns, height);
+        count = across * ((height + rows - 1) / rows);
+    }
+    Rectangle operator[](long long i) const {
+        const long long y = i / across * rows, x = i % across * columns;
+        return {y, least(y + rows, height), x, least(x + columns, width)};
+    }
+    // In both bands.
+    long long most_maxima() const { return BANDS * (rows / 2 + 1) * (columns / 2 + 1); }
+};
+
+// W neighbouring pixels less the level.
+template <class T> SPOTFIT_INLINE L differences(const T* from, T level) {
+    using Pixels = T __attribute__((ext_vector_type(W)));
+    Pixels pixels;
+    __builtin_memcpy(&pixels, from, sizeof pixels);
+    if constexpr (sizeof(T) == 8) return __builtin_convertvector(pixels - level, L::Floats);
+    else return __builtin_convertvector(pixels, L::Floats) - float(level);
+}
+
+// Copies pixels of a row less the level, and says whether there were bad ones, for which another
+// number stands.
+template <class T> SPOTFIT_INLINE bool copy_row(const T* from, long long count, T level, float instead, float* to) {
+    MaskOf<L> good(true);
+    const auto copy = [&](long long i) SPOTFIT_INLINE_LAMBDA {
+        L values = differences(from + i, level);
+        if constexpr (MAY_BE_BAD<T>) {
+            const MaskOf<L> own = is_good(values);
+            values = select(own, values, L(instead));
+            good = good & own;
+        }
+        write(to + i, values);
+    };
+    for (long long i = 0; i + W <= count; i += W) copy(i);
+    if (count >= W) {
+        if (count % W) copy(count - W);
+        return !all(good);
+    }
+    bool any_bad = false;
+    for (long long i = 0; i < count; ++i) {
+        const float value = difference(from[i], level);
+        const bool bad = MAY_BE_BAD<T> && !is_good(value);
+        to[i] = bad ? instead : value;
+        any_bad |= bad;
+    }
+    return any_bad;
+}
+
+template <class T> bool has_bad_pixels(const Frame<T>& frame, long long count) {
+    if constexpr (MAY_BE_BAD<T>) {
+        float scratch[1024];
+        for (long long i = 0; i < count; i += 1024)
+            if (copy_row(frame.pixels + i, least(1024, count - i), frame.level, 0.0f, scratch)) return true;
+    }
+    return false;
+}
+
+// Rows that follow each other, of which the last so many are kept.
+struct RingOfRows {
+    float* first;
+    long long kept, stride;
+
+    float* operator[](long long y) const { return first + y % kept * stride; }
+    // Where rows lie that are not farther from row y than there are rows: division takes its time.
+    struct Near {
+        long long y, place, kept, stride;
+        long long operator()(long long row) const {
+            const long long own = place + row - y;
+            return (own < 0 ? own + kept : own < kept ? own : own - kept) * stride;
+        }
+    };
+    Near near(long long y) const { return {y, y % kept, kept, stride}; }
+};
+
+template <class T> class FilteredStrip {
+  public:
+    // Rows and columns that can be filtered: the part, and what its maxima are compared with.
+    Rectangle inner;
+
+    // How many rows above and below are compared with a maximum.
+    static long long reach(const DetectionSettings& s) { return most(s.step, 1); }
+    static long long floats_needed(const DetectionSettings& s) {
+        const Sizes z(s);
+        return z.stride * (z.raw_rows + 1) + 2 * WIDTHS * z.smoothed_rows * z.smoothed_stride +
+               (BANDS + 1) * z.filtered_rows * z.filtered_stride + z.filtered_stride;
+    }
+
+    FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, bool may_be_bad, const Rectangle& part,
+                  float* memory)
+        : inner(part.wider(reach(settings), settings)), s(settings), z(settings), frame(pixels), bad(may_be_bad),
+          variance(s, double(frame.level)), least_step(least_lone_step(variance)),
+          next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
+          next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
+        raw = {memory, z.raw_rows, z.stride};
+        clean = memory + z.raw_rows * z.stride;
+        memory = clean + z.stride;
+        const auto ring = [&](long long rows, long long pitch) {
+            const RingOfRows made = {memory, rows, pitch};
+            memory += rows * pitch;
+            return made;
+        };
+        for (RingOfRows& own : light) own = ring(z.smoothed_rows, z.smoothed_stride);
+        for (RingOfRows& own : filtered) own = ring(z.filtered_rows, z.filtered_stride);
+        for (RingOfRows& own : good) own = ring(z.smoothed_rows, z.smoothed_stride);
+        outside = memory;
+        for (long long i = 0; i < z.filtered_stride; ++i) outside[i] = -INFINITE;
+    }
+
+    // Filters the next row.
+    void filter_next() {
+        const long long y = next_row++;
+        for (const long long end = least(y + s.radius[WIDE], s.height - 1); next_smoothed <= end; ++next_smoothed)
+            if (bad) smooth_along_x<true>(next_smoothed);
+            else smooth_along_x<false>(next_smoothed);
+        if (bad) smooth_along_y<true>(y);
+        else smooth_along_y<false>(y);
+    }
+    // Numbers of a band, or the means after them, of a row of which no more than 2 reach have come since;
+    // beyond the frame, -INFINITE.
+    const float* row(int plane, long long y) const {
+        const float* first = y < 0 || y >= s.height ? outside : filtered[plane][y];
+        return first + BEFORE - inner.x0;
+    }
+    const PixelVariance& pixel_variance() const { return variance; }
+
+  private:
+    // Before the first column of a row: room for what lies outside of the frame.
+    static constexpr int BEFORE = W;
+    static constexpr long long ROWS_AHEAD = 8;
+    struct Sizes {
+        long long margin, stride, raw_rows, smoothed_rows, smoothed_stride, filtered_rows, filtered_stride;
+        explicit Sizes(const DetectionSettings& s) {
+            const long long inner = least(Strips(s).columns + 2 * reach(s), s.width);
+            margin = round_up(s.radius[WIDE] + s.lone_distance, W);
+            stride = round_up(inner, W) + 2 * margin + 2 * W;
+            raw_rows = least(2 * s.lone_distance + 1, s.height);
+            smoothed_rows = least(2 * s.radius[WIDE] + 1, s.height);
+            smoothed_stride = round_up(inner, W);
+            filtered_rows = 2 * reach(s) + 1;
+            filtered_stride = round_up(inner, W) + BEFORE + W;
+        }
+    };
+
+    const DetectionSettings& s;
+    Sizes z;
+    const Frame<T>& frame;
+    bool bad;
+    PixelVariance variance;
+    float least_step;
+    long long next_raw, next_smoothed, next_row;
+    RingOfRows raw, light[WIDTHS], good[WIDTHS], filtered[BANDS + 1];
+    float *clean, *outside;
+
+    // Takes a row of pixels, NaN where they are bad, and mirrors what lies beside the frame.
+    void take(long long y) {
+        const long long beside = s.radius[WIDE] + s.lone_distance;
+        const long long x0 = most(inner.x0 - beside, 0), x1 = least(inner.x1 + beside, s.width);
+        float* const column_0 = raw[y] + z.margin - inner.x0;
+        // Rows of wide frames lie too far apart for processors to guess which are next.
+        const T* const ahead = frame.pixels + least(y + ROWS_AHEAD, s.height - 1) * s.width;
+        for (long long x = x0; x < x1; x += 64 / static_cast<long long>(sizeof(T))) __builtin_prefetch(ahead + x);
+        copy_row(frame.pixels + y * s.width + x0, x1 - x0, frame.level, NOT_A_NUMBER, column_0 + x0);
+        for (long long x = inner.x0 - beside; x < x0; ++x) column_0[x] = column_0[mirrored(x, s.width)];
+        for (long long x = x1; x < inner.x1 + beside; ++x) column_0[x] = column_0[mirrored(x, s.width)];
+    }
+
+    // Returns a row without its lone pixels, which begins where `inner` does.
+    const float* without_lone_pixels(long long y) {
+        for (const long long end = least(y + s.lone_distance, s.height - 1); next_raw <= end; ++next_raw) take(next_raw);
+        const float* const near[3] = {own_row(y - 1), own_row(y), own_row(y + 1)};
+        const float* const far[3] = {own_row(y - s.lone_distance), near[1], own_row(y + s.lone_distance)};
+        const long long radius = s.radius[WIDE];
+        const L step(least_step);
+        bool any_lone = false;
+        for (long long x = -radius; x < inner.width() + radius; x += W) {
+            const L pixel = read<L>(near[1] + x);
+            const L beside = higher_of(higher_of(read<L>(near[1] + x - 1), read<L>(near[1] + x + 1)),
+                                       higher_of(read<L>(near[0] + x), read<L>(near[2] + x)));
+            if (!any(pixel - beside > step)) continue;
+            const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA {
+                const bool is_near = v * v <= 1 && u * u <= 1;
+                return read<L>((is_near ? near[v + 1] : far[(v > 0) - (v < 0) + 1]) + x + u);
+            };
+            const MaskOf<L> lone = is_lone_in_detection<L>(s, variance, at);
+            if (!any(lone)) continue;
+            if (!any_lone) __builtin_memcpy(clean, raw[y], z.stride * sizeof(float));
+            any_lone = true;
+            float* const to = clean + z.margin + x;
+            write(to, select(lone, mean_of_neighbours(at), read<L>(to)));
+        }
+        return any_lone ? clean + z.margin : near[1];
+    }
+    const float* own_row(long long y) const { return raw[mirrored(y, s.height)] + z.margin; }
+
+    template <bool BAD> void smooth_along_x(long long y) {
+        const float* const row = without_lone_pixels(y);
+        float *light_row[WIDTHS], *good_row[WIDTHS];
+        for (int w = 0; w < WIDTHS; ++w) light_row[w] = light[w][y], good_row[w] = good[w][y];
+        in_vectors(inner.width(), [&](long long x, auto vectors) SPOTFIT_INLINE_LAMBDA {
+            constexpr int K = decltype(vectors)::value;
+            const auto smooth_content = [&](auto content, float* const(&to)[WIDTHS]) SPOTFIT_INLINE_LAMBDA {
+                L smoothed[WIDTHS][K];
+                smooth_by_all(
+                    s.kernels, s.radius, [&](int k) SPOTFIT_INLINE_LAMBDA { return content(read<L>(row + x + k * W)); },
+                    [&](int t) SPOTFIT_INLINE_LAMBDA {
+                        return [&content, left = row + x - t, right = row + x + t](int k) SPOTFIT_INLINE_LAMBDA {
+                            return content(read<L>(left + k * W)) + content(read<L>(right + k * W));
+                        };
+                    },
+                    smoothed);
+                UNROLL
+                for (int w = 0; w < WIDTHS; ++w)
+                    UNROLL
+                    for (int k = 0; k < K; ++k) write(to[w] + x + k * W, smoothed[w][k]);
+            };
+            if constexpr (BAD) {
+                smooth_content([](L v) SPOTFIT_INLINE_LAMBDA { return select(is_nan(v), L(0.0f), v); }, light_row);
+                smooth_content([](L v) SPOTFIT_INLINE_LAMBDA { return select(is_nan(v), L(0.0f), L(1.0f)); }, good_row);
+            } else {
+                smooth_content([](L v) SPOTFIT_INLINE_LAMBDA { return v; }, light_row);
+            }
+        });
+    }
+
+    template <bool BAD> void smooth_along_y(long long y) {
+        // Where the rows above and below lie in each ring, from its beginning.
+        long long up[MAX_RADIUS + 1], down[MAX_RADIUS + 1];
+        const RingOfRows::Near place = light[WIDE].near(y);
+        for (int t = 0; t <= s.radius[WIDE]; ++t) {
+            up[t] = place(mirrored(y - t, s.height));
+            down[t] = place(mirrored(y + t, s.height));
+        }
+        float* to[BANDS + 1];
+        for (int plane = 0; plane <= BANDS; ++plane) to[plane] = filtered[plane][y] + BEFORE;
+        in_vectors(inner.width(), [&](long long x, auto vectors) SPOTFIT_INLINE_LAMBDA {
+            constexpr int K = decltype(vectors)::value;
+            const auto smooth_rows = [&](const RingOfRows(&rings)[WIDTHS], L(&smoothed)[WIDTHS][K])
+                                         SPOTFIT_INLINE_LAMBDA {
+                UNROLL
+                for (int w = 0; w < WIDTHS; ++w) {
+                    const float* const first = rings[w].first + x;
+                    smooth(
+                        s.kernels[w], s.radius[w],
+                        [&](int k) SPOTFIT_INLINE_LAMBDA { return read<L>(first + up[0] + k * W); },
+                        [&](int t) SPOTFIT_INLINE_LAMBDA {
+                            return [above = first + up[t], below = first + down[t]](int k) SPOTFIT_INLINE_LAMBDA {
+                                return read<L>(above + k * W) + read<L>(below + k * W);
+                            };
+                        },
+                        smoothed[w]);
+                }
+            };
+            L smoothed[WIDTHS][K], shares[WIDTHS][K];
+            smooth_rows(light, smoothed);
+            if constexpr (BAD) smooth_rows(good, shares);
+            UNROLL
+            for (int k = 0; k < K; ++k) {
+                Filtered<L> here(smoothed[NARROW][k], smoothed[OWN][k], smoothed[WIDE][k]);
+                if constexpr (BAD) {
+                    const L sums[WIDTHS] = {smoothed[NARROW][k], smoothed[OWN][k], smoothed[WIDE][k]};
+                    const L weights[WIDTHS] = {shares[NARROW][k], shares[OWN][k], shares[WIDE][k]};
+                    here = Filtered<L>::of_good(sums, weights);
+                }
+                UNROLL
+                for (int band = 0; band < BANDS; ++band) write(to[band] + x + k * W, here.bands[band]);
+                write(to[BANDS] + x + k * W, here.mean);
+            }
+        });
+        // Nothing is higher beyond the frame.
+        for (int band = 0; band < BANDS; ++band) {
+            if (inner.x0 == 0) to[band][-1] = -INFINITE;
+            for (int i = 0; i < W; ++i) to[band][inner.width() + i] = -INFINITE;
+        }
+    }
+};
+
+}  // namespace
+}  // namespace spotfit::SPOTFIT_ISA
