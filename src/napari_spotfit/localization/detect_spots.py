@@ -15,6 +15,7 @@ from ..images.pixel_calibration import detection_calibration
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Options, Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side
+from .estimates import estimated
 from .rois import leading_indices
 
 
@@ -79,6 +80,7 @@ def find(
     """Return what :func:`detect_spots` does, and the candidates with score and height."""
     reader = FrameReader(image)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    settings = estimated(reader, calibration)
     backend = select_backend(settings)
 
     def detect(chunk: Chunk) -> Candidates:

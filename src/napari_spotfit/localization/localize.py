@@ -17,6 +17,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Options, Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side
+from .estimates import estimated
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 
 
@@ -134,6 +135,7 @@ def localize_parts(
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
+    settings = estimated(reader, calibration)
     backend = select_backend(settings)
     blocks = cut(reader, frames, backend)
     total = sum(len(block) for block in blocks)
