@@ -244,7 +244,8 @@ SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettin
     const double rise = square_root(right * right + down * down) / double(2 * s.step);
     const double steepness = rise * double(s.sigma) / double(height);
     const double significance = lower_of(higher_of(2.0 * steepness - 1.0, 0.0), 1.0);
-    return curvature > lower_of(0.2 + 0.4 * steepness, 0.75) && score > s.shape_score * significance * deviation;
+    const double least = lower_of(0.4 * (lower_of(steepness, 0.5) + steepness), 0.75);
+    return curvature > least && score > s.shape_score * significance * deviation;
 }
 
 // A pixel and the four next to it, or itself where there is none.

@@ -308,7 +308,7 @@ def _has_spots_shape(places, band, wide, deviation, sigma, kernel, threshold):
         padded[y, x + step] - padded[y, x - step], padded[y + step, x] - padded[y - step, x]
     )
     steepness = rise / (2 * step) * sigma / height
-    return (curvature > np.minimum(0.2 + 0.4 * steepness, 0.75)) & (
+    return (curvature > np.minimum(0.4 * (np.minimum(steepness, 0.5) + steepness), 0.75)) & (
         significance > threshold * np.clip(2 * steepness - 1, 0, 1)
     )
 
@@ -317,16 +317,22 @@ def _has_spots_shape(places, band, wide, deviation, sigma, kernel, threshold):
 CLEAR = 8.0
 
 
+#: Scores in the narrow band over those in the wide one, below which a spot is wider than the PSF.
+BLURRED, FAINT = 0.4, 0.3
+
+
 def _union(wide, narrow, reach):
     if not len(wide[0]) or not len(narrow[0]):
         return wide if len(wide[0]) else narrow
     distance, nearest = cKDTree(wide[0]).query(narrow[0])
     near = distance < reach
-    count = np.bincount(nearest[near], minlength=len(wide[0]))
-    weak = near & (count[nearest] == 1) & (narrow[1] < CLEAR)
+    share = narrow[1] / wide[1][nearest]
+    faint = near & (share < FAINT)
+    count = np.bincount(nearest[near & ~faint], minlength=len(wide[0]))
+    weak = near & (count[nearest] == 1) & ((narrow[1] < CLEAR) | (share < BLURRED))
     keep = count == 0
-    keep[nearest[weak]] = True
+    keep[nearest[weak & ~faint]] = True
     return tuple(
-        np.concatenate([ours[keep], theirs[~weak]])
+        np.concatenate([ours[keep], theirs[~weak & ~faint]])
         for ours, theirs in zip(wide, narrow, strict=True)
     )
