@@ -266,9 +266,9 @@ SPOTFIT_INLINE bool is_no_rounding(float height, const Neighbours& n) {
     return height > LEAST_CONTRAST * higher_of(absolute(n.pixel), higher_of(column, row));
 }
 
-// Whether all are equal, as in a saturated spot.
+// Whether all are equal but one, as in a saturated spot, however narrow.
 SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
-    return n.above == n.pixel && n.left == n.pixel && n.right == n.pixel && n.below == n.pixel;
+    return (n.above == n.pixel) + (n.left == n.pixel) + (n.right == n.pixel) + (n.below == n.pixel) >= 3;
 }
 
 // Whether a maximum of a band is a spot's, and if so, its score and height. `at(plane, v, u)` is what
@@ -287,8 +287,9 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
     const bool has_shape = has_spots_shape(
         s, own, height, deviation, [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(band, v, u); },
         [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(BANDS, v, u); });
-    if (!has_shape) return false;
+    // Along the edge of what is saturated maxima have no shape; they are one spot in its middle.
     maximum.on_flat_area = is_flat(pixels);
+    if (!has_shape && !maximum.on_flat_area) return false;
     // Of a spot beside a brighter one the wide band may be below 0.
     maximum.height = higher_of(at(WIDE_BAND, 0, 0), LEAST_CONTRAST * height);
     maximum.score = float(lower_of(score.value(), double(HIGHEST)));

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from scipy.special import erf
 
-from napari_spotfit import Settings
-from napari_spotfit.engine.cpu.detect import Detector
+from napari_spotfit import NoiseModel, Settings
+from napari_spotfit.engine.cpu.interface import DetectionSource
+from napari_spotfit.engine.cpu.library import load
+from napari_spotfit.engine.cpu.noise import measure_noise
 from napari_spotfit.engine.detection import band
+from napari_spotfit.engine.detection.detection_settings import make_detection_settings
+from napari_spotfit.engine.kernel_arguments import address
 
 DTYPES = [np.uint8, np.uint16, np.int16, np.float32, np.float64]
 
@@ -72,31 +78,42 @@ def filtered_by_scipy(frame, sigma):
     frame = np.asarray(frame, float)
     narrow, wide = (
         gaussian_filter(frame, width, mode="mirror", truncate=band.TRUNCATE)
-        for width in (sigma, sigma * band.RATIO)
+        for width in (sigma, sigma * band.WIDTHS[2])
     )
     return narrow - wide
 
 
+def told(frames, settings):
+    """Return settings with the noise of frames, unless they hold one."""
+    if settings.noise is not None:
+        return settings
+    return settings.changed(noise=measure_noise(np.ascontiguousarray(frames), settings))
+
+
 def filtered_by_us(frames, sigma):
-    detector = Detector(frames, Settings(sigma=sigma))
-    detector.settings.row_step = 1  # all rows are taken for the noise
+    """Return the wide band: its numbers over a noise so strong that no pixel stands out alone."""
+    deviation = 2.0**20
+    noise = NoiseModel(0.0, deviation**2, deviation**2)
+    settings = Settings(sigma=sigma, noise=noise)
+    given = make_detection_settings(settings, band.make_bands(sigma, frames.shape[1:]), address)
+    given.row_step = 1
+    source, library = DetectionSource.of(frames, given), load()
+    memory = np.empty(
+        library.functions.spotfit_detection_bytes(library.index, source.settings), np.uint8
+    )
     result = np.empty(frames.shape, np.float32)
     for i in range(len(frames)):
-        rows = detector.sample(i, detector.has_bad_pixels(i), (0, 0))
-        result[i] = rows[: result[i].size].reshape(result[i].shape)
-    return result
+        library.functions.spotfit_sample_ratios(
+            library.index, ctypes.byref(source), i, address(memory), address(result[i])
+        )
+    return deviation * result
 
 
 def border_of(sigma, shape):
-    """Return the noise of each filtered pixel of white noise, over that of the frame."""
-    whole = band.make_band(sigma, shape)
-    variance = np.einsum("i,iy,ix->yx", [1, -2, 1], whole.gain_y, whole.gain_x)
-    return np.sqrt(variance) / whole.gain
-
-
-def noise_of(frames, sigma=1.3):
-    detector = Detector(frames, Settings(sigma=sigma))
-    return np.array([detector.estimate_noise(i)[0] for i in range(len(frames))])
+    """Return the noise of each pixel of white noise in the wide band, over that in the middle."""
+    wide = band.make_bands(sigma, shape).bands[0]
+    variance = np.einsum("i,iy,ix->yx", [1, -2, 1], wide.gain_y, wide.gain_x)
+    return np.sqrt(variance) / wide.gain
 
 
 def assert_same(a, b):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from scenes import told
 
 from napari_spotfit.engine.cpu import detect as cpu
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
@@ -13,13 +14,20 @@ PLACES = [*load().instruction_sets, pytest.param("cuda", marks=pytest.mark.gpu)]
 
 @pytest.fixture(scope="session", params=PLACES)
 def detect(request):
-    """Detect spots in frames in the host's memory, on every instruction set and on a GPU."""
+    """Detect spots in frames in the host's memory, on every instruction set and on a GPU.
+
+    Unless the settings hold their noise, it is measured in them.
+    """
     if request.param == "cuda":
         request.getfixturevalue("gpu")
         import cupy
 
-        yield lambda frames, *options: cuda.detect(cupy.asarray(frames), *options)
+        yield lambda frames, settings, *rest: cuda.detect(
+            cupy.asarray(frames), told(frames, settings), *rest
+        )
     else:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(INSTRUCTION_SET, request.param)
-            yield cpu.detect
+            yield lambda frames, settings, *rest: cpu.detect(
+                frames, told(frames, settings), *rest
+            )

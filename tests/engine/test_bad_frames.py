@@ -16,10 +16,13 @@ from scenes import (
     on_grid,
     places,
     scattered,
+    told,
 )
 from scipy.spatial import cKDTree
 
+from napari_spotfit import NoiseModel
 from napari_spotfit.engine.detection.candidates import Candidates
+from napari_spotfit.engine.detection.false_spots import score_for
 from napari_spotfit.settings.settings import Settings
 
 
@@ -43,10 +46,10 @@ def test_slopes_and_steps_are_no_spots(detect):
     for shape in (1000 * x, 1000 * y + 500 * x, 800 * (x - 0.5) ** 2, 500 * np.cos(3 * y)):
         movie = rng.poisson(np.broadcast_to(shape - shape.min() + 1000, (4, 200, 200)))
         # The noise itself is higher where it is bright.
-        assert len(detect(movie.astype(np.uint16), Settings(threshold=6)).y) <= 1
+        assert len(detect(movie.astype(np.uint16), Settings(false_spots=1.0)).y) <= 1
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 2), (2, 1), (2, 2), (3, 3), (2, 5)])
+@pytest.mark.parametrize("size", [(1, 2), (2, 1), (2, 2), (3, 3), (2, 5)])
 def test_equal_pixels_make_one_spot(detect, size):
     frame = np.full((1, 30, 30), 7, np.uint16)
     frame[0, 10 : 10 + size[0], 12 : 12 + size[1]] = 100
@@ -54,6 +57,15 @@ def test_equal_pixels_make_one_spot(detect, size):
     assert len(found.y) == 1
     assert 10 <= found.y[0] < 10 + size[0]
     assert 12 <= found.x[0] < 12 + size[1]
+
+
+def test_a_lone_pixel_is_no_spot_unless_spots_are_as_small(detect):
+    frame = np.full((1, 30, 30), 7, np.uint16)
+    frame[0, 12, 14] = 100
+    for sigma in (0.8, 1.3, 3.0):
+        assert len(detect(frame, Settings(sigma=sigma)).y) == 0
+    frame[0, 11:14, 13:16] += 30
+    assert places(detect(frame, Settings(sigma=0.8))).tolist() == [[12, 14]]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
@@ -124,7 +136,7 @@ def test_a_bad_pixel_spoils_its_neighbourhood_only(detect, bad):
 @pytest.mark.parametrize("unit", [1, 1e-15])
 def test_absurd_pixels_spoil_their_neighbourhood_only(detect, bad, unit):
     rng = np.random.default_rng(31)
-    movie = movie_of(rng, on_grid(rng, (96, 96), 16), 1, (96, 96)) * np.float32(unit)
+    movie = movie_of(rng, on_grid(rng, (192, 192), 16), 1, (192, 192)) * np.float32(unit)
     movie = movie.astype(np.float32)
     broken = movie.copy()
     broken[0, 40:43, 40:44] = bad
@@ -191,12 +203,12 @@ def test_negative_values_are_nothing_special(detect):
 def test_noise_free_spots_have_finite_scores(detect):
     frame = light([(20.0, 20.0), (40.3, 31.2)], [1000, 50], 1.3, (60, 60))[None]
     frame[frame < 1e-3] = 0
-    found = detect(frame, Settings(threshold=3))
+    found = detect(frame, Settings())
     assert np.isfinite(found.score).all()
     assert [20, 20] in places(found).tolist()
-    lone = np.zeros((1, 256, 256), np.uint8)
-    lone[0, 8, 30] = 1  # between the rows that the noise is taken from
-    found = detect(lone, Settings(sigma=0.5))
+    lone = np.zeros((1, 256, 256), np.float32)
+    lone[0, 8:10, 30] = 1
+    found = detect(lone, Settings(sigma=0.5, noise=NoiseModel(0.0, 0.0, 0.0)))
     assert places(found).tolist() == [[8, 30]]
     assert found.score[0] == np.finfo(np.float32).max
 
@@ -223,18 +235,22 @@ def test_rounding_errors_are_no_spots(detect):
         hnp.array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=12),
         elements=st.sampled_from([0, 1, 2, -3, 1e5, 1e17, 1e18, -1e300, np.nan, np.inf]),
     ),
-    st.floats(0, 8),
-    st.sampled_from(["noise", "counts"]),
+    st.none() | st.floats(0, 8),
+    st.floats(0.01, 1e4),
     st.floats(0.5, 10),
     st.floats(1, 10),
 )
-def test_anything_goes(detect, frames, threshold, unit, sigma, distance):
-    options = Settings(threshold=threshold, threshold_unit=unit, sigma=sigma, min_distance=distance)
+def test_anything_goes(detect, frames, threshold, false_spots, sigma, distance):
+    options = Settings(sigma=sigma, min_distance=distance, threshold=threshold)
+    if threshold is None:
+        options = options.changed(false_spots=false_spots)
+    options = told(frames, options)
     found = detect(frames, options)
     place = (found.frame, found.y, found.x)
     frames[place]  # inside
     assert np.isfinite(found.score).all()
-    assert (found.score > (threshold if unit == "noise" else 0)).all()
+    if threshold is None:
+        assert (found.score > score_for(false_spots, sigma) * (1 - 1e-6)).all()
     np.testing.assert_array_equal(np.lexsort(place[::-1]), np.arange(len(found.y)))
     for i in range(len(frames)):
         here = places(found)[found.frame == i]

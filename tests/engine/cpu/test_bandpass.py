@@ -34,23 +34,21 @@ def test_band_pass_is_exact_on_a_high_level():
 
 def test_border_noise_is_what_scipy_makes_of_white_noise():
     rng = np.random.default_rng(11)
-    white = rng.normal(0, 1, (4000, 24, 20))
+    white = rng.normal(0, 1, (4000, 44, 40))
     spread = np.array([filtered_by_scipy(frame, 1.3) for frame in white]).std(axis=0)
-    ours, border = band.make_band(1.3, (24, 20)), border_of(1.3, (24, 20))
-    np.testing.assert_allclose(ours.gain, np.sqrt(np.mean(spread**2)), rtol=0.02)
-    np.testing.assert_allclose(border * ours.gain, spread, rtol=0.06)
-    assert ours.lowest_border == pytest.approx(border.min(), rel=1e-6)
+    ours, border = band.make_bands(1.3, (44, 40)), border_of(1.3, (44, 40))
+    np.testing.assert_allclose(ours.bands[0].gain, spread[10:-10, 10:-10].mean(), rtol=0.01)
+    np.testing.assert_allclose(border * ours.bands[0].gain, spread, rtol=0.06)
+    assert ours.lowest_border <= border.min() * (1 + 1e-6)
     # A long axis is told from a short one.
-    long = border_of(1.3, (24, 400))
+    long = border_of(1.3, (44, 400))
     assert long[12, 200] == pytest.approx(long[12, 100], rel=1e-6)
-    np.testing.assert_allclose(
-        long[:, :10] / long[12, 200], border[:, :10] / border[12, 10], rtol=1e-5
-    )
+    np.testing.assert_allclose(long[:, :10], border[:, :10], rtol=1e-5)
 
 
 def test_the_widest_kernel_has_room():
     # MAX_RADIUS in kernels/detection_settings.h
-    assert band.kernel_radius(band.RATIO * parameters()["sigma"].maximum) == 48
+    assert band.kernel_radius(band.WIDTHS[2] * parameters()["sigma"].maximum) == 48
 
 
 def test_bad_pixels_are_left_out_of_the_means():
@@ -61,7 +59,7 @@ def test_bad_pixels_are_left_out_of_the_means():
     broken = np.where(good, frame, np.nan)
     ours = filtered_by_us(broken[None], 1.3)
     parts = []
-    for width in (1.3, 1.3 * band.RATIO):
+    for width in (1.3, 1.3 * band.WIDTHS[2]):
         options = {"mode": "mirror", "truncate": band.TRUNCATE}
         weight = gaussian_filter(good.astype(float), width, **options)
         light_ = gaussian_filter(np.where(good, frame - 500, 0), width, **options)

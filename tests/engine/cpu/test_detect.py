@@ -10,6 +10,7 @@ from scenes import (
     assert_same,
     movie_of,
     scattered,
+    told,
 )
 
 from napari_spotfit.engine.cpu.detect import detect
@@ -19,9 +20,10 @@ from napari_spotfit.settings.settings import Settings
 def test_memory_does_not_grow_with_the_movie():
     movie = np.random.default_rng(29).poisson(10, (2, 128, 128)).astype(np.uint16)
     movie = np.broadcast_to(movie[:, None], (2, 300, 128, 128)).reshape(600, 128, 128)
-    detect(movie[:10], Settings())
+    known = told(movie[:10], Settings(threads=2))
+    detect(movie[:10], known)
     tracemalloc.start()
-    detect(movie, Settings(threads=2))
+    detect(movie, known)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < movie.nbytes / 3  # 20 MB; a copy as float32 would be twice that
@@ -34,8 +36,9 @@ def test_memory_of_a_large_frame(threads, flat):
     if flat:  # half of it is one plateau, with a maximum beside a dark spot
         frame[0, :1200] = 1000
         frame[0, 600:603, 1500] = 0
+    known = told(frame[:, 1200:], Settings(threads=threads))
     tracemalloc.start()
-    found = detect(frame, Settings(threads=threads))
+    found = detect(frame, known)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(found.y) > 0 or not flat
@@ -45,16 +48,17 @@ def test_memory_of_a_large_frame(threads, flat):
 def test_frames_are_only_read(tmp_path):
     rng = np.random.default_rng(30)
     movie = movie_of(rng, scattered(rng, (64, 64), 10), 3, (64, 64)).astype(np.uint16)
-    expected = detect(movie, Settings())
+    known = told(movie, Settings())
+    expected = detect(movie, known)
     copy = movie.copy()
     copy.flags.writeable = False
-    assert_same(expected, detect(copy, Settings()))
+    assert_same(expected, detect(copy, known))
     np.testing.assert_array_equal(movie, copy)
     movie.tofile(tmp_path / "movie.raw")
     mapped = np.memmap(tmp_path / "movie.raw", np.uint16, "r", shape=movie.shape)
-    assert_same(expected, detect(mapped, Settings()))
+    assert_same(expected, detect(mapped, known))
     broken = movie.astype(np.float32)
     broken[0, 5, 5] = np.nan
     before = broken.copy()
-    detect(broken, Settings())
+    detect(broken, known)
     np.testing.assert_array_equal(broken, before)

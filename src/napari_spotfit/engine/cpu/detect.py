@@ -119,7 +119,7 @@ class Detector:
         threads.in_pieces(find, count, -(-count // workers), workers)
         parts = [part for begin in sorted(found) for part in found[begin]]
         maxima = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return maxima if self._strips == 1 and len(parts) == 1 else in_order(maxima)
+        return in_order(maxima)
 
     def _in_strips(self, first: int, last: int) -> list[Maxima]:
         """Return the maxima of strips of all frames, in as many parts as it takes."""

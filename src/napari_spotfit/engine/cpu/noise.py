@@ -23,6 +23,10 @@ from .library import load
 _ENOUGH_BLOCKS = 4096
 
 
+#: Of pixels whose variance is 1.
+_UNIT = NoiseModel(0.0, 1.0, 1.0)
+
+
 def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     """Return the noise model of frames, taken together.
 
@@ -33,6 +37,8 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     settings : Settings
         ``sigma`` and ``threads`` count.
     """
+    if frames.size == 0:
+        return NO_NOISE
     bands = make_bands(settings.sigma, frames.shape[1:])
     library, functions = load(), load().functions
     whole_counts = frames.dtype.kind in "iu"
@@ -63,10 +69,11 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     ).ravel()  # fmt: skip
     model = photon_transfer(blocks, whole_counts)
     spectral = spectral_correlation(blocks, whole_counts)
-    if spectral <= 1:
+    if model.blocks and spectral <= 1:
         return model
-    # What is coarse may be structure: no more than the filtered frame's own scatter tells.
-    given = make_detection_settings(settings, bands, address, model)
+    # What is coarse may be structure: no more than the filtered frame's own scatter tells. Where
+    # there is no block without bad pixels, this is all there is.
+    given = make_detection_settings(settings, bands, address, model if model.blocks else _UNIT)
     source = DetectionSource.of(frames, given)
     ratios = measure(
         "spotfit_sample_ratios", np.float32,
@@ -75,4 +82,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     ).ravel()  # fmt: skip
     deviation = functions.spotfit_deviation(library.index, address(ratios), len(ratios))
     scatter = deviation / bands.bands[0].gain
+    if not model.blocks:
+        variance = max(scatter**2, model.least)
+        return NoiseModel(0.0, variance, variance)
     return replace(model, correlation=max(1.0, min(spectral, scatter)))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ..c_types import fields
-from ..detection.band import Band, make_band
+from ..detection.band import Bands, make_bands
 from ..detection.candidates import Candidates, joined, masks_of, nothing
 from ..detection.detection_settings import MAXIMUM, DetectionSettings, make_detection_settings
 from ..detection.nonmax_suppression import (
@@ -98,7 +98,7 @@ class _Plan(NamedTuple):
     """All that is the same for frames of one type and shape, and one σ."""
 
     #: Its arrays lie on the device.
-    band: Band
+    band: Bands
     #: By their names.
     kernels: dict[str, Callable[..., None]]
     #: Parts of a frame that are searched for bad pixels, room for a sample, and segments.
@@ -177,7 +177,7 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
     size = height * width
     if size >= 1 << 31:
         raise ValueError(f"frames must have fewer than 2³¹ pixels; got {height}×{width}")
-    band = make_band(sigma, shape)
+    band = make_bands(sigma, shape)
     parts = min(-(-size // _PART), _MOST_PARTS) if dtype.kind == "f" else 1
     room, segments = (height // band.row_step + 1) * width, -(-size // _SEGMENT)
     sizes = (

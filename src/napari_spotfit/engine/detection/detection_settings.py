@@ -25,8 +25,9 @@ MAXIMUM = np.dtype(
 NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
 
 #: From this score on, a maximum of the narrow band tells a place better than that of the wide one
-#: that it belongs to; and how far it may be from it, in units of the PSF's σ.
-_CLEAR, _REACH = 8.0, 1.5
+#: that it belongs to; and how far it may be from it, in units of the PSF's σ, and in pixels: on
+#: neighbouring pixels they are always one spot's.
+_CLEAR, _REACH, _LEAST_REACH = 8.0, 1.6, 1.5
 #: How far away the surroundings of a lone pixel are looked at, in units of σ, and in pixels at least.
 _LONE_DISTANCE, _LEAST_LONE_DISTANCE = 2, 2
 _WIDTHS, _BANDS, _DIRECTIONS = 3, 2, 4
@@ -91,7 +92,7 @@ def make_detection_settings(
         bands.lowest_border,
         -math.inf if by_height else score,
         score_for(DEFAULT_FALSE_SPOTS, settings.sigma) if by_height else score,
-        _CLEAR, _REACH * settings.sigma,
+        _CLEAR, max(_REACH * settings.sigma, _LEAST_REACH),
         factor * noise.slope, factor * noise.intercept, factor * noise.least, noise.slope,
         *bands.shape,
         (ctypes.c_int * _WIDTHS)(*(len(kernel) - 1 for kernel in bands.kernels)),

@@ -19,8 +19,8 @@ from .detection_settings import MAXIMUM, DetectionSettings
 
 Maxima = NDArray[np.void]
 
-#: Maxima are never closer than this: of neighbours only one is a maximum.
-_LEAST_DISTANCE = 2.0
+#: Spots are never closer than this.
+_LEAST_DISTANCE = 1.0
 
 
 def spots_of(
@@ -120,7 +120,7 @@ def one_per_spot(
     if masks is not None:
         inside = masks[np.minimum(maxima["frame"], len(masks) - 1), maxima["y"], maxima["x"]]
         maxima = maxima[inside]
-    # The middles of plateaus may be closer to others than maxima are.
+    # Maxima of two bands, and middles of plateaus, may be closer to others than maxima of one are.
     if distance > _LEAST_DISTANCE or merged:
         maxima = drop_neighbours(maxima, height, distance)
     frame, y, x = (maxima[name].astype(np.int64) for name in ("frame", "y", "x"))
