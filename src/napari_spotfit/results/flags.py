@@ -169,10 +169,11 @@ RULES = {
         "neighbour",
         "Another spot lies in the same ROI.",
         "another detection, or given place, is within half the ROI's side along y and x",
-        "its light draws the centre and raises the background, but most such fits are right",
+        'the pixels nearer to it are left out, or with neighbours="ignore" its light draws the '
+        "centre and raises the background, but most such fits are right",
         False,
         "an image",
-        "A smaller ROI size takes in less of it.",
+        "Leave neighbours out; a smaller ROI size takes in less of them.",
     ),
     Flag.EDGE: Rule(
         "at the edge",
