@@ -158,8 +158,8 @@ RULES = {
         "The pixels differ from the model by more than noise does.",
         f"χ² is more than {MOST_CHI:g} of its standard deviations above what the camera's noise "
         "and 5 % of the spot's own shape explain",
-        "most often a neighbour is in the ROI, which many good fits have: in dense images it "
-        "would take two spots of three away",
+        "most often light of a neighbour is in the ROI, which many good fits have: in dense images "
+        "it would take one spot of four to two of three away",
         False,
         "the camera's gain, estimator lse or mle, one of the built-in models, and 3 "
         "photo-electrons of background or read-out variance in a pixel",
