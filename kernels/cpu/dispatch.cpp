@@ -2,6 +2,7 @@
 // spotfit_instruction_set_count() that this machine supports; Python checks that.
 #include "detection_functions.h"
 #include "instruction_sets.h"
+#include "own_pixels.h"
 
 using namespace spotfit;
 
@@ -100,4 +101,24 @@ SPOTFIT_EXPORT void spotfit_sample_ratios(int index, const DetectionSource* sour
 
 SPOTFIT_EXPORT double spotfit_deviation(int index, const float* sample, long long size) {
     return detection(index).deviation(sample, size);
+}
+
+static const OwnPixelFunctions& own_pixels(int index) { return *instruction_set(index).functions->own_pixels; }
+
+SPOTFIT_EXPORT void spotfit_sort_spots(int index, const SpotCells* spots) { own_pixels(index).sort(*spots); }
+
+SPOTFIT_EXPORT void spotfit_find_crowded(int index, const SpotCells* spots, long long first, long long last,
+                                         unsigned char* crowded) {
+    own_pixels(index).find_crowded(*spots, first, last, crowded);
+}
+
+SPOTFIT_EXPORT void spotfit_mark_own_pixels(int index, const SpotCells* spots, const long long* rois, long long count,
+                                            float own, float others, float* planes) {
+    own_pixels(index).mark(*spots, rois, count, own, others, planes);
+}
+
+SPOTFIT_EXPORT void spotfit_cut_out(int index, const void* values, int bytes, long long height, long long width,
+                                    int shared, const long long* corners, long long count, int rows, int columns,
+                                    void* rois) {
+    own_pixels(index).cut_out(values, bytes, height, width, shared, corners, count, rows, columns, rois);
 }

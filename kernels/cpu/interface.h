@@ -58,6 +58,7 @@ struct ProfileFits { FitFunction by_estimator[4]; };
 using LargeSums = void (*)(const HostRois&, long long roi, const LargeRequest&, const FitSettings&, int piece,
                            void* work, double* numbers);
 struct DetectionFunctions;
+struct OwnPixelFunctions;
 
 // The fits of the built-in profiles are compiled in so many files, for compilers with many cores.
 constexpr int FIT_FILES = 4;
@@ -80,6 +81,7 @@ struct Functions {
     // After the built-in profiles come expressions of 3 shape parameters and more.
     const LargeSums* large_sums;
     const DetectionFunctions* detection;
+    const OwnPixelFunctions* own_pixels;
 
     const ProfileFits& fits_of(int profile) const {
         if (profile >= built_in) return *expressions[profile - built_in];

@@ -37,7 +37,7 @@ def scene():
 
 def test_where_each_roi_lies(scene):
     movie = scene[0]
-    fits = localize(movie, roi_size=(7, 9))
+    fits = localize(movie, roi_size=(7, 9), neighbours="ignore")
     for spot in fits[fits.converged][::5]:
         rows = slice(spot.roi_y[0], spot.roi_y[0] + 7)
         columns = slice(spot.roi_x[0], spot.roi_x[0] + 9)
@@ -70,7 +70,7 @@ class TestFitAt:
     def test_equals_cut_outs(self, scene):
         movie, truth = scene
         places = truth[["frame", "y", "x"]].to_numpy()
-        fits = fit_at(movie, places, 7)
+        fits = fit_at(movie, places, 7, neighbours="ignore")
         for place, fit in zip(places, fits, strict=True):
             frame, y, x = np.rint(place).astype(int)
             top, left = np.clip([y - 3, x - 3], 0, np.array(movie.shape[1:]) - 7)

@@ -34,6 +34,7 @@ def crowd():
 def fitted(viewer, widget, fit, crowd):
     """Fit the crowd with the widget; return its layer, the status line and the good rows."""
     viewer.add_image(crowd, name="crowd")
+    widget.settings.controls["neighbours"].put("ignore")
     text = fit(widget)
     layer = viewer.layers["crowd spots"]
     good = layer.features["good"].to_numpy() == 1

@@ -27,7 +27,9 @@ def test_the_residual_is_that_of_the_fit(offset, gain, roi_size):
     movie, _ = napari_spotfit.simulate_movie(
         3, shape=(70, 60), spots_per_frame=8, photons=2000, offset=250, gain=2, seed=4
     )
-    fits = napari_spotfit.localize(movie, roi_size=roi_size, offset=offset, gain=gain)
+    fits = napari_spotfit.localize(
+        movie, roi_size=roi_size, offset=offset, gain=gain, neighbours="ignore"
+    )
     settings = fits.settings.to_dict()
     assert len(fits) > 10
     for values in rows(fits[fits.valid]):
@@ -166,6 +168,23 @@ def test_simulated_spots_with_the_right_camera_get_no_hint():
     texts = [hint(values, settings, roi_of(values, settings)) for values in rows(fits)]
     assert len(texts) > 20
     assert np.mean([not text for text in texts]) > 0.9
+
+
+def test_the_residual_of_a_fit_that_left_its_neighbours_out_is_known_again():
+    movie, _ = napari_spotfit.simulate_movie(
+        1, shape=(70, 60), spots_per_frame=40, photons=3000, seed=4
+    )
+    fits = napari_spotfit.localize(movie)
+    settings = fits.settings.to_dict()
+    samples = [(spot, sample_spot(spot, settings, movie[0])) for spot in rows(fits[fits.valid])]
+    few = [sample.counted < 81 for _, sample in samples]
+    assert 0.3 < np.mean(few) < 1
+    for (spot, sample), some in zip(samples, few, strict=True):
+        assert sample.is_of(spot["chi_square"])
+        if not some:
+            assert not sample.is_of(1.1 * spot["chi_square"])
+        changed = sample_spot(spot, settings, movie[0] + 10 * np.indices((70, 60)).sum(axis=0))
+        assert not changed.is_of(spot["chi_square"])
 
 
 @pytest.mark.parametrize("condition", StopCondition)

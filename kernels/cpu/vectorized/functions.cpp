@@ -26,6 +26,7 @@ const Functions functions = {
     large_bytes,
     sums_of_large.of,
     &detection,
+    &own_pixels,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

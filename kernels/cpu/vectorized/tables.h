@@ -21,5 +21,6 @@ long long large_bytes(int columns, int expression_lanes);
 struct SumsOfLarge { LargeSums of[BuiltIn::COUNT + MAX_SHAPE - 2]; };
 extern const SumsOfLarge sums_of_large;
 extern const DetectionFunctions detection;
+extern const OwnPixelFunctions own_pixels;
 
 }  // namespace spotfit::SPOTFIT_ISA

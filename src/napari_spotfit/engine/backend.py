@@ -15,7 +15,8 @@ class Backend(NamedTuple):
     upload: Callable[[Any], Any]
     #: Finds spots in frames; returns their :class:`~.detection.candidates.Candidates`.
     detect: Callable[..., Any]
-    #: Fits ROIs where they lie in frames; returns the columns of SpotFits.
+    #: Fits ROIs where they lie in frames, as :func:`~.own_pixels.fit_own_pixels` says; returns
+    #: the columns of SpotFits.
     fit_rois: Callable[..., dict[str, Any]]
     #: How many frames, and how many bytes of them, keep it busy.
     frames_at_once: int

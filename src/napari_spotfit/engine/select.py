@@ -5,7 +5,7 @@ What a backend needs is imported when it is chosen: the first fit on the CPU wai
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..images.frames import to_host
@@ -87,13 +87,14 @@ def describe(settings: Settings) -> Description:
 
 def _cpu(settings: Settings) -> Backend:
     from .cpu.fit import fit_rois
+    from .own_pixels import fit_own_pixels
 
     name = _cpu_name(settings)
     return Backend(
         name,
         upload=to_host,
         detect=_detect_on_cpu,
-        fit_rois=fit_rois,
+        fit_rois=partial(fit_own_pixels, fit_rois),
         frames_at_once=_threads(settings),
         block_bytes=_CPU_BYTES,
         workers=1,

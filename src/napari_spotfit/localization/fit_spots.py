@@ -22,7 +22,7 @@ from .rois import beside, equivalent_fits
 _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
 
 
-@takes_settings("fit", "stop", "bounds", "camera", "run", without="roi_size")
+@takes_settings("fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"))
 def fit_spots(
     spots: Any,
     *,

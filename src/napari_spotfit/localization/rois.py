@@ -111,6 +111,7 @@ def fit_block(
     columns = backend.fit_rois(
         block.frames, corners, settings.roi_shape, settings, start, planes=block.planes,
         variance_map=block.variances,
+        places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
     columns["y"] += corners[:, 1]
     columns["x"] += corners[:, 2]

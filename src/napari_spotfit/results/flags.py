@@ -158,8 +158,8 @@ RULES = {
         "The pixels differ from the model by more than noise does.",
         f"χ² is more than {MOST_CHI:g} of its standard deviations above what the camera's noise "
         "and 5 % of the spot's own shape explain",
-        "most often a neighbour is in the ROI, which many good fits have: in dense images it "
-        "would take two spots of three away",
+        "most often light of a neighbour is in the ROI, which many good fits have: in dense images "
+        "it would take one spot of four to two of three away",
         False,
         "the camera's gain, estimator lse or mle, one of the built-in models, and 3 "
         "photo-electrons of background or read-out variance in a pixel",
@@ -169,10 +169,11 @@ RULES = {
         "neighbour",
         "Another spot lies in the same ROI.",
         "another detection, or given place, is within half the ROI's side along y and x",
-        "its light draws the centre and raises the background, but most such fits are right",
+        'the pixels nearer to it are left out, or with neighbours="ignore" its light draws the '
+        "centre and raises the background, but most such fits are right",
         False,
         "an image",
-        "A smaller ROI size takes in less of it.",
+        "Leave neighbours out; a smaller ROI size takes in less of them.",
     ),
     Flag.EDGE: Rule(
         "at the edge",

@@ -145,6 +145,9 @@ def _poor(columns: Columns, settings: Settings, roi_shape: tuple[int, int]) -> M
         return nothing
     chi, count = np.asarray(columns["chi_square"], float), math.prod(roi_shape)
     degrees = np.minimum(chi / columns["reduced_chi_square"], count)
+    # The pixels that count, which have about all of the light.
+    held = len(settings.fixed)
+    count = np.minimum(np.rint(degrees) + settings.profile.parameter_count - held, count)
     light, height = columns["photons"] * gain, columns["amplitude"].astype(float)
     level = gain * columns["background"].astype(float) + (settings.variance or 0.0)
     electrons = level / gain**2

@@ -15,7 +15,7 @@ _DEFAULTS = Settings()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def takes_settings(*groups: str, without: str = "") -> Callable[[Function], Function]:
+def takes_settings(*groups: str, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
     """Show the settings of some groups as a function's own keyword arguments.
 
     Its signature, as consoles complete it, and its docstring then name each with its
@@ -26,7 +26,7 @@ def takes_settings(*groups: str, without: str = "") -> Callable[[Function], Func
         shown = [
             item
             for item in fields(Settings)
-            if item.metadata["parameter"].group in groups and item.name != without
+            if item.metadata["parameter"].group in groups and item.name not in without
         ]
         signature = inspect.signature(function)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

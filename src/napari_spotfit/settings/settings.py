@@ -24,6 +24,7 @@ Backend = Literal["auto", "cpu", "cuda"]
 Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 Pixel = Literal["sampled", "integrated"]
 Estimator = Literal["lse", "wlse", "mle"]
+Neighbours = Literal["leave out", "ignore"]
 Devices = Literal["one", "all"]
 
 #: False spots per 10⁶ pixels that are as rare as a careful reader of an image would have them.
@@ -125,6 +126,14 @@ class Settings:
         "lse: least squares, every pixel with the same weight. wlse: least squares with the "
         "weights that are given. mle: maximum likelihood of the photons' Poisson noise, the "
         "most precise; it needs the camera's offset and gain.",
+        "fit",
+    )
+    neighbours: Neighbours = setting(
+        "leave out",
+        "Neighbours",
+        "leave out: only those pixels of the ROI count that are nearer to its own spot than to any "
+        "other detection or given place of the frame. ignore: all count, so that a neighbour's "
+        "light draws the centre and changes the width.",
         "fit",
     )
     fixed: Mapping[str, float | None] = setting(
@@ -351,6 +360,7 @@ class Options(TypedDict, total=False):
     model: Model | Profile
     pixel: Pixel
     estimator: Estimator
+    neighbours: Neighbours
     fixed: Mapping[str, float | None]
     bounds: Mapping[str, tuple[float | None, float | None]]
     errors: bool

@@ -154,7 +154,7 @@ class FitSpots(Docked):
         return image
 
     def _picked_maps(self, image: Image) -> LayerMaps:
-        return layer_maps(image, self.settings.camera.layers())
+        return layer_maps(image, self.settings.layers())
 
     def _colors(self) -> tuple[str, str]:
         return self._face, self._colormap

@@ -7,7 +7,7 @@ import pytest
 from hand import CONTROL, RIGHT, SHIFT
 from napari.utils.colormaps.standardize_color import transform_color
 
-from napari_spotfit import localize
+from napari_spotfit import Flag, localize
 from napari_spotfit.widgets.layers.colors import STOP_COLORS
 
 NOT_DRAWN = {"score"}
@@ -78,6 +78,25 @@ def test_real_pixels_of_a_crowded_image(viewer, widget, hand, settle, hybiss):
         hand.click(image, places[row] + (0.8, -0.8), SHIFT)
         settle()
     assert_rows_of(viewer.layers["movie (picked)"], fits, rows)
+
+
+def test_clicks_in_a_crowd(viewer, widget, hand, settle, crowds):
+    movie, fits = crowds
+    image = viewer.add_image(movie, name="movie")
+    viewer.dims.set_current_step(0, 2)
+    widget.picking.click.click()
+    places = np.column_stack([fits.y, fits.x])
+    close = (fits.flags & int(Flag.NEIGHBOUR)) != 0
+    brightest = np.argsort(-fits.score * (fits.frame == 2) * close * fits.good)[:5]
+    for row in brightest:
+        hand.click(image, places[row])
+        settle()
+    assert_rows_of(viewer.layers["movie (picked)"], fits, list(brightest))
+    widget.settings.controls["neighbours"].put("ignore")
+    hand.click(image, places[brightest[-1]])
+    settle()
+    layer = viewer.layers["movie (picked)"]
+    assert layer.features["sigma"].iloc[-1] != pytest.approx(float(fits.sigma[brightest[-1]]))
 
 
 def test_shift_click_picks_and_a_plain_one_does_not(

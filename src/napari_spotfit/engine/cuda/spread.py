@@ -10,10 +10,12 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..own_pixels import fit_own_pixels
 from . import detect, fit, transfer
 
 
@@ -71,7 +73,9 @@ def over(devices: Sequence[int]) -> Functions:
         if isinstance(frames, np.ndarray):
             # Cut-outs of the host are shared by all.
             named["devices"] = devices
-        columns: dict[str, Any] = there(fit.fit_rois)(frames, *rest, **named)
+        columns: dict[str, Any] = there(partial(fit_own_pixels, fit.fit_rois))(
+            frames, *rest, **named
+        )
         return columns
 
     return Functions(upload, there(detect.detect), fit_rois)

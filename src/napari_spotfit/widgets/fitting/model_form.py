@@ -110,7 +110,7 @@ class ModelForm(QObject):
 
     def add_rows(self, form: QFormLayout) -> None:
         """Add the controls to a form."""
-        for name in ("model", "pixel", "estimator"):
+        for name in ("model", "pixel", "estimator", "neighbours"):
             form.addRow(make_label(name, self._controls[name]), self._controls[name])
             if name == "model":
                 add_row(form, self._expression_label, self.expression, _EXPRESSION_TIP)

@@ -44,7 +44,7 @@ _ADVANCED = {
 }
 _NAMES = (
     *_BASIC,
-    *("model", "pixel", "estimator"),
+    *("model", "pixel", "estimator", "neighbours"),
     *QUANTITIES,
     *(name for names in _ADVANCED.values() for name in names),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...engine.fit_settings import kernel_order
 from ...settings.bounds import bounds_of
-from .sample import Roi, settings_of
+from .sample import Roi, counted_pixels, settings_of
 
 #: σ is at a bound if it is within this fraction of it.
 _AT_BOUND = 1e-3
@@ -113,7 +113,8 @@ def _residual_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi
     gain, reduced = settings.get("gain"), values.get("reduced_chi_square", math.nan)
     if gain is None or settings.get("estimator", "lse") != "lse":
         return ""
-    light = gain * values["photons"] / (roi.rows * roi.columns)
+    counted = counted_pixels(values, settings_of(values, settings), roi.rows * roi.columns)
+    light = gain * values["photons"] / counted
     explained = gain * (light + values["background"])
     if not (explained > 0 and reduced > _TOO_MUCH * explained):
         return ""

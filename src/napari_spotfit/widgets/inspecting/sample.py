@@ -71,6 +71,8 @@ class SpotSample:
     y: float
     x: float
     width: Ellipse
+    #: How many pixels the fit has counted: none of bad ones, and none of a neighbour's.
+    counted: int
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -84,10 +86,16 @@ class SpotSample:
         return float(np.nanmax(np.abs(self.residual)))
 
     def is_of(self, chi_square: float) -> bool:
-        """Whether the residual is that of a fit with this χ²; not so if pixels have changed."""
+        """Whether the residual is that of a fit with this χ²; not so if pixels have changed.
+
+        Which pixels a neighbour has taken is not known here, only how many are left: χ² is between
+        what the least and the largest of so many residuals make.
+        """
         rounding = ROUNDING * max(float(np.nanmax(np.abs(self.data))), 1e-30)
         tolerance = _SAME * chi_square + self.data.size * (_ROUNDINGS * rounding) ** 2
-        return bool(abs(float(np.nansum(self.residual**2)) - chi_square) <= tolerance)
+        squares = np.sort(self.residual[np.isfinite(self.residual)] ** 2)
+        least, most = squares[: self.counted].sum(), squares[-self.counted :].sum()
+        return bool(least - tolerance <= chi_square <= most + tolerance)
 
 
 def settings_of(values: Mapping[str, float], settings: Mapping[str, Any]) -> Settings:
@@ -204,7 +212,17 @@ def sample_spot(
         y=values["y"],
         x=values["x"],
         width=outline(values, known.gain or 1.0),
+        counted=counted_pixels(values, known, data.size),
     )
+
+
+def counted_pixels(values: Mapping[str, float], settings: Settings, size: int) -> int:
+    """Return how many of a ROI's pixels have counted in a fit, as the two kinds of χ² say."""
+    chi, reduced = (values.get(name, np.nan) for name in ("chi_square", "reduced_chi_square"))
+    if settings.neighbours == "ignore" or not (chi > 0 and 0 < reduced < np.inf):
+        return size
+    fitted = settings.profile.parameter_count - len(settings.fixed)
+    return min(round(chi / reduced) + fitted, size)
 
 
 def _fine(pixels: Array) -> Array:

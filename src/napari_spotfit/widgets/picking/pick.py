@@ -10,11 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...images.frames import HeldFrame
+from ...localization.detect_spots import find
 from ...localization.fit_at import fit_at
 from ...localization.peaks import peak_near
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.maps import NO_MAPS, LayerMaps
+
+#: How far away, in sides of the ROI, spots lie at most on which a row depends: those that take
+#: pixels from its fit, and from another fit that ends at the same spot.
+_FAR = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +54,21 @@ class Pick:
 
     @cached_property
     def _known(self) -> dict[str, Any]:
+        return {name: known for name, known in self._maps.items() if name != "mask"}
+
+    @cached_property
+    def _maps(self) -> dict[str, Any]:
         return self.maps.read()
+
+    @cached_property
+    def _spots(self) -> NDArray[np.float64]:
+        """Where the frame's spots are as the detection finds them, if a fit depends on that."""
+        if self.settings.neighbours == "ignore":
+            return np.empty((0, 2))
+        maps = {name: known for name, known in self._maps.items() if name != "weights"}
+        settings = self.settings.changed(backend="cpu")
+        places, _ = find(self.frame, settings, frames=self.index or None, **maps)
+        return places[:, -2:]
 
     @property
     def frame_shape(self) -> tuple[int, int]:
@@ -81,4 +100,22 @@ class Pick:
         if self.snap:
             known = {name: self._known.get(name) for name in ("bad_pixels", "camera")}
             center = peak_near(self.frame, center, self.settings, **known)
-        return fit_at(self.frame, [(*self.index, *center)], settings=self.settings, **self._known)
+        centers = np.vstack([center, self._beside(center)])
+        index = np.broadcast_to(self.index, (len(centers), len(self.index)))
+        fits = fit_at(
+            self.frame, np.column_stack([index, centers]), settings=self.settings, **self._known
+        )
+        return fits[:1]
+
+    def _beside(self, center: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the other spots on which the fit of one depends."""
+        side = np.array(self.settings.roi_shape)
+        away = abs(self._spots - center) / side
+        beside = (away <= _FAR).all(axis=1)
+        beside &= away.any(axis=1)
+        if not self.snap and beside.any():
+            # The spot that is meant is fitted from here.
+            nearest = np.argmin((away**2).sum(axis=1))
+            beside[nearest] &= (away[nearest] ** 2).sum() > 0.25
+        chosen: NDArray[np.float64] = self._spots[beside]
+        return chosen

@@ -1,0 +1,37 @@
+// Which of a ROI's pixels are its own spot's, as the library shows it through C: what each instruction
+// set has of it. Python's side of it is src/napari_spotfit/engine/own_pixels.py.
+#pragma once
+#include "interface.h"
+
+extern "C" {
+
+// Spots of frames, each with its ROI, and their places once more by cells of the frames: those of cell c
+// are by_cell[2 * starts[c]] to by_cell[2 * starts[c + 1] - 1].
+struct SpotCells {
+    const long long* corners;  // frame, first row, first column of each ROI; a negative frame: no spot
+    const double* places;      // y and x of each spot, in pixels of its frame
+    long long count;
+    long long frames, down, across;  // how many frames, and rows and columns of cells in each
+    long long* starts;               // one more than cells
+    double* by_cell;
+    int side;           // of a cell, in pixels
+    int rows, columns;  // of the ROIs
+};
+}
+
+namespace spotfit {
+
+struct OwnPixelFunctions {
+    // Fills `starts` and `by_cell`.
+    void (*sort)(const SpotCells&);
+    // Which of the ROIs first ... last - 1 have pixels that are not their own.
+    void (*find_crowded)(const SpotCells&, long long first, long long last, unsigned char* crowded);
+    // What is known of the pixels of some ROIs, rois[0] ... rois[count - 1], one ROI after the other: of
+    // their own pixels one number, of the others another.
+    void (*mark)(const SpotCells&, const long long* rois, long long count, float own, float others, float* planes);
+    // Copies ROIs of frames of numbers of so many bytes; where it is shared, there is one frame for all.
+    void (*cut_out)(const void* values, int bytes, long long height, long long width, bool shared,
+                    const long long* corners, long long count, int rows, int columns, void* rois);
+};
+
+}  // namespace spotfit

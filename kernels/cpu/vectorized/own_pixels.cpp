@@ -1,0 +1,141 @@
+// Which of a ROI's pixels are its own spot's: those that are nearer to it than to any other of the frame.
+#include "../own_pixels.h"
+
+#include "tables.h"
+
+namespace spotfit::SPOTFIT_ISA {
+namespace {
+
+constexpr int ROWS_OF_BLOCK = 32;
+
+long long within(double x, long long count) {
+    const long long i = x > 0 ? static_cast<long long>(x) : 0;
+    return i < count ? i : count - 1;
+}
+
+long long row_of_cells(const SpotCells& s, long long frame, double y) {
+    return (frame * s.down + within(y / s.side, s.down)) * s.across;
+}
+
+long long cell_of(const SpotCells& s, long long i) {
+    return row_of_cells(s, s.corners[3 * i], s.places[2 * i]) + within(s.places[2 * i + 1] / s.side, s.across);
+}
+
+double larger(double a, double b) { return a > b ? a : b; }
+
+// Where a spot lies that takes pixels of a ROI, from the ROI's own spot: those at u with u . d >= half.
+// Detections lie on pixels, so that all of this is exact for them.
+struct Neighbour { double y, x, half; };
+
+// Some rows of a ROI, by how far they reach from its spot.
+struct Rows {
+    double top, bottom, left, right;
+
+    Rows(const SpotCells& s, long long i, int first, int count)
+        : top(double(s.corners[3 * i + 1] + first) - s.places[2 * i]), bottom(top + count - 1),
+          left(double(s.corners[3 * i + 2]) - s.places[2 * i + 1]), right(left + s.columns - 1) {}
+
+    // Neither of two spots keeps what is halfway between them, unless they are at one place.
+    bool loses_to(const Neighbour& n) const {
+        return larger(top * n.y, bottom * n.y) + larger(left * n.x, right * n.x) >= n.half && n.half > 0;
+    }
+    // How far away along an axis a spot may be that takes a pixel, which is at most so far away along this
+    // axis and the other. A little more, as all that is rounded.
+    static double reach(double along, double beside) {
+        return along + __builtin_sqrt(along * along + beside * beside) + 1e-6;
+    }
+};
+
+// Calls take(neighbour) for all that take pixels of a ROI's rows, until it returns true.
+template <class Take> bool any_neighbour(const SpotCells& s, long long i, const Rows& rows, Take take) {
+    const double y = s.places[2 * i], x = s.places[2 * i + 1];
+    const double along_y = larger(-rows.top, rows.bottom), along_x = larger(-rows.left, rows.right);
+    const double far_y = Rows::reach(along_y, along_x), far_x = Rows::reach(along_x, along_y);
+    const long long frame = s.corners[3 * i];
+    const long long first = within((x - far_x) / s.side, s.across), last = within((x + far_x) / s.side, s.across);
+    const long long end = row_of_cells(s, frame, y + far_y);
+    for (long long row = row_of_cells(s, frame, y - far_y); row <= end; row += s.across)
+        for (long long place = s.starts[row + first]; place < s.starts[row + last + 1]; ++place) {
+            const double down = s.by_cell[2 * place] - y, across = s.by_cell[2 * place + 1] - x;
+            const Neighbour n{down, across, 0.5 * (down * down + across * across)};
+            if (rows.loses_to(n) && take(n)) return true;
+        }
+    return false;
+}
+
+void sort(const SpotCells& s) {
+    const long long cells = s.frames * s.down * s.across;
+    for (long long c = 0; c <= cells; ++c) s.starts[c] = 0;
+    for (long long i = 0; i < s.count; ++i)
+        if (s.corners[3 * i] >= 0) ++s.starts[cell_of(s, i)];
+    long long sum = 0;
+    for (long long c = 0; c <= cells; ++c) sum += s.starts[c], s.starts[c] = sum;
+    for (long long i = s.count; i-- > 0;)
+        if (s.corners[3 * i] >= 0) {
+            const long long place = --s.starts[cell_of(s, i)];
+            s.by_cell[2 * place] = s.places[2 * i], s.by_cell[2 * place + 1] = s.places[2 * i + 1];
+        }
+}
+
+void find_crowded(const SpotCells& s, long long first, long long last, unsigned char* crowded) {
+    for (long long i = first; i < last; ++i)
+        crowded[i] =
+            s.corners[3 * i] >= 0 && any_neighbour(s, i, Rows(s, i, 0, s.rows), [](const Neighbour&) { return true; });
+}
+
+void mark(const SpotCells& s, const long long* rois, long long count, float own, float others, float* planes) {
+    for (long long n = 0; n < count; ++n)
+        for (int first = 0; first < s.rows; first += ROWS_OF_BLOCK) {
+            const int some = s.rows - first < ROWS_OF_BLOCK ? s.rows - first : ROWS_OF_BLOCK;
+            const Rows rows(s, rois[n], first, some);
+            // The own pixels of each row lie between two columns, as what is nearest to a spot is convex.
+            float after[ROWS_OF_BLOCK], before[ROWS_OF_BLOCK];
+            for (int k = 0; k < ROWS_OF_BLOCK; ++k) after[k] = -1.0f, before[k] = float(s.columns);
+            any_neighbour(s, rois[n], rows, [&](const Neighbour& to) {
+                for (int k = 0; k < some; ++k) {
+                    const double rest = to.half - (rows.top + k) * to.y;
+                    if (to.x == 0) {
+                        if (rest <= 0) before[k] = -1.0f;
+                        continue;
+                    }
+                    const float end = float(rest / to.x - rows.left);
+                    if (to.x > 0) before[k] = end < before[k] ? end : before[k];
+                    else after[k] = end > after[k] ? end : after[k];
+                }
+                return false;
+            });
+            for (int k = 0; k < some; ++k, planes += s.columns) {
+                const float low = after[k], high = before[k];
+                for (int i = 0; i < s.columns; ++i) planes[i] = ((float(i) > low) & (float(i) < high)) ? own : others;
+            }
+        }
+}
+
+template <class T>
+void copy_rois(const T* values, long long height, long long width, bool shared, const long long* corners,
+               long long count, int rows, int columns, T* rois) {
+    for (long long n = 0; n < count; ++n, corners += 3) {
+        const T* from = values + ((shared ? 0 : corners[0]) * height + corners[1]) * width + corners[2];
+        for (int k = 0; k < rows; ++k, from += width)
+            for (int i = 0; i < columns; ++i) *rois++ = from[i];
+    }
+}
+
+void cut_out(const void* values, int bytes, long long height, long long width, bool shared, const long long* corners,
+             long long count, int rows, int columns, void* rois) {
+    const auto as = [&](auto number) {
+        using T = decltype(number);
+        copy_rois(static_cast<const T*>(values), height, width, shared, corners, count, rows, columns,
+                  static_cast<T*>(rois));
+    };
+    if (bytes == 1) as(static_cast<unsigned char>(0));
+    if (bytes == 2) as(static_cast<unsigned short>(0));
+    if (bytes == 4) as(0u);
+    if (bytes == 8) as(0ull);
+}
+
+}  // namespace
+
+const OwnPixelFunctions own_pixels = {sort, find_crowded, mark, cut_out};
+
+}  // namespace spotfit::SPOTFIT_ISA

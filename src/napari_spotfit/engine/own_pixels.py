@@ -1,0 +1,224 @@
+"""Fits without the pixels that are other spots': a spot's own are those nearest to it.
+
+Most spots of sparse images keep their whole ROI, and are fitted where they lie in the frames. The
+others are cut out, each with a mask of its own: to a fit, what is not its own is a bad pixel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.frames import is_on_device, like
+from ..images.pixel_calibration import Planes
+from ..settings.settings import Settings
+from ..settings.validation import ROI_MAX
+from . import threads
+from .c_types import fields
+from .cpu.library import load
+from .kernel_arguments import address
+
+#: Spots of a thread's share of the search for neighbours; pixels that a thread, and a GPU, cuts
+#: out at a time, and how few fits a thread is given.
+_SHARE, _SHARE_PIXELS, _CUT_OUT_PIXELS, _FEW = 1 << 14, 1 << 18, 1 << 22, 512
+#: Side of a cell of spots, in pixels, at least.
+_CELL = 8
+
+
+def fit_own_pixels(
+    fit_rois: Callable[..., dict[str, Any]],
+    frames: Any,
+    corners: Any,
+    roi_shape: tuple[int, int],
+    settings: Settings,
+    start: Any = None,
+    *,
+    places: NDArray[np.float64] | None = None,
+    planes: Planes | None = None,
+    variance_map: Planes | None = None,
+    **rest: Any,
+) -> dict[str, Any]:
+    """Fit ROIs where they lie in frames, without the pixels that are other spots'.
+
+    Parameters
+    ----------
+    fit_rois : callable
+        A backend's fits, which take all that follows but the places.
+    places : ndarray of float64, shape (n, 2), optional
+        y and x of the ROIs' spots, in pixels of their frames. Only pixels that are nearer to the
+        ROI's own spot than to any other of the frame count in its fit; what is halfway between
+        two counts for neither, and spots at one place take nothing from each other. Without
+        places, all pixels count.
+    frames, corners, roi_shape, settings, start, planes, variance_map, **rest
+        As the backend takes them.
+
+    Returns
+    -------
+    dict of ndarray
+        The columns of SpotFits, with y and x from the ROI's first pixel.
+    """
+    known = {"planes": planes, "variance_map": variance_map, **rest}
+    spots = None if places is None or len(places) < 2 else Spots(corners, places, roi_shape)
+    crowded = np.zeros(1, bool) if spots is None else spots.crowded(settings.threads)
+    if spots is None or not crowded.any():
+        return fit_rois(frames, corners, roi_shape, settings, start, **known)
+    whole, cut = np.flatnonzero(~crowded), np.flatnonzero(crowded)
+    parts = [
+        (whole, fit_rois(frames, corners[whole], roi_shape, settings, _of(start, whole), **known))
+    ]
+    maps = [None if one is None else like(one.values, frames) for one in (planes, variance_map)]
+    likelihood = settings.estimator == "mle"
+    marks = (0.0, math.nan) if likelihood else (1.0, 0.0)
+    by_threads = not is_on_device(frames) and max(roi_shape) <= ROI_MAX
+    one_by_one = _with_one_thread(settings) if by_threads else settings
+
+    def fit_piece(first: int, last: int) -> None:
+        rois = cut[first:last]
+        pixels, plane, variances = (
+            None if values is None else _cut_out(values, corners[rois], roi_shape)
+            for values in (frames, *maps)
+        )
+        own = like(spots.own_pixels(rois, *marks), frames)
+        if plane is not None:
+            own = own + plane if likelihood else own * plane
+        columns = fit_rois(
+            pixels, None, roi_shape, one_by_one, _of(start, rois), planes=Planes(own),
+            variance_map=None if variances is None else Planes(variances), **rest,
+        )  # fmt: skip
+        parts.append((rois, columns))
+
+    workers = (settings.threads or threads.available()) if by_threads else 1
+    share = (_SHARE_PIXELS if by_threads else _CUT_OUT_PIXELS) // math.prod(roi_shape)
+    share = max(min(share, -(-len(cut) // workers)), _FEW if by_threads else 1)
+    threads.in_pieces(fit_piece, len(cut), share, workers)
+    return {name: _in_place(parts, name) for name in parts[0][1]}
+
+
+@lru_cache(maxsize=16)
+def _with_one_thread(settings: Settings) -> Settings:
+    return settings.changed(threads=1)
+
+
+def _in_place(parts: list[tuple[NDArray[np.int64], dict[str, Any]]], name: str) -> NDArray[Any]:
+    """Join a column of parts, each with the numbers of its rows."""
+    column = np.empty(sum(len(rows) for rows, _ in parts), parts[0][1][name].dtype)
+    for rows, part in parts:
+        column[rows] = part[name]
+    return column
+
+
+class Spots(ctypes.Structure):
+    """Spots of frames, each with its ROI, in cells of the frames.
+
+    Parameters
+    ----------
+    corners : ndarray of int64, shape (n, 3)
+        Frame, first row and first column of each ROI; a negative frame stands for no spot.
+    places : ndarray of float64, shape (n, 2)
+        y and x of the spots, in pixels of their frames.
+    roi_shape : (int, int)
+        Rows and columns of the ROIs.
+
+    Examples
+    --------
+    >>> corners, places = np.array([[0, 0, 0], [0, 0, 3]]), np.array([[2.0, 2.0], [2.0, 5.0]])
+    >>> spots = Spots(corners, places, (5, 5))
+    >>> spots.crowded()
+    array([ True,  True])
+    >>> spots.own_pixels(np.array([0]))[0, 0]
+    array([1., 1., 1., 1., 0.], dtype=float32)
+    """
+
+    _fields_ = fields(
+        "pointer corners places", "long count frames down across", "pointer starts by_cell",
+        "int side rows columns",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        corners: NDArray[np.int64],
+        places: NDArray[np.float64],
+        roi_shape: tuple[int, int],
+    ) -> None:
+        count, side = len(corners), max(*roi_shape, _CELL)
+        frames, *last = (int(along.max()) for along in (corners[:, 0], *places.T))
+        frames, down, across = frames + 1, *(max(end // side, 0) + 1 for end in last)
+        starts = np.empty(frames * down * across + 1, np.int64)
+        corners, places = (
+            np.ascontiguousarray(corners, np.int64),
+            np.ascontiguousarray(places, float),
+        )
+        by_cell = np.empty_like(places)
+        #: What must outlast it.
+        self._kept = corners, places, starts, by_cell
+        super().__init__(
+            address(corners), address(places), count, frames, down, across, address(starts),
+            address(by_cell), side, *roi_shape,
+        )  # fmt: skip
+        library = load()
+        library.functions.spotfit_sort_spots(library.index, ctypes.byref(self))
+
+    def crowded(self, workers: int | None = None) -> NDArray[np.bool_]:
+        """Return which ROIs have pixels that are not their own."""
+        library = load()
+        found = np.empty(self.count, bool)
+
+        def work(first: int, last: int) -> None:
+            library.functions.spotfit_find_crowded(
+                library.index, ctypes.byref(self), first, last, address(found)
+            )
+
+        threads.in_pieces(work, self.count, _SHARE, workers)
+        return found
+
+    def own_pixels(
+        self, rois: NDArray[np.int64], own: float = 1.0, others: float = 0.0
+    ) -> NDArray[np.float32]:
+        """Return one number for the own pixels of some ROIs, another for the others.
+
+        The shape is (n, rows, columns).
+        """
+        planes = np.empty((len(rois), self.rows, self.columns), np.float32)
+        library = load()
+        library.functions.spotfit_mark_own_pixels(
+            library.index,
+            ctypes.byref(self),
+            address(rois),
+            len(rois),
+            own,
+            others,
+            address(planes),
+        )
+        return planes
+
+
+def _of(values: Any, which: NDArray[np.int64]) -> Any:
+    return None if values is None else values[which]
+
+
+def _cut_out(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int]) -> Any:
+    """Return ROIs of frames, or of a map that all frames share, where these lie."""
+    if is_on_device(values):
+        return gathered(values, corners, roi_shape)
+    rois = np.empty((len(corners), *roi_shape), values.dtype)
+    library = load()
+    library.functions.spotfit_cut_out(
+        library.index, address(values), values.itemsize, *values.shape[1:], len(values) == 1,
+        address(corners), len(corners), *roi_shape, address(rois),
+    )  # fmt: skip
+    return rois
+
+
+def gathered(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int]) -> Any:
+    """Return ROIs of frames, or of a map that all frames share, by what arrays can do."""
+    height, width = values.shape[1:]
+    frame = corners[:, 0] if len(values) > 1 else np.zeros(len(corners), np.int64)
+    first = like((frame * height + corners[:, 1]) * width + corners[:, 2], values)
+    within = np.arange(roi_shape[0])[:, np.newaxis] * width + np.arange(roi_shape[1])
+    return values.reshape(-1)[first[:, np.newaxis, np.newaxis] + like(within, values)]

@@ -1,0 +1,44 @@
+"""A click in a crowd fits what the fit of all spots fits there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from napari_spotfit import Flag, Settings, detect_spots, fit_at, localize
+from napari_spotfit.widgets.layers.maps import LayerMaps
+from napari_spotfit.widgets.picking.pick import Pick
+
+
+@pytest.mark.parametrize("limit", [False, True], ids=["everywhere", "in a mask"])
+def test_every_click_gives_the_row_of_all_fits(crowds, limit):
+    movie, fits = crowds
+    maps = {}
+    if limit:
+        maps["mask"] = np.random.default_rng(1).random(movie.shape[1:]) < 0.8
+        fits = localize(movie, **maps)
+    assert ((fits.flags & int(Flag.NEIGHBOUR)) != 0).mean() > 0.2
+    pick = Pick(movie, (1,), Settings(), LayerMaps(lambda: maps))
+    rows = np.flatnonzero(fits.frame == 1)
+    picked = 0
+    for row, place in zip(rows, detect_spots(movie, frames=1, **maps)[:, 1:], strict=True):
+        one = pick.fit(place)
+        if (one.roi_y, one.roi_x) == (fits.roi_y[row], fits.roi_x[row]):  # none is brighter there
+            picked += 1
+            for name, values in one.columns.items():
+                np.testing.assert_array_equal(values, fits.columns[name][[row]], name)
+    assert picked > 40
+
+
+def test_without_snap_the_nearest_spot_is_the_one_that_is_meant(crowds):
+    movie, _ = crowds
+    frame = movie[0]
+    spots = detect_spots(frame)
+    pick = Pick(frame, (), Settings(), snap=False)
+    middle = spots[np.argmin(np.hypot(*(spots - [45, 50]).T))]
+    place = np.add(middle, (1.0, 0.0))
+    others = spots[(spots != middle).any(axis=1)]
+    expected = fit_at(frame, [place, *others])
+    one = pick.fit(place)
+    for name in ("y", "x", "sigma", "photons"):
+        np.testing.assert_array_equal(one.columns[name], expected.columns[name][:1], name)
