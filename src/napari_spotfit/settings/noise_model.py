@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 #: Noise that is so many times as strong in what is as coarse as spots as its fine detail says
@@ -32,6 +34,48 @@ class NoiseModel:
     #: tell one; and in how many blocks of 16×16 pixels the noise was measured.
     slope_error: float | None = None
     blocks: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("slope", 0.0), ("intercept", -math.inf), ("least", 0.0),
+                          ("correlation", 0.0), ("blocks", 0)):  # fmt: skip
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and low <= value < math.inf):
+                raise ValueError(f"the noise's {name} must be a number from {low:g}; got {value!r}")
+
+    @classmethod
+    def of_camera(
+        cls, gain: float, offset: float = 0.0, variance: float = 0.0, *, emccd: bool = False
+    ) -> NoiseModel:
+        """Return the noise of a camera.
+
+        Parameters
+        ----------
+        gain, offset, variance : float
+            Counts per electron, counts without light, and the variance of these.
+        emccd : bool, default False
+            Whether electrons are multiplied, which doubles the variance of their number.
+
+        Examples
+        --------
+        >>> float(NoiseModel.of_camera(2.0, 100.0, 9.0).variance(150))
+        109.0
+        """
+        slope = gain * (2 if emccd else 1)
+        return cls(slope, variance - slope * offset, variance)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> NoiseModel:
+        """Return what :meth:`to_dict` has made a dictionary of."""
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the model as a dictionary of plain values."""
+        return asdict(self)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is any noise: images that are constant, or all bad, show none."""
+        return self.slope > 0 or self.intercept > 0
 
     @property
     def is_filtered(self) -> bool:

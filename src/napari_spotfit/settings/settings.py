@@ -16,6 +16,7 @@ from ..models import stopping
 from ..models.profiles import MODELS, Profile
 from .bounds import check_bounds, check_shape_names
 from .frozen import FrozenMapping
+from .noise_model import NoiseModel
 from .parameter import Parameter, setting
 from .validation import ROI_LARGEST, check_pixel, checked
 
@@ -229,8 +230,8 @@ class Settings:
         None,
         "Camera gain",
         "Counts per photo-electron. Known, it turns counts into photons and the standard "
-        "errors follow the shot noise; unknown, a count is taken as a photon and the "
-        "standard errors follow the residuals' scatter.",
+        "errors follow the camera's noise; unknown, light is in counts and the standard errors "
+        "follow the noise that the image shows.",
         "camera",
         unit="counts/e⁻",
         minimum=0,
@@ -247,6 +248,22 @@ class Settings:
         unit="counts²",
         minimum=0,
         none_means="0",
+    )
+    emccd: bool = setting(
+        False,
+        "EMCCD",
+        "Whether the camera multiplies electrons before they are read out, which doubles the "
+        "variance of the shot noise. It counts where the gain is known, and for maximum likelihood.",
+        "camera",
+    )
+    noise: NoiseModel | None = setting(
+        None,
+        "Noise",
+        "The noise of the image's pixels, as noise_model(…) finds it. Unset, it is that of the "
+        "camera where its gain is known, else it is measured once in the image; the result's "
+        "settings have it. Standard errors follow it, and maximum likelihood without a gain.",
+        "camera",
+        none_means="as the camera or the image has it",
     )
     backend: Backend = setting(
         "auto",
@@ -309,6 +326,7 @@ class Settings:
             values["model"] = self.model.to_dict()
         values["fixed"] = dict(self.fixed)
         values["bounds"] = {name: list(ends) for name, ends in self.bounds.items()}
+        values["noise"] = None if self.noise is None else self.noise.to_dict()
         return values
 
 
@@ -341,6 +359,8 @@ class Options(TypedDict, total=False):
     offset: float
     gain: float | None
     variance: float | None
+    emccd: bool
+    noise: NoiseModel | None
     backend: Backend
     devices: Devices
     threads: int | None

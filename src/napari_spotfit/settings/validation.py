@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ..models.bounds import LARGEST, as_float, finite, rising
 from ..models.profiles import MODELS, Profile
 from .frozen import FrozenMapping
+from .noise_model import NoiseModel
 from .parameter import Parameter
 
 #: Side lengths of a ROI in pixels: the least, the most of which many are fitted side by side,
@@ -103,6 +104,15 @@ def _checked_model(value: Any) -> Any:
     raise ValueError(f"model must be {names}, or of Profile.from_expression(…); got {value!r}")
 
 
+def _checked_noise(value: Any) -> NoiseModel | None:
+    """Check a noise model: one, or what :meth:`NoiseModel.to_dict` gives."""
+    if value is None or isinstance(value, NoiseModel):
+        return value
+    if isinstance(value, Mapping):
+        return NoiseModel.of(value)
+    raise TypeError(f"noise must be of noise_model(…), or None; got {value!r}")
+
+
 def _checked_fixed(value: Any) -> FrozenMapping:
     """Check values that are held: a finite number, or None for the start value, by name."""
     if not isinstance(value, Mapping):
@@ -148,4 +158,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "fixed": _checked_fixed,
     "bounds": _checked_bounds,
     "roi_size": _checked_roi_size,
+    "noise": _checked_noise,
 }
