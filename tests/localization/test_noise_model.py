@@ -133,7 +133,7 @@ def test_nothing_to_measure(value):
 def test_small_frames_are_mirrored_without_harm(shape):
     rng = np.random.default_rng(11)
     found = [noise_model(rng.normal(50, 3, (64, *shape))).variance(50) for _ in range(12)]
-    assert np.median(found) == pytest.approx(9, rel=0.1)
+    assert np.median(found) == pytest.approx(9, rel=0.2)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (4, 4)])

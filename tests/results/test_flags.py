@@ -321,7 +321,9 @@ def test_the_noise_of_the_image_tells_poor_fits(poor_image):
     fits = fit_at(image, alone, settings=settings)
     np.testing.assert_array_equal(has(fits, Flag.POOR_FIT), np.arange(len(alone)) < 9)
     # Cut-outs, by themselves, tell no noise, and that of a filtered image means little.
-    rois = np.stack([image[y : y + 9, x : x + 9] for y, x in zip(fits.roi_y, fits.roi_x)])
+    rois = np.stack(
+        [image[y : y + 9, x : x + 9] for y, x in zip(fits.roi_y, fits.roi_x, strict=True)]
+    )
     assert not has(fit_spots(rois, settings=settings), Flag.POOR_FIT).any()
     known = fit_spots(rois, settings=fits.settings)
     np.testing.assert_array_equal(has(known, Flag.POOR_FIT), has(fits, Flag.POOR_FIT))

@@ -263,7 +263,9 @@ class PixelCalibration:
         if "variance" not in self._numbers or self._estimator == "lse":
             return None
         gain = self._read("gain", block, numbers, self.settings.gain or 1.0)
-        return 1 / (self._read("variance", block, numbers) / gain**2 * (self.settings.gain or 1.0) ** 2)
+        return 1 / (
+            self._read("variance", block, numbers) / gain**2 * (self.settings.gain or 1.0) ** 2
+        )
 
     def _check_rest(self, plane: Any, all_there_is: bool) -> None:
         """Check that weights are finite, and that some frame has pixels enough for a fit."""

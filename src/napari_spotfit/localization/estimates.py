@@ -38,9 +38,11 @@ def estimated(
     return calibration.with_noise(measured_noise(reader, calibration))
 
 
-def warn_of_gain(given: Settings, found: Settings) -> None:
+def warn_of_gain(given: Settings, found: Settings | None) -> None:
     """Warn whoever asks for maximum likelihood without a gain; callers of the caller are named."""
-    if given.estimator != "mle" or found.gain is not None or given.noise is not None:
+    if found is None or found.gain is not None:
+        return
+    if given.estimator != "mle" or given.noise is not None:
         return
     noise = found.noise
     if noise is None or not tells_electrons(noise):

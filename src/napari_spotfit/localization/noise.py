@@ -67,9 +67,7 @@ def noise_model(
     """
     settings = merged(settings, options, noise_model)
     reader = FrameReader(image)
-    return measured_noise(
-        reader, detection_calibration(reader.shape, settings, bad_pixels, camera)
-    )
+    return measured_noise(reader, detection_calibration(reader.shape, settings, bad_pixels, camera))
 
 
 def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:

@@ -146,7 +146,7 @@ def _poor(columns: Columns, settings: Settings, roi_shape: tuple[int, int]) -> M
     noise, estimator = noise_of(settings), settings.estimator
     if noise is None or noise.is_filtered or estimator == "wlse":
         return nothing
-    if settings.profile.expression is not None or not _CHI_COLUMNS <= set(columns):
+    if settings.profile.expression is not None or not _CHI_COLUMNS.issubset(columns):
         return nothing
     chi, count = np.asarray(columns["chi_square"], float), math.prod(roi_shape)
     degrees = np.minimum(chi / columns["reduced_chi_square"], count)

@@ -77,7 +77,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
                 blocks[name] /= _mirrored(side, axis in fine)
     model = photon_transfer(blocks, whole_counts)
     spectral = spectral_correlation(blocks, whole_counts)
-    if spectral <= 1:
+    if spectral <= 1 or any(missing):  # a spot that is cut and mirrored has detail of its own
         return model
     # What is coarse may be structure: no more than the filtered frame's own scatter tells.
     given = make_detection_settings(settings, band, address, model)

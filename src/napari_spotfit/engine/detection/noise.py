@@ -26,7 +26,7 @@ _MEDIAN_OVER_MEAN = 0.934
 _OUTLIER = 4.0
 #: How much a block's fine detail scatters: it has about ten independent numbers.
 _SCATTER = math.sqrt(2 / 10)
-#: What the skewness tells is no steeper than the line by more than so many of its errors.
+#: By so many of its errors the line may be less steep than skewness tells.
 _STEEPER = 2.0
 #: Blocks of similar brightness: no fewer than so many together, and no more than so many sets.
 _LEAST_TOGETHER, _MOST_SETS, _LEAST_SETS = 12, 32, 4
@@ -51,14 +51,14 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         error *= _SCATTER / math.sqrt(len(blocks) / len(sets))
     slope = line
     if not slope > TOLD * error and spectral_correlation(blocks, whole_counts) < FILTERED:
-        # Too little light and shade for a line: counts are as skewed as their slope is steep.
+        # Too little light and shade to be sure: counts are as skewed as their slope is steep.
         middle = float(np.median(blocks["both"])) / _MEDIAN_OVER_MEAN
         level = float(np.median(blocks["mean"]))
         slope = max(float(np.median(blocks["cube"])), 0.0) / middle
-        # Where every block has a spot, that is too much; but no light is below none, and the line is
-        # no steeper than it can be.
+        # Where every block has a spot, that is too much; but no light is below none, and the line
+        # may know better.
         slope = min(slope, middle / max(level - float(np.median(blocks["lowest"])), 1e-30))
-        slope = min(slope, line + _STEEPER * error)
+        slope = line if slope > line + _STEEPER * error else slope
         intercept, error = middle - slope * level, math.inf
     return NoiseModel(
         slope, intercept, least, slope_error=error if error < math.inf else None,
