@@ -3,7 +3,8 @@
 Simulated spots of σ 1.0, 1.3 and 2.0 px on the scenes of tests/noisy_scenes.py. F1 counts pairs of
 true and found places within 1 and 3 px, one to one, the nearest first: of the places that detection
 finds with its default settings, and of the fits that can be believed. False spots are those found
-in the same backgrounds without spots, per 10⁶ pixels.
+in the same backgrounds without spots, per 10⁶ pixels. Errors: how far isolated fits scatter, in
+their own standard errors (error_scatter.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from error_scatter import print_scatter
 
 import napari_spotfit as spotfit
 
@@ -88,6 +90,7 @@ def main() -> None:
         print_table(
             f"σ {sigma}: false spots per 10⁶ px", names, ((s.name, false_spots(s)) for s in empty)
         )
+        print_scatter(sigma, *((4,) if given.quick else ()))
 
 
 if __name__ == "__main__":

@@ -15,14 +15,19 @@ struct FitSettings {
     float start[MAX_SHAPE], start_per_sigma[MAX_SHAPE];
     // Bounds in counts, the camera's offset included in the background's.
     float amplitude_min, amplitude_max, background_min, background_max;
-    // The camera: counts without light, counts per photo-electron, and the variance of the
-    // read-out noise in counts^2 where it is one number.
-    float offset, gain, variance;
+    // What the results' background counts from, and how many counts are one of their photons.
+    float offset, photon;
+    // What maximum likelihood takes for counts without light, and counts per photo-electron; and how
+    // many times the variance of its results is that of photo-electrons.
+    float dark, gain, excess;
+    // The variance of a pixel's noise in counts^2: a line over its counts above the offset, and the
+    // least that there is.
+    float noise_slope, noise_at_offset, noise_least;
     // Fitted parameters, amplitude and background included.
     float fitted;
     int held;                // a bit for each shape parameter that stays at its start value
     int bounded_amplitudes;  // whether amplitude or background have bounds
-    int gain_known;
+    int noise_known;  // else least squares takes the scatter of the residuals
     int errors;  // whether standard errors are asked for
     // How a turned Gaussian is called in the end: 2, with its first axis next to x; 1, with its
     // axes as they are; 0, with its angle as it is.

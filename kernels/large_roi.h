@@ -55,9 +55,7 @@ SPOTFIT_INLINE void noise_sums(Roi& roi, const L (&point)[Variant::ALL], const P
         roi, point, settings,
         [&](int k, int i, L f, const L(&d)[S]) SPOTFIT_INLINE_LAMBDA {
             const L w = weight_at<Variant, L>(roi, k, i);
-            L readout = noise.readout;
-            if (roi.has_variance()) readout = select(w > 0.0f, roi.variance(k, i) * noise.scale_squared, L(0.0f));
-            adder.add(i, d, f, w * w * variance_at(noise, f, readout), L(0.0f));
+            adder.add(i, d, f, w * w * variance_at(noise, roi, k, i, f, w), L(0.0f));
         },
         [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
 }
@@ -72,8 +70,7 @@ SPOTFIT_INLINE L sums_of_block(int task, Roi& roi, const LargeRequest& request, 
     point_of<Squares>(request, point);
     if (task == RESIDUALS) return residual_sums<Squares>(roi, point, settings, sums);
     if (task == NOISE) {
-        const PixelNoise<L> noise = {L(request.peak), L(request.flat), L(request.shot), L(request.readout),
-                                     L(request.scale_squared)};
+        const PixelNoise<L> noise = {L(request.peak), L(request.flat), L(request.scale_squared)};
         noise_sums<Squares>(roi, point, noise, settings, sums);
         return L(0.0f);
     }

@@ -190,7 +190,7 @@ template <class Profile> struct LargeFit {
         s[SCALE] = scale, s[LEVEL] = request.level + mean;
         s[VALID] = count, s[WEIGHT] = likelihood ? 1.0 : count / weights;
         s[FLOOR] = s[NORM] = 0.0;
-        const double dark = request.level - settings.offset;
+        const double dark = request.level - settings.dark;
         mean_light = higher_of(mean + dark, (high + dark) / count) / settings.gain;
         settings.min_delta *= float(lower_of(1.0, MIN_DELTA_PIXELS / count));
         squares_settings = settings;
@@ -316,7 +316,7 @@ template <class Profile> struct LargeFit {
     void begin_likelihood() {
         start_likelihood<Likelihood>(state(), mean_light, stop, settings, likeliest);
         shift = 0.0;
-        request.level = settings.offset, request.scale = state()[SCALE];
+        request.level = settings.dark, request.scale = state()[SCALE];
         phase = LIKELIHOOD;
         if (likeliest.stop >= 0.0) return end_likelihood();
         ask_for_likelihood();
@@ -401,12 +401,12 @@ template <class Profile> struct LargeFit {
     }
 
     void inform() {
-        if (!settings.gain_known) return write_errors(Matrix<double, N>{});
+        if (!settings.noise_known) return write_errors(Matrix<double, N>{});
         const PixelNoise<double> noise = pixel_noise<Squares>(state(), settings);
         phase = SPREADING;
         ask_at(NOISE, &state()[POINT], state()[POINT + S], state()[POINT + S + 1]);
-        request.peak = float(noise.peak), request.flat = float(noise.flat), request.shot = float(noise.shot);
-        request.readout = float(noise.readout), request.scale_squared = float(noise.scale_squared);
+        request.peak = float(noise.peak), request.flat = float(noise.flat);
+        request.scale_squared = float(noise.scale_squared);
     }
 
     void spread(const Sums& sums) {
@@ -421,7 +421,7 @@ template <class Profile> struct LargeFit {
     }
 
     void write_errors(const Matrix<double, N>& noise) {
-        const bool sandwich = settings.gain_known && !likelihood;
+        const bool sandwich = settings.noise_known && !likelihood;
         if (likelihood)
             errors_of<Likelihood>(state(), chi, stop, information, noise, false, integral, slopes, freedom(), settings,
                                   errors);

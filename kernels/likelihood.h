@@ -137,9 +137,9 @@ SPOTFIT_INLINE void start_likelihood(State<L> state, L mean, L least_squares_sto
                                      Search<L, Variant::N>& search) {
     constexpr int S = Variant::SHAPE;
     const float per_gain = 1.0f / settings.gain;
-    const L unit = per_gain / state[SCALE], level = (state[LEVEL] - settings.offset) * per_gain;
+    const L unit = per_gain / state[SCALE], level = (state[LEVEL] - settings.dark) * per_gain;
     // A background of nothing would make far pixels impossible.
-    const float low = (settings.background_min - settings.offset) * per_gain;
+    const float low = (settings.background_min - settings.dark) * per_gain;
     const L floor = low == 0.0f ? LEAST_BACKGROUND * mean : L(low);
     L start[Variant::N];
     UNROLL
@@ -147,11 +147,11 @@ SPOTFIT_INLINE void start_likelihood(State<L> state, L mean, L least_squares_sto
     start[S] = clamp(higher_of(state[POINT + S] * unit, FIRST_AMPLITUDE * mean), L(settings.amplitude_min * per_gain),
                      L(settings.amplitude_max * per_gain));
     start[S + 1] = clamp(higher_of(multiply_add(state[POINT + S + 1], unit, level), FIRST_BACKGROUND * mean), floor,
-                         L((settings.background_max - settings.offset) * per_gain));
+                         L((settings.background_max - settings.dark) * per_gain));
     const MaskOf<L> usable = (least_squares_stop < STOP_INVALID) & (mean > 0.0f);
     start_search<Variant>(search, state, start, usable);
     state[SCALE] = L(per_gain);
-    state[LEVEL] = L(settings.offset);
+    state[LEVEL] = L(settings.dark);
     state[FLOOR] = floor;
 }
 
@@ -159,7 +159,7 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void begin_likelihood(Roi& roi, State<L> state, L least_squares_stop, const FitSettings& settings,
                                      Search<L, Variant::N>& search) {
     const float per_gain = 1.0f / settings.gain;
-    const L unit = per_gain / state[SCALE], level = (state[LEVEL] - settings.offset) * per_gain;
+    const L unit = per_gain / state[SCALE], level = (state[LEVEL] - settings.dark) * per_gain;
     const L mean = to_electrons<Variant>(roi, unit, level) / valid_pixels<Variant, L>(roi, state);
     start_likelihood<Variant>(state, mean, least_squares_stop, settings, search);
 }

@@ -108,7 +108,7 @@ SPOTFIT_INLINE void values_of(State<L> state, L chi, L stop, L integral, L freed
     if constexpr (P::TURNED) own[P::ANGLE] *= DEGREES;
     own[S] = amplitude;
     own[S + 1] = background;
-    own[S + 2] = integral * amplitude * (P::INTEGRAL / settings.gain);
+    own[S + 2] = integral * amplitude * (P::INTEGRAL / settings.photon);
     own[S + 3] = chi;
     own[S + 4] = chi / freedom;
     const MaskOf<L> valid = stop < STOP_INVALID;

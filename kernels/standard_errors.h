@@ -1,10 +1,13 @@
 // Standard errors of the parameters and the photons.
 //
 // With d the model's derivatives, A = sum of w d d': the covariance is A^-1 for maximum likelihood,
-// where w = 1/h makes A the Fisher information. For least squares it is A^-1 (sum of w^2 var d d')
-// A^-1 with var = gain max(model, 0) + read-out variance where the camera's gain is known, else
-// s^2 A^-1 with s^2 = chi-square over the degrees of freedom. On the fast path all sums are
-// products of sums along the axes.
+// where w = 1/h makes A the Fisher information; of noise that is not that of photo-electrons, it is a
+// multiple of that. For least squares it is A^-1 (sum of w^2 var d d') A^-1 with
+//     var = slope max(amplitude, 0) f + max(slope (background - offset) + at offset, least)
+// where the noise is known: the line of a noise model, whose slope for a camera is its gain, twice
+// that of an EMCCD, and whose other two numbers are its read-out variance. Else it is s^2 A^-1 with
+// s^2 = chi-square over the degrees of freedom. On the fast path all sums are products of sums along
+// the axes.
 //
 // What is held, or ended at one of its bounds, does not follow the data: A is that of the others.
 // Its error is 0 if it is held, NaN if it is at a bound; all are NaN where A is singular.
@@ -23,22 +26,28 @@ template <class L, int N> struct Matrix {
     SPOTFIT_INLINE const L& at(int i, int j) const { return i < j ? a[i][j] : a[j][i]; }
 };
 
-// What the noise of a pixel is, in the fit's own unit: peak f + flat, times `shot` where it follows
-// the light; the read-out variance in counts^2 times `scale_squared`.
-template <class L> struct PixelNoise { L peak, flat, shot, readout, scale_squared; };
+// The variance of a pixel in the fit's own unit: peak f + flat, and what it has more than others,
+// in counts^2, times `scale_squared`.
+template <class L> struct PixelNoise { L peak, flat, scale_squared; };
 
 template <class Variant, class L>
 SPOTFIT_INLINE PixelNoise<L> pixel_noise(State<L> state, const FitSettings& settings) {
     constexpr int S = Variant::SHAPE;
     const L scale = state[SCALE];
-    const L above = (state[LEVEL] - settings.offset) * scale;
-    return {higher_of(state[POINT + S], L(0.0f)), higher_of(state[POINT + S + 1] + above, L(0.0f)),
-            scale * settings.gain, settings.variance * scale * scale, scale * scale};
+    const L squared = scale * scale, shot = scale * settings.noise_slope;
+    const L level = multiply_add(state[LEVEL] - settings.offset, scale, state[POINT + S + 1]);
+    const L flat = higher_of(multiply_add(shot, level, squared * settings.noise_at_offset),
+                             squared * settings.noise_least);
+    return {shot * higher_of(state[POINT + S], L(0.0f)), flat, squared};
 }
 
-// The variance of a pixel, given that of its read-out noise in the fit's unit.
-template <class L> SPOTFIT_INLINE L variance_at(const PixelNoise<L>& own, L f, L readout) {
-    return multiply_add(own.shot, multiply_add(own.peak, f, own.flat), readout);
+// That of a pixel of weight w.
+template <class L, class Roi>
+SPOTFIT_INLINE L variance_at(const PixelNoise<L>& own, const Roi& roi, int k, int i, L f, L w) {
+    const L variance = multiply_add(own.peak, f, own.flat);
+    if (!roi.has_variance()) return variance;
+    const L more = select(w > 0.0f, roi.variance(k, i) * own.scale_squared, L(0.0f));
+    return higher_of(variance + more, L(0.0f));
 }
 
 // Sums of products of 1, u, u', u°, plain and weighted with u, along an axis.
@@ -105,11 +114,10 @@ SPOTFIT_INLINE void matrices_from_axes(const Roi& roi, State<L> state, bool sand
     if (!sandwich) return;
     products_of_axes<Variant>(x.weighted, y.weighted, noise);
     const PixelNoise<L> own = pixel_noise<Variant>(state, settings);
-    const L flat = multiply_add(own.shot, own.flat, own.readout), peak = own.shot * own.peak;
     UNROLL
     for (int i = 0; i < N; ++i) {
         UNROLL
-        for (int j = i; j < N; ++j) noise[i][j] = multiply_add(peak, noise[i][j], flat * a[i][j]);
+        for (int j = i; j < N; ++j) noise[i][j] = multiply_add(own.peak, noise[i][j], own.flat * a[i][j]);
     }
 }
 
@@ -142,13 +150,7 @@ SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich
             [&](int k, int i, L f, const L(&d)[S]) SPOTFIT_INLINE_LAMBDA {
                 const L w = weight_at<Variant, L>(roi, k, i);
                 if (!Variant::PLAIN) adder.add(i, d, f, w, L(0.0f));
-                if (!sandwich) return;
-                L readout = own.readout;
-                if (roi.has_variance()) {
-                    const L variance = roi.variance(k, i) * own.scale_squared;
-                    readout = select(w > 0.0f, variance, L(0.0f));
-                }
-                noise_adder.add(i, d, f, w * w * variance_at(own, f, readout), L(0.0f));
+                if (sandwich) noise_adder.add(i, d, f, w * w * variance_at(own, roi, k, i, f, w), L(0.0f));
             },
             [&]() SPOTFIT_INLINE_LAMBDA {
                 if (!Variant::PLAIN) adder.end_row(roi.own_columns());
@@ -266,7 +268,7 @@ SPOTFIT_INLINE void errors_of(State<L> state, L chi, L stop, Matrix<L, Variant::
     invert(inverse, unknown);
 
     const L amplitude = state[POINT + S], unit = 1.0f / state[SCALE];
-    const L scatter = Variant::LIKELIHOOD ? L(1.0f) : chi / freedom;
+    const L scatter = Variant::LIKELIHOOD ? L(settings.excess) : chi / freedom;
     const MaskOf<L> valid = stop < STOP_INVALID;
     L point[N], slopes[N];
     state.read_point(point);
@@ -286,7 +288,7 @@ SPOTFIT_INLINE void errors_of(State<L> state, L chi, L stop, Matrix<L, Variant::
     UNROLL
     for (int j = 0; j < N; ++j) slopes[j] = j < S ? shape_slopes[j < S ? j : 0] : L(j == S ? 1.0f : 0.0f);
     const L light = square_root(variance_along(inverse, noise, slopes, sandwich, scatter));
-    const L photons = light * absolute(integral) * unit * (P::INTEGRAL / settings.gain);
+    const L photons = light * absolute(integral) * unit * (P::INTEGRAL / settings.photon);
     out[N] = select(valid & (photons < INFINITE), photons, L(NOT_A_NUMBER));
 }
 
@@ -297,7 +299,7 @@ SPOTFIT_INLINE void write_errors(Roi& roi, State<L> state, L chi, L stop, const 
     constexpr int S = Variant::SHAPE, N = Variant::ALL;
     FitSettings settings = given;
     if (settings.turns == 2) settings.turns = 1;  // derivatives by the angle, not by a shear
-    const bool sandwich = settings.gain_known && !Variant::LIKELIHOOD;
+    const bool sandwich = settings.noise_known && !Variant::LIKELIHOOD;
     Matrix<L, N> inverse, noise;
     bool by_axes = Variant::PLAIN;
     if (sandwich && roi.has_variance()) by_axes = false;

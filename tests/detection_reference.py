@@ -84,7 +84,8 @@ def photon_transfer(mean, variance):
     order = np.argsort(mean, kind="stable")
     bins = np.array_split(order, int(np.clip(len(order) // 12, 1, 32)))
     x = np.array([np.median(mean[part]) for part in bins])
-    v = np.maximum([np.median(variance[part]) for part in bins], 1e-12)
+    v = [np.mean(np.clip(variance[part], 0, 4 * np.median(variance[part]))) for part in bins]
+    v = np.maximum(v, 1e-12)
     slope, intercept, model = 0.0, float(np.median(v)), np.full(len(v), np.median(v))
     spread = 0.0
     for _ in range(5 if len(bins) >= 4 else 0):
@@ -94,9 +95,7 @@ def photon_transfer(mean, variance):
         slope = max(np.sum(weight * (x - mean_x) * (v - mean_v)) / max(spread, 1e-300), 0.0)
         intercept = mean_v - slope * mean_x
         model = np.maximum(slope * x + intercept, v.min() / 4)
-    error = (
-        math.sqrt(0.2) * 1.25 * math.sqrt(len(bins) / len(mean)) / math.sqrt(max(spread, 1e-300))
-    )
+    error = math.sqrt(0.2) * math.sqrt(len(bins) / len(mean)) / math.sqrt(max(spread, 1e-300))
     return slope, intercept, v.min(), error
 
 
@@ -113,15 +112,17 @@ def noise_of(frames, sigma, variance=None):
     integers = np.asarray(frames[0]).dtype.kind in "iu"
     rounding = 1 / 20 if integers else 0.0
     fine = table[:, 1] / MEDIAN_OF_BLOCK
-    slope, intercept, smallest, error = photon_transfer(table[:, 0], fine)
+    slope, intercept, smallest, error = photon_transfer(table[:, 0], table[:, 1])
     both, by_x, by_y = (max(np.median(table[:, i]), rounding) for i in (1, 2, 3))
     spectrum = math.sqrt(by_x * by_y) / both
     if slope <= 4 * error and spectrum < 2:
         # Little light and shade: counts are as skewed as their variance over their mean.
         middle = np.median(fine)
         level = np.median(table[:, 0])
+        line = slope
         slope = max(np.median(table[:, 4]), 0) / middle
         slope = min(slope, middle / (level - np.median(table[:, 5])))
+        slope = line if slope > line + 2 * error else slope
         intercept = middle - slope * level
     noise = Noise(slope, intercept, max(smallest / 2, rounding))
     scatter = clipped_deviation(

@@ -23,8 +23,8 @@ EVERY_FUNCTION = Profile.from_expression(
 AMPLITUDE, BACKGROUND, LEVEL, SCALE, WEIGHT = 0.7, 0.2, 38.0, 0.05, 0.8
 #: The same for maximum likelihood, whose pixels are photo-electrons.
 ELECTRONS = 15.0, 35.0
-#: Variance of a pixel of the profile f: SHOT * (PEAK * f + FLAT) + READOUT, and the unit of a map.
-PEAK, FLAT, SHOT, READOUT, MAP_UNIT = 0.7, 0.3, 0.4, 0.1, 0.05
+#: Variance of a pixel of the profile f: PEAK * f + FLAT, and the unit of a map of more of it.
+PEAK, FLAT, MAP_UNIT = 0.28, 0.22, 0.05
 
 
 def prepared(settings, task, shape, roi_shape, *, planes=False, pieces=2):
@@ -44,8 +44,7 @@ def prepared(settings, task, shape, roi_shape, *, planes=False, pieces=2):
     request.amplitude, request.background = ELECTRONS if electrons else (AMPLITUDE, BACKGROUND)
     request.level, request.scale = (0.0, 1.0) if electrons else (LEVEL, SCALE)
     request.weight = WEIGHT
-    request.peak, request.flat, request.shot, request.readout = PEAK, FLAT, SHOT, READOUT
-    request.scale_squared = MAP_UNIT
+    request.peak, request.flat, request.scale_squared = PEAK, FLAT, MAP_UNIT
     return fit
 
 

@@ -86,7 +86,7 @@ def noisy_scenes(
             photons = kind.photons * sigma / _USUAL_SIGMA * rng.uniform(0.5, 1.5, spots)
             frames.append(kind.image(rng, light(places, photons, sigma, shape)))
             truth.append(places + kind.shift)
-        variance = _scmos_variance(shape, seed) if kind.has_map else None
+        variance = scmos_variance(shape, seed) if kind.has_map else None
         yield Scene(name, sigma, frames, truth, variance)
 
 
@@ -99,7 +99,7 @@ def kinds(shape: tuple[int, int], seed: int) -> dict[str, Kind]:
     texture = ndimage.gaussian_filter(rng.normal(size=shape), 3.0)
     nuclei = np.maximum(20 + 300 * round_ones * (1 + 0.15 * texture / texture.std()), 0)
     hot = np.where(rng.random(shape) < 5e-4, rng.uniform(30, 2000, shape), 0)
-    variance = _scmos_variance(shape, seed)
+    variance = scmos_variance(shape, seed)
 
     def scmos(rng: np.random.Generator, extra: Array) -> NDArray[np.generic]:
         return _counts(rng.poisson(4 + extra) + 100 + rng.normal(size=shape) * np.sqrt(variance))
@@ -148,7 +148,8 @@ def _emccd(rng: np.random.Generator, light: Array) -> NDArray[np.uint16]:
     return _counts(amplified + rng.normal(100, 3, light.shape))
 
 
-def _scmos_variance(shape: tuple[int, int], seed: int) -> Array:
+def scmos_variance(shape: tuple[int, int], seed: int) -> Array:
+    """Return the read-out variance of each pixel of an sCMOS camera, in counts²."""
     rng = np.random.default_rng(seed + 1)
     noisy = rng.random(shape) < 2e-3
     return np.where(noisy, rng.uniform(50, 1000, shape), 2.0)

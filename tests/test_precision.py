@@ -27,6 +27,9 @@ def test_maximum_likelihood_is_near_the_exact_integral(photons, sigma, backgroun
 def test_without_background_light_alone_counts():
     assert localization_precision(400, 1.5, estimator="mle") == pytest.approx(1.5 / 20)
     assert localization_precision(400, 1.5) == pytest.approx(1.5 / 20 * 4 / 3)
+    assert localization_precision(200, 1.5, 3) == pytest.approx(
+        localization_precision(400, 1.5, 6, emccd=True)
+    )
 
 
 @pytest.mark.parametrize(

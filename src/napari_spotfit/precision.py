@@ -18,6 +18,7 @@ def localization_precision(
     *,
     estimator: Literal["lse", "mle"] = "lse",
     pixel: Pixel = "sampled",
+    emccd: bool = False,
 ) -> NDArray[np.float64]:
     """Return the standard error of a centre along one axis, by the closed formulas.
 
@@ -26,13 +27,15 @@ def localization_precision(
 
     With the photons N, the background b² in photons per pixel, and σₐ, the width of the
     spot in the camera's pixels, the variance of least squares is, by Mortensen et al.
-    (their eq. 6, without excess noise), ::
+    (their eq. 6), ::
 
         σₐ²/N · (16/9 + 8π σₐ² b²/N)
 
     and that of maximum likelihood, by Rieger and Stallinga, ::
 
         σₐ²/N · (1 + 4τ + √(2τ/(1 + 4τ)))    τ = 2π σₐ² b²/N
+
+    An EMCCD's excess noise doubles both.
 
     Parameters
     ----------
@@ -47,6 +50,8 @@ def localization_precision(
     pixel : {"sampled", "integrated"}
         How the spot was fitted: the sampled model's σ is σₐ; that of the integrated one is
         the light's own, and σₐ² = σ² + 1/12.
+    emccd : bool, default False
+        Whether the camera multiplies electrons before they are read out.
 
     Returns
     -------
@@ -91,5 +96,5 @@ def localization_precision(
         factor = 16 / 9 + 4 * tau
     else:
         factor = 1 + 4 * tau + np.sqrt(2 * tau / (1 + 4 * tau))
-    precision: NDArray[np.float64] = np.sqrt(square / n * factor)
+    precision: NDArray[np.float64] = np.sqrt(square / n * factor * (2 if emccd else 1))
     return precision

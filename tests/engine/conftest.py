@@ -28,6 +28,4 @@ def detect(request):
     else:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(INSTRUCTION_SET, request.param)
-            yield lambda frames, settings, *rest: cpu.detect(
-                frames, told(frames, settings), *rest
-            )
+            yield lambda frames, settings, *rest: cpu.detect(frames, told(frames, settings), *rest)

@@ -201,7 +201,9 @@ def test_hot_pixels_are_no_spots(detect, share):
 def test_edges_of_bright_areas_are_no_spots(detect):
     rng = np.random.default_rng(37)
     y, x = np.mgrid[:256, :256]
-    cells = 10 + 200.0 * (np.hypot(y - 90, x - 100) < 60) + 2000.0 * (np.hypot(y - 190, x - 190) < 45)
+    cells = (
+        10 + 200.0 * (np.hypot(y - 90, x - 100) < 60) + 2000.0 * (np.hypot(y - 190, x - 190) < 45)
+    )
     movie = rng.poisson(gaussian_filter(cells, 1.0), (4, 256, 256)) + 100
     assert len(detect(movie.astype(np.uint16), Settings()).y) <= 12
 
@@ -316,9 +318,7 @@ def test_threads_and_batches_change_nothing(detect, shape):
     for count in (2, 3, 8, None):
         assert_same(whole, detect(movie, known.changed(threads=count), mask))
     for size in (1, 2, 10):
-        parts = [
-            detect(movie[i : i + size], known, mask[i : i + size]) for i in range(0, 37, size)
-        ]
+        parts = [detect(movie[i : i + size], known, mask[i : i + size]) for i in range(0, 37, size)]
         frames = [part.frame + i * size for i, part in enumerate(parts)]
         np.testing.assert_array_equal(whole.frame, np.concatenate(frames))
         for column in (1, 2, 3):

@@ -21,6 +21,7 @@ from napari_spotfit import (
     fit_at,
     fit_spots,
     localize,
+    noise_model,
     simulate_movie,
 )
 from napari_spotfit.localization.localize import localize_parts
@@ -51,12 +52,13 @@ def test_where_each_roi_lies(scene):
 
 def test_fits_know_their_settings(scene):
     fits = localize(scene[0], roi_size=7, offset=3.0)
-    assert fits.settings == Settings(roi_size=7, offset=3.0)
+    assert fits.settings == Settings(roi_size=7, offset=3.0, noise=noise_model(scene[0]))
     assert fits[fits.converged].settings is fits.settings
     assert SpotFits.concatenate([fits[:2], fits[2:]]).settings is fits.settings
     assert fits.to_host().settings is fits.settings
     assert fit_spots(np.zeros((2, 7, 7)), settings=fits.settings).settings is fits.settings
-    assert fit_at(scene[0], [[0, 9, 9]], min_delta=1e-5).settings == Settings(min_delta=1e-5)
+    at = fit_at(scene[0], [[0, 9, 9]], min_delta=1e-5)
+    assert at.settings == Settings(min_delta=1e-5, noise=fits.settings.noise)
 
 
 def apart(places, distance):

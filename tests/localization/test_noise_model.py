@@ -7,7 +7,7 @@ import detection_reference as reference
 import numpy as np
 import pytest
 from noisy_scenes import flat_scenes, noisy_scenes
-from scenes import DTYPES, movie_of, on_grid, scattered
+from scenes import DTYPES, light, movie_of, on_grid, scattered
 
 from napari_spotfit import NoiseModel, noise_model
 from napari_spotfit.engine.cpu.noise import measure_noise
@@ -129,9 +129,32 @@ def test_nothing_to_measure(value):
     assert "constant" in str(found)
 
 
-def test_frames_too_small():
-    with pytest.raises(ValueError, match="12×40 px are too small to measure noise in"):
-        noise_model(np.zeros((9, 12, 40)))
-    # Where there is no room for a border, its mirrored pixels count twice.
-    small = np.random.default_rng(11).normal(0, 3, (64, 16, 16))
-    assert 9 < noise_model(small).variance(0) < 14
+@pytest.mark.parametrize("shape", [(8, 8), (12, 40), (16, 16), (20, 200), (27, 27), (9, 15)])
+def test_small_frames_are_mirrored_without_harm(shape):
+    rng = np.random.default_rng(11)
+    found = [noise_model(rng.normal(50, 3, (64, *shape))).variance(50) for _ in range(12)]
+    assert np.median(found) == pytest.approx(9, rel=0.2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (4, 4)])
+def test_frames_of_a_few_pixels_do_no_harm(shape):
+    found = noise_model(np.random.default_rng(11).poisson(9, (3, *shape)))
+    assert np.isfinite(found.variance(9))
+
+
+@pytest.mark.parametrize("photons", [60, 300])
+def test_light_that_lies_in_few_pixels_tells_the_gain(photons):
+    """The squares of a spot's few pixels have their median far below their mean."""
+    rng = np.random.default_rng(13)
+    image = light(on_grid(rng, (384, 384), 24), photons, 1.3, (384, 384)) + 0.5
+    found = noise_model(rng.poisson(image, (8, 384, 384)) + 100)
+    assert found.gain == pytest.approx(1, rel=0.25)
+
+
+def test_spots_on_white_noise_are_no_shot_noise():
+    """They are skewed, as shot noise is; but where they are, there is no more noise."""
+    rng = np.random.default_rng(14)
+    image = light(on_grid(rng, (384, 384), 24), 1500, 1.3, (384, 384)) + 100
+    found = noise_model(rng.normal(image, 5, (8, 384, 384)))
+    assert found.slope < 0.3
+    assert found.variance(100) == pytest.approx(25, rel=0.05)

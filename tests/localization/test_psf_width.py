@@ -12,6 +12,7 @@ from napari_spotfit import (
     estimate_sigma,
     fit_at,
     localize,
+    noise_model,
     simulate_movie,
 )
 from napari_spotfit.images.frames import HeldFrame
@@ -28,7 +29,7 @@ def movie():
 @pytest.mark.parametrize("sigma", [0.8, 1.3, 2.5])
 def test_a_fit_at_the_peak_is_the_fit_of_the_movie(movie, sigma):
     """Also where spots lie on the border, or close to one another."""
-    settings = Settings(sigma=sigma, roi_size=7, offset=100.0)
+    settings = Settings(sigma=sigma, roi_size=7, offset=100.0, noise=noise_model(movie))
     frame = localize(movie, frames=3, settings=settings)
     held = HeldFrame(movie, (3,))
     spots = detect_spots(movie, frames=3, settings=settings)

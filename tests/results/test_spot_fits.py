@@ -55,7 +55,7 @@ def test_table_has_words_and_units(fits):
     np.testing.assert_array_equal(table["flags"], fits.flags)
     np.testing.assert_array_equal(table["good"], fits.good)
     assert set(table["stop_condition"]) <= {condition.name for condition in StopCondition}
-    assert table.attrs["units"]["photons_stderr"] == "photons"
+    assert table.attrs["units"]["photons_stderr"] == "counts"  # as the gain is not known
     assert table.attrs["units"] == fits.units
     assert fits.units["chi_square"] == "counts²"
     assert set(fits.units) <= set(table)

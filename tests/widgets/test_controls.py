@@ -15,7 +15,7 @@ from napari_spotfit.widgets.parts.controls import SettingsControls, make_control
 from napari_spotfit.widgets.parts.number_box import NumberBox
 
 #: What is held or bounded has no control of its own.
-NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds"))
+NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds", "noise"))
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ ROI = Roi(16, 26, 9, 9)
         ({"x": 31.0, "x_stderr": np.nan}, {"bounds": {"x": (-1, 1)}}, "x is at its upper bound"),
         ({"y": 19.5, "y_stderr": np.nan}, {"bounds": {"y": (-0.5, 1)}}, "y is at its lower bound"),
         ({"reduced_chi_square": 4000.0}, {}, ""),
-        ({"reduced_chi_square": 4000.0}, {"gain": 2.0}, "shot noise"),
+        ({"reduced_chi_square": 4000.0}, {"gain": 2.0}, "that of the noise"),
     ],
 )
 def test_hints(change, settings, words):

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from ..models.profiles import Profile
 from ..settings.bounds import bounds_of, light_ends
+from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.settings import Settings
 from .c_types import fields
 
@@ -25,8 +26,9 @@ class FitSettings(ctypes.Structure):
         *fields("float max_iterations max_error min_delta min_step"),
         *((name, _PerShape) for name in ("low", "high", "start", "start_per_sigma")),
         *fields("float amplitude_min amplitude_max background_min background_max"),
-        *fields("float offset gain variance fitted"),
-        *fields("int held bounded_amplitudes gain_known errors turns"),
+        *fields("float offset photon dark gain excess"),
+        *fields("float noise_slope noise_at_offset noise_least fitted"),
+        *fields("int held bounded_amplitudes noise_known errors turns"),
     )
 
 
@@ -60,6 +62,10 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
     shape = {parameter.name: parameter for parameter in profile.shape}
     ends = [_in_radians(name, bounds_of(name, settings, roi_shape)) for name in names]
     light = [end.value for light in _LIGHT for end in light_ends(settings, light)]
+    offset, noise, electrons = settings.offset, noise_of(settings), electrons_of(settings)
+    line = noise.correlation**2 if noise else 0.0
+    # Maximum likelihood knows no light below that of a dark pixel.
+    zero = electrons.dark if settings.estimator == "mle" else offset
     return FitSettings(
         max_iterations=settings.max_iterations,
         max_error=settings.max_error,
@@ -71,15 +77,20 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         start_per_sigma=_PerShape(*(shape[name].start[1] for name in names)),
         amplitude_min=light[0],
         amplitude_max=light[1],
-        background_min=light[2] + settings.offset,
-        background_max=light[3] + settings.offset,
-        offset=settings.offset,
-        gain=settings.gain or 1.0,
-        variance=settings.variance or 0.0,
+        background_min=light[2] + (zero if settings.background_min is None else offset),
+        background_max=light[3] + offset,
+        offset=offset,
+        photon=settings.gain or 1.0,
+        dark=electrons.dark,
+        gain=electrons.gain,
+        excess=electrons.excess,
+        noise_slope=line * noise.slope if noise else 0.0,
+        noise_at_offset=line * (noise.intercept + noise.slope * offset) if noise else 0.0,
+        noise_least=line * noise.least if noise else 0.0,
         fitted=len(names) + 2 - held_shape(settings).bit_count(),
         held=held_shape(settings),
         bounded_amplitudes=any(math.isfinite(end) for end in light),
-        gain_known=settings.gain is not None,
+        noise_known=noise is not None,
         errors=settings.errors,
         turns=_turns(settings),
     )

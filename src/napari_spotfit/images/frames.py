@@ -152,6 +152,8 @@ class FrameReader:
         self.leading = self.shape[:-2]
         self.frame_shape = self.shape[-2:]
         self.count = int(np.prod(self.leading, dtype=np.int64))
+        #: The number of the only frame that there is of the image, None where there are all.
+        self.held = image.number if isinstance(image, HeldFrame) else None
         self._last = self.leading[-1] if self.leading else 1
         if self.leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
             image = image.reshape(-1, *self.frame_shape)

@@ -6,6 +6,7 @@ whose pixels have offsets or gains of their own are corrected before.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from types import ModuleType
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.bounds import accepted, is_wrong
+from ..settings.camera_noise import electrons_of, noise_of
+from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from .camera import Camera
 from .frames import is_on_device, to_host
@@ -97,18 +100,44 @@ class PixelCalibration:
             self._maps["bad_pixels"] = PerPixel(
                 bad_pixels, shape, "bad_pixels", flags="where a pixel is not used"
             )
-        self.settings = settings.changed(**self._numbers)
         self._corrects = "offset" in self._maps or "gain" in self._maps
-        self.fitted = self.settings.changed(offset=0.0) if self._corrects else self.settings
-        self._counts_checked = False
         self._same_for_all = all(one.shared for one in self._maps.values())
         self.by_frame = self._corrects or not self._same_for_all
-        known_at_once = self._same_for_all and (self._maps or self._numbers)
-        self._plane = self._values(np.arange(1), np) if known_at_once else None
+        self._take(settings.changed(**self._numbers))
+
+    def _take(self, settings: Settings) -> None:
+        """Take the settings with the camera's mean numbers, and what follows from them."""
+        self.settings = settings
+        self.fitted = settings.changed(offset=0.0) if self._corrects else settings
+        self._electrons = electrons_of(self.fitted)
+        # Where the noise has told what a dark pixel has, counts are of photons.
+        self._counts_checked = self._electrons.dark != self.fitted.offset
+        known = self._maps or self._numbers or self._electrons.variance > 0
+        self._plane = self._values(np.arange(1), np) if self._same_for_all and known else None
         # Maximum likelihood has it in its planes.
-        follows = settings.errors and settings.estimator != "mle" and self.settings.gain is not None
+        follows = settings.errors and settings.estimator != "mle" and noise_of(settings) is not None
         differs = "variance" in self._maps or ("gain" in self._maps and "variance" in self._numbers)
         self._has_variances = follows and differs
+
+    def with_noise(self, noise: NoiseModel | None) -> PixelCalibration:
+        """Return the same with settings that hold the noise of corrected frames."""
+        known = copy.copy(self)
+        known._take(self.settings.changed(noise=noise))
+        return known
+
+    @property
+    def camera_noise(self) -> NoiseModel | None:
+        """The noise of corrected frames as the camera's numbers have it, None without a gain."""
+        settings = self.fitted
+        return noise_of(settings.changed(noise=None, variance=self._usual_variance()))
+
+    def _usual_variance(self) -> float | None:
+        """Return the read-out variance, or the median of its map."""
+        if "variance" not in self._maps:
+            return self._numbers.get("variance")
+        values = to_host(self._maps["variance"].read(np.arange(1)))
+        right = values[~is_wrong("variance", values)]
+        return float(np.median(right)) if right.size else None
 
     def corrected(self, block: NDArray[np.int64], pixels: Any, *, mark_bad: bool = False) -> Any:
         """Return frames as a camera of one offset and one gain would have taken them.
@@ -154,10 +183,11 @@ class PixelCalibration:
         return None if values is None else Planes(values)
 
     def variances(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
-        """Return the read-out variance of frames in counts² of their own gain.
+        """Return how much more read-out variance than usual pixels have, in counts² of one gain.
 
-        The standard errors of least squares follow it where the gain is known. None where
-        they do not, or where it is the same for all pixels, as ``fitted`` has it.
+        The standard errors of least squares follow it where the noise is known. None where
+        they do not, or where it is the same for all pixels. What is usual is the one number of
+        ``fitted`` where the gain is known; in an image's own noise it is the map's median.
         """
         if not self._has_variances:
             return None
@@ -167,7 +197,9 @@ class PixelCalibration:
             values = self._read("variance", block, numbers)
             if "gain" in self._maps:
                 values = values * (self._numbers["gain"] / self._read("gain", block, numbers)) ** 2
-        plane = values + numbers.zeros((1, *self._shape), np.float32)
+        known = self.settings.gain is not None
+        usual = self.settings.variance if known else self._usual_variance()
+        plane = (values - (usual or 0.0)) + numbers.zeros((1, *self._shape), np.float32)
         return Planes(numbers.ascontiguousarray(plane, np.float32))
 
     def check_counts(self, pixels: Any, corners: NDArray[np.int64] | None) -> None:
@@ -222,13 +254,18 @@ class PixelCalibration:
         """Return what is known of good pixels: numbers, one for all, or None."""
         if "weights" in self._maps:
             return self._read("weights", block, numbers)
+        if self._estimator == "mle":
+            own = self._electrons
+            if not ("variance" in self._numbers or own.variance > 0):
+                return None
+            gain = self._read("gain", block, numbers, own.gain)
+            return self._read("variance", block, numbers, own.variance) / gain**2
         if "variance" not in self._numbers or self._estimator == "lse":
             return None
         gain = self._read("gain", block, numbers, self.settings.gain or 1.0)
-        variance = self._read("variance", block, numbers) / gain**2
-        if self._estimator == "mle":
-            return variance
-        return 1 / (variance * (self.settings.gain or 1.0) ** 2)
+        return 1 / (
+            self._read("variance", block, numbers) / gain**2 * (self.settings.gain or 1.0) ** 2
+        )
 
     def _check_rest(self, plane: Any, all_there_is: bool) -> None:
         """Check that weights are finite, and that some frame has pixels enough for a fit."""

@@ -80,7 +80,7 @@ def find(
     """Return what :func:`detect_spots` does, and the candidates with score and height."""
     reader = FrameReader(image)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
-    settings = estimated(reader, calibration)
+    settings = estimated(reader, calibration, always=True).settings
     backend = select_backend(settings)
 
     def detect(chunk: Chunk) -> Candidates:

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
-import numpy as np
+import warnings
 
-from ..engine.cpu.noise import measure_noise
-from ..images.frames import FrameReader, to_host
+from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
+from ..settings.camera_noise import tells_electrons
 from ..settings.settings import Settings
-from .noise import sample_frames
+from .noise import measured_noise
 
 
-def estimated(reader: FrameReader, calibration: PixelCalibration) -> Settings:
-    """Return settings that hold the noise that detection goes by."""
+def estimated(
+    reader: FrameReader, calibration: PixelCalibration, *, always: bool = False
+) -> PixelCalibration:
+    """Return a calibration whose settings hold the noise that detection and fits go by.
+
+    It is the camera's where the gain is known, what the settings hold, or else measured in a few
+    frames evenly spread over the whole image, whichever of them are fitted: given the settings of
+    a result, all is as before, to the bit, and nothing is measured.
+
+    Parameters
+    ----------
+    reader : FrameReader
+        The image.
+    calibration : PixelCalibration
+        What is known of its pixels, and the settings.
+    always : bool, default False
+        Measure also where neither standard errors nor maximum likelihood ask for it.
+    """
     settings = calibration.settings
-    if settings.noise is not None:
-        return settings
-    numbers = sample_frames(reader)
-    pixels = to_host(calibration.corrected(numbers, reader.read(numbers), mark_bad=True))
-    return settings.changed(noise=measure_noise(np.ascontiguousarray(pixels), settings))
+    if settings.gain is not None:
+        return calibration.with_noise(calibration.camera_noise)
+    needed = always or settings.errors or settings.estimator == "mle"
+    if settings.noise is not None or not needed:
+        return calibration
+    return calibration.with_noise(measured_noise(reader, calibration))
+
+
+def warn_of_gain(given: Settings, found: Settings | None) -> None:
+    """Warn whoever asks for maximum likelihood without a gain; callers of the caller are named."""
+    if found is None or found.gain is not None:
+        return
+    if given.estimator != "mle" or given.noise is not None:
+        return
+    noise = found.noise
+    if noise is None or not tells_electrons(noise):
+        text = "takes a count for a photo-electron, as the image does not tell the camera's gain"
+    else:
+        text = f"takes what the image suggests, {noise.slope:.3g} counts per photo-electron"
+    warnings.warn(
+        f"estimator='mle' needs the camera's gain and offset; without, it {text}. Give gain=… "
+        "and offset=…; the result's settings.noise holds what was taken",
+        stacklevel=3,
+    )

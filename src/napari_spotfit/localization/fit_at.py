@@ -16,6 +16,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Options, Settings
 from .chunks import side_by_side
+from .estimates import estimated, warn_of_gain
 from .rois import (
     checked_reader,
     collected,
@@ -74,6 +75,11 @@ def fit_at(
     TypeError, ValueError
         If the image, the centres or the settings are not of the kind above.
 
+    Warns
+    -----
+    UserWarning
+        For maximum likelihood without the camera's gain: what was taken for it.
+
     Examples
     --------
     >>> from napari_spotfit import fit_at, simulate_movie
@@ -101,6 +107,7 @@ def fit_at(
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
+    calibration = estimated(reader, calibration)
     backend = select_backend(
         settings, None if is_on_device(image) else equivalent_fits(len(places), settings.roi_shape)
     )
@@ -125,4 +132,5 @@ def fit_at(
     index = places[:, :-2]
     # Indices of places far outside, too, are numbers.
     index = np.clip(np.where(np.isnan(index), -1, np.rint(index)), -_FAR, _FAR).astype(np.int64)
+    warn_of_gain(settings, calibration.settings)
     return collected(columns, index, calibration.settings)

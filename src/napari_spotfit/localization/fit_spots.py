@@ -57,7 +57,8 @@ def fit_spots(
         on CuPy's current stream, and the call does not wait for them, unless weights, bad
         pixels or the camera's maps have to be checked.
     settings : Settings, optional
-        All settings at once; ``options`` change single ones.
+        All settings at once; ``options`` change single ones. Cut-outs do not tell their noise:
+        without gain and ``noise``, the standard errors follow the residuals' scatter.
 
     Returns
     -------

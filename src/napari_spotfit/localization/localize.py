@@ -17,7 +17,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Options, Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side
-from .estimates import estimated
+from .estimates import estimated, warn_of_gain
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 
 
@@ -84,7 +84,7 @@ def localize(
     -----
     UserWarning
         If the image's axes have names, as xarray's ``dims``, and one is z: each plane is fitted
-        by itself.
+        by itself. For maximum likelihood without the camera's gain: what was taken for it.
 
     Examples
     --------
@@ -108,7 +108,9 @@ def localize(
         parts.append(part.fits)
         if progress is not None:
             progress(part.done, part.total)
-    return SpotFits.concatenate(parts)
+    fits = SpotFits.concatenate(parts)
+    warn_of_gain(settings, fits.settings)
+    return fits
 
 
 def localize_parts(
@@ -135,7 +137,8 @@ def localize_parts(
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
-    settings = estimated(reader, calibration)
+    calibration = estimated(reader, calibration, always=True)
+    settings = calibration.settings
     backend = select_backend(settings)
     blocks = cut(reader, frames, backend)
     total = sum(len(block) for block in blocks)

@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 from ..engine.cpu.noise import measure_noise
 from ..images.camera import Camera
 from ..images.frames import FrameReader, to_host
-from ..images.pixel_calibration import detection_calibration
+from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.noise_model import NoiseModel
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Options, Settings
 
 #: Frames with this many pixels tell the noise: no fewer than the one, no more than the other.
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
-#: Sides of the smallest frames that have a block to measure noise in.
-_LEAST_SIDE = 16
 
 
-@takes_settings("camera", "run")
+@takes_settings("camera", "run", without="noise")
 def noise_model(
     image: Any,
     *,
@@ -35,7 +33,8 @@ def noise_model(
     It is measured in detail as fine as the pixels, which no spot has, in frames evenly spread
     over the image: as many as make a million pixels, from 4 to 64. Fine detail over brightness,
     in blocks of 16×16 pixels, is a line whose slope is the camera's gain. Noise that is stronger
-    where it is coarse tells that the image was filtered.
+    where it is coarse tells that the image was filtered. Frames that are smaller than a block are
+    mirrored, and tell less.
 
     Parameters
     ----------
@@ -56,7 +55,7 @@ def noise_model(
     Raises
     ------
     TypeError, ValueError
-        If the image is not of the kind above, or its frames are smaller than 16×16 pixels.
+        If the image is not of the kind above.
 
     Examples
     --------
@@ -68,20 +67,22 @@ def noise_model(
     """
     settings = merged(settings, options, noise_model)
     reader = FrameReader(image)
-    if min(reader.frame_shape) < _LEAST_SIDE:
-        height, width = reader.frame_shape
-        raise ValueError(
-            f"frames of {height}×{width} px are too small to measure noise in; it takes "
-            f"{_LEAST_SIDE}×{_LEAST_SIDE} px"
-        )
+    return measured_noise(reader, detection_calibration(reader.shape, settings, bad_pixels, camera))
+
+
+def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
+    """Return the noise that an image shows in a few of its frames, corrected for the camera."""
     numbers = sample_frames(reader)
-    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    if not len(numbers):
+        return NoiseModel(0.0, 0.0, 0.0)
     pixels = to_host(calibration.corrected(numbers, reader.read(numbers), mark_bad=True))
-    return measure_noise(np.ascontiguousarray(pixels), settings)
+    return measure_noise(np.ascontiguousarray(pixels), calibration.fitted)
 
 
 def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
     """Return the numbers of the frames that the noise is measured in, evenly spread."""
+    if reader.held is not None:
+        return np.array([reader.held])
     height, width = reader.frame_shape
     wanted = int(np.clip(_PIXELS // (height * width), _LEAST_FRAMES, _MOST_FRAMES))
     if reader.count <= wanted:

@@ -54,7 +54,8 @@ def peak_near(
     corner = np.clip(np.rint(place).astype(int) - size // 2, 0, held.pixels.shape - size)
     rows, columns = (slice(first, first + n) for first, n in zip(corner, size, strict=True))
     calibration = detection_calibration(held.shape, settings, bad_pixels, camera)
-    settings = estimated(FrameReader(held), calibration).changed(backend="cpu", threads=1)
+    settings = estimated(FrameReader(held), calibration, always=True).settings
+    settings = settings.changed(backend="cpu", threads=1)
     frame = calibration.corrected(np.array([held.number]), held.pixels[np.newaxis], mark_bad=True)
     for own in (settings, settings.changed(threshold=0.0)):
         places, found = find(frame[0][rows, columns], own)

@@ -83,10 +83,14 @@ def units_of(settings: Settings | None) -> dict[str, str]:
     >>> from napari_spotfit import Settings
     >>> units_of(Settings(model="gaussian_rotated"))["angle_stderr"]
     '°'
+    >>> units_of(Settings())["photons"], units_of(Settings(gain=2.0))["photons"]
+    ('counts', 'photons')
     """
     settings = settings or Settings()
     shape = {parameter.name: parameter.unit for parameter in settings.profile.shape}
     units = {name: unit for name, unit in (_UNITS | shape).items() if unit}
+    if settings.gain is None:
+        units["photons"] = "counts"
     units |= {f"{name}_stderr": unit for name, unit in units.items() if "roi" not in name}
     if settings.estimator == "lse":
         units |= {"chi_square": "counts²", "reduced_chi_square": "counts²"}

@@ -156,13 +156,14 @@ RULES = {
     Flag.POOR_FIT: Rule(
         "poor fit",
         "The pixels differ from the model by more than noise does.",
-        f"χ² is more than {MOST_CHI:g} of its standard deviations above what the camera's noise "
-        "and 5 % of the spot's own shape explain",
+        f"χ² is more than {MOST_CHI:g} of its standard deviations above what the noise and 5 % of "
+        "the spot's own shape explain; where the noise was measured, above 10 % more of it",
         "most often light of a neighbour is in the ROI, which many good fits have: in dense images "
         "it would take one spot of four to two of three away",
         False,
-        "the camera's gain, estimator lse or mle, one of the built-in models, and 3 "
-        "photo-electrons of background or read-out variance in a pixel",
+        "the camera's gain, or an image that was not filtered, for its noise; estimator lse or "
+        "mle, one of the built-in models, and 3 photo-electrons of background or read-out variance "
+        "in a pixel",
         "Look for a neighbour or another shape in the residual, and check gain and offset.",
     ),
     Flag.NEIGHBOUR: Rule(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..models.stopping import CONVERGED, StopCondition
 from ..settings.bounds import bounds_of, light_ends
+from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.settings import Settings
 from . import flags
 from .flags import Flag
@@ -28,6 +29,9 @@ _SINGLE = 2e-7
 #: How far a spot's shape may be from the model's, as a fraction of its height, and the fewest
 #: photo-electrons in a pixel with which χ² has the mean and the scatter that are taken here.
 _MODEL, _FEWEST = 0.05, 3.0
+#: How far a noise model that was measured may be too low, as a fraction.
+_MEASURED = 0.1
+_CHI_COLUMNS = {"chi_square", "reduced_chi_square", "amplitude", "background", "photons"}
 
 
 class Origin(NamedTuple):
@@ -131,34 +135,43 @@ def _shape_bounds(
 
 
 def _poor(columns: Columns, settings: Settings, roi_shape: tuple[int, int]) -> Mask:
-    """Return where χ² is more than the camera's noise and the model's own tolerance explain.
+    """Return where χ² is more than the noise and the model's own tolerance explain.
 
-    Least squares: the pixels' variances v = gain·h + read-out variance, of which Σr² has the
-    mean (N − p)·⟨v⟩ or less, as the light draws the fit, and the variance Σ(2v² + gain²·v).
-    Maximum likelihood: the deviance of so many photo-electrons, with its first correction.
+    Least squares: the pixels' variances v = slope·h + that of a dark pixel, of which Σr² has the
+    mean (N − p)·⟨v⟩ or less, as the light draws the fit, and the variance Σ(2v² + slope²·v); thrice
+    the latter of an EMCCD. Maximum likelihood: the deviance of so many photo-electrons, with its
+    first correction.
     """
     nothing = np.zeros(len(columns["stop_condition"]), bool)
-    gain, estimator = settings.gain, settings.estimator
-    if gain is None or estimator == "wlse" or settings.profile.expression is not None:
+    noise, estimator = noise_of(settings), settings.estimator
+    if noise is None or noise.is_filtered or estimator == "wlse":
         return nothing
-    if not {"chi_square", "reduced_chi_square", "amplitude", "photons"} <= set(columns):
+    if settings.profile.expression is not None or not _CHI_COLUMNS.issubset(columns):
         return nothing
     chi, count = np.asarray(columns["chi_square"], float), math.prod(roi_shape)
     degrees = np.minimum(chi / columns["reduced_chi_square"], count)
     # The pixels that count, which have about all of the light.
     held = len(settings.fixed)
     count = np.minimum(np.rint(degrees) + settings.profile.parameter_count - held, count)
-    light, height = columns["photons"] * gain, columns["amplitude"].astype(float)
-    level = gain * columns["background"].astype(float) + (settings.variance or 0.0)
-    electrons = level / gain**2
+    light = columns["photons"] * (settings.gain or 1.0)
+    height = columns["amplitude"].astype(float)
+    dark = noise.intercept + noise.slope * settings.offset
+    level = np.maximum(noise.slope * columns["background"].astype(float) + dark, noise.least)
+    measured = 1.0 if settings.gain is not None else 1 + _MEASURED
     if estimator == "mle":
-        mean = degrees * (1 + 1 / (6 * electrons)) + _MODEL**2 * light / gain
-        variance = 2 * degrees * (1 + 1 / electrons)
+        own = electrons_of(settings)
+        electrons = level / ((2 if settings.emccd else 1) * own.gain**2)
+        mean = own.excess * measured * degrees * (1 + 1 / (6 * electrons))
+        mean += _MODEL**2 * light / own.gain
+        variance = 2 * degrees * own.excess**2 * (1 + 1 / electrons)
     else:
-        average = level + gain * light / count
-        mean = degrees * average + _MODEL**2 * height * light / 2
-        squares = count * level**2 + 2 * level * gain * light + gain**2 * height * light / 2
-        variance = 2 * squares + gain**2 * count * average
+        slope, stronger = noise.slope, noise.correlation**2
+        electrons = level / slope**2
+        average = level + slope * light / count
+        mean = stronger * measured * degrees * average + _MODEL**2 * height * light / 2
+        squares = count * level**2 + 2 * level * slope * light + slope**2 * height * light / 2
+        tails = (3 if settings.emccd else 1) * slope**2 * count * average
+        variance = stronger**2 * (2 * squares + tails)
     poor: Mask = chi > mean + flags.MOST_CHI * np.sqrt(variance)
     poor &= (electrons >= _FEWEST) & (light > 0) & (height > 0)
     return poor

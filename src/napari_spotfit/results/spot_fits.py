@@ -37,8 +37,9 @@ class SpotFits:
         Height of the spot and level below it in counts; the camera offset is not
         part of the background.
     photons : ndarray of float32
-        Integral of the fitted profile, over the camera gain where it is known. That of a model
-        of one's own is its sum over the ROI's pixels: light beside the ROI is left out.
+        Integral of the fitted profile, over the camera gain where it is known, else in counts.
+        That of a model of one's own is its sum over the ROI's pixels: light beside the ROI is
+        left out.
     chi_square, reduced_chi_square : ndarray of float32
         Sum of the squared residuals (``wlse``: each times its weight; ``mle``: the Poisson
         deviance), and the same per degree of freedom.

@@ -57,8 +57,8 @@ class NoiseModel:
 
         Examples
         --------
-        >>> NoiseModel.of_camera(2.0, 100.0, 9.0).variance(150)
-        array(109.)
+        >>> float(NoiseModel.of_camera(2.0, 100.0, 9.0).variance(150))
+        109.0
         """
         slope = gain * (2 if emccd else 1)
         return cls(slope, variance - slope * offset, variance)

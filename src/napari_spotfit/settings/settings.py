@@ -270,7 +270,8 @@ class Settings:
         False,
         "EMCCD",
         "Whether the camera multiplies electrons before they are read out, which doubles the "
-        "variance of the shot noise. It counts where the gain is known, and for maximum likelihood.",
+        "variance of the shot noise. It counts where the gain is known, and for maximum "
+        "likelihood.",
         "camera",
     )
     noise: NoiseModel | None = setting(

@@ -10,6 +10,7 @@ import contextlib
 import math
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -183,6 +184,7 @@ def test_spots(data):
         check(fits, shape[0])
 
 
+@pytest.mark.filterwarnings("ignore:estimator='mle' needs the camera's gain")
 @EVERY
 @given(st.data())
 def test_places(data):
@@ -199,6 +201,7 @@ def test_places(data):
         check(fits, len(centers))
 
 
+@pytest.mark.filterwarnings("ignore:estimator='mle' needs the camera's gain")
 @settings(EVERY, max_examples=40)
 @given(st.data())
 def test_images(data):

@@ -12,9 +12,7 @@ from large_requests import (
     LEVEL,
     MAP_UNIT,
     PEAK,
-    READOUT,
     SCALE,
-    SHOT,
     WEIGHT,
     assert_alike,
     on_cpu,
@@ -93,8 +91,8 @@ def test_noise(mapped):
     plane[::5, ::3] = 0
     variances = rng.uniform(0, 30, SHAPE).astype(np.float32) if mapped else None
     d = directions(settings, np.array(shape))
-    readout = READOUT if variances is None else MAP_UNIT * variances
-    variance = SHOT * (PEAK * d[-2].reshape(SHAPE) + FLAT) + readout
+    more = 0.0 if variances is None else MAP_UNIT * variances
+    variance = PEAK * d[-2].reshape(SHAPE) + FLAT + more
     fit = prepared(settings, LargeTask.NOISE, shape, SHAPE, planes=True)
     expected = numbers(d, (WEIGHT * plane) ** 2 * variance, np.zeros(SHAPE), 0.0)
     assert_alike(on_cpu(fit, counts, plane, variances), expected, len(shape), 3e-6)

@@ -41,7 +41,10 @@ def test_noise_does_not_grow_with_spots(count, photons):
     # Where there is no light of spots, a pixel has 10 photons.
     assert 0.75 < deviation_of(movie.astype(float), 110) / np.sqrt(10) < 1.5
     if count == 1200:  # it would have been hopeless
-        scatter = np.std(filtered_by_scipy(movie[0], 1.3)) / band.make_bands(1.3, (256, 256)).bands[0].gain
+        scatter = (
+            np.std(filtered_by_scipy(movie[0], 1.3))
+            / band.make_bands(1.3, (256, 256)).bands[0].gain
+        )
         assert scatter > 2 * np.sqrt(10)
 
 

@@ -12,13 +12,15 @@ import numpy as np
 import on_host
 import pytest
 
-from napari_spotfit import Profile, Settings, StopCondition, simulate_spots
+from napari_spotfit import NoiseModel, Profile, Settings, StopCondition, simulate_spots
 from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.engine.cuda.fit_kernel import Threads
 from napari_spotfit.images.pixel_calibration import Planes
 from napari_spotfit.models.profiles import MODELS
 
 MLE = {"estimator": "mle", "gain": 1.0}
+#: As no camera has it.
+NOISE = NoiseModel(1.7, -120.0, 30.0, 1.3)
 #: With a power that is fitted.
 OWN = Profile.from_expression(
     "exp(-((x - x0)**2 + (y - y0)**2)**p / (2 * w**(2 * p)))", start={"w": "sigma", "p": 1}
@@ -70,6 +72,15 @@ CASES = {
     "four threads": Case((16, 16), "u1", {"pixel": "integrated"}, (1, 4)),
     "four threads, one without rows": Case((5, 32), "f8", {"model": "lorentzian"}, (1, 4)),
     "four by four": Case((30, 26), "f4", {"model": "gaussian_elliptical"}, (4, 4)),
+    "the image's noise": Case(
+        (9, 9), options={"errors": True, "noise": NOISE}, lanes=(1, 1), several=True
+    ),
+    "the image's noise, four threads": Case(
+        (16, 16), "f4", {"model": "gaussian_elliptical", "noise": NOISE}, (1, 4), variance_map=True
+    ),
+    "likelihood by the image's noise": Case(
+        (9, 9), "u2", {"estimator": "mle", "noise": NOISE, "emccd": True}, (1, 1)
+    ),
     "rotated": Case((9, 9), "u2", {"model": "gaussian_rotated", "errors": True}, (1, 1)),
     "rotated, eight threads": Case((19, 12), "f4", {"model": "gaussian_rotated"}, (1, 8),
                                    gather=True),

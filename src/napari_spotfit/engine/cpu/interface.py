@@ -86,7 +86,7 @@ class LargeRequest(ctypes.Structure):
         *fields("int origin_x origin_y"),
         ("shape", ctypes.c_float * MAX_SHAPE),
         *fields("float amplitude background weight", "double level scale"),
-        *fields("float peak flat shot readout scale_squared"),
+        *fields("float peak flat scale_squared"),
         *fields("int top left cell cell_rows cell_columns"),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from .library import load
 
 #: Blocks tell the noise well enough when there are about so many.
 _ENOUGH_BLOCKS = 4096
-
-
+#: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
+_BLOCK, _REACH = 16, 6
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
 
@@ -33,12 +34,17 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     Parameters
     ----------
     frames : ndarray, shape (n, Y, X)
-        C-contiguous, in native byte order; uint8, uint16, int16, float32 or float64.
+        C-contiguous, in native byte order; uint8, uint16, int16, float32 or float64. Those that
+        are smaller than a block of 16×16 pixels are mirrored.
     settings : Settings
         ``sigma`` and ``threads`` count.
     """
     if frames.size == 0:
         return NO_NOISE
+    shape = frames.shape[1:]
+    missing = [max(_BLOCK - side, 0) for side in shape]
+    if any(missing):
+        frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
     bands = make_bands(settings.sigma, frames.shape[1:])
     library, functions = load(), load().functions
     whole_counts = frames.dtype.kind in "iu"
@@ -67,9 +73,14 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         functions.spotfit_noise_block_count(library.index, source.settings, step),
         functions.spotfit_noise_bytes(library.index, source.settings), step,
     ).ravel()  # fmt: skip
+    if min(shape) < _BLOCK + 2 * _REACH:
+        for name, fine in (("both", "yx"), ("along_x", "x"), ("along_y", "y")):
+            for axis, side in zip("yx", shape, strict=True):
+                blocks[name] /= _mirrored(side, axis in fine)
     model = photon_transfer(blocks, whole_counts)
     spectral = spectral_correlation(blocks, whole_counts)
-    if model.blocks and spectral <= 1:
+    # A spot that is cut and mirrored has detail of its own.
+    if model.blocks and (spectral <= 1 or any(missing)):
         return model
     # What is coarse may be structure: no more than the filtered frame's own scatter tells. Where
     # there is no block without bad pixels, this is all there is.
@@ -86,3 +97,26 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         variance = max(scatter**2, model.least)
         return NoiseModel(0.0, variance, variance)
     return replace(model, correlation=max(1.0, min(spectral, scatter)))
+
+
+@lru_cache(maxsize=256)
+def _mirrored(side: int, fine: bool) -> float:
+    """Return how much stronger white noise is where borders are mirrored, along one axis.
+
+    Where there is no room for a border, pixels beside it count several times in detail of the
+    blocks: in fine detail, whose signs alternate, as in coarse one.
+    """
+    distance = np.arange(-_REACH, _REACH + 1)
+    taps = np.exp(-(distance**2) / 8.0)
+    taps /= np.sqrt(np.sum(taps**2))
+    if fine:
+        taps = taps * (-1.0) ** distance
+    padded = max(side, _BLOCK)
+    where = np.pad(np.arange(side), (0, padded - side), mode="reflect")
+    there = np.pad(where, _REACH, mode="reflect")
+    power = 0.0
+    middles = range(padded // _BLOCK * _BLOCK)
+    for middle in middles:
+        weights = np.bincount(there[middle : middle + 2 * _REACH + 1], taps, side)
+        power += float(np.sum(weights**2))
+    return power / len(middles)

@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__({threads}, {blocks})
     // What is known when this is compiled is no longer asked for.
     FitSettings settings = given;
     settings.held = {held}, settings.turns = {turns}, settings.errors = {errors};
-    settings.bounded_amplitudes = {bounded_amplitudes}, settings.gain_known = {gain_known};
+    settings.bounded_amplitudes = {bounded_amplitudes}, settings.noise_known = {noise_known};
     __shared__ Kernel::Memory memory[{threads} / WARP];
     const int warp = threadIdx.x / WARP;
     const long long own = Kernel::FITS * rounds;
@@ -68,7 +68,7 @@ class FitCode(NamedTuple):
     turns: int
     errors: bool
     bounded_amplitudes: bool
-    gain_known: bool
+    noise_known: bool
 
     @classmethod
     @lru_cache(maxsize=64)
@@ -82,7 +82,7 @@ class FitCode(NamedTuple):
             settings.profile, settings.pixel, settings.estimator == "mle", planes,
             variance_map and settings.errors and settings.estimator != "mle", pixel, gather,
             *roi_shape, numbers.held, numbers.turns, bool(numbers.errors),
-            bool(numbers.bounded_amplitudes), bool(numbers.gain_known),
+            bool(numbers.bounded_amplitudes), bool(numbers.noise_known),
         )  # fmt: skip
 
     @property
@@ -173,7 +173,7 @@ def kernel_text(code: FitCode, threads: Threads) -> str:
             turns=code.turns,
             errors=_literal(code.errors),
             bounded_amplitudes=_literal(code.bounded_amplitudes),
-            gain_known=_literal(code.gain_known),
+            noise_known=_literal(code.noise_known),
             lanes_x=threads.lanes_x,
             lanes_y=threads.lanes_y,
             threads=threads.block,

@@ -22,10 +22,12 @@ BLOCK_NOISE = np.dtype(
 )
 #: The median over blocks of white noise's fine detail, over the mean.
 _MEDIAN_OVER_MEAN = 0.934
+#: A block with so many times the detail of its like has something else than noise.
+_OUTLIER = 4.0
 #: How much a block's fine detail scatters: it has about ten independent numbers.
 _SCATTER = math.sqrt(2 / 10)
-#: The standard error of a median over that of a mean.
-_MEDIAN_ERROR = 1.25
+#: By so many of its errors the line may be less steep than skewness tells.
+_STEEPER = 2.0
 #: Blocks of similar brightness: no fewer than so many together, and no more than so many sets.
 _LEAST_TOGETHER, _MOST_SETS, _LEAST_SETS = 12, 32, 4
 #: The variance of rounding to whole counts, less what it may share with other noise.
@@ -41,19 +43,22 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     order = np.argsort(blocks["mean"], kind="stable")
     sets = np.array_split(order, int(np.clip(len(order) // _LEAST_TOGETHER, 1, _MOST_SETS)))
     mean = np.array([np.median(blocks["mean"][own]) for own in sets])
-    variance = np.array([np.median(blocks["both"][own]) for own in sets]) / _MEDIAN_OVER_MEAN
+    variance = np.array([_mean_without_outliers(blocks["both"][own]) for own in sets])
     least = max(float(variance.min()) / 2, least)
-    if len(sets) < _LEAST_SETS:
-        return NoiseModel(0.0, float(np.median(variance)), least, blocks=len(blocks))
-    slope, intercept, error = _line(mean, variance)
-    error *= _SCATTER * _MEDIAN_ERROR / math.sqrt(len(blocks) / len(sets))
+    line, intercept, error = 0.0, 0.0, math.inf
+    if len(sets) >= _LEAST_SETS:
+        line, intercept, error = _line(mean, variance)
+        error *= _SCATTER / math.sqrt(len(blocks) / len(sets))
+    slope = line
     if not slope > TOLD * error and spectral_correlation(blocks, whole_counts) < FILTERED:
-        # Too little light and shade for a line: counts are as skewed as their slope is steep.
+        # Too little light and shade to be sure: counts are as skewed as their slope is steep.
         middle = float(np.median(blocks["both"])) / _MEDIAN_OVER_MEAN
         level = float(np.median(blocks["mean"]))
         slope = max(float(np.median(blocks["cube"])), 0.0) / middle
-        # Where every block has a spot, that is too much; but no light is below none.
+        # Where every block has a spot, that is too much; but no light is below none, and the line
+        # may know better.
         slope = min(slope, middle / max(level - float(np.median(blocks["lowest"])), 1e-30))
+        slope = line if slope > line + _STEEPER * error else slope
         intercept, error = middle - slope * level, math.inf
     return NoiseModel(
         slope, intercept, least, slope_error=error if error < math.inf else None,
@@ -74,6 +79,15 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
         max(float(np.median(blocks[name])), least) for name in ("both", "along_x", "along_y")
     )
     return math.sqrt(along_x * along_y) / both
+
+
+def _mean_without_outliers(values: Numbers) -> float:
+    """Return the mean of numbers, those far above their median lowered.
+
+    A median would not do: the light of a block with a spot lies in a few pixels, whose squares
+    have their median far below their mean.
+    """
+    return float(np.minimum(values, _OUTLIER * np.median(values)).mean())
 
 
 def _usable(blocks: NDArray[np.void]) -> NDArray[np.void]:

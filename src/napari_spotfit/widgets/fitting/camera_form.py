@@ -46,7 +46,7 @@ class CameraForm(QObject):
     viewer : napari.Viewer
         The viewer whose layers can be chosen.
     controls : SettingsControls
-        Has the controls of offset, gain and variance, and of the estimator.
+        Has the controls of offset, gain, variance and emccd, and of the estimator.
     parent : QObject
         Qt parent.
     """
@@ -126,6 +126,7 @@ class CameraForm(QObject):
             row.addWidget(number, 1)
             row.addWidget(choice, 2)
             form.addRow(make_label(name, number), row)
+        form.addRow(make_label("emccd", self._controls["emccd"]), self._controls["emccd"])
         for label, choice, tip in (
             (QLabel("Bad pixels"), self.bad_pixels, _BAD_TIP),
             (self._weights_label, self.weights, _WEIGHTS_TIP),

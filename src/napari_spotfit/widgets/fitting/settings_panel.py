@@ -46,6 +46,7 @@ _NAMES = (
     *_BASIC,
     *("model", "pixel", "estimator", "neighbours"),
     *QUANTITIES,
+    "emccd",
     *(name for names in _ADVANCED.values() for name in names),
 )
 _IMAGE_TIP = "<p>The image whose spots are fitted.</p>"

@@ -8,13 +8,14 @@ from typing import Any
 
 from ...engine.fit_settings import kernel_order
 from ...settings.bounds import bounds_of
+from ...settings.camera_noise import noise_of
 from .sample import Roi, counted_pixels, settings_of
 
 #: σ is at a bound if it is within this fraction of it.
 _AT_BOUND = 1e-3
 #: The centre is at the edge of the ROI if it is so near, in pixels.
 _AT_EDGE = 0.5
-#: Residuals scatter too much if their variance is so many times that of the shot noise.
+#: Residuals scatter too much if their variance is so many times that of the noise.
 _TOO_MUCH = 4.0
 _COVARIED = ("y_stderr", "x_stderr", "sigma_stderr")
 
@@ -109,16 +110,18 @@ def _error_hint(values: Mapping[str, float]) -> str:
 
 
 def _residual_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
-    """Compare the residual's variance with that of the light, which needs the gain."""
-    gain, reduced = settings.get("gain"), values.get("reduced_chi_square", math.nan)
-    if gain is None or settings.get("estimator", "lse") != "lse":
+    """Compare the residual's variance with that of the noise, where it is known."""
+    known, reduced = settings_of(values, settings), values.get("reduced_chi_square", math.nan)
+    noise = noise_of(known)
+    if noise is None or noise.is_filtered or known.estimator != "lse":
         return ""
-    counted = counted_pixels(values, settings_of(values, settings), roi.rows * roi.columns)
-    light = gain * values["photons"] / counted
-    explained = gain * (light + values["background"])
+    counted = counted_pixels(values, known, roi.rows * roi.columns)
+    light = (known.gain or 1.0) * values["photons"] / counted
+    explained = float(noise.variance(known.offset + values["background"] + light))
     if not (explained > 0 and reduced > _TOO_MUCH * explained):
         return ""
+    advice = "check gain and offset" if known.gain is not None else "give the camera's gain"
     return (
-        f"The residual's variance is {reduced / explained:.2g} times that of the shot noise: "
-        "look for a neighbour or another shape in it, or check gain and offset."
+        f"The residual's variance is {reduced / explained:.2g} times that of the noise: "
+        f"look for a neighbour or another shape in it, or {advice}."
     )

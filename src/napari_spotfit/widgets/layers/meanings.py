@@ -18,7 +18,7 @@ _MEANINGS = {
     "amplitude": "Height of the spot above the background, in the camera's counts.",
     "background": "Level below the spot, in counts per pixel, without the camera offset.",
     "photons": "Light of the whole spot: the integral of the fitted profile, divided by the "
-    "camera gain where it is known. Without a gain, a count is taken as a photon. That of a "
+    "camera gain where it is known. Without a gain, it is in counts. That of a "
     "model of your own is its sum over the pixels of the ROI: light beside it is left out.",
     "chi_square": "χ², what the fit makes as small as it can: the sum of the squared residuals "
     "of all pixels of the ROI, or for maximum likelihood the Poisson deviance.",
