@@ -19,7 +19,7 @@ from ..settings.settings import Options, Settings
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
 
 
-@takes_settings("camera", "run", without="noise")
+@takes_settings("camera", "run", without=("noise",))
 def noise_model(
     image: Any,
     *,

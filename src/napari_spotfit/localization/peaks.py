@@ -62,7 +62,8 @@ def peak_near(
         distance = (places + corner - place) / reach
         near = np.flatnonzero((distance**2).sum(axis=1) <= 1)
         if len(near):
-            return places[near[np.argmax(found.height[near])]] + corner
+            brightest: NDArray[np.float64] = places[near[np.argmax(found.height[near])]] + corner
+            return brightest
     return place
 
 

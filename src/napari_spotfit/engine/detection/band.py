@@ -140,7 +140,8 @@ def _band(
     return Band(
         gain_y, gain_x, math.sqrt(power), response,
         float(np.sum(kernel**3)) / power**1.5 - 3 * with_mean,
-        float(np.sum((kernel - np.roll(kernel, 1, 1)) ** 2)) / power, tuple(curvature), tuple(roughness),
+        float(np.sum((kernel - np.roll(kernel, 1, 1)) ** 2)) / power,
+        tuple(curvature), tuple(roughness),
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
 #: that it belongs to; and how far it may be from it, in units of the PSF's σ, and in pixels: on
 #: neighbouring pixels they are always one spot's.
 _CLEAR, _REACH, _LEAST_REACH = 8.0, 1.6, 1.5
-#: How far away the surroundings of a lone pixel are looked at, in units of σ, and in pixels at least.
+#: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
 _LONE_DISTANCE, _LEAST_LONE_DISTANCE = 2, 2
 _WIDTHS, _BANDS, _DIRECTIONS = 3, 2, 4
 

@@ -1,8 +1,8 @@
 """How many maxima of pure noise exceed a score, and the score that so many exceed.
 
 The expected number of maxima of a smooth normal field above a height is Adler's (The Geometry of
-Random Fields, 1981). Pixels show fewer, as both bands share some and shape tests drop others: how many
-fewer was measured by simulation.
+Random Fields, 1981). Pixels show fewer, as both bands share some and shape tests drop others: how
+many fewer was measured by simulation.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ def score_for(false_spots: float, sigma: float) -> float:
 @lru_cache(maxsize=64)
 def _density(sigma: float) -> float:
     """Return how many maxima a smooth field has per pixel, but for a factor of the score."""
-    unlikeness = sum(band.unlikeness for band in make_bands(sigma, (1, 1)).bands)
-    return unlikeness / (2 * math.pi) ** 1.5
+    unlikeness: float = sum(band.unlikeness for band in make_bands(sigma, (1, 1)).bands)
+    return unlikeness / float((2 * math.pi) ** 1.5)
