@@ -240,3 +240,23 @@ def test_cut_outs_have_no_neighbours():
     rois = np.random.default_rng(1).poisson(10, (5, 9, 9))
     both = [fit_spots(rois, settings=Settings(neighbours=how)) for how in BOTH]
     assert_same(*both)
+
+
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_cut_outs_that_are_gathered_give_the_same_rows(monkeypatch, estimator):
+    """As on a GPU, where the library cannot cut them out, and one thread gives the work."""
+    rng = np.random.default_rng(6)
+    image, centres = crowd(rng, 90)
+    known = known_of(rng, image.shape, estimator)
+    fits = fit_at(image, centres, estimator=estimator, backend="cpu", **known)
+    gathers = []
+
+    def gather(values, *where):
+        gathers.append(len(values))
+        return gathered(values, *where)
+
+    monkeypatch.setattr(own_pixels, "is_on_device", lambda array: True)
+    monkeypatch.setattr(own_pixels, "like", lambda array, other: array)
+    monkeypatch.setattr(own_pixels, "gathered", gather)
+    assert_same(fit_at(image, centres, estimator=estimator, backend="cpu", **known), fits)
+    assert gathers

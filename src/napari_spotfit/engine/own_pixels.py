@@ -27,8 +27,6 @@ from .kernel_arguments import address
 #: Spots of a thread's share of the search for neighbours; pixels that a thread, and a GPU, cuts
 #: out at a time, and how few fits a thread is given.
 _SHARE, _SHARE_PIXELS, _CUT_OUT_PIXELS, _FEW = 1 << 14, 1 << 18, 1 << 22, 512
-#: Side of a cell of spots, in pixels, at least.
-_CELL = 8
 
 
 def fit_own_pixels(
@@ -146,9 +144,11 @@ class Spots(ctypes.Structure):
         places: NDArray[np.float64],
         roi_shape: tuple[int, int],
     ) -> None:
-        count, side = len(corners), max(*roi_shape, _CELL)
-        frames, *last = (int(along.max()) for along in (corners[:, 0], *places.T))
-        frames, down, across = frames + 1, *(max(end // side, 0) + 1 for end in last)
+        count, frames = len(corners), int(corners[:, 0].max()) + 1
+        height, width = (max(int(along.max()), 0) + 1 for along in places.T)
+        # No more cells than spots, about, and none smaller than a ROI.
+        side = max(*roi_shape, math.isqrt(frames * height * width // count))
+        down, across = -(-height // side), -(-width // side)
         starts = np.empty(frames * down * across + 1, np.int64)
         corners, places = (
             np.ascontiguousarray(corners, np.int64),
