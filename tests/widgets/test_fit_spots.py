@@ -79,7 +79,7 @@ def test_legend_and_face_choice(viewer, widget, fit, make_movie):
     low, high = layer.face_contrast_limits
     assert low < layer.features["photons"].median() < high
     assert widget.result.bar.high.text() == f"{high:.0f}"
-    assert face.currentText() == "photons (photons)"
+    assert face.currentText() == "photons (counts)"  # as the gain is not known
 
 
 def test_a_message_without_an_image(widget, press):

@@ -19,6 +19,7 @@ from qtpy.QtWidgets import (
 
 from ..images.axes import fitted_by_plane, plane_axis
 from .fitting.fit_run import FitRun, Fitted, Job
+from .fitting.gain_offer import GainOffer
 from .fitting.result_panel import ResultPanel
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
@@ -75,6 +76,7 @@ class FitSpots(Docked):
         self.buttons = QStackedWidget()
         self.preview = Preview(viewer, self.settings, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self)
+        self.gain_offer = GainOffer(self.settings, self)
         self.picking = PickBar(
             viewer, self._image, self.settings.settings, self._picked_maps, self._colors
         )
@@ -100,6 +102,7 @@ class FitSpots(Docked):
         self.preview.bind()
         self.picking.bind()
         self.status.bind()
+        self.gain_offer.ask()
         events = self._viewer.layers.events
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
@@ -114,6 +117,7 @@ class FitSpots(Docked):
         self.picking.unbind()
         self.preview.unbind()
         self.estimate.drop()
+        self.gain_offer.drop()
         self.settings.unbind()
         self.status.unbind()
         events = self._viewer.layers.events
