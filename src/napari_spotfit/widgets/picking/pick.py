@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...images.frames import HeldFrame
 from ...localization.fit_at import fit_at
+from ...localization.noise import noise_model
 from ...localization.peaks import peak_near
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -52,6 +53,19 @@ class Pick:
         return self.maps.read()
 
     @property
+    def _of_camera(self) -> dict[str, Any]:
+        return {name: self._known.get(name) for name in ("bad_pixels", "camera")}
+
+    @cached_property
+    def _settled(self) -> Settings:
+        """The settings with the frame's noise, which a drag measures once."""
+        settings = self.settings
+        if settings.gain is not None or settings.noise is not None or not settings.errors:
+            return settings
+        noise = noise_model(self.frame, settings=settings, **self._of_camera)
+        return settings.changed(noise=noise)
+
+    @property
     def frame_shape(self) -> tuple[int, int]:
         """Rows and columns of the frame, without reading it."""
         rows, columns = self.image.shape[-2:]
@@ -79,6 +93,5 @@ class Pick:
         """
         center: NDArray[np.float64] = np.asarray(place, float)
         if self.snap:
-            known = {name: self._known.get(name) for name in ("bad_pixels", "camera")}
-            center = peak_near(self.frame, center, self.settings, **known)
-        return fit_at(self.frame, [(*self.index, *center)], settings=self.settings, **self._known)
+            center = peak_near(self.frame, center, self.settings, **self._of_camera)
+        return fit_at(self.frame, [(*self.index, *center)], settings=self._settled, **self._known)
