@@ -126,6 +126,9 @@ class CameraForm(QObject):
             row.addWidget(number, 1)
             row.addWidget(choice, 2)
             form.addRow(make_label(name, number), row)
+            if name == "gain":
+                emccd = self._controls["emccd"]
+                form.addRow(make_label("emccd", emccd), emccd)
         for label, choice, tip in (
             (QLabel("Bad pixels"), self.bad_pixels, _BAD_TIP),
             (self._weights_label, self.weights, _WEIGHTS_TIP),

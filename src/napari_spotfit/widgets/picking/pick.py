@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from ...localization.peaks import peak_near
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.noise import MeasuredNoise
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,8 @@ class Pick:
     snap : bool
         Whether the spot is the brightest maximum within half a ROI of the place, as the
         detection finds it, or lies at the place itself.
+    noise : MeasuredNoise
+        That of the image.
     """
 
     image: Any
@@ -41,6 +44,7 @@ class Pick:
     settings: Settings
     maps: LayerMaps = NO_MAPS
     snap: bool = True
+    noise: MeasuredNoise = field(default_factory=MeasuredNoise)
 
     @cached_property
     def frame(self) -> HeldFrame:
@@ -50,6 +54,10 @@ class Pick:
     @cached_property
     def _known(self) -> dict[str, Any]:
         return self.maps.read()
+
+    @cached_property
+    def _estimated(self) -> Settings:
+        return self.noise.put_into(self.settings, self.image, self._known)
 
     @property
     def frame_shape(self) -> tuple[int, int]:
@@ -74,11 +82,12 @@ class Pick:
         -------
         SpotFits
             One row. Where the detection finds the spot, it is that of
-            :func:`~napari_spotfit.localize` but for the score, which needs the noise
-            of the whole frame.
+            :func:`~napari_spotfit.localize` but for the score, which fits at given places
+            have none of.
         """
+        settings = self._estimated
         center: NDArray[np.float64] = np.asarray(place, float)
         if self.snap:
             known = {name: self._known.get(name) for name in ("bad_pixels", "camera")}
-            center = peak_near(self.frame, center, self.settings, **known)
-        return fit_at(self.frame, [(*self.index, *center)], settings=self.settings, **self._known)
+            center = peak_near(self.frame, center, settings, **known)
+        return fit_at(self.frame, [(*self.index, *center)], settings=settings, **self._known)
