@@ -127,7 +127,7 @@ def _width(image: Any, settings: Settings, known: dict[str, Any], **where: Any) 
         why = ""
     raise ValueError(
         f"the PSF's width needs {_TOO_FEW} spots that stand alone, {roi} px from the next; "
-        f"found {len(chosen)}{why}. Lower the threshold, choose other frames, or set σ by hand"
+        f"found {len(chosen)}{why}. Allow more false spots, choose other frames, or set σ by hand"
     )
 
 

@@ -32,6 +32,7 @@ from .parts.docking import Docked
 from .parts.status import StatusLine, number, summary
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
+from .preview.image_noise import ImageNoise
 from .preview.preview import Preview
 
 if TYPE_CHECKING:
@@ -74,11 +75,17 @@ class FitSpots(Docked):
         self.defaults_button = QPushButton("Defaults")
         self.progress = QProgressBar()
         self.buttons = QStackedWidget()
-        self.preview = Preview(viewer, self.settings, self)
-        self.estimate = SigmaEstimate(viewer, self.settings, self)
+        self._noise = ImageNoise(self.settings, self)
+        self.preview = Preview(viewer, self.settings, self._noise, self)
+        self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
         self.gain_offer = GainOffer(self.settings, self)
         self.picking = PickBar(
-            viewer, self._image, self.settings.settings, self._picked_maps, self._colors
+            viewer,
+            self._image,
+            self.settings.settings,
+            self._picked_maps,
+            self._noise,
+            self._colors,
         )
         self.status = StatusLine(viewer)
         self.result = ResultPanel(viewer)
@@ -99,6 +106,7 @@ class FitSpots(Docked):
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
         self.settings.bind()
+        self._noise.bind()
         self.preview.bind()
         self.picking.bind()
         self.status.bind()
@@ -118,6 +126,7 @@ class FitSpots(Docked):
         self.preview.unbind()
         self.estimate.drop()
         self.gain_offer.drop()
+        self._noise.unbind()
         self.settings.unbind()
         self.status.unbind()
         events = self._viewer.layers.events

@@ -137,7 +137,8 @@ class CameraForm(QObject):
             form.addRow(make_label(name, number), row)
             if name == "gain":
                 form.addRow(self.gain_button)
-        form.addRow(make_label("emccd", self._controls["emccd"]), self._controls["emccd"])
+                emccd = self._controls["emccd"]
+                form.addRow(make_label("emccd", emccd), emccd)
         for label, choice, tip in (
             (QLabel("Bad pixels"), self.bad_pixels, _BAD_TIP),
             (self._weights_label, self.weights, _WEIGHTS_TIP),
