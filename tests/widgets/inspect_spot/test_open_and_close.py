@@ -51,7 +51,7 @@ def test_closing_while_a_frame_is_read(viewer, inspector, until, gate):
     noise = napari_spotfit.noise_model(gate.movie)
     fits = napari_spotfit.fit_at(gate.movie[:1], [(0, 10.3, 12.1)], noise=noise)
     layer = napari_spotfit.to_points_layer(fits, image)
-    layer.data = [(3, 10.3, 12.1)]
+    layer.data = [(4, 10.3, 12.1)]
     viewer.add_layer(layer)
     layer.selected_data = {0}
     until(lambda: note(inspector) == "Reading the frame…")

@@ -40,7 +40,8 @@ _PLOT_TIP = (
     "(Advanced) can be higher. Both scales are logarithmic.</p>"
 )
 _BINS = 80
-_HEIGHT, _AXIS_HEIGHT = 114, 42
+#: pyqtgraph puts the name of an axis so far below it.
+_HEIGHT, _AXIS_HEIGHT, _BELOW = 112, 36, 5
 #: Steps of the slider from one end to the other.
 _STEPS = 1000
 #: Share of the maxima that are lower than the scale's lower end, and the most decades there are.
@@ -206,6 +207,7 @@ class DetectionPanel(QWidget):
         self.plot.hideAxis("left")
         self.plot.getAxis("bottom").setStyle(tickLength=4, tickTextOffset=4)
         self.plot.getAxis("bottom").setHeight(_AXIS_HEIGHT)
+        self.plot.getPlotItem().layout.setContentsMargins(1, 1, 1, _BELOW)
         self.line.setCursor(Qt.CursorShape.SizeHorCursor)
         for item in (self._below, self._above, self.line):
             self.plot.addItem(item)
