@@ -68,7 +68,9 @@ def _block_means(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the means of blocks, as noise is measured in them; of all where there is none."""
     rows, columns = (size // BLOCK * BLOCK for size in values.shape)
     blocks = values[:rows, :columns].reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
-    return blocks.mean(axis=(1, 3)) if blocks.size else values.mean(keepdims=True)
+    means: NDArray[np.float32]
+    means = blocks.mean(axis=(1, 3)) if blocks.size else values.mean(keepdims=True)
+    return means
 
 
 def warn_of_gain(given: Settings, found: Settings | None) -> None:
