@@ -248,27 +248,46 @@ SPOTFIT_INLINE bool has_spots_shape(const DetectionSettings& s, const BandSettin
     return curvature > least && score > s.shape_score * significance * deviation;
 }
 
-// A pixel and the four next to it, or itself where there is none.
-struct Neighbours { float pixel, above, left, right, below; };
+// A pixel and the eight around it, or itself where there is none.
+struct Neighbours {
+    float pixel, around[8];
 
-template <class T, class Int>
-SPOTFIT_INLINE Neighbours neighbours(const Frame<T>& frame, const DetectionSettings& s, Int y, Int x) {
-    const Int width = Int(s.width), place = y * width + x;
-    return {frame[place], frame[y > 0 ? place - width : place], frame[x > 0 ? place - 1 : place],
-            frame[x + 1 < width ? place + 1 : place], frame[y + 1 < Int(s.height) ? place + width : place]};
-}
+    template <class T, class Int>
+    SPOTFIT_INLINE Neighbours(const Frame<T>& frame, const DetectionSettings& s, Int y, Int x) {
+        const Int width = Int(s.width), height = Int(s.height), place = y * width + x;
+        pixel = frame[place];
+        int i = 0;
+        UNROLL
+        for (int v = -1; v <= 1; ++v) {
+            UNROLL
+            for (int u = -1; u <= 1; ++u) {
+                if (v == 0 && u == 0) continue;
+                const bool inside = y + v >= 0 && y + v < height && x + u >= 0 && x + u < width;
+                around[i++] = inside ? frame[place + v * width + u] : pixel;
+            }
+        }
+    }
+};
 
 // Whether a maximum is no rounding error. A pixel that happens to be the frame's level has none of its
 // own: those around it tell what their sums are rounded to.
 SPOTFIT_INLINE bool is_no_rounding(float height, const Neighbours& n) {
-    const float column = higher_of(absolute(n.above), absolute(n.below));
-    const float row = higher_of(absolute(n.left), absolute(n.right));
-    return height > LEAST_CONTRAST * higher_of(absolute(n.pixel), higher_of(column, row));
+    float largest = absolute(n.pixel);
+    UNROLL
+    for (const float beside : n.around) largest = higher_of(absolute(beside), largest);
+    return height > LEAST_CONTRAST * largest;
 }
 
-// Whether all are equal but one, as in a saturated spot, however narrow.
+// Whether a pixel is on a plateau, as in a saturated spot, were it two rows wide: noise hardly ever
+// makes five of eight equal.
 SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
-    return (n.above == n.pixel) + (n.left == n.pixel) + (n.right == n.pixel) + (n.below == n.pixel) >= 3;
+    int equal = 0;
+    UNROLL
+    for (const float beside : n.around) {
+        if (beside > n.pixel) return false;
+        equal += beside == n.pixel;
+    }
+    return equal >= 5;
 }
 
 // Whether a maximum of a band is a spot's, and if so, its score and height. `at(plane, v, u)` is what

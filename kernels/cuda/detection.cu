@@ -238,7 +238,7 @@ SPOTFIT_INLINE bool find_maximum(const Work& work, int band, int number, int y, 
         return work.plane(plane, number, mirrored(y + v, height))[mirrored(x + u, width)];
     };
     Maximum maximum = {number, y, x, band, 0, 0.0f, 0.0f};
-    const Neighbours pixels = neighbours(work.frame(number), s, y, x);
+    const Neighbours pixels(work.frame(number), s, y, x);
     if (!is_spot(s, band, limits.variance, pixels, y, x, at, maximum)) return false;
     const int place = atomicAdd(work.count, 1);
     if (place < work.room) work.maxima[place] = maximum;
