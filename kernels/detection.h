@@ -130,8 +130,13 @@ struct PixelVariance {
 // looked for.
 constexpr float LONE = 6.0f;
 
-// What a pixel must stand out of the four next to it by, at the least, to be a lone one.
-SPOTFIT_INLINE float least_lone_step(const PixelVariance& variance) { return LONE * square_root(variance.least); }
+// Whether a pixel stands out of the four next to it as a lone one must; `at` is as for is_lone.
+template <class L, class At> SPOTFIT_INLINE MaskOf<L> may_be_lone(const PixelVariance& variance, At at) {
+    const L up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1);
+    const L step = at(0, 0) - higher_of(higher_of(left, right), higher_of(up, down));
+    const L mean = (up + down + left + right) * L(0.25f);
+    return (step > L(0.0f)) & (step * step > L(LONE * LONE) * variance(mean));
+}
 
 template <class L, class At>
 SPOTFIT_INLINE MaskOf<L> is_lone_in_detection(const DetectionSettings& s, const PixelVariance& variance, At at) {
@@ -292,9 +297,9 @@ SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
 
 // Whether a maximum of a band is a spot's, and if so, its score and height. `at(plane, v, u)` is what
 // was filtered: a band's numbers, or the means after them.
-template <class At>
+template <class T, class Int, class At>
 SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVariance& variance,
-                            const Neighbours& pixels, long long y, long long x, At at, Maximum& maximum) {
+                            const Frame<T>& frame, Int y, Int x, At at, Maximum& maximum) {
     const BandSettings& own = s.bands[band];
     const float height = at(band, 0, 0);
     const double pixel_variance = double(variance(at(BANDS, 0, 0)));
@@ -302,10 +307,12 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
     const double deviation = square_root(noise);
     const double skewness = double(own.skewness) * s.own_slope * own.gain / deviation;
     const NormalScore score(double(height), deviation, skewness);
-    if (!(score > s.least_score) || !is_no_rounding(height, pixels)) return false;
+    if (!(score > s.least_score)) return false;
     const bool has_shape = has_spots_shape(
         s, own, height, deviation, [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(band, v, u); },
         [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return at(BANDS, v, u); });
+    const Neighbours pixels(frame, s, y, x);
+    if (!is_no_rounding(height, pixels)) return false;
     // Along the edge of what is saturated maxima have no shape; they are one spot in its middle.
     maximum.on_flat_area = is_flat(pixels);
     if (!has_shape && !maximum.on_flat_area) return false;

@@ -11,6 +11,12 @@
 struct Index { unsigned x; };
 static Index threadIdx, blockIdx;
 
+static int __ffs(int bits) { return __builtin_ffs(bits); }
+static unsigned atomicOr(unsigned* place, unsigned more) {
+    const unsigned before = *place;
+    *place |= more;
+    return before;
+}
 static int atomicAdd(int* place, int more) {
     const int before = *place;
     *place += more;

@@ -140,7 +140,7 @@ template <class T> class FilteredStrip {
     FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, bool may_be_bad, const Rectangle& part,
                   float* memory)
         : inner(part.wider(reach(settings), settings)), s(settings), z(settings), frame(pixels), bad(may_be_bad),
-          variance(s, double(frame.level)), least_step(least_lone_step(variance)),
+          variance(s, double(frame.level)),
           next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
           next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
         raw = {memory, z.raw_rows, z.stride};
@@ -198,7 +198,6 @@ template <class T> class FilteredStrip {
     const Frame<T>& frame;
     bool bad;
     PixelVariance variance;
-    float least_step;
     long long next_raw, next_smoothed, next_row;
     RingOfRows raw, light[WIDTHS], good[WIDTHS], filtered[BANDS + 1];
     float *clean, *outside;
@@ -222,13 +221,10 @@ template <class T> class FilteredStrip {
         const float* const near[3] = {own_row(y - 1), own_row(y), own_row(y + 1)};
         const float* const far[3] = {own_row(y - s.lone_distance), near[1], own_row(y + s.lone_distance)};
         const long long radius = s.radius[WIDE];
-        const L step(least_step);
         bool any_lone = false;
         for (long long x = -radius; x < inner.width() + radius; x += W) {
-            const L pixel = read<L>(near[1] + x);
-            const L beside = higher_of(higher_of(read<L>(near[1] + x - 1), read<L>(near[1] + x + 1)),
-                                       higher_of(read<L>(near[0] + x), read<L>(near[2] + x)));
-            if (!any(pixel - beside > step)) continue;
+            const auto beside = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return read<L>(near[v + 1] + x + u); };
+            if (!any(may_be_lone<L>(variance, beside))) continue;
             const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA {
                 const bool is_near = v * v <= 1 && u * u <= 1;
                 return read<L>((is_near ? near[v + 1] : far[(v > 0) - (v < 0) + 1]) + x + u);

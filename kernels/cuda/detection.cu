@@ -53,16 +53,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_odd_pixels(Work wo
     if (number >= work.number) return;
     const Raw raw = {work, work.frame(number)};
     const PixelVariance variance = work.limits[number].variance;
-    const float least_step = least_lone_step(variance);
     const int x = word * WARP + Warp::lane(), last = least(first + ODD_ROWS, work.height());
     const bool inside = x < work.width();
     unsigned* to = work.odd + ((long long)number * work.height() + first) * work.words + word;
     float above = raw(first - 1, x), pixel = raw(first, x);
     for (int y = first; y < last; ++y, to += work.words) {
         const float below = raw(y + 1, x);
-        const float beside = higher_of(higher_of(raw(y, x - 1), raw(y, x + 1)), higher_of(above, below));
+        const float left = raw(y, x - 1), right = raw(y, x + 1);
+        const auto beside = [&](int v, int u) {
+            return v < 0 ? above : v > 0 ? below : u < 0 ? left : u > 0 ? right : pixel;
+        };
         bool odd = inside && is_nan(pixel);
-        if (inside && pixel - beside > least_step)
+        if (inside && may_be_lone<float>(variance, beside))
             odd |=
                 is_lone_in_detection<float>(work.settings, variance, [&](int v, int u) { return raw(y + v, x + u); });
         const unsigned bits = Warp::all_of(odd);
@@ -238,43 +240,55 @@ SPOTFIT_INLINE bool find_maximum(const Work& work, int band, int number, int y, 
         return work.plane(plane, number, mirrored(y + v, height))[mirrored(x + u, width)];
     };
     Maximum maximum = {number, y, x, band, 0, 0.0f, 0.0f};
-    const Neighbours pixels(work.frame(number), s, y, x);
-    if (!is_spot(s, band, limits.variance, pixels, y, x, at, maximum)) return false;
+    if (!is_spot(s, band, limits.variance, work.frame(number), y, x, at, maximum)) return false;
     const int place = atomicAdd(work.count, 1);
     if (place < work.room) work.maxima[place] = maximum;
     return true;
 }
 
-// Finds the maxima of a strip. A warp takes a word to each thread; they look at its pixels together.
+// The sum of those of the threads before.
+SPOTFIT_INLINE int sum_before(int own) {
+    int sum = own;
+    for (int distance = 1; distance < WARP; distance *= 2) {
+        const int before = Warp::of(sum, most(Warp::lane() - distance, 0));
+        if (Warp::lane() >= distance) sum += before;
+    }
+    return sum - own;
+}
+
+// Finds the maxima of a strip. A warp takes a word to each thread, and then one of their pixels.
 extern "C" __global__ void __launch_bounds__(THREADS, 2) find_maxima(Work work, int first_block) {
     const Strip& strip = work.strip;
     const int searched = strip.last - strip.first, all = strip.frames * searched * work.words;
     const int first = own_warp(first_block) * WARP, own = first + Warp::lane();
     const auto row_of = [&](int word) { return word / work.words % searched + strip.first; };
     const auto frame_of = [&](int word) { return word / work.words / searched; };
-    unsigned bits = 0, found = 0, found_by_narrow = 0;
+    const auto found_in = [&](int word) {
+        const long long row = (long long)(strip.frame + frame_of(word)) * work.height() + row_of(word);
+        return work.found + (row * work.words + word % work.words) * BANDS;
+    };
+    unsigned bits = 0;
     if (own < all) {
         const int row = frame_of(own) * strip.rows() + row_of(own) - strip.y0;
         bits = work.high[(long long)row * work.words + own % work.words];
+        for (int band = 0; band < BANDS; ++band) found_in(own)[band] = 0;
     }
-    const unsigned busy = Warp::all_of(bits != 0);
-    for (int k = 0; k < WARP; ++k) {
-        if (!(busy >> k & 1)) continue;
-        const bool here = Warp::of(bits, k) >> Warp::lane() & 1;
-        const int word = first + k, x = word % work.words * WARP + Warp::lane();
+    Warp::wait();
+    const int count = Warp::bits(bits), before = sum_before(count), last = Warp::of(before + count, WARP - 1);
+    for (int begin = 0; begin < last; begin += WARP) {
+        // The thread whose word has the pixel is the last one with fewer pixels before.
+        const int i = begin + Warp::lane();
+        int k = 0;
+        for (int step = WARP / 2; step > 0; step /= 2) k += Warp::of(before, k + step) <= i ? step : 0;
+        unsigned there = Warp::of(bits, k);
+        for (int skipped = Warp::of(before, k); skipped < i && there != 0; ++skipped) there &= there - 1;
+        if (i >= last) continue;
+        const int bit = __ffs(int(there)) - 1, word = first + k;
+        const int number = strip.frame + frame_of(word), y = row_of(word), x = word % work.words * WARP + bit;
 #pragma unroll 1
-        for (int band = 0; band < BANDS; ++band) {
-            const bool own_maximum = here && find_maximum(work, band, strip.frame + frame_of(word), row_of(word), x);
-            const unsigned maxima = Warp::all_of(own_maximum);
-            if (k == Warp::lane() && band == WIDE_BAND) found = maxima;
-            if (k == Warp::lane() && band == NARROW_BAND) found_by_narrow = maxima;
-        }
+        for (int band = 0; band < BANDS; ++band)
+            if (find_maximum(work, band, number, y, x)) atomicOr(found_in(word) + band, 1u << bit);
     }
-    if (own >= all) return;
-    const long long row = (long long)(strip.frame + frame_of(own)) * work.height() + row_of(own);
-    unsigned* to = work.found + (row * work.words + own % work.words) * BANDS;
-    to[WIDE_BAND] = found;
-    to[NARROW_BAND] = found_by_narrow;
 }
 
 // ---- Their order, and which are spots of their own ----
@@ -290,16 +304,6 @@ struct Rows {
     }
     SPOTFIT_INLINE int end(int frame, int y) const { return begin(frame, y + 1); }
 };
-
-// The sum of those of the threads before.
-SPOTFIT_INLINE int sum_before(int own) {
-    int sum = own;
-    for (int distance = 1; distance < WARP; distance *= 2) {
-        const int before = Warp::of(sum, most(Warp::lane() - distance, 0));
-        if (Warp::lane() >= distance) sum += before;
-    }
-    return sum - own;
-}
 
 // Counts the maxima of rows, a warp those of a group, a thread those of a row.
 extern "C" __global__ void __launch_bounds__(THREADS) count_maxima(Work work, int first_block) {

@@ -62,10 +62,9 @@ template <class T> class Search {
         const auto at = [&](int plane, int v, int u) {
             return strip.row(plane, mirrored(y + v, s.height))[mirrored(x + u, s.width)];
         };
-        const Neighbours pixels(frame, s, y, x);
         Maximum& maximum = found[count];
         maximum = {int(number), int(y), int(x), band, 0, 0.0f, 0.0f};
-        count += is_spot(s, band, strip.pixel_variance(), pixels, y, x, at, maximum);
+        count += is_spot(s, band, strip.pixel_variance(), frame, y, x, at, maximum);
     }
 };
 
