@@ -16,7 +16,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from napari_spotfit import Profile, detect_spots, fit_spots, simulate_spots
+from napari_spotfit import NoiseModel, Profile, Settings, detect_spots, fit_spots, simulate_spots
 from napari_spotfit.engine.cuda import compile as compiling
 from napari_spotfit.engine.cuda import fit
 
@@ -107,11 +107,15 @@ def main() -> int:
             )
         )
     frame = cupy.asarray(rng.poisson(9, (1, 16384, 8192)).astype(np.float64))
-    for sigma in (1.3, 10.0):
+    # By score, and by a height that much of the noise has.
+    for sigma, threshold in ((1.3, None), (10.0, None), (1.3, 2.0)):
+        settings = Settings(
+            sigma=sigma, threshold=threshold, noise=NoiseModel.of_camera(1.0), backend="cuda"
+        )
         found.append(
             longest(
-                f"detection, 16384×8192 float64, σ {sigma}",
-                lambda sigma=sigma: detect_spots(frame, sigma=sigma, backend="cuda"),
+                f"detection, 16384×8192 float64, σ {sigma}, threshold {threshold}",
+                lambda settings=settings: detect_spots(frame, settings=settings),
             )
         )
     good = max(found) <= 1

@@ -121,7 +121,7 @@ def _click(
 
 
 def preview(repeats: int) -> None:
-    """From a change of the threshold to the drawn fits."""
+    """From a change of a setting to the drawn fits."""
     movie, _ = simulate_movie(
         3, shape=(512, 512), spots_per_frame=500, photons=1200.0, background=20.0, seed=1
     )
@@ -134,7 +134,7 @@ def preview(repeats: int) -> None:
         widget.preview.box.click()
         wait_until(lambda: bool(drawn), settle=500)
         changes = {
-            "threshold": ("threshold", (5.5, 6.0)),
+            "false spots": ("false_spots", (20.0, 5.0)),
             "σ": ("sigma", (1.4, 1.3)),
             "ROI size": ("roi_size", (11, 9)),
         }

@@ -298,9 +298,78 @@ SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVar
 
 // ---- Non-maximum suppression: of maxima that are too close, the highest stays; of equal ones, the first ----
 
+SPOTFIT_INLINE double square_distance(const Maximum& a, const Maximum& b) {
+    return square(double(a.y) - double(b.y)) + square(double(a.x) - double(b.x));
+}
 SPOTFIT_INLINE bool are_close(const Maximum& a, const Maximum& b, double distance) {
-    const double y = double(a.y) - double(b.y), x = double(a.x) - double(b.x);
-    return y * y + x * x < distance * distance;
+    return square_distance(a, b) < distance * distance;
+}
+
+// `rows` are `maxima` in the order of frame, row and column; those of a row are from begin(frame, y)
+// to end(frame, y).
+
+// The first of a row that is not before a column.
+template <class Int, class Rows> SPOTFIT_INLINE Int first_from(const Rows& rows, int frame, Int y, double x) {
+    Int low = rows.begin(frame, y), count = rows.end(frame, y) - low;
+    while (count > 0) {
+        const Int half = count / 2;
+        const bool before = rows.maxima[low + half].x < x;
+        low = before ? low + half + 1 : low;
+        count = before ? count - half - 1 : half;
+    }
+    return low;
+}
+
+// Calls use(i) for all that are close to one, it among them.
+template <class Int, class Rows, class Use>
+SPOTFIT_INLINE void each_close(const Rows& rows, Int height, const Maximum& own, double distance, Use use) {
+    const Int reach = Int(distance) + 1;
+    const Int first = own.y < reach ? 0 : own.y - reach, last = own.y + reach < height ? own.y + reach : height - 1;
+    for (Int y = first; y <= last; ++y) {
+        const Int end = rows.end(own.frame, y);
+        for (Int i = first_from(rows, own.frame, y, own.x - distance); i < end; ++i) {
+            if (rows.maxima[i].x > own.x + distance) break;
+            if (are_close(own, rows.maxima[i], distance)) use(i);
+        }
+    }
+}
+
+// The nearest maximum of the wide band that is close to one of the narrow band; -1 without.
+template <class Int, class Rows>
+SPOTFIT_INLINE Int nearest_wide(const DetectionSettings& s, const Rows& rows, const Maximum& own) {
+    Int nearest = -1;
+    each_close(rows, Int(s.height), own, s.reach, [&](Int i) {
+        const Maximum& wide = rows.maxima[i];
+        if (wide.band != WIDE_BAND) return;
+        if (nearest < 0 || square_distance(own, wide) < square_distance(own, rows.maxima[nearest])) nearest = i;
+    });
+    return nearest;
+}
+
+// Scores in the narrow band over those in the wide one: a spot as wide as the PSF has 0.62, one half as
+// wide again 0.4, one more than twice as wide less than 0.3.
+constexpr float BLURRED = 0.4f, FAINT = 0.3f;
+
+// Calls drop(i) for those that are no spots of their own, among a maximum of the wide band and those of
+// the narrow band that belong to it. One of these belongs to the nearest one of the wide band within
+// reach. A wide maximum with none of its own stays. With one, the clearer of the two tells the place: the
+// wide one unless the narrow one stands out far. With more, there are as many spots, which the wide band
+// cannot tell apart.
+template <class Int, class Rows, class Drop>
+SPOTFIT_INLINE void join_with_narrow(const DetectionSettings& s, const Rows& rows, Int i, Drop drop) {
+    const Maximum& wide = rows.maxima[i];
+    if (wide.band != WIDE_BAND) return;
+    Int own = 0, last = -1;
+    each_close(rows, Int(s.height), wide, s.reach, [&](Int j) {
+        const Maximum& narrow = rows.maxima[j];
+        if (narrow.band != NARROW_BAND || nearest_wide<Int>(s, rows, narrow) != i) return;
+        if (narrow.score < FAINT * wide.score) drop(j);
+        else ++own, last = j;
+    });
+    if (own == 0) return;
+    const float score = rows.maxima[last].score;
+    const bool wide_stays = own == 1 && (double(score) < s.clear_score || score < BLURRED * wide.score);
+    drop(wide_stays ? last : i);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -27,8 +27,8 @@ struct FitSettings {
     float fitted;
     int held;                // a bit for each shape parameter that stays at its start value
     int bounded_amplitudes;  // whether amplitude or background have bounds
-    int noise_known;  // else least squares takes the scatter of the residuals
-    int errors;  // whether standard errors are asked for
+    int noise_known;         // else least squares takes the scatter of the residuals
+    int errors;              // whether standard errors are asked for
     // How a turned Gaussian is called in the end: 2, with its first axis next to x; 1, with its
     // axes as they are; 0, with its angle as it is.
     int turns;

@@ -36,8 +36,8 @@ SPOTFIT_INLINE PixelNoise<L> pixel_noise(State<L> state, const FitSettings& sett
     const L scale = state[SCALE];
     const L squared = scale * scale, shot = scale * settings.noise_slope;
     const L level = multiply_add(state[LEVEL] - settings.offset, scale, state[POINT + S + 1]);
-    const L flat = higher_of(multiply_add(shot, level, squared * settings.noise_at_offset),
-                             squared * settings.noise_least);
+    const L flat =
+        higher_of(multiply_add(shot, level, squared * settings.noise_at_offset), squared * settings.noise_least);
     return {shot * higher_of(state[POINT + S], L(0.0f)), flat, squared};
 }
 

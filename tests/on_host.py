@@ -25,10 +25,10 @@ from napari_spotfit.engine.kernel_arguments import Results
 HERE = Path(__file__).parent
 BUILT = HERE.parent / "build" / "cuda_on_host"
 
-#: After a kernel: what launches it.
+#: After kernels: what launches one of them.
 _LAUNCH = """
-static const void* const* arguments;
-extern "C" int launch(unsigned grid, unsigned block, const void* const* given) {{
+extern "C" int launch_{name}(unsigned grid, unsigned block, const void* const* given) {{
+    static const void* const* arguments;
     arguments = given;
     host::work = [] {{ host::call({name}, arguments); }};
     return host::run_blocks(grid, block);
@@ -43,11 +43,15 @@ def kernel(code, threads=None):
     return FitKernel(lambda *given: launch(text, "fit", *given), threads)
 
 
-def launch(text, name, grid, block, arguments):
-    """Launch a kernel; of its arguments, what is no number or structure is memory."""
+def launch(text, name, grid, block, arguments, names=()):
+    """Launch a kernel; of its arguments, what is no number or structure is memory.
+
+    Where a text has several kernels, ``names`` are those of all, and they are compiled once.
+    """
     kept = [np.array(one.ctypes.data if one.ndim else one) for one in arguments]
     places = (ctypes.c_void_p * len(kept))(*(value.ctypes.data for value in kept))
-    assert _library(text, name).launch(*grid, *block, places), "threads of a warp went apart"
+    function = getattr(_library(text, names or (name,)), f"launch_{name}")
+    assert function(*grid, *block, places), "threads of a warp went apart"
 
 
 def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, variance_map=None,
@@ -70,12 +74,12 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
 
 
 @cache
-def _library(text, name):
-    """Return the compiled text of a kernel, with what launches it."""
+def _library(text, names):
+    """Return the compiled text of kernels, with what launches them."""
     if sys.platform != "linux":
         pytest.skip("needs Linux, whose fibers take turns")
     prelude = (HERE / "warp_on_host.h").read_text("utf-8")
-    text = prelude + text + _LAUNCH.format(name=name)
+    text = prelude + text + "".join(_LAUNCH.format(name=name) for name in names)
     # The few functions of C that it calls are there in any Python.
     flags = ["-std=c++17", "-O1", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti", "-nostdlib"]
     command = [*_compiler(), *flags, "-shared", "-DSPOTFIT_ISA=cuda"]

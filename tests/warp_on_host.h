@@ -1,4 +1,4 @@
-// A GPU's warps on the host, for the kernel of fits: the 32 threads of a warp are fibers that take
+// A GPU's warps on the host, for its kernels: the 32 threads of a warp are fibers that take
 // turns, from one exchange of numbers to the next. It comes before the kernel's own text.
 #include <math.h>
 #include <string.h>
@@ -10,6 +10,12 @@
 
 struct Index { unsigned x; };
 static Index threadIdx, blockIdx;
+
+static int atomicAdd(int* place, int more) {
+    const int before = *place;
+    *place += more;
+    return before;
+}
 
 namespace host {
 

@@ -18,8 +18,8 @@ sanitizer=${COMPUTE_SANITIZER:-$(command -v compute-sanitizer ||
 
 export CUPY_ACCELERATORS="" PYTHONPATH="tools${PYTHONPATH:+:$PYTHONPATH}"
 
-# Left out: hundreds of thousands of spots, and what needs a GPU that is not slowed down.
-small='not in_pieces and not little_memory and not nobody_waits and not as_accurate'
+# Left out: many spots, and what needs a GPU that is not slowed down.
+small='not 20000 and not several_threads and not in_pieces and not little_memory and not nobody_waits and not as_accurate'
 [ $# -gt 0 ] ||
     set -- tests/engine tests/localization/test_fit_spots.py tests/test_models_on_gpu.py tests/test_on_gpu.py
 failed=""

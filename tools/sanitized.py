@@ -24,5 +24,7 @@ def _allocate(size: int):
     whole = -(-size // _WORD) * _WORD
     place = memory.MemoryPointer(memory.Memory(whole), 0)
     if size % _WORD:
+        # What comes after on another stream must not be overtaken.
         runtime.memset(place.ptr + whole - _WORD, 0, _WORD)
+        runtime.deviceSynchronize()
     return place

@@ -1,410 +1,371 @@
 // Detection on a GPU: frames in the memory of the device, many at a time, kernel after kernel.
 //
-// Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block), MORE_THREADS (of a block that
-// measures a large sample), RUN (pixels of a row that a warp filters), SEGMENT (pixels of a frame
-// that a block searches for maxima), GROUP (segments whose maxima are counted together). A kernel
-// may be launched in parts: `first_block` is the number of a part's first block.
-#include "../detection.h"
+// Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block), RUN (pixels of a row that a
+// warp filters), ODD_ROWS (rows of 32 pixels in which a warp looks for odd ones). Warps of a block
+// know nothing of each other. A kernel may be launched in parts: `first_block` is the number of a
+// part's first block.
+#include "detection_work.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
-constexpr unsigned ALL_LANES = 0xffffffffu;
-constexpr int WARPS = THREADS / 32, SEGMENT_WORDS = SEGMENT / 32;
-// Of a frame: filtered pixels, and detail at distances of 1 and 1, 1 and 2, 2 and 1 along y and x.
-constexpr int SAMPLES = 4;
-
-// The standard deviation of a sample, and whether its iteration is at an end.
-struct Deviation {
-    float value;
-    int settled;
-};
-
-// Frames, and what is made of them in turn; as napari_spotfit.engine.cuda.detect fills it in.
-struct Work {
-    DetectionSettings settings;
-    const PIXEL* frames;
-    PIXEL* levels;          // of each frame
-    int* bad;               // of each part of each frame: whether it has bad pixels
-    float* filtered;        // frames
-    float* samples;         // SAMPLES of each frame, with room for `room` numbers each
-    Deviation* deviations;  // of these samples
-    unsigned* marks;        // one bit per pixel, SEGMENT_WORDS words per segment
-    int* counts;            // of the marks in each segment
-    int* group_counts;      // of those in GROUP segments together
-    Maximum* maxima;        // the first one holds the count of all in `frame`
-    int parts, room, listed, groups;
-
-    SPOTFIT_INLINE int height() const { return int(settings.height); }
-    SPOTFIT_INLINE int width() const { return int(settings.width); }
-    SPOTFIT_INLINE long long first_pixel(int frame) const { return frame * settings.height * settings.width; }
-    SPOTFIT_INLINE Frame<PIXEL> frame(int i) const { return {frames + first_pixel(i), levels[i]}; }
-};
-
-template <class T> SPOTFIT_INLINE T sum_over_warp(T value) {
-    UNROLL
-    for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(ALL_LANES, value, distance);
-    return value;
-}
-
-// The sum over the block, the same in every thread. Sums that follow each other need different
-// places for the warps' own sums.
-template <class T, int N> SPOTFIT_INLINE T sum_over_block(T value, T (&of_warps)[N]) {
-    value = sum_over_warp(value);
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
-    __syncthreads();
-    T sum = of_warps[0];
-    UNROLL
-    for (int i = 1; i < N; ++i) sum += of_warps[i];
-    return sum;
-}
-
 // ---- The level ----
 
-// Finds the level of each frame. Where pixels can be bad, a block looks for such in a part of a frame.
+// Finds the level of each frame, by a warp, and what follows from it.
 extern "C" __global__ void __launch_bounds__(THREADS) find_levels(Work work, int first_block) {
-    const int block = first_block + blockIdx.x;
     // Compilers read four of them at once: nothing else may lie beside the last.
-    __shared__ PIXEL sample[(LEVEL_SAMPLES + 3) / 4 * 4];
-    __shared__ PIXEL level;
-    __shared__ int bad_in_warps[WARPS];
-    static_assert(THREADS >= LEVEL_SAMPLES, "a thread for each pixel of the sample");
-    const int number = block / work.parts, part = block % work.parts, thread = threadIdx.x;
-    const int size = work.height() * work.width();
-    const PIXEL* pixels = work.frames + work.first_pixel(number);
-    if (thread < LEVEL_SAMPLES) sample[thread] = pixels[level_sample_place(thread, size)];
-    if (thread == 0) level = 0;
-    __syncthreads();
-    if (thread < LEVEL_SAMPLES && is_level(sample, thread)) level = sample[thread];
-    __syncthreads();
-    if (thread == 0 && part == 0) work.levels[number] = level;
-    if constexpr (MAY_BE_BAD<PIXEL>) {
-        const Frame<PIXEL> frame = {pixels, level};
-        const int length = (size - 1) / work.parts + 1;
-        const long long first = (long long)part * length;
-        int bad = 0;
-        for (int i = thread; i < length && first + i < size; i += THREADS) bad += !frame.good(int(first) + i);
-        bad = sum_over_block(bad, bad_in_warps);
-        if (thread == 0) work.bad[block] = bad;
+    __shared__ PIXEL samples[WARPS][(LEVEL_SAMPLES + 3) / 4 * 4];
+    PIXEL(&sample)[(LEVEL_SAMPLES + 3) / 4 * 4] = samples[threadIdx.x / WARP];
+    const int number = own_warp(first_block), lane = Warp::lane();
+    if (number >= work.number) return;
+    const PIXEL* pixels = work.frames + number * work.settings.height * work.settings.width;
+    for (int i = lane; i < LEVEL_SAMPLES; i += WARP)
+        sample[i] = pixels[level_sample_place(i, work.settings.height * work.settings.width)];
+    if (lane == 0) work.levels[number] = 0;
+    Warp::wait();
+    for (int i = lane; i < LEVEL_SAMPLES; i += WARP)
+        if (is_level(sample, i)) work.levels[number] = sample[i];
+    Warp::wait();
+    if (lane > 0) return;
+    const DetectionSettings& s = work.settings;
+    work.limits[number] = {{s, double(work.levels[number])}, {{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}}};
+    if (number == 0) *work.count = 0;
+}
+
+// ---- Odd pixels: bad ones, and lone ones ----
+
+// A frame as it is, mirrored at its border; NaN where pixels are bad.
+struct Raw {
+    const Work& work;
+    Frame<PIXEL> frame;
+
+    SPOTFIT_INLINE float operator()(int y, int x) const {
+        const int place = mirrored(y, work.height()) * work.width() + mirrored(x, work.width());
+        const float value = frame.with_bad(place);
+        return !MAY_BE_BAD<PIXEL> || is_good(value) ? value : NOT_A_NUMBER;
     }
-    for (int i = block * THREADS + thread; i < work.groups; i += gridDim.x * THREADS) work.group_counts[i] = 0;
-}
-
-// ---- The band-pass ----
-
-// A run of a row that was smoothed along y by both kernels, with what lies beside it.
-struct Smoothed {
-    float narrow[RUN + 2 * MAX_RADIUS], wide[RUN + 2 * MAX_RADIUS];
 };
 
-// The halves of both kernels; zeros follow the narrow one.
-struct Kernels {
-    float narrow[MAX_RADIUS + 1], wide[MAX_RADIUS + 1];
-};
-
-// The sum of the pixels at two places.
-SPOTFIT_INLINE float sum_at(const Frame<PIXEL>& frame, int one, int other) {
-    if constexpr (MAY_BE_BAD<PIXEL>) return frame[one] + frame[other];
-    else return float(int(frame.pixels[one]) + int(frame.pixels[other]) - 2 * int(frame.level));
+// Marks odd pixels in a word's columns of some rows, by a warp.
+extern "C" __global__ void __launch_bounds__(THREADS, 4) find_odd_pixels(Work work, int first_block) {
+    const int groups = (work.height() - 1) / ODD_ROWS + 1, own = own_warp(first_block);
+    const int word = own % work.words, first = own / work.words % groups * ODD_ROWS;
+    const int number = own / work.words / groups;
+    if (number >= work.number) return;
+    const Raw raw = {work, work.frame(number)};
+    const PixelVariance variance = work.limits[number].variance;
+    const float least_step = least_lone_step(variance);
+    const int x = word * WARP + Warp::lane(), last = least(first + ODD_ROWS, work.height());
+    const bool inside = x < work.width();
+    unsigned* to = work.odd + ((long long)number * work.height() + first) * work.words + word;
+    float above = raw(first - 1, x), pixel = raw(first, x);
+    for (int y = first; y < last; ++y, to += work.words) {
+        const float below = raw(y + 1, x);
+        const float beside = higher_of(higher_of(raw(y, x - 1), raw(y, x + 1)), higher_of(above, below));
+        bool odd = inside && is_nan(pixel);
+        if (inside && pixel - beside > least_step)
+            odd |=
+                is_lone_in_detection<float>(work.settings, variance, [&](int v, int u) { return raw(y + v, x + u); });
+        const unsigned bits = Warp::all_of(odd);
+        if (Warp::lane() == 0) *to = bits;
+        above = pixel, pixel = below;
+    }
 }
 
-// Smooths a run with the rows around it, by a warp; a thread works on several columns at once.
-// What is smoothed is the pixels, or how good they are.
-constexpr int COLUMNS = 5;
-template <bool GOODNESS>
-SPOTFIT_INLINE void smooth_along_y(const Work& work, const Frame<PIXEL>& frame, int y, int first, int length,
-                                   const Kernels& kernels, Smoothed& run) {
-    const int radius = work.settings.radius, width = work.width(), height = work.height();
-    for (int i = threadIdx.x; i < length + 2 * radius; i += 32 * COLUMNS) {
+// ---- The bands ----
+
+// A part of a row that a warp filters.
+struct Run { int number, y, first, length; };
+
+// A run that was smoothed along y by all kernels, with what lies beside it.
+struct Smoothed { float by[WIDTHS][RUN + 2 * MAX_RADIUS]; };
+
+// Whether any pixel is odd that counts for a run; those that are mirrored count as well.
+SPOTFIT_INLINE bool has_odd_pixels(const Work& work, const Run& run) {
+    const int radius = work.settings.radius[WIDE];
+    const int y0 = most(run.y - radius, 0), y1 = least(run.y + radius + 1, work.height());
+    const int first = most(run.first - radius, 0) / WARP;
+    const int words = least((run.first + run.length + radius - 1) / WARP + 1, work.words) - first;
+    const unsigned* odd = work.odd_words(run.number) + first;
+    unsigned any = 0;
+    for (int i = Warp::lane(); i < (y1 - y0) * words; i += WARP) any |= odd[(y0 + i / words) * work.words + i % words];
+    return Warp::any(any != 0);
+}
+
+// What the kernels see of a frame without odd pixels, ...
+struct Plain {
+    Frame<PIXEL> frame;
+
+    SPOTFIT_INLINE float operator()(int place) const { return frame.with_bad(place); }
+    SPOTFIT_INLINE float operator()(int one, int other) const {
+        if constexpr (MAY_BE_BAD<PIXEL>) return frame.with_bad(one) + frame.with_bad(other);
+        else return float(int(frame.pixels[one]) + int(frame.pixels[other]) - 2 * int(frame.level));
+    }
+};
+
+// ... of one with such, ...
+struct Cleaned {
+    Raw raw;
+    const unsigned* odd;
+
+    SPOTFIT_INLINE bool is_odd(int place) const {
+        const int width = raw.work.width();
+        return odd[place / width * raw.work.words + place % width / WARP] >> place % width % WARP & 1;
+    }
+    SPOTFIT_INLINE float operator()(int place) const {
+        if (!is_odd(place)) return raw.frame.with_bad(place);
+        if (!raw.frame.good(place)) return 0.0f;
+        const int y = place / raw.work.width(), x = place % raw.work.width();
+        return mean_of_neighbours([&](int v, int u) { return raw(y + v, x + u); });
+    }
+    SPOTFIT_INLINE float operator()(int one, int other) const { return (*this)(one) + (*this)(other); }
+};
+
+// ... and of which of its pixels are good.
+struct Goodness {
+    Frame<PIXEL> frame;
+
+    SPOTFIT_INLINE float operator()(int place) const { return float(frame.good(place)); }
+    SPOTFIT_INLINE float operator()(int one, int other) const { return (*this)(one) + (*this)(other); }
+};
+
+// Smooths a run with the rows around it; a thread works on several columns at once. `content(place)`
+// is what is smoothed, of two places their sum.
+template <int COLUMNS, class Content>
+SPOTFIT_INLINE void smooth_along_y(const DetectionSettings& s, const Run& run, Content content, Smoothed& smoothed) {
+    const int radius = s.radius[WIDE], width = int(s.width), height = int(s.height), own = run.y * width;
+    const int columns = run.length + 2 * radius;
+    for (int i = Warp::lane(); i < columns; i += WARP * COLUMNS) {
         int x[COLUMNS];
         UNROLL
-        for (int c = 0; c < COLUMNS; ++c) x[c] = mirrored(first + i + 32 * c - radius, width);
-        float narrow[COLUMNS], wide[COLUMNS];
-        smooth_by_both(
-            kernels.narrow, radius, kernels.wide, radius,
-            [&](int c) {
-                const int place = y * width + x[c];
-                return GOODNESS ? float(frame.good(place)) : frame[place];
-            },
+        for (int c = 0; c < COLUMNS; ++c) x[c] = mirrored(run.first + i + WARP * c - radius, width);
+        float results[WIDTHS][COLUMNS];
+        smooth_by_all(
+            s.kernels, s.radius, [&](int c) { return content(own + x[c]); },
             [&](int t) {
-                return [&, up = mirrored(y - t, height) * width, down = mirrored(y + t, height) * width](int c) {
-                    if constexpr (GOODNESS) return float(frame.good(up + x[c])) + float(frame.good(down + x[c]));
-                    else return sum_at(frame, up + x[c], down + x[c]);
-                };
+                return [&, up = mirrored(run.y - t, height) * width,
+                        down = mirrored(run.y + t, height) * width](int c) { return content(up + x[c], down + x[c]); };
             },
-            narrow, wide);
+            results);
         UNROLL
         for (int c = 0; c < COLUMNS; ++c)
-            if (i + 32 * c < length + 2 * radius) {
-                run.narrow[i + 32 * c] = narrow[c];
-                run.wide[i + 32 * c] = wide[c];
+            if (i + WARP * c < columns) {
+                UNROLL
+                for (int w = 0; w < WIDTHS; ++w) smoothed.by[w][i + WARP * c] = results[w][c];
             }
     }
-    __syncwarp();
+    Warp::wait();
 }
 
 // A thread's pixels of a run: every 32nd.
-constexpr int OWN = RUN / 32;
+constexpr int OF_RUN = RUN / WARP;
 
-// Smooths a thread's pixels along x; `run` is where the first of them lies.
-SPOTFIT_INLINE void smooth_along_x(const float* run, const float* kernel, int radius, float (&smoothed)[OWN]) {
-    smooth(kernel, radius, [&](int t, int k) { return run[32 * k + t]; }, smoothed);
+// Smooths a thread's pixels along x, by all kernels. Past the end of a short run, there are
+// left-overs, from which nothing is made.
+SPOTFIT_INLINE void smooth_along_x(const DetectionSettings& s, const Smoothed& smoothed,
+                                   float (&results)[WIDTHS][OF_RUN]) {
+    UNROLL
+    for (int w = 0; w < WIDTHS; ++w) {
+        const float* own = smoothed.by[w] + s.radius[WIDE] + Warp::lane();
+        smooth(
+            s.kernels[w], s.radius[w], [&](int k) { return own[WARP * k]; },
+            [&](int t) { return [own, t](int k) { return own[WARP * k - t] + own[WARP * k + t]; }; }, results[w]);
+    }
+    // Others may write there next.
+    Warp::wait();
 }
 
-SPOTFIT_INLINE bool has_bad_pixels(const Work& work, int frame) {
-    bool any = false;
-    for (int part = threadIdx.x; part < work.parts; part += 32) any |= work.bad[frame * work.parts + part] != 0;
-    return __any_sync(ALL_LANES, any);
-}
-
-// Filters frames. A warp, a row of threads, takes a run; a block, runs below each other.
-extern "C" __global__ void __launch_bounds__(THREADS) band_pass(Work work, int first_block) {
-    const int block = first_block + blockIdx.x;
-    __shared__ Kernels kernels;
-    __shared__ Smoothed runs[WARPS][MAY_BE_BAD<PIXEL> ? 2 : 1];
+// Filters runs of a strip, by a warp each, and marks pixels that are high enough.
+extern "C" __global__ void __launch_bounds__(THREADS, 3) filter_strip(Work work, int first_block) {
+    __shared__ Smoothed runs[WARPS];
+    Smoothed& smoothed = runs[threadIdx.x / WARP];
     const DetectionSettings& s = work.settings;
-    for (int i = threadIdx.y * 32 + threadIdx.x; i <= s.radius; i += THREADS) {
-        kernels.narrow[i] = i <= s.narrow_radius ? s.narrow[i] : 0.0f;
-        kernels.wide[i] = s.wide[i];
+    const int across = (work.width() - 1) / RUN + 1, own = own_warp(first_block), row = own / across;
+    if (row >= work.strip.frames * work.strip.rows()) return;
+    const int first = own % across * RUN;
+    const Run run = {work.strip.frame + row / work.strip.rows(), work.strip.y0 + row % work.strip.rows(), first,
+                     least(work.width() - first, RUN)};
+    const Frame<PIXEL> frame = work.frame(run.number);
+
+    const bool odd = has_odd_pixels(work, run);
+    float light[WIDTHS][OF_RUN], good[WIDTHS][OF_RUN];
+    if (odd) smooth_along_y<1>(s, run, Cleaned{{work, frame}, work.odd_words(run.number)}, smoothed);
+    else smooth_along_y<5>(s, run, Plain{frame}, smoothed);
+    smooth_along_x(s, smoothed, light);
+    const bool with_good = MAY_BE_BAD<PIXEL> && odd;
+    if (with_good) {
+        smooth_along_y<1>(s, run, Goodness{frame}, smoothed);
+        smooth_along_x(s, smoothed, good);
     }
-    __syncthreads();
-
-    const int across = (work.width() - 1) / RUN + 1, down = (work.height() - 1) / WARPS + 1;
-    const int number = block / (across * down), tile = block % (across * down);
-    const int y = tile / across * WARPS + threadIdx.y, first = tile % across * RUN;
-    if (y >= work.height()) return;
-    const int length = work.width() - first < RUN ? work.width() - first : RUN, thread = threadIdx.x;
-    const Frame<PIXEL> frame = work.frame(number);
-    float* result = work.filtered + work.first_pixel(number) + y * work.width() + first;
-
-    Smoothed& light = runs[threadIdx.y][0];
-    smooth_along_y<false>(work, frame, y, first, length, kernels, light);
-    // Past the end of a short run, there are left-overs, from which nothing is made.
-    float narrow[OWN], wide[OWN], contrast[OWN];
-    const int own = s.radius + thread;
-    smooth_along_x(light.narrow + own, kernels.narrow, s.narrow_radius, narrow);
-    smooth_along_x(light.wide + own, kernels.wide, s.radius, wide);
+    const Limits limits = work.limits[run.number];
+    unsigned* high = work.high + (long long)row * work.words + first / WARP;
+    float* to[BANDS + 1];
     UNROLL
-    for (int k = 0; k < OWN; ++k) contrast[k] = narrow[k] - wide[k];
-    if (MAY_BE_BAD<PIXEL> && has_bad_pixels(work, number)) {
-        Smoothed& good = runs[threadIdx.y][MAY_BE_BAD<PIXEL>];
-        smooth_along_y<true>(work, frame, y, first, length, kernels, good);
-        float good_narrow[OWN], good_wide[OWN];
-        smooth_along_x(good.narrow + own, kernels.narrow, s.narrow_radius, good_narrow);
-        smooth_along_x(good.wide + own, kernels.wide, s.radius, good_wide);
+    for (int plane = 0; plane <= BANDS; ++plane) to[plane] = work.plane(plane, run.number, run.y) + first;
+    UNROLL
+    for (int k = 0; k < OF_RUN; ++k) {
+        Filtered<float> here(light[NARROW][k], light[OWN][k], light[WIDE][k]);
+        if (with_good)
+            here = Filtered<float>::of_good({light[NARROW][k], light[OWN][k], light[WIDE][k]},
+                                            {good[NARROW][k], good[OWN][k], good[WIDE][k]});
+        const int x = WARP * k + Warp::lane();
+        const bool inside = x < run.length;
+        bool is_high = false;
         UNROLL
-        for (int k = 0; k < OWN; ++k)
-            contrast[k] = difference_of_means(narrow[k], wide[k], good_narrow[k], good_wide[k]);
-    }
-    UNROLL
-    for (int k = 0; k < OWN; ++k)
-        if (thread + 32 * k < length) result[thread + 32 * k] = contrast[k];
-}
-
-// ---- The noise ----
-
-// How far apart the pixels of a sample's detail are, along y and x; 0 for filtered pixels.
-SPOTFIT_INLINE int detail_along_y(int sample) { return sample == 0 ? 0 : sample == 3 ? 2 : 1; }
-SPOTFIT_INLINE int detail_along_x(int sample) { return sample == 0 ? 0 : sample == 2 ? 2 : 1; }
-
-SPOTFIT_INLINE int sample_columns(const Work& work, int sample) {
-    const int columns = work.width() - 2 * detail_along_x(sample);
-    return columns > 0 ? columns : 0;
-}
-SPOTFIT_INLINE SampledRows sample_rows(const Work& work, int sample) {
-    return {work.settings.height, work.settings.row_step, detail_along_y(sample)};
-}
-
-// Takes the samples of frames, by a warp for each of their rows.
-extern "C" __global__ void __launch_bounds__(THREADS) take_samples(Work work, int first_block) {
-    const int block = first_block + blockIdx.x;
-    const int most_rows = int(sample_rows(work, 0).count), blocks = (most_rows - 1) / WARPS + 1;
-    const int number = block / (SAMPLES * blocks), sample = block / blocks % SAMPLES;
-    const int i = block % blocks * WARPS + threadIdx.x / 32;
-    const SampledRows rows = sample_rows(work, sample);
-    if (i >= rows.count) return;
-    const int columns = sample_columns(work, sample), by_x = detail_along_x(sample);
-    const int down = detail_along_y(sample) * work.width();
-    const int first = int(rows.row(i)) * work.width() + by_x;
-    float* to = work.samples + ((long long)number * SAMPLES + sample) * work.room + (long long)i * columns;
-    const float* filtered = work.filtered + work.first_pixel(number);
-    const Frame<PIXEL> frame = work.frame(number);
-    const auto along_y = [&](int place) {
-        return second_difference(frame[place - down], frame[place], frame[place + down]);
-    };
-    for (int x = threadIdx.x % 32; x < columns; x += 32) {
-        const int place = first + x;
-        if (sample == 0) to[x] = filtered[place];
-        else to[x] = detail(along_y(place - by_x), along_y(place), along_y(place + by_x));
+        for (int band = 0; band < BANDS; ++band) {
+            is_high |= limits.heights[band](here.bands[band], limits.variance(here.mean));
+            if (inside) to[band][x] = here.bands[band];
+        }
+        if (inside) to[BANDS][x] = here.mean;
+        const unsigned bits = Warp::all_of(inside && is_high);
+        if (WARP * k < run.length && Warp::lane() == 0) high[k] = bits;
     }
 }
 
-template <int N> SPOTFIT_INLINE float highest_over_block(float value, float (&of_warps)[N]) {
-    UNROLL
-    for (int distance = 16; distance > 0; distance /= 2)
-        value = higher_of(value, __shfl_xor_sync(ALL_LANES, value, distance));
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = value;
-    __syncthreads();
-    UNROLL
-    for (int i = 0; i < N; ++i) value = higher_of(value, of_warps[i]);
-    return value;
-}
+// ---- Maxima ----
 
-// The standard deviation about 0 of the middle of a sample, by a block; so many steps of its
-// iteration, from the beginning or from where it is.
-template <int N> SPOTFIT_INLINE void measure_deviation(const Work& work, int block, bool begin, int steps) {
-    __shared__ float squares_in_warps[2][N / 32];
-    __shared__ int inside_in_warps[2][N / 32];
-    const int kind = block % SAMPLES;
-    const int size = int(sample_rows(work, kind).count) * sample_columns(work, kind);
-    const float* sample = work.samples + (long long)block * work.room;
-    Deviation& own = work.deviations[block];
-    if (!begin && own.settled) return;
-    float deviation = begin ? 0.0f : own.value;
-    if (begin) {
-        for (int i = threadIdx.x; i < size; i += N) deviation = higher_of(deviation, absolute(sample[i]));
-        deviation = highest_over_block(deviation, squares_in_warps[1]);
-    }
-    bool goes_on = deviation > 0.0f;
-    for (int step = 0; step < steps && goes_on; ++step) {
-        const float inverse = 1.0f / deviation;
-        ClippedSum<float> sum;
-#pragma unroll 8
-        for (int i = threadIdx.x; i < size; i += N) sum.add(sample[i], inverse);
-        // Two places in turn: a warp may be one step ahead of another.
-        const int inside = sum_over_block(sum.inside, inside_in_warps[step % 2]);
-        const float squares = sum_over_block(sum.squares, squares_in_warps[step % 2]);
-        goes_on = clip<float>({squares, inside}, deviation);
-    }
-    // All have read what was there.
-    __syncthreads();
-    if (threadIdx.x == 0) own = {deviation, !goes_on};
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) measure_deviations(Work work, int first_block, int begin,
-                                                                         int steps) {
-    measure_deviation<THREADS>(work, first_block + blockIdx.x, begin, steps);
-}
-extern "C" __global__ void __launch_bounds__(MORE_THREADS) measure_large_deviations(Work work, int first_block,
-                                                                                    int begin, int steps) {
-    measure_deviation<MORE_THREADS>(work, first_block + blockIdx.x, begin, steps);
-}
-
-// ---- Maxima, in the order of frame, row and column ----
-//
-// Two passes over segments of frames: the first marks maxima by one bit per pixel and counts them;
-// the second knows from the counts where each segment's maxima belong.
-
-SPOTFIT_INLINE double noise_at(const Work& work, int frame) {
-    const Deviation* own = work.deviations + frame * SAMPLES;
-    return noise_of(own[0].value, work.settings.gain, [&](int by_y, int by_x) {
-        return double(own[by_y == 2 ? 3 : by_x == 2 ? 2 : 1].value);
+// Looks for a spot's maximum of a band on a pixel, and lists it.
+SPOTFIT_INLINE bool find_maximum(const Work& work, int band, int number, int y, int x) {
+    const DetectionSettings& s = work.settings;
+    const int width = work.width(), height = work.height();
+    const float* own = work.plane(band, number, y) + x;
+    const bool highest = is_maximum(*own, [&](int v, int u) {
+        const bool inside = unsigned(y + v) < unsigned(height) && unsigned(x + u) < unsigned(width);
+        return inside ? own[v * width + u] : -INFINITE;
     });
+    const Limits& limits = work.limits[number];
+    if (!highest || !limits.heights[band](*own, limits.variance(work.plane(BANDS, number, y)[x]))) return false;
+    const auto at = [&](int plane, int v, int u) {
+        return work.plane(plane, number, mirrored(y + v, height))[mirrored(x + u, width)];
+    };
+    Maximum maximum = {number, y, x, band, 0, 0.0f, 0.0f};
+    const Neighbours pixels = neighbours(work.frame(number), s, y, x);
+    if (!is_spot(s, band, limits.variance, pixels, y, x, at, maximum)) return false;
+    const int place = atomicAdd(work.count, 1);
+    if (place < work.room) work.maxima[place] = maximum;
+    return true;
 }
 
-// A segment of a frame.
-struct Segment {
-    int number, first;
-    Frame<PIXEL> frame;
-    const float* filtered;
-    double noise;
+// Finds the maxima of a strip. A warp takes a word to each thread; they look at its pixels together.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) find_maxima(Work work, int first_block) {
+    const Strip& strip = work.strip;
+    const int searched = strip.last - strip.first, all = strip.frames * searched * work.words;
+    const int first = own_warp(first_block) * WARP, own = first + Warp::lane();
+    const auto row_of = [&](int word) { return word / work.words % searched + strip.first; };
+    const auto frame_of = [&](int word) { return word / work.words / searched; };
+    unsigned bits = 0, found = 0, found_by_narrow = 0;
+    if (own < all) {
+        const int row = frame_of(own) * strip.rows() + row_of(own) - strip.y0;
+        bits = work.high[(long long)row * work.words + own % work.words];
+    }
+    const unsigned busy = Warp::all_of(bits != 0);
+    for (int k = 0; k < WARP; ++k) {
+        if (!(busy >> k & 1)) continue;
+        const bool here = Warp::of(bits, k) >> Warp::lane() & 1;
+        const int word = first + k, x = word % work.words * WARP + Warp::lane();
+#pragma unroll 1
+        for (int band = 0; band < BANDS; ++band) {
+            const bool own_maximum = here && find_maximum(work, band, strip.frame + frame_of(word), row_of(word), x);
+            const unsigned maxima = Warp::all_of(own_maximum);
+            if (k == Warp::lane() && band == WIDE_BAND) found = maxima;
+            if (k == Warp::lane() && band == NARROW_BAND) found_by_narrow = maxima;
+        }
+    }
+    if (own >= all) return;
+    const long long row = (long long)(strip.frame + frame_of(own)) * work.height() + row_of(own);
+    unsigned* to = work.found + (row * work.words + own % work.words) * BANDS;
+    to[WIDE_BAND] = found;
+    to[NARROW_BAND] = found_by_narrow;
+}
+
+// ---- Their order, and which are spots of their own ----
+
+// Maxima in the order of frame, row and column.
+struct Rows {
+    const Work& work;
+    const Maximum* maxima;
+
+    SPOTFIT_INLINE int begin(int frame, int y) const {
+        const int row = frame * work.height() + y;
+        return work.group_starts[row / WARP] + work.row_starts[row];
+    }
+    SPOTFIT_INLINE int end(int frame, int y) const { return begin(frame, y + 1); }
 };
 
-SPOTFIT_INLINE Segment own_segment(const Work& work, int block) {
-    const int segments = (work.height() * work.width() - 1) / SEGMENT + 1, number = block / segments;
-    return {number, block % segments * SEGMENT, work.frame(number), work.filtered + work.first_pixel(number),
-            noise_at(work, number)};
+// The sum of those of the threads before.
+SPOTFIT_INLINE int sum_before(int own) {
+    int sum = own;
+    for (int distance = 1; distance < WARP; distance *= 2) {
+        const int before = Warp::of(sum, most(Warp::lane() - distance, 0));
+        if (Warp::lane() >= distance) sum += before;
+    }
+    return sum - own;
 }
 
-// Whether a pixel is a maximum that stands out.
-SPOTFIT_INLINE bool is_found(const Work& work, const Segment& segment, int place) {
-    const int y = place / work.width(), x = place % work.width();
-    const float height = segment.filtered[place];
-    const bool highest = is_maximum(height, [&](int v, int u) {
-        const bool inside = unsigned(y + v) < unsigned(work.height()) && unsigned(x + u) < unsigned(work.width());
-        return inside ? segment.filtered[place + v * work.width() + u] : -INFINITE;
+// Counts the maxima of rows, a warp those of a group, a thread those of a row.
+extern "C" __global__ void __launch_bounds__(THREADS) count_maxima(Work work, int first_block) {
+    const int rows = work.number * work.height(), group = own_warp(first_block), row = group * WARP + Warp::lane();
+    if (group > rows / WARP) return;
+    int count = 0;
+    const unsigned* words = work.found + (long long)row * work.words * BANDS;
+    for (int i = 0; row < rows && i < work.words * BANDS; ++i) count += Warp::bits(words[i]);
+    const int before = sum_before(count);
+    work.row_starts[row] = before;
+    if (Warp::lane() == WARP - 1) work.group_starts[group] = before + count;
+}
+
+// Makes counts of groups the sums of those before them, by one warp.
+extern "C" __global__ void __launch_bounds__(WARP) start_groups(Work work, int) {
+    const int groups = work.number * work.height() / WARP + 1, share = (groups - 1) / WARP + 1;
+    const int first = Warp::lane() * share, last = least(first + share, groups);
+    int count = 0;
+    for (int i = first; i < last; ++i) count += work.group_starts[i];
+    int before = sum_before(count);
+    for (int i = first; i < last; ++i) {
+        const int own = work.group_starts[i];
+        work.group_starts[i] = before;
+        before += own;
+    }
+}
+
+// Puts a maximum per thread where it belongs.
+extern "C" __global__ void __launch_bounds__(THREADS) order_maxima(Work work, int first_block) {
+    const int i = (first_block + int(blockIdx.x)) * THREADS + int(threadIdx.x);
+    if (i >= least(*work.count, work.room)) return;
+    const Maximum own = work.maxima[i];
+    const unsigned* words = work.found + ((long long)own.frame * work.height() + own.y) * work.words * BANDS;
+    const int word = own.x / WARP * BANDS;
+    int place = Rows{work, work.ordered}.begin(own.frame, own.y);
+    for (int k = 0; k < word; ++k) place += Warp::bits(words[k]);
+    for (int band = 0; band < BANDS; ++band) {
+        // A pixel's own bands come one after the other.
+        const unsigned before = (1u << own.x % WARP) - 1, here = band < own.band ? 1u << own.x % WARP : 0;
+        place += Warp::bits(words[word + band] & (before | here));
+    }
+    if (place >= work.room) return;
+    work.ordered[place] = own;
+    work.marks[place] = ALONE;
+}
+
+// The number of a thread's maximum; -1 where there is none, or no room for all.
+SPOTFIT_INLINE int own_maximum(const Work& work, int first_block) {
+    const int i = (first_block + int(blockIdx.x)) * THREADS + int(threadIdx.x);
+    return i < *work.count && *work.count <= work.room ? i : -1;
+}
+
+// Marks maxima of both bands that are no spots of their own; a thread looks at one of the wide band.
+extern "C" __global__ void __launch_bounds__(THREADS, 4) join_bands(Work work, int first_block) {
+    const int i = own_maximum(work, first_block);
+    if (i < 0) return;
+    join_with_narrow(work.settings, Rows{work, work.ordered}, i, [&](int other) { work.marks[other] = DROPPED; });
+}
+
+// Marks those that are too close to another.
+extern "C" __global__ void __launch_bounds__(THREADS, 4) find_crowded(Work work, int first_block) {
+    const int i = own_maximum(work, first_block);
+    if (i < 0 || work.marks[i] == DROPPED) return;
+    each_close(Rows{work, work.ordered}, work.height(), work.ordered[i], work.distance, [&](int other) {
+        if (other != i && work.marks[other] != DROPPED) work.marks[i] = CROWDED;
     });
-    return highest && stands_out(work.settings, height, score(work.settings, height, segment.noise, y, x),
-                                 neighbours(segment.frame, work.settings, y, x));
-}
-
-// Marks the maxima of a segment per block, and counts them.
-extern "C" __global__ void __launch_bounds__(THREADS) mark_maxima(Work work, int first_block) {
-    const int block = first_block + blockIdx.x;
-    __shared__ int found_in_warps[WARPS];
-    const Segment segment = own_segment(work, block);
-    const int left = work.height() * work.width() - segment.first;
-    const float limit = least_height(work.settings, segment.noise);
-    // Few pixels are high enough; all are read before these are looked at closely.
-    unsigned high = 0;
-    UNROLL
-    for (int k = 0; k < SEGMENT / THREADS; ++k) {
-        const int i = k * THREADS + threadIdx.x;
-        if (i < left && segment.filtered[segment.first + i] > limit) high |= 1u << k;
-    }
-    int found = 0;
-#pragma unroll 1
-    for (int k = 0; k < SEGMENT / THREADS; ++k) {
-        const int i = k * THREADS + threadIdx.x;
-        const bool here = (high >> k & 1) && is_found(work, segment, segment.first + i);
-        const unsigned word = __ballot_sync(ALL_LANES, here);
-        if (i % 32 == 0) work.marks[block * (long long)SEGMENT_WORDS + i / 32] = word;
-        found += here;
-    }
-    found = sum_over_block(found, found_in_warps);
-    if (threadIdx.x == 0) {
-        work.counts[block] = found;
-        if (found) atomicAdd(&work.group_counts[block / GROUP], found);
-    }
-}
-
-// How many marks come before those of this thread, which takes one word of a segment.
-SPOTFIT_INLINE int count_before(const Work& work, int block, int own) {
-    __shared__ int in_warps[SEGMENT_WORDS / 32], before_warps[SEGMENT_WORDS / 32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = block / GROUP;
-    int before = 0;
-    for (int i = threadIdx.x; i < group; i += SEGMENT_WORDS) before += work.group_counts[i];
-    for (int i = group * GROUP + threadIdx.x; i < block; i += SEGMENT_WORDS) before += work.counts[i];
-    before = sum_over_warp(before);
-    int up_to_here = own;
-    for (int distance = 1; distance < 32; distance *= 2) {
-        const int others = __shfl_up_sync(ALL_LANES, up_to_here, distance);
-        if (lane >= distance) up_to_here += others;
-    }
-    if (lane == 31) {
-        before_warps[warp] = before;
-        in_warps[warp] = up_to_here;
-    }
-    __syncthreads();
-    before = up_to_here - own;
-    for (int i = 0; i < SEGMENT_WORDS / 32; ++i) before += before_warps[i] + (i < warp ? in_warps[i] : 0);
-    return before;
-}
-
-// Lists the maxima of a segment per block, a word of marks per thread; as many as there is room for.
-extern "C" __global__ void __launch_bounds__(SEGMENT_WORDS) list_maxima(Work work, int first_block, int blocks) {
-    const int block = first_block + blockIdx.x;
-    unsigned word = work.marks[block * (long long)SEGMENT_WORDS + threadIdx.x];
-    int number = 1 + count_before(work, block, __popc(word));
-    // The last thread of all knows how many there are; its block leaves nothing unsaid behind them.
-    if (block == blocks - 1) {
-        __shared__ int end;
-        if (threadIdx.x == SEGMENT_WORDS - 1) {
-            end = number + __popc(word);
-            work.maxima[0] = {end - 1, 0, 0, 0, 0.0f, 0.0f};
-        }
-        __syncthreads();
-        for (int i = end + int(threadIdx.x); i < work.listed; i += SEGMENT_WORDS) work.maxima[i] = {};
-    }
-    if (word == 0) return;
-    const Segment segment = own_segment(work, block);
-    for (; word != 0 && number < work.listed; word &= word - 1) {
-        const int place = segment.first + int(threadIdx.x) * 32 + __ffs(int(word)) - 1;
-        const int y = place / work.width(), x = place % work.width();
-        const float height = segment.filtered[place];
-        const bool flat = is_flat(neighbours(segment.frame, work.settings, y, x));
-        const double own_score = score(work.settings, height, segment.noise, y, x);
-        work.maxima[number++] = {segment.number, y, x, flat, height, float(lower_of(own_score, double(HIGHEST)))};
-    }
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

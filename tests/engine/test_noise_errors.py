@@ -182,7 +182,8 @@ def test_the_estimate_is_made_once_and_kept():
     # Whichever frames are fitted, the same ones tell.
     assert localize(movie, frames=2).settings.noise == noise
     assert fit_at(movie, places[:3]).settings.noise == noise
-    assert localize(movie, errors=False).settings.noise is None
+    assert localize(movie, errors=False).settings.noise == noise  # detection goes by it, too
+    assert fit_at(movie, places[:3], errors=False).settings.noise is None
 
 
 def test_nothing_is_measured_where_the_noise_is_known(monkeypatch):
@@ -190,7 +191,7 @@ def test_nothing_is_measured_where_the_noise_is_known(monkeypatch):
         raise AssertionError("measured")
 
     monkeypatch.setattr("napari_spotfit.localization.estimates.measured_noise", measured)
-    movie, _ = isolated(CAMERAS["counts"], frames=1)
+    movie, places = isolated(CAMERAS["counts"], frames=1)
     assert localize(movie, noise=NOISE).settings.noise == NOISE
     known = localize(movie, gain=2.0, offset=100.0, variance=9.0, emccd=True, noise=NOISE)
     assert known.settings.noise == NoiseModel(4.0, 9.0 - 400.0, 9.0)
@@ -198,7 +199,7 @@ def test_nothing_is_measured_where_the_noise_is_known(monkeypatch):
     variance[0, 0] = 1e6
     camera = Camera(gain=2.0, offset=100.0, variance=variance)
     assert localize(movie, camera=camera).settings.noise == NoiseModel(2.0, 9.0 - 200.0, 9.0)
-    assert localize(movie, errors=False).settings.noise is None
+    assert fit_at(movie, places[:3], errors=False).settings.noise is None
 
 
 @pytest.mark.parametrize("image", [np.full((64, 64), 7.0), np.full((64, 64), np.nan)])

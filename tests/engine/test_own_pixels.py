@@ -100,7 +100,9 @@ class TestPairs:
         towards = np.concatenate([apart, -apart])
         off, wide = {}, {}
         for how in BOTH:
-            fits = fit_at(image, truth, neighbours=how, estimator=estimator, backend=backend)
+            fits = fit_at(
+                image, truth, neighbours=how, estimator=estimator, gain=1.0, backend=backend
+            )
             drawn = (places(fits) - truth)[fits.valid] * towards[fits.valid]
             off[how] = abs(np.median(drawn.sum(axis=1)))
             wide[how] = abs(np.median(fits.sigma[fits.valid]) - 1.35)
@@ -174,6 +176,7 @@ def test_what_is_left_out_is_a_bad_pixel_of_one_fit(backend, estimator, each, ro
         )
         bad = np.broadcast_to(known["bad_pixels"], movie.shape).copy()
         bad[int(frame), rows, columns] |= ~own_by_hand(corner, np.array(place), others, roi_shape)
+        options["noise"] = fits.settings.noise
         one = fit_at(movie, [[frame, *place]], **options, **known | {"bad_pixels": bad})
         for name in set(fits.columns) - {"flags"}:
             np.testing.assert_array_equal(fit.columns[name], one.columns[name], name)

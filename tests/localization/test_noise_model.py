@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dask.array as da
 import detection_reference as reference
 import numpy as np
 import pytest
@@ -12,6 +11,8 @@ from scenes import DTYPES, light, movie_of, on_grid, scattered
 from napari_spotfit import NoiseModel, noise_model
 from napari_spotfit.engine.cpu.noise import measure_noise
 from napari_spotfit.settings.settings import Settings
+
+da = pytest.importorskip("dask.array")
 
 SCENES = {scene.name: scene for scene in (*flat_scenes(1.3), *noisy_scenes(1.3))}
 

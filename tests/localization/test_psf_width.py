@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scenes import light
 
 from napari_spotfit import (
     Camera,
@@ -15,6 +16,7 @@ from napari_spotfit import (
     noise_model,
     simulate_movie,
 )
+from napari_spotfit.engine.detection.false_spots import score_for
 from napari_spotfit.images.frames import HeldFrame
 from napari_spotfit.localization.peaks import peak_heights, peak_near
 
@@ -49,29 +51,34 @@ def test_a_fit_at_the_peak_is_the_fit_of_the_movie(movie, sigma):
 
 
 def test_the_brightest_of_two_and_none_on_a_flat_image():
-    image = np.zeros((40, 40))
-    image[18, 15], image[18, 20] = 100, 200
+    image = light([[18.0, 15.0], [18.0, 20.0]], [1000, 2000], 1.0, (40, 40))
     settings = Settings(sigma=1.0, roi_size=11)
     held = HeldFrame(image)
     np.testing.assert_array_equal(peak_near(held, (18.2, 16.9), settings), (18, 20))
     np.testing.assert_array_equal(peak_near(held, (18, 13), settings), (18, 15))
-    np.testing.assert_array_equal(peak_near(held, (5.3, 30.1), settings), (5.3, 30.1))
+    np.testing.assert_array_equal(peak_near(held, (5.3, 33.1), settings), (5.3, 33.1))
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (6, 40), (9, 9)])
 def test_a_peak_in_a_small_image(shape):
-    image = np.random.default_rng(0).normal(0, 1, shape)
-    image[2, 2] = 50
+    image = np.random.default_rng(0).normal(0, 1, shape) + light([[2.0, 2.0]], 500, 1.2, shape)
     peak = peak_near(HeldFrame(image), (1, 3), Settings(roi_size=5))
     np.testing.assert_array_equal(peak, (2, 2))
 
 
-@pytest.mark.parametrize("unit", ["noise", "counts"])
-def test_heights_above_the_threshold_are_the_spots(movie, unit):
-    settings = Settings(threshold_unit=unit, threshold=6.0)
+def test_scores_above_the_least_are_the_spots(movie):
+    scores = peak_heights(movie, Settings(), frames=(slice(2, 5),))
+    found = detect_spots(movie, frames=slice(2, 5))
+    assert (scores > score_for(10.0, 1.3)).sum() == pytest.approx(len(found), rel=0.02)
+    assert len(scores) > 3 * len(found)
+
+
+def test_heights_above_a_threshold_are_the_spots(movie):
+    settings = Settings(threshold=30.0)
     heights = peak_heights(movie, settings, frames=(slice(2, 5),))
-    assert (heights > 6).sum() == len(detect_spots(movie, frames=slice(2, 5), settings=settings))
-    assert len(heights) > 10 * (heights > 6).sum()
+    found = detect_spots(movie, frames=slice(2, 5), settings=settings)
+    assert (heights > 30).sum() == pytest.approx(len(found), rel=0.02)
+    assert len(heights) > 10 * len(found)
 
 
 @pytest.mark.parametrize("sigma", [0.9, 1.5, 2.6])
@@ -86,7 +93,7 @@ def test_the_width_is_found_from_a_wrong_guess(sigma):
 
 def test_no_width_without_isolated_spots():
     with pytest.raises(ValueError, match=r"stand alone.*found 0"):
-        estimate_sigma(np.random.default_rng(0).normal(0, 1, (64, 64)), threshold=20.0)
+        estimate_sigma(np.random.default_rng(0).normal(0, 1, (64, 64)), false_spots=1e-6)
 
 
 def test_doubtful_fits_tell_no_width():
@@ -100,8 +107,8 @@ def test_doubtful_fits_tell_no_width():
     assert width.sigma == pytest.approx(1.35, abs=0.06)
     assert width.spots <= 36
     noise = np.random.default_rng(0).normal(0, 1, (64, 64))
-    noise[::16, ::16] += 50  # single pixels, all at the lower bound of σ
-    with pytest.raises(ValueError, match=r"found 9; of their fits, 9 doubtful: "):
+    noise[::16, ::16] += 50  # single pixels are no spots
+    with pytest.raises(ValueError, match=r"stand alone.*found 0"):
         estimate_sigma(noise)
 
 

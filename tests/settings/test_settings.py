@@ -44,9 +44,9 @@ def test_every_setting_is_explained():
 
 def test_functions_show_their_settings():
     signature = inspect.signature(localize)
-    assert signature.parameters["threshold"].default == Settings().threshold
-    assert "threshold" not in inspect.signature(fit_spots).parameters
-    assert "How far a spot must stand out" in localize.__doc__
+    assert signature.parameters["false_spots"].default == Settings().false_spots
+    assert "false_spots" not in inspect.signature(fit_spots).parameters
+    assert "How many false spots to expect" in localize.__doc__
     assert localize.__doc__.index("Other Parameters") < localize.__doc__.index("Returns")
 
 
@@ -64,12 +64,61 @@ def test_changed_changes_one_setting():
         Settings().changed(sgima=2)
 
 
+def test_a_threshold_takes_the_place_of_false_spots_and_they_of_it():
+    by_count = Settings(false_spots=3)
+    by_height = by_count.changed(threshold=40)
+    assert (by_height.false_spots, by_height.threshold) == (Settings().false_spots, 40)
+    assert by_height.changed(sigma=2).threshold == 40
+    again = by_height.changed(false_spots=3)
+    assert again == by_count
+    assert by_height.changed(threshold=None) == Settings()
+    assert by_count.changed(threshold=None) == by_count
+    assert Settings(**by_height.to_dict()) == by_height
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Settings(false_spots=3, threshold=40),
+        lambda: Settings().changed(false_spots=3, threshold=40),
+        lambda: localize(np.zeros((2, 9, 9)), false_spots=10, threshold=40),
+        lambda: detect_spots(np.zeros((2, 9, 9)), false_spots=3, threshold=0),
+        lambda: estimate_sigma(np.zeros((2, 9, 9)), false_spots=10, threshold=40),
+    ],
+)
+def test_false_spots_and_threshold_are_not_both_given(call):
+    with pytest.raises(ValueError, match="false_spots and threshold were both given"):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Settings(threshold=5.0, threshold_unit="noise"),
+        lambda: Settings().changed(threshold_unit="noise"),
+        lambda: localize(np.zeros((2, 9, 9)), threshold=5, threshold_unit="noise"),
+        lambda: detect_spots(np.zeros((2, 9, 9)), threshold_unit="counts"),
+    ],
+)
+def test_what_has_become_of_the_thresholds_unit_is_told(call):
+    with pytest.raises(
+        TypeError, match=r"threshold_unit is gone: give false_spots=…, or threshold=… in counts"
+    ):
+        call()
+
+
+def test_what_is_no_setting_is_named_when_settings_are_made():
+    with pytest.raises(TypeError, match="unknown setting sgima; the settings are sigma, false"):
+        Settings(sgima=2)
+    assert "false_spots" in inspect.signature(Settings).parameters
+
+
 def test_models_are_the_settings_choices():
     assert choices("model") == tuple(MODELS)
 
 
 def test_choices():
-    assert choices("threshold_unit") == ("noise", "counts")
+    assert choices("devices") == ("one", "all")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +129,10 @@ def test_choices():
         ("sigma", None, TypeError, "got None"),
         ("sigma", True, TypeError, "got True"),
         ("threshold", math.nan, ValueError, "threshold must be a finite number from 0"),
-        ("threshold_unit", "photons", ValueError, "'noise' or 'counts'; got 'photons'"),
+        ("threshold", -1, ValueError, r"from 0 counts, or None \(by false spots\)"),
+        ("false_spots", 0, ValueError, "above 0 and at most 100000 per 10⁶ px; got 0"),
+        ("false_spots", 2e5, ValueError, "at most 100000 per 10⁶ px"),
+        ("false_spots", None, TypeError, "got None"),
         ("min_delta", math.inf, ValueError, "from 0 to 1"),
         ("max_iterations", 2.5, TypeError, "whole number from 1 to 1000"),
         ("gain", 0, ValueError, r"above 0 counts/e⁻, or None \(unknown\)"),
@@ -228,7 +280,9 @@ def test_bounds_that_leave_nothing_in_a_roi_are_named(options, words, estimator)
         fit_spots(simulate_spots(3, (7, 9), seed=0)[0], settings=settings, backend="cpu")
 
 
-@pytest.mark.parametrize("name", ["sigma", "threshold", "gain", "max_iterations", "amplitude_min"])
+@pytest.mark.parametrize(
+    "name", ["sigma", "threshold", "false_spots", "gain", "max_iterations", "amplitude_min"]
+)
 @pytest.mark.parametrize("value", [10**400, -(10**400), 1e39])
 def test_numbers_that_are_too_large_are_named(name, value):
     with pytest.raises((ValueError, TypeError), match=f"{name} must be a"):

@@ -21,7 +21,7 @@ from napari_spotfit.widgets.layers.colors import COLORMAPS, STOP_COLORS, color_f
 @pytest.fixture
 def layer(make_movie):
     """Return fitted spots with columns that are awkward to colour."""
-    layer = to_points_layer(localize(make_movie(6), threshold=2))
+    layer = to_points_layer(localize(make_movie(6), false_spots=50_000))
     count = len(layer.data)
     holes = layer.features["photons"].to_numpy().copy()
     holes[::3] = np.nan

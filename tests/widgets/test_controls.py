@@ -14,7 +14,7 @@ from napari_spotfit.settings.settings import parameters
 from napari_spotfit.widgets.parts.controls import SettingsControls, make_control
 from napari_spotfit.widgets.parts.number_box import NumberBox
 
-#: What is held or bounded has no control of its own.
+#: What is held or bounded, and the noise, has no control of its own.
 NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds", "noise"))
 
 
@@ -82,6 +82,8 @@ def test_numbers_are_short(qtbot):
         ("sigma", 2, 1.5),
         ("roi_size", 1, 11),
         ("roi_size", -9, 5),
+        ("false_spots", 1, 100),
+        ("false_spots", -2, 0.1),
         ("min_delta", 1, 1e-5),
         ("min_delta", -1, 1e-7),
         ("gain", 1, 0.1),

@@ -79,7 +79,7 @@ def test_legend_and_face_choice(viewer, widget, fit, make_movie):
     low, high = layer.face_contrast_limits
     assert low < layer.features["photons"].median() < high
     assert widget.result.bar.high.text() == f"{high:.0f}"
-    assert face.currentText() == "photons (photons)"
+    assert face.currentText() == "photons (counts)"  # as the gain is not known
 
 
 def test_a_message_without_an_image(widget, press):
@@ -89,7 +89,7 @@ def test_a_message_without_an_image(widget, press):
 
 def test_no_spots(viewer, widget, fit):
     viewer.add_image(np.random.default_rng(0).normal(100, 2, (40, 40)), name="noise")
-    widget.settings.controls["threshold"].put(50)
+    widget.settings.controls["false_spots"].put(1e-6)
     assert "No spots" in fit(widget)
     assert [layer.name for layer in viewer.layers] == ["noise"]
 
@@ -307,13 +307,16 @@ def test_values_are_remembered(viewer, widget, qtbot):
     controls["sigma"].put(1.7)
     controls["roi_size"].put(11)
     controls["gain"].put(2.5)
-    controls["threshold_unit"].put("counts")
+    controls["false_spots"].put(30)
+    controls["emccd"].put(True)
     controls["errors"].put(False)
     widget.settings.advanced.open = True
     again = FitSpots(viewer)
     qtbot.addWidget(again)
     assert again.settings.settings() == widget.settings.settings()
     assert again.settings.settings().gain == 2.5
+    assert again.settings.settings().false_spots == 30
+    assert again.settings.settings().emccd
     assert again.settings.advanced.open
 
 

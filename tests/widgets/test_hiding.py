@@ -56,7 +56,7 @@ def test_new_spots_and_sizes_of_the_user_survive(viewer, shown, make_movie):
     layer, image, ndisplay = shown
     layer.size = 7.0
     show_only(layer, np.arange(len(layer.data)) < 2, ndisplay)
-    more = localize(image.data, threshold=2.0)
+    more = localize(image.data, false_spots=50_000)
     assert len(more) > len(layer.data)
     update_points_layer(layer, points_arguments(more), image)
     assert np.all(layer.shown)

@@ -163,7 +163,7 @@ def test_simulated_spots_with_the_right_camera_get_no_hint():
     movie, _ = napari_spotfit.simulate_movie(
         5, shape=(128, 128), spots_per_frame=6, photons=3000, offset=100, gain=2, seed=9
     )
-    fits = napari_spotfit.localize(movie, offset=100, gain=2, threshold=20)
+    fits = napari_spotfit.localize(movie, offset=100, gain=2, false_spots=1e-9)
     settings = fits.settings.to_dict()
     texts = [hint(values, settings, roi_of(values, settings)) for values in rows(fits)]
     assert len(texts) > 20

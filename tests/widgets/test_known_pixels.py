@@ -9,6 +9,7 @@ from hand import SHIFT
 from inspector import docked, note, shows
 
 from napari_spotfit import Camera, localize
+from napari_spotfit.engine.detection.false_spots import score_for
 from napari_spotfit.localization.peaks import peak_heights
 
 #: Milliseconds, on a busy machine.
@@ -75,8 +76,9 @@ def test_the_preview_follows_the_layers(viewer, widget, scene, press, qtbot):
 
     widget.preview.box.click()
     qtbot.waitUntil(drawn, timeout=PATIENCE)
-    heights = peak_heights(image.data, widget.settings.settings(), frames=2, **known)
-    assert widget.settings.threshold_panel.count.text().startswith(str((heights > 5).sum()))
+    scores = peak_heights(image.data, widget.settings.settings(), frames=2, **known)
+    limit = score_for(10.0, 1.3)
+    assert widget.settings.detection_panel.count.text().startswith(f"{(scores > limit).sum()} ")
     # A spot is painted over with bad pixels.
     known["bad_pixels"] = known["bad_pixels"].copy()
     known["bad_pixels"][3:18, 5:20] = True

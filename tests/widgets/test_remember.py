@@ -57,6 +57,19 @@ def test_what_cannot_be_read_is_nothing(text):
     assert remember.load("widget") == {}
 
 
+@pytest.mark.parametrize("unit", ["noise", "counts"])
+def test_a_threshold_of_before_is_not_taken_for_counts(open_viewer, unit):
+    remember.save("fit_spots", {"sigma": 1.7, "threshold": 5.0, "threshold_unit": unit})
+    viewer = open_viewer()
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget)
+    assert widget.settings.settings() == Settings(sigma=1.7)
+    widget.settings.controls["threshold"].put(40)
+    again = FitSpots(viewer)
+    viewer.window.add_dock_widget(again)
+    assert again.settings.settings() == Settings(sigma=1.7, threshold=40)
+
+
 @pytest.mark.parametrize(
     "values",
     [

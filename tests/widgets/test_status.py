@@ -39,7 +39,7 @@ def test_thousands_stand_apart():
             "2 spots in 1.2 s on CPU (2 threads), 2 doubtful: 2 not converged; "
             "2 invalid and not drawn",
         ),
-        ({}, "No spots in 1.2 s on CPU (2 threads): try a lower threshold or another PSF σ"),
+        ({}, "No spots in 1.2 s on CPU (2 threads): allow more false spots or try another PSF σ"),
     ],
 )
 def test_summary(counts, text):

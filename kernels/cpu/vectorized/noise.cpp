@@ -136,7 +136,10 @@ template <class T> class RowOfBlocks {
             const float* here = clean + (i + REACH) * length + x;
             const Sums step = beside_neighbours(here);
             table[k].mean += sum(read<Sums>(here));
-            table[k].cube += sum(step * step * step);
+            for (int i = 0; i < BLOCK; ++i) {
+                const double own = double(step.v[i]);  // whose cube may be beyond single precision
+                table[k].cube += own * own * own;
+            }
             for (int i = 0; i < BLOCK; ++i) table[k].lowest = lower_of(table[k].lowest, double(here[i]));
             table[k].both += sum(square(of_fine.fine()));
             table[k].along_x += sum(square(of_coarse.fine()));

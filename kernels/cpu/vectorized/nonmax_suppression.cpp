@@ -69,17 +69,6 @@ class Rows {
     }
     long long begin(int frame, long long y) const { return starts[index(frame, y)]; }
     long long end(int frame, long long y) const { return starts[index(frame, y) + 1]; }
-    // The first of a row that is not before a column.
-    long long from(int frame, long long y, double x) const {
-        long long low = begin(frame, y), count = end(frame, y) - low;
-        while (count > 0) {
-            const long long half = count / 2;
-            const bool before = maxima[low + half].x < x;
-            low = before ? low + half + 1 : low;
-            count = before ? count - half - 1 : half;
-        }
-        return low;
-    }
 
   private:
     long long* starts;
@@ -143,59 +132,19 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
 void drop_neighbours(const Maximum* maxima, long long count, const unsigned long long* order, long long height,
                      long long* row_starts, double distance, unsigned char* dropped) {
     const Rows rows(maxima, count, height, row_starts);
-    const long long reach = static_cast<long long>(distance) + 1;
     for (long long i = 0; i < count; ++i) {
         const long long place = static_cast<long long>(order[i] & 0xFFFFFFFF);
-        const Maximum& own = maxima[place];
         if (dropped[place]) continue;
-        for (long long y = most(own.y - reach, 0); y <= least(own.y + reach, height - 1); ++y)
-            for (long long j = rows.from(own.frame, y, own.x - distance);
-                 j < rows.end(own.frame, y) && maxima[j].x <= own.x + distance; ++j)
-                if (j != place && are_close(own, maxima[j], distance)) dropped[j] = 1;
+        each_close(rows, height, maxima[place], distance, [&](long long j) {
+            if (j != place) dropped[j] = 1;
+        });
     }
 }
 
-// Scores in the narrow band over those in the wide one: a spot as wide as the PSF has 0.62, one half as
-// wide again 0.4, one more than twice as wide less than 0.3.
-constexpr float BLURRED = 0.4f, FAINT = 0.3f;
-
-// A maximum of the narrow band belongs to the nearest one of the wide band within reach. A wide maximum
-// with none of its own stays. With one, the clearer of the two tells the place: the wide one unless the
-// narrow one stands out far. With more, there are as many spots, which the wide band cannot tell apart.
 void join_bands(const DetectionSettings& s, const Maximum* maxima, long long count, long long* row_starts,
                 unsigned char* dropped) {
     const Rows rows(maxima, count, s.height, row_starts);
-    const long long reach = static_cast<long long>(s.reach) + 1;
-    const auto each_near = [&](const Maximum& own, int band, auto use) {
-        for (long long y = most(own.y - reach, 0); y <= least(own.y + reach, s.height - 1); ++y)
-            for (long long j = rows.from(own.frame, y, own.x - s.reach);
-                 j < rows.end(own.frame, y) && maxima[j].x <= own.x + s.reach; ++j)
-                if (maxima[j].band == band && are_close(own, maxima[j], s.reach)) use(j);
-    };
-    const auto distance = [&](const Maximum& a, const Maximum& b) {
-        return square(double(a.y) - double(b.y)) + square(double(a.x) - double(b.x));
-    };
-    const auto wide_of = [&](const Maximum& own) {
-        long long nearest = -1;
-        each_near(own, WIDE_BAND, [&](long long j) {
-            if (nearest < 0 || distance(own, maxima[j]) < distance(own, maxima[nearest])) nearest = j;
-        });
-        return nearest;
-    };
-    for (long long i = 0; i < count; ++i) {
-        const Maximum& wide = maxima[i];
-        if (wide.band != WIDE_BAND) continue;
-        long long own = 0, last = -1;
-        each_near(wide, NARROW_BAND, [&](long long j) {
-            if (wide_of(maxima[j]) != i) return;
-            if (maxima[j].score < FAINT * wide.score) dropped[j] = 1;
-            else ++own, last = j;
-        });
-        if (own == 0) continue;
-        const bool wide_stays =
-            own == 1 && (double(maxima[last].score) < s.clear_score || maxima[last].score < BLURRED * wide.score);
-        dropped[wide_stays ? last : i] = 1;
-    }
+    for (long long i = 0; i < count; ++i) join_with_narrow(s, rows, i, [&](long long other) { dropped[other] = 1; });
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

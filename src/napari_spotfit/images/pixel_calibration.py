@@ -135,6 +135,22 @@ class PixelCalibration:
         settings = self.fitted
         return noise_of(settings.changed(noise=None, variance=self._usual_variance()))
 
+    def variance_map(self) -> NDArray[np.float32] | None:
+        """Return the read-out variances of corrected frames' pixels in counts², 0 where wrong.
+
+        Shape (Y, X), in the host's memory; None where there is no map, or one for each frame.
+        """
+        if "variance" not in self._maps or not self._same_for_all:
+            return None
+        first = np.arange(1)
+        with np.errstate(all="ignore"):  # bad pixels may have any values
+            values = self._read("variance", first, np)
+            if "gain" in self._maps:
+                values = values * (self._numbers["gain"] / self._read("gain", first, np)) ** 2
+        return np.ascontiguousarray(
+            np.where(is_wrong("variance", values), 0, values)[0], np.float32
+        )
+
     def _usual_variance(self) -> float | None:
         """Return the read-out variance, or the median of its map."""
         if "variance" not in self._maps:

@@ -15,7 +15,7 @@ from ..images.pixel_calibration import detection_calibration
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Options, Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side
-from .estimates import estimated
+from .estimates import estimated, for_detection
 from .rois import leading_indices
 
 
@@ -80,12 +80,15 @@ def find(
     """Return what :func:`detect_spots` does, and the candidates with score and height."""
     reader = FrameReader(image)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
-    settings = estimated(reader, calibration, always=True).settings
+    calibration = estimated(reader, calibration, always=True)
+    settings = calibration.settings
+    detection, variances = for_detection(calibration)
     backend = select_backend(settings)
 
     def detect(chunk: Chunk) -> Candidates:
         pixels = calibration.corrected(chunk.block, chunk.pixels, mark_bad=True)
-        found: Candidates = backend.detect(backend.upload(pixels), settings, chunk.mask)
+        frames = backend.upload(pixels)
+        found: Candidates = backend.detect(frames, detection, chunk.mask, variances)
         return found._replace(frame=chunk.block[found.frame])
 
     blocks = cut(reader, frames, backend)

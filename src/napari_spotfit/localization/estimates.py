@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.cpu.noise import BLOCK
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
 from ..settings.camera_noise import tells_electrons
 from ..settings.settings import Settings
 from .noise import measured_noise
 from .psf_width import with_psf
+
+#: Of the least variance so much stays, whatever a map says of the pixels it was measured in.
+_LEAST_LEFT = 0.05
 
 
 def estimated(
@@ -47,6 +52,33 @@ def estimated(
     if settings.noise is not None or not needed:
         return calibration
     return calibration.with_noise(measured_noise(reader, calibration))
+
+
+def for_detection(calibration: PixelCalibration) -> tuple[Settings, NDArray[np.float32] | None]:
+    """Return settings whose noise leaves out what a map of variances has, and the map.
+
+    Where there is none, it is None, and the settings are the calibration's.
+    """
+    settings, variances = calibration.settings, calibration.variance_map()
+    noise = settings.noise
+    if variances is None or noise is None:
+        return settings, None
+    usual = float(np.median(variances if settings.gain is not None else _block_means(variances)))
+    without = replace(
+        noise,
+        intercept=noise.intercept - usual,
+        least=max(noise.least - usual, _LEAST_LEFT * noise.least),
+    )
+    return settings.changed(noise=without), variances
+
+
+def _block_means(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the means of blocks, as noise is measured in them; of all where there is none."""
+    rows, columns = (size // BLOCK * BLOCK for size in values.shape)
+    blocks = values[:rows, :columns].reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
+    means: NDArray[np.float32]
+    means = blocks.mean(axis=(1, 3)) if blocks.size else values.mean(keepdims=True)
+    return means
 
 
 def warn_of_gain(given: Settings, found: Settings | None) -> None:

@@ -17,7 +17,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Options, Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side
-from .estimates import estimated, warn_of_gain
+from .estimates import estimated, for_detection, warn_of_gain
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 
 
@@ -142,13 +142,14 @@ def localize_parts(
     )
     calibration = estimated(reader, calibration, always=True)
     settings = calibration.settings
+    detection, variances = for_detection(calibration)
     backend = select_backend(settings)
     blocks = cut(reader, frames, backend)
     total = sum(len(block) for block in blocks)
 
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, int]:
         block = upload(backend, calibration, chunk.block, chunk.pixels, mark_bad=True)
-        found = backend.detect(block.frames, settings, chunk.mask)
+        found = backend.detect(block.frames, detection, chunk.mask, variances)
         places = np.column_stack([found.y, found.x]).astype(float)
         columns = fit_block(backend, block, calibration, found.frame, places, settings.known_sigma)
         columns["score"] = found.score

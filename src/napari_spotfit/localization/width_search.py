@@ -153,8 +153,8 @@ def width_of(
         why = search.why
     if best is None:
         raise NoWidthError(
-            f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}. Raise false_spots, "
-            "choose other frames, or give sigma"
+            f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}. Allow more false spots, "
+            "choose other frames, or set σ by hand"
         )
     return best
 

@@ -79,7 +79,7 @@ RULES = {
         "spots are brighter than what is around them",
         True,
         "nothing",
-        "Raise the threshold; for dark spots on a bright background, fit the image's negative.",
+        "Allow fewer false spots; for dark spots on a bright background, fit the image's negative.",
     ),
     Flag.WEAK: Rule(
         "too weak",
@@ -88,7 +88,7 @@ RULES = {
         "noise alone comes as high at one place in 700, and a fit takes the best place it finds",
         True,
         "standard errors (errors=True)",
-        "Raise the threshold, or click a place where the image has a spot.",
+        "Allow fewer false spots, or click a place where the image has a spot.",
     ),
     Flag.MOVED: Rule(
         "moved",
@@ -140,7 +140,7 @@ RULES = {
         True,
         "the PSF's σ (localize, or settings=…), no width held, none of one's own models",
         "If most spots are flagged, set PSF σ (Estimate does it); else name hot pixels in "
-        "bad pixels, or raise the threshold.",
+        "bad pixels, or allow fewer false spots.",
     ),
     Flag.SATURATED: Rule(
         "saturated",

@@ -8,6 +8,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from .naming import check_not_both
 from .settings import Settings, parameters
 
 _DEFAULTS = Settings()
@@ -75,7 +76,10 @@ def merged(
     ------
     TypeError
         If the settings are none, or if the function does not take one of the options.
+    ValueError
+        If the options do not go together.
     """
+    check_not_both("false_spots" in options, options.get("threshold") is not None)
     if settings is None:
         settings = _DEFAULTS
     elif not isinstance(settings, Settings):

@@ -16,6 +16,7 @@ from ..models import stopping
 from ..models.profiles import MODELS, Profile
 from .bounds import check_bounds, check_shape_names
 from .frozen import FrozenMapping
+from .naming import check_names, check_not_both, checks_names, replacing
 from .noise_model import NoiseModel
 from .parameter import Parameter, setting
 from .validation import ROI_LARGEST, check_pixel, checked
@@ -31,6 +32,7 @@ Devices = Literal["one", "all"]
 DEFAULT_FALSE_SPOTS = 10.0
 
 
+@checks_names
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """All settings of detection and fit, checked when they are made.
@@ -315,6 +317,7 @@ class Settings:
             if value is not item.default:
                 parameter = item.metadata["parameter"]
                 object.__setattr__(self, item.name, checked(item.name, hint, parameter, value))
+        check_not_both(self.false_spots != DEFAULT_FALSE_SPOTS, self.threshold is not None)
         check_pixel(self.profile, self.pixel)
         check_shape_names(self)
         check_bounds(self)
@@ -354,14 +357,14 @@ class Settings:
         return self.model if isinstance(self.model, Profile) else MODELS[self.model]
 
     def changed(self, **options: Any) -> Settings:
-        """Return a copy with some settings changed; unknown names raise a TypeError."""
+        """Return a copy with some settings changed; unknown names raise a TypeError.
+
+        A threshold takes the place of false spots, and they take that of a threshold.
+        """
         if not options:
             return self
-        unknown = sorted(set(options) - {item.name for item in fields(self)})
-        if unknown:
-            accepted = ", ".join(item.name for item in fields(self))
-            raise TypeError(f"unknown setting {', '.join(unknown)}; the settings are {accepted}")
-        return replace(self, **options)
+        check_names(options, (item.name for item in fields(self)))
+        return replace(self, **replacing(options, DEFAULT_FALSE_SPOTS))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dictionary of plain values."""

@@ -83,7 +83,7 @@ def _accepted(hint: Any, parameter: Parameter) -> str:
     if parameter.minimum is not None:
         text += f" {'above' if parameter.above_minimum else 'from'} {parameter.minimum:g}"
     if parameter.maximum is not None:
-        text += f" to {parameter.maximum:g}"
+        text += f" {'and at most' if parameter.above_minimum else 'to'} {parameter.maximum:g}"
     if parameter.unit:
         text += f" {parameter.unit}"
     return text + (f", or None ({parameter.none_means})" if type(None) in kinds else "")

@@ -19,6 +19,7 @@ from qtpy.QtWidgets import (
 
 from ..images.axes import fitted_by_plane, plane_axis
 from .fitting.fit_run import FitRun, Fitted, Job
+from .fitting.gain_offer import GainOffer
 from .fitting.result_panel import ResultPanel
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
@@ -31,6 +32,7 @@ from .parts.docking import Docked
 from .parts.status import StatusLine, number, summary
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
+from .preview.image_noise import ImageNoise
 from .preview.preview import Preview
 
 if TYPE_CHECKING:
@@ -73,10 +75,17 @@ class FitSpots(Docked):
         self.defaults_button = QPushButton("Defaults")
         self.progress = QProgressBar()
         self.buttons = QStackedWidget()
-        self.preview = Preview(viewer, self.settings, self)
-        self.estimate = SigmaEstimate(viewer, self.settings, self)
+        self._noise = ImageNoise(self.settings, self)
+        self.preview = Preview(viewer, self.settings, self._noise, self)
+        self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
+        self.gain_offer = GainOffer(self.settings, self)
         self.picking = PickBar(
-            viewer, self._image, self.settings.settings, self._picked_maps, self._colors
+            viewer,
+            self._image,
+            self.settings.settings,
+            self._picked_maps,
+            self._noise,
+            self._colors,
         )
         self.status = StatusLine(viewer)
         self.result = ResultPanel(viewer)
@@ -97,9 +106,11 @@ class FitSpots(Docked):
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
         self.settings.bind()
+        self._noise.bind()
         self.preview.bind()
         self.picking.bind()
         self.status.bind()
+        self.gain_offer.ask()
         events = self._viewer.layers.events
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
@@ -114,6 +125,8 @@ class FitSpots(Docked):
         self.picking.unbind()
         self.preview.unbind()
         self.estimate.drop()
+        self.gain_offer.drop()
+        self._noise.unbind()
         self.settings.unbind()
         self.status.unbind()
         events = self._viewer.layers.events

@@ -48,9 +48,10 @@ def test_an_inspector_that_is_docked_again_works(viewer, inspector, until, make_
 
 def test_closing_while_a_frame_is_read(viewer, inspector, until, gate):
     image = viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
-    fits = napari_spotfit.fit_at(gate.movie[:1], [(0, 10.3, 12.1)])
+    noise = napari_spotfit.noise_model(gate.movie)
+    fits = napari_spotfit.fit_at(gate.movie[:1], [(0, 10.3, 12.1)], noise=noise)
     layer = napari_spotfit.to_points_layer(fits, image)
-    layer.data = [(3, 10.3, 12.1)]
+    layer.data = [(4, 10.3, 12.1)]
     viewer.add_layer(layer)
     layer.selected_data = {0}
     until(lambda: note(inspector) == "Reading the frame…")

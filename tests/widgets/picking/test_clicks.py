@@ -7,7 +7,7 @@ import pytest
 from hand import CONTROL, RIGHT, SHIFT
 from napari.utils.colormaps.standardize_color import transform_color
 
-from napari_spotfit import Flag, localize
+from napari_spotfit import Flag, localize, noise_model
 from napari_spotfit.widgets.layers.colors import STOP_COLORS
 
 NOT_DRAWN = {"score"}
@@ -52,7 +52,8 @@ def test_a_click_fits_what_the_batch_run_fits(viewer, widget, hand, settle, make
     assert_rows_of(layer, fits, [row_near(fits, place, 1) for place in spots[:2]])
     assert set(layer.features["roi_size"]) == {11}
     assert set(layer.features["offset"]) == {40}
-    assert layer.metadata["settings"] == widget.settings.settings().to_dict()
+    assert layer.metadata["settings"] == fits.settings.to_dict()
+    assert fits.settings.changed(noise=None) == widget.settings.settings()
     assert layer.metadata["image"] == image.unique_id
     assert sum(layer.metadata["stop_counts"].values()) == 2
     assert set(layer.selected_data) == {1}
@@ -61,6 +62,42 @@ def test_a_click_fits_what_the_batch_run_fits(viewer, widget, hand, settle, make
     assert f"y {fits.y[row_near(fits, spots[1], 1)]:.2f}" in text
     assert layer.features["stop_condition"].iloc[1] in text
     assert widget.result.layer is layer
+
+
+def test_a_click_goes_by_the_noise_of_the_whole_movie(viewer, widget, hand, settle):
+    rng, (y, x) = np.random.default_rng(5), np.indices((64, 64))
+    place = np.array((30.7, 40.4))
+    light = 60 * np.exp(-((y - place[0]) ** 2 + (x - place[1]) ** 2) / (2 * 1.3**2))
+    levels = np.geomspace(10, 200, 9)
+    movie = np.stack([rng.poisson(level + light) for level in levels]).astype(np.uint16)
+    image = viewer.add_image(movie, name="movie")
+    widget.settings.controls["false_spots"].put(1000)
+    for frame in (0, 8):
+        viewer.dims.set_current_step(0, frame)
+        hand.click(image, np.add(place, (1.2, -0.8)), SHIFT)
+        settle()
+    fits = localize(movie, settings=widget.settings.settings())
+    layer = viewer.layers["movie (picked)"]
+    assert_rows_of(layer, fits, [row_near(fits, place, frame) for frame in (0, 8)])
+    noise = noise_model(movie)
+    assert layer.metadata["settings"] == fits.settings.changed(noise=noise).to_dict()
+    # Other pixels have another noise.
+    image.data = movie[::-1] * np.uint16(3)
+    hand.click(image, place, SHIFT)
+    settle()
+    fits = localize(image.data, settings=widget.settings.settings())
+    rows = [row_near(fits, place, 8)]
+    np.testing.assert_array_equal(layer.data[-1:], fits.points()[rows])
+
+
+def test_the_noise_is_measured_before_the_first_click(viewer, widget, make_movie, qtbot):
+    image = viewer.add_image(make_movie(3), name="movie")
+    widget.picking.click.click()
+    noise = widget._noise.get()
+    qtbot.waitUntil(lambda: bool(noise._found))
+    assert noise is widget._noise.get()
+    image.data = image.data.copy()
+    assert noise is not widget._noise.get()
 
 
 def test_real_pixels_of_a_crowded_image(viewer, widget, hand, settle, hybiss):

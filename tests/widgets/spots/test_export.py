@@ -20,7 +20,7 @@ def test_csv_holds_what_is_shown_or_everything(spots, layer, qtbot, tmp_path, ph
     spots.units.setCurrentIndex(int(physical))
     spots.spots.set_filters(Filters({"sigma": (1.0, None)}))
     settle()
-    click_header(qtbot, spots, "photons")
+    click_header(qtbot, spots, "photons [counts]")
     factor, unit = (PIXEL, "µm") if physical else (1, "px")
     for everything in (False, True):
         path = tmp_path / f"{everything}.csv"
@@ -33,7 +33,7 @@ def test_csv_holds_what_is_shown_or_everything(spots, layer, qtbot, tmp_path, ph
         assert list(table) == titles(spots)
         np.testing.assert_array_equal(table["frame"], features["frame"])
         assert table["frame"].dtype.kind == "i"
-        np.testing.assert_array_equal(table["photons"].astype("f4"), features["photons"])
+        np.testing.assert_array_equal(table["photons [counts]"].astype("f4"), features["photons"])
         np.testing.assert_allclose(table[f"y [{unit}]"], features["y"] * factor, rtol=1e-12)
         np.testing.assert_allclose(table[f"sigma [{unit}]"], features["sigma"] * factor, rtol=1e-6)
         np.testing.assert_allclose(

@@ -67,7 +67,7 @@ def test_limits_check_boxes_and_the_list_go_together(spots, layer, qtbot):
     assert bins.sum() == np.count_nonzero((sigma <= 1.9) & kept & in_axis(page, photons))
     assert [label.text() for label, _ in page.list.rows] == [
         "sigma ≤ 1.9 px",
-        f"photons ≥ {low:.6g}",
+        f"photons ≥ {low:.6g} counts",
         "without MAX_ITERATIONS",
     ]
     qtbot.mouseClick(page.list.rows[0][1], LEFT)

@@ -69,7 +69,7 @@ def test_a_filter_whose_feature_is_gone_is_dropped(spots, layer):
     np.testing.assert_array_equal(layer.shown, layer.features["sigma"] >= 1.0)
     assert layer.metadata["filters"]["ranges"] == {"sigma": [1.0, None]}
     assert "photons ≥ 1000" in spots.status.text()
-    assert "photons" not in titles(spots)
+    assert "photons [counts]" not in titles(spots)
 
 
 def test_filters_are_saved_and_loaded(spots, layer, tmp_path):

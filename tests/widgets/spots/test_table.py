@@ -18,7 +18,7 @@ from napari_spotfit.widgets.table.filters import Filters
 
 def test_the_table_shows_the_features(spots, layer):
     features = layer.features
-    assert titles(spots)[:5] == ["frame", "y [px]", "x [px]", "sigma [px]", "photons"]
+    assert titles(spots)[:5] == ["frame", "y [px]", "x [px]", "sigma [px]", "photons [counts]"]
     assert set(spots.spots.columns) == set(features)
     assert texts(spots, "frame") == [f"{frame:.0f}" for frame in features["frame"]]
     assert texts(spots, "stop_condition") == list(features["stop_condition"])
@@ -65,7 +65,7 @@ def test_sorting_by_a_click(spots, layer, qtbot):
 
 
 def test_rows_select_points(spots, layer, qtbot):
-    click_header(qtbot, spots, "photons")
+    click_header(qtbot, spots, "photons [counts]")
     order = np.argsort(layer.features["photons"].to_numpy(), kind="stable")
     click_row(qtbot, spots, 2)
     assert set(layer.selected_data) == {order[2]}
@@ -80,13 +80,13 @@ def test_rows_select_points(spots, layer, qtbot):
 
 
 def test_points_select_rows(spots, layer, qtbot):
-    click_header(qtbot, spots, "photons")
+    click_header(qtbot, spots, "photons [counts]")
     order = np.argsort(layer.features["photons"].to_numpy(), kind="stable").tolist()
     layer.selected_data = {7, 30}
     assert selected_texts(spots) == sorted([order.index(7), order.index(30)])
     layer.selected_data.add(31)
     assert selected_texts(spots) == sorted(order.index(spot) for spot in (7, 30, 31))
-    click_header(qtbot, spots, "photons")
+    click_header(qtbot, spots, "photons [counts]")
     assert selected_texts(spots) == sorted(59 - order.index(spot) for spot in (7, 30, 31))
     assert set(layer.selected_data) == {7, 30, 31}, "sorting selects nothing"
     layer.selected_data.clear()

@@ -21,9 +21,9 @@ from .interface import DetectionSource
 from .library import load
 
 #: Blocks tell the noise well enough when there are about so many.
-_ENOUGH_BLOCKS = 4096
+_ENOUGHBLOCKS = 4096
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
-_BLOCK, _REACH = 16, 6
+BLOCK, _REACH = 16, 6
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
 
@@ -42,7 +42,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     if frames.size == 0:
         return NO_NOISE
     shape = frames.shape[1:]
-    missing = [max(_BLOCK - side, 0) for side in shape]
+    missing = [max(BLOCK - side, 0) for side in shape]
     if any(missing):
         frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
     bands = make_bands(settings.known_sigma, frames.shape[1:])
@@ -67,13 +67,13 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     given = make_detection_settings(settings, bands, address, NO_NOISE)
     source = DetectionSource.of(frames, given)
     in_frame = functions.spotfit_noise_block_count(library.index, source.settings, 1)
-    step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
+    step = max(in_frame * len(frames) // _ENOUGHBLOCKS, 1)
     blocks = measure(
         "spotfit_measure_noise_blocks", BLOCK_NOISE,
         functions.spotfit_noise_block_count(library.index, source.settings, step),
         functions.spotfit_noise_bytes(library.index, source.settings), step,
     ).ravel()  # fmt: skip
-    if min(shape) < _BLOCK + 2 * _REACH:
+    if min(shape) < BLOCK + 2 * _REACH:
         for name, fine in (("both", "yx"), ("along_x", "x"), ("along_y", "y")):
             for axis, side in zip("yx", shape, strict=True):
                 blocks[name] /= _mirrored(side, axis in fine)
@@ -111,11 +111,11 @@ def _mirrored(side: int, fine: bool) -> float:
     taps /= np.sqrt(np.sum(taps**2))
     if fine:
         taps = taps * (-1.0) ** distance
-    padded = max(side, _BLOCK)
+    padded = max(side, BLOCK)
     where = np.pad(np.arange(side), (0, padded - side), mode="reflect")
     there = np.pad(where, _REACH, mode="reflect")
     power = 0.0
-    middles = range(padded // _BLOCK * _BLOCK)
+    middles = range(padded // BLOCK * BLOCK)
     for middle in middles:
         weights = np.bincount(there[middle : middle + 2 * _REACH + 1], taps, side)
         power += float(np.sum(weights**2))

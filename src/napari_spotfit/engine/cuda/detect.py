@@ -1,13 +1,13 @@
-"""Detection on the GPU: bright local maxima of the band-passed frames.
+"""Detection on the GPU: maxima of both bands of frames, and which are spots of their own.
 
-The twin of :mod:`napari_spotfit.engine.cpu.detect`. Only candidates leave the device,
-and the few frames in which they lie on flat areas.
+The twin of :mod:`napari_spotfit.engine.cpu.detect`. Only maxima leave the device, and the few
+frames in which they lie on flat areas.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from ..detection.candidates import Candidates, joined, masks_of, nothing
 from ..detection.detection_settings import MAXIMUM, DetectionSettings, make_detection_settings
 from ..detection.nonmax_suppression import (
     Maxima,
+    drop_neighbours,
     has_plateaus,
     in_order,
     merge_plateaus,
@@ -28,55 +29,66 @@ from ..detection.nonmax_suppression import (
 )
 from .compile import PIXEL_TYPES, as_argument, kernel
 
-#: Memory on the device that a call takes beside the frames, for one frame at least.
-_SCRATCH_BYTES = 256 << 20
+#: Memory on the device that a call takes beside the frames, for one frame and one strip of it at
+#: least, and how much of it the filtered pixels of a strip take.
+_SCRATCH_BYTES, _STRIP_BYTES = 256 << 20, 64 << 20
 #: Frames that are worked on at a time, however small they are.
 _MOST_FRAMES = 4096
-#: For one in so many pixels, a maximum is fetched before their number is known.
-_PIXELS_PER_MAXIMUM = 1024
+#: There is room for a maximum in so many pixels, and for a few, before their number is known.
+_PIXELS_PER_MAXIMUM, _LEAST_ROOM = 32, 256
 
-#: Threads of a block; for the noise of frames with larger samples than this, more.
-_THREADS, _SMALL_SAMPLE, _MORE_THREADS = 256, 1 << 14, 1024
-#: Pixels of a row that a warp filters; of a frame that a block searches for maxima, and
-#: for bad pixels; into how many parts a frame is divided for the latter, at most; and of how
-#: many segments the maxima are counted together.
-_RUN, _SEGMENT, _PART, _MOST_PARTS, _GROUP = 128, 4096, 16384, 64, 256
-#: Samples of a frame that its noise is estimated from, and steps of the estimate at most.
-_SAMPLES, _MAX_STEPS = 4, 100
+#: Threads of a block and of a warp; pixels of a row that a warp filters; rows of a word's columns
+#: in which it looks for odd pixels.
+_THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 128, 8
+#: Filtered pixels of a strip: two bands, and the mean.
+_PLANES, _BANDS = 3, 2
+#: Bytes of a frame's limits, and of words and numbers.
+_LIMITS, _WORD = 28, 4
+#: Marks of maxima: no spot of its own; with another one that is too close.
+_DROPPED, _CROWDED = 1, 2
 
-#: A launch does no more of its kernel's work than this, so that it is done in 10 ms on an
-#: H200, and soon enough for Windows on a card that is twenty times slower: pixels that it
-#: passes over, for the band-pass times the weights of its kernels, ...
+#: About how many steps it takes to find the maxima of a row that are close to one.
+_STEPS_OF_ROW = 16
+#: A launch does no more of its kernel's work than this, so that it is done in 10 ms on an H200, and
+#: soon enough for Windows on a card that is twenty times slower: pixels that it passes over, for
+#: the filter times the weights of its kernels.
 _MOST_PIXELS = 1 << 28
-#: ... and numbers that one block looks at.
-_MOST_NUMBERS = 1 << 27
 
-MACROS: dict[str, float | str] = {
-    "THREADS": _THREADS, "MORE_THREADS": _MORE_THREADS, "RUN": _RUN, "SEGMENT": _SEGMENT,
-    "GROUP": _GROUP,
-}  # fmt: skip
+MACROS: dict[str, float | str] = {"THREADS": _THREADS, "RUN": _RUN, "ODD_ROWS": _ODD_ROWS}
 #: The kernels in the order in which they run, with the threads of their blocks.
 THREADS_OF = {
-    "find_levels": (_THREADS,),
-    "band_pass": (32, _THREADS // 32),
-    "take_samples": (_THREADS,),
-    "measure_deviations": (_THREADS,),
-    "measure_large_deviations": (_MORE_THREADS,),
-    "mark_maxima": (_THREADS,),
-    "list_maxima": (_SEGMENT // 32,),
+    "find_levels": _THREADS,
+    "find_odd_pixels": _THREADS,
+    "filter_strip": _THREADS,
+    "find_maxima": _THREADS,
+    "count_maxima": _THREADS,
+    "start_groups": _WARP,
+    "order_maxima": _THREADS,
+    "join_bands": _THREADS,
+    "find_crowded": _THREADS,
 }
-#: The arrays that kernels make, as the structure Work in kernels/cuda/detection.cu has them.
+#: The arrays that kernels make, as the structure Work in kernels/cuda/detection_work.h has them.
 _ARRAYS = (
-    "levels", "bad", "filtered", "samples", "deviations", "marks", "counts", "group_counts",
+    "count", "marks", "ordered", "maxima", "levels", "limits", "odd", "found", "row_starts",
+    "group_starts", "planes", "high",
 )  # fmt: skip
 
 
+class Strip(ctypes.Structure):
+    """All rows of many frames, or some of one, as kernels/cuda/detection_work.h declares it."""
+
+    _fields_ = fields("int frame frames y0 y1 first last")
+
+
 class Work(ctypes.Structure):
-    """The kernels' argument, as kernels/cuda/detection.cu declares it."""
+    """The kernels' argument, as kernels/cuda/detection_work.h declares it."""
 
     _fields_ = (
         ("settings", DetectionSettings),
-        *fields(f"pointer frames {' '.join(_ARRAYS)} maxima", "int parts room listed groups"),
+        *fields(f"pointer frames {' '.join(_ARRAYS)}"),
+        *fields("double distance"),
+        ("strip", Strip),
+        *fields("int number words room"),
     )
 
 
@@ -97,19 +109,53 @@ class Device(NamedTuple):
 class _Plan(NamedTuple):
     """All that is the same for frames of one type and shape, and one σ."""
 
-    #: Its arrays lie on the device.
-    band: Bands
+    #: Their arrays lie on the device.
+    bands: Bands
     #: By their names.
     kernels: dict[str, Callable[..., None]]
-    #: Parts of a frame that are searched for bad pixels, room for a sample, and segments.
-    parts: int
-    room: int
-    segments: int
-    #: Bytes per frame of what the kernels make of it, in the order of ``_ARRAYS``.
-    sizes: tuple[int, ...]
+    #: Bytes of a pixel.
+    pixel: int
+    #: With a bit for each pixel of a row.
+    words: int
+
+    @property
+    def reach(self) -> int:
+        """How many rows above and below are compared with a maximum."""
+        return self.bands.step
+
+    def strips(self, n: int) -> Iterator[Strip]:
+        """Yield the parts in which so many frames are filtered and searched."""
+        height, width = self.bands.shape
+        rows = max(_STRIP_BYTES // (_WORD * _PLANES * width), 1)
+        if rows >= height:
+            share = rows // height
+            for frame in range(0, n, share):
+                yield Strip(frame, min(share, n - frame), 0, height, 0, height)
+            return
+        rows = max(rows - 2 * self.reach, 1)
+        for frame in range(n):
+            for y in range(0, height, rows):
+                last = min(y + rows, height)
+                yield Strip(
+                    frame, 1, max(y - self.reach, 0), min(last + self.reach, height), y, last
+                )
+
+    def sizes(self, n: int, room: int) -> tuple[int, ...]:
+        """Return the bytes of what kernels make of so many frames, in the order of ``_ARRAYS``."""
+        height, width = self.bands.shape
+        bits = _WORD * n * height * self.words
+        rows = max(strip.frames * (strip.y1 - strip.y0) for strip in self.strips(n))
+        groups = n * height // _WARP + 1
+        return (
+            _WORD, room, MAXIMUM.itemsize * room, MAXIMUM.itemsize * room, self.pixel * n,
+            _LIMITS * n, bits, _BANDS * bits, _WORD * _WARP * groups, _WORD * groups,
+            _WORD * _PLANES * rows * width, _WORD * rows * self.words,
+        )  # fmt: skip
 
 
-def detect(frames: Any, settings: Settings, mask: Any = None) -> Candidates:
+def detect(
+    frames: Any, settings: Settings, mask: Any = None, variance_map: Any = None
+) -> Candidates:
     """Detect spots in frames on the current device.
 
     What a spot is, the CPU's twin says. All work is done on CuPy's current stream.
@@ -119,10 +165,11 @@ def detect(frames: Any, settings: Settings, mask: Any = None) -> Candidates:
     frames : cupy.ndarray, shape (n, Y, X)
         C-contiguous, on the current device; uint8, uint16, int16, float32 or float64.
     settings : Settings
-        ``sigma``, ``threshold``, ``threshold_unit`` and ``min_distance``.
+        ``sigma``, ``false_spots``, ``threshold``, ``noise`` and ``min_distance``.
     mask : ndarray of bool, shape (Y, X) or (n, Y, X), optional
-        Where to look for spots, of NumPy or CuPy. The noise is that of the whole frame
-        all the same.
+        Where to look for spots, of NumPy or CuPy.
+    variance_map : ndarray of float32, shape (Y, X), optional
+        Variances of all pixels beside the settings' noise, of NumPy or CuPy.
 
     Returns
     -------
@@ -131,7 +178,7 @@ def detect(frames: Any, settings: Settings, mask: Any = None) -> Candidates:
     """
     import cupy
 
-    return detect_on(_gpu(cupy.cuda.runtime.getDevice()), frames, settings, mask)
+    return detect_on(_gpu(cupy.cuda.runtime.getDevice()), frames, settings, mask, variance_map)
 
 
 @lru_cache
@@ -153,19 +200,26 @@ def _gpu(number: int) -> Device:
     )
 
 
-def detect_on(device: Device, frames: Any, settings: Settings, mask: Any = None) -> Candidates:
+def detect_on(
+    device: Device, frames: Any, settings: Settings, mask: Any = None, variance_map: Any = None
+) -> Candidates:
     """Detect spots in frames in the memory of a device."""
     masks = masks_of(mask, frames.shape)
     if frames.size == 0:
         return nothing()
     if masks is not None:
         masks = device.fetch(masks)
-    plan = _plan(device, frames.dtype, frames.shape[1:], settings.sigma)
-    step = min(max(_SCRATCH_BYTES // sum(plan.sizes), 1), _MOST_FRAMES)
+    if variance_map is not None:
+        variance_map = device.put(variance_map)
+    plan = _plan(device, frames.dtype, frames.shape[1:], settings.known_sigma)
+    made = make_detection_settings(settings, plan.bands, device.address, variance_map=variance_map)
+    step = _frames_at_a_time(plan)
     parts = []
     for first in range(0, len(frames), step):
         own = masks if masks is None or len(masks) == 1 else masks[first : first + step]
-        part = _detect(device, plan, frames[first : first + step], own, settings)
+        there = frames[first : first + step]
+        maxima, crowded = _maxima(device, plan, there, made, settings.min_distance)
+        part = _spots(device, there, maxima, crowded, own, settings.min_distance)
         part.frame[:] += first
         parts.append(part)
     return joined(parts)
@@ -174,100 +228,125 @@ def detect_on(device: Device, frames: Any, settings: Settings, mask: Any = None)
 @lru_cache(maxsize=16)
 def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: float) -> _Plan:
     height, width = shape
-    size = height * width
-    if size >= 1 << 31:
+    if height * width >= 1 << 31:
         raise ValueError(f"frames must have fewer than 2³¹ pixels; got {height}×{width}")
-    band = make_bands(sigma, shape)
-    parts = min(-(-size // _PART), _MOST_PARTS) if dtype.kind == "f" else 1
-    room, segments = (height // band.row_step + 1) * width, -(-size // _SEGMENT)
-    sizes = (
-        dtype.itemsize, 4 * parts, 4 * size, 4 * _SAMPLES * room, 8 * _SAMPLES,
-        segments * _SEGMENT // 8, 4 * segments, 4 * -(-segments // _GROUP),
-    )  # fmt: skip
+    bands = make_bands(sigma, shape)
+    wide, narrow = (
+        band._replace(gain_y=device.put(band.gain_y), gain_x=device.put(band.gain_x))
+        for band in bands.bands
+    )
     macros = MACROS | {"PIXEL": PIXEL_TYPES[dtype.str[1:]]}
     return _Plan(
-        band._replace(
-            narrow=device.put(band.narrow), wide=device.put(band.wide),
-            gain_y=device.put(band.gain_y), gain_x=device.put(band.gain_x),
+        bands._replace(
+            kernels=tuple(device.put(half) for half in bands.kernels), bands=(wide, narrow)
         ),
         {name: device.kernel("cuda/detection.cu", name, **macros) for name in THREADS_OF},
-        parts, room, segments, sizes,
+        dtype.itemsize, -(-width // _WARP),
     )  # fmt: skip
 
 
-def _detect(
+def _frames_at_a_time(plan: _Plan) -> int:
+    """Return how many frames there is memory for, and numbers of rows and words."""
+    height, width = plan.bands.shape
+    room = height * width // _PIXELS_PER_MAXIMUM
+    least = sum(plan.sizes(1, room))
+    planes = min(_STRIP_BYTES, _SCRATCH_BYTES)
+    each = least - sum(plan.sizes(1, room)[-2:])
+    return min(max((_SCRATCH_BYTES - planes) // each, 1), _MOST_FRAMES)
+
+
+def _maxima(
+    device: Device, plan: _Plan, frames: Any, settings: DetectionSettings, distance: float
+) -> tuple[Maxima, NDArray[np.bool_]]:
+    """Return the maxima that are spots of their own, and which have another one too close.
+
+    They are in the order of frame, y and x.
+    """
+    room = max(frames.size // _PIXELS_PER_MAXIMUM, _LEAST_ROOM)
+    while True:
+        offsets, end = {}, 0
+        for name, size in zip(_ARRAYS, plan.sizes(len(frames), room), strict=True):
+            offsets[name] = end
+            end += -(-size // 256) * 256
+        scratch = device.allocate(end)
+        base = device.address(scratch)
+        work = Work(
+            settings, device.address(frames), *(base + offset for offset in offsets.values()),
+            distance, Strip(), len(frames), plan.words, room,
+        )  # fmt: skip
+        _launch_all(plan, work)
+        count = int(device.fetch(scratch[:_WORD]).view(np.int32)[0])
+        if count <= room:
+            break
+        # Before there is memory for all of them, the other goes.
+        room, scratch = count, None
+
+    def fetched(name: str, dtype: Any) -> NDArray[Any]:
+        size = np.dtype(dtype).itemsize * count
+        return device.fetch(scratch[offsets[name] : offsets[name] + size]).view(dtype)
+
+    marks = fetched("marks", np.uint8)
+    own = marks != _DROPPED
+    return fetched("ordered", MAXIMUM)[own], marks[own] == _CROWDED
+
+
+def _spots(
     device: Device,
-    plan: _Plan,
     frames: Any,
+    maxima: Maxima,
+    crowded: NDArray[np.bool_],
     masks: NDArray[np.bool_] | None,
-    settings: Settings,
+    distance: float,
 ) -> Candidates:
-    """Detect in so many frames that there is memory for all of them."""
+    """Return the spots that maxima are, in the masks, less those too close."""
     height = frames.shape[1]
-    maxima = _maxima(device, plan, frames, settings)
-    merged = has_plateaus(maxima)
-    if merged:
-        maxima = _merged(device, frames, maxima)
-    return one_per_spot(maxima, masks, height, settings.min_distance, merged)
+    if has_plateaus(maxima):
+        return one_per_spot(_merged(device, frames, maxima), masks, height, distance, True)
+    if masks is not None:
+        inside = masks[np.minimum(maxima["frame"], len(masks) - 1), maxima["y"], maxima["x"]]
+        maxima, crowded = maxima[inside], crowded[inside]
+    if crowded.any():
+        # All others have room enough: few are looked at once more. Their bands count no more.
+        places = np.flatnonzero(crowded)
+        few = maxima[places]
+        few["band"] = np.arange(len(few))
+        stay = ~crowded
+        stay[places[drop_neighbours(few, height, distance)["band"]]] = True
+        maxima = maxima[stay]
+    return one_per_spot(maxima, None, height, 0.0, False)
 
 
-def _maxima(device: Device, plan: _Plan, frames: Any, settings: Settings) -> Maxima:
-    """Return the maxima that stand out, in the order of frame, y and x."""
-    n, (height, width) = len(frames), plan.band.shape
-    offsets, end = [], 0
-    for size in plan.sizes:
-        offsets.append(end)
-        end += -(-size * n // 256) * 256
-    # The number of maxima comes first.
-    listed = 1 + n * height * width // _PIXELS_PER_MAXIMUM
-    scratch = device.allocate(end + MAXIMUM.itemsize * listed)
-    base = device.address(scratch)
-    work = Work(
-        make_detection_settings(settings, plan.band, device.address),
-        device.address(frames), *(base + offset for offset in offsets), base + end,
-        plan.parts, plan.room, listed, -(-n * plan.segments // _GROUP),
-    )  # fmt: skip
-    _launch_all(plan, n, work)
-    table = device.fetch(scratch[end:]).view(MAXIMUM)
-    count = 1 + int(table["frame"][0])
-    if count > listed:
-        rest = device.allocate(MAXIMUM.itemsize * count)
-        work.maxima, work.listed = device.address(rest), count
-        _launch(plan, work, "list_maxima", n * plan.segments, n * plan.segments)
-        table = device.fetch(rest).view(MAXIMUM)
-    return table[1:count]
+def _launch_all(plan: _Plan, work: Work) -> None:
+    """Run the kernels, one after the other."""
+    n, (height, width) = work.number, plan.bands.shape
+    _launch(plan, work, "find_levels", n, pixels=_WARP)
+    groups = -(-height // _ODD_ROWS)
+    _launch(plan, work, "find_odd_pixels", n * groups * plan.words, pixels=_WARP * _ODD_ROWS)
+    weights = sum(map(len, plan.bands.kernels))
+    for strip in plan.strips(n):
+        work.strip = strip
+        rows = strip.frames * (strip.y1 - strip.y0)
+        _launch(plan, work, "filter_strip", rows * -(-width // _RUN), pixels=_RUN * weights)
+        words = strip.frames * (strip.last - strip.first) * plan.words
+        _launch(plan, work, "find_maxima", -(-words // _WARP), pixels=_WARP * _WARP)
+    _launch(plan, work, "count_maxima", n * height // _WARP + 1, pixels=4 * width)
+    _launch(plan, work, "start_groups", 1)
+    warps = -(-work.room // _WARP)
+    for name in ("order_maxima", "join_bands"):
+        _launch(plan, work, name, warps, pixels=2 * width)
+    rows = 2 * min(int(work.distance) + 1, height) + 1
+    _launch(plan, work, "find_crowded", warps, pixels=_WARP * _STEPS_OF_ROW * rows)
 
 
-def _launch_all(plan: _Plan, n: int, work: Work) -> None:
-    """Run the kernels on so many frames, one after the other."""
-    height, width = plan.band.shape
-    warps = _THREADS // 32
-    _launch(plan, work, "find_levels", n * plan.parts, pixels=height * width // plan.parts)
-    runs = -(-width // _RUN) * -(-height // warps)
-    weights = len(plan.band.narrow) + len(plan.band.wide)
-    _launch(plan, work, "band_pass", n * runs, pixels=_RUN * warps * weights)
-    rows = -(-(height - plan.band.row_step // 2) // plan.band.row_step)
-    _launch(plan, work, "take_samples", n * _SAMPLES * -(-rows // warps), pixels=width * warps)
-    name = "measure_deviations" if plan.room <= _SMALL_SAMPLE else "measure_large_deviations"
-    steps = max(min(_MOST_NUMBERS // plan.room, _MAX_STEPS), 1)
-    for first in range(0, _MAX_STEPS, steps):
-        rest = int(first == 0), min(steps, _MAX_STEPS - first)
-        _launch(plan, work, name, n * _SAMPLES, *rest, pixels=plan.room * steps // 4)
-    _launch(plan, work, "mark_maxima", n * plan.segments)
-    _launch(plan, work, "list_maxima", n * plan.segments, n * plan.segments)
-
-
-def _launch(
-    plan: _Plan, work: Work, name: str, blocks: int, *rest: int, pixels: int = _SEGMENT
-) -> None:
-    """Run a kernel, in several launches where it takes long: a block passes over so many pixels."""
+def _launch(plan: _Plan, work: Work, name: str, warps: int, pixels: int = 1) -> None:
+    """Run a kernel, in several launches where it takes long: a warp passes over so many pixels."""
     # As plain bytes: CuPy would describe the fields of a structure anew for each launch.
-    given = as_argument(work)
-    share = max(_MOST_PIXELS // max(pixels, 1), 1)
+    given, threads = as_argument(work), THREADS_OF[name]
+    own = threads // _WARP
+    blocks = -(-warps // own)
+    share = max(_MOST_PIXELS // (own * pixels), 1)
     for first in range(0, blocks, share):
-        numbers = (np.int32(number) for number in (first, *rest))
-        count = min(share, blocks - first)
-        plan.kernels[name]((count,), THREADS_OF[name], (given, *numbers))
+        plan.kernels[name]((min(share, blocks - first),), (threads,), (given, np.int32(first)))
 
 
 def _merged(device: Device, frames: Any, maxima: Maxima) -> Maxima:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QWidget
+from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from ...settings.settings import Settings
 from ..parts.controls import SettingsControls, add_row, make_label
@@ -31,6 +31,11 @@ _BAD_TIP = (
     "<p>Pixels that are not used, and where no spots are searched: those that are above zero in "
     "this Labels layer, not zero in this Image layer, or inside the rectangles, ellipses and "
     "polygons of this Shapes layer.</p>"
+)
+_GAIN_TIP = (
+    "<p>The image's noise grows with its light, as that of photo-electrons does. Set the gain, and "
+    "the offset if it is 0, that follow: right if the read-out noise is small. A camera's data "
+    "sheet, or its dark frames, know better.</p>"
 )
 _WEIGHTS_TIP = (
     "<p>An image layer with the weight of each pixel, 0 or above, as large as a frame or as the "
@@ -66,6 +71,10 @@ class CameraForm(QObject):
             viewer.layers, _is_image, nothing="from the variance", optional=True
         )
         self._weights_label = QLabel("Weights")
+        #: Offers the gain that the image suggests.
+        self.gain_button = QPushButton()
+        self.gain_button.setToolTip(_GAIN_TIP)
+        self.gain_button.hide()
         for choice in self._choices().values():
             choice.changed.connect(self._on_changed)
         controls["estimator"].changed.connect(self._on_estimator)
@@ -126,7 +135,10 @@ class CameraForm(QObject):
             row.addWidget(number, 1)
             row.addWidget(choice, 2)
             form.addRow(make_label(name, number), row)
-        form.addRow(make_label("emccd", self._controls["emccd"]), self._controls["emccd"])
+            if name == "gain":
+                form.addRow(self.gain_button)
+                emccd = self._controls["emccd"]
+                form.addRow(make_label("emccd", emccd), emccd)
         for label, choice, tip in (
             (QLabel("Bad pixels"), self.bad_pixels, _BAD_TIP),
             (self._weights_label, self.weights, _WEIGHTS_TIP),

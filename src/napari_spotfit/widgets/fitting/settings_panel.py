@@ -25,8 +25,7 @@ from ...settings.settings import Settings, parameters
 from ..parts.controls import SettingsControls, add_row, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice
-from ..parts.number_box import NumberBox
-from ..preview.threshold_panel import ThresholdPanel
+from ..preview.detection_panel import DetectionPanel
 from .camera_form import QUANTITIES, CameraForm
 from .frames import FrameChoice
 from .model_form import ModelForm
@@ -35,9 +34,10 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
 
-_BASIC = ("sigma", "threshold", "threshold_unit", "min_distance", "roi_size")
+_BASIC = ("sigma", "false_spots", "min_distance", "roi_size")
 #: Settings of the folded part with rows of their own, below a heading.
 _ADVANCED = {
+    "Detection": ("threshold",),
     "Bounds": ("amplitude_min", "amplitude_max", "background_min", "background_max"),
     "Stop a fit": ("max_iterations", "min_delta", "min_step", "max_error"),
     "Run": ("errors", "backend", "devices", "threads"),
@@ -58,6 +58,10 @@ _LIMIT_TIP = (
 _ESTIMATE_TIP = (
     "<p>Fit the brightest spots that stand alone, in the frame shown or, if it has too few, in "
     "frames all over the movie, and take the median of their σ.</p>"
+)
+_BY_THRESHOLD_TIP = (
+    "<p>Spots are found by their height in counts, as a threshold is set under Advanced ▸ "
+    "Detection. Clear it to find them by a number of false spots.</p>"
 )
 _ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
 
@@ -86,10 +90,8 @@ class SettingsPanel(QScrollArea):
         self.model = ModelForm(self.controls, self)
         self.camera = CameraForm(viewer, self.controls, self)
         self.estimate_button = QPushButton("Estimate")
-        threshold = self.controls["threshold"]
-        assert isinstance(threshold, NumberBox)
         #: Shown while there is a preview.
-        self.threshold_panel = ThresholdPanel(viewer, threshold)
+        self.detection_panel = DetectionPanel(viewer, self.controls)
         self.device, self.why_no_gpu = QLabel(), _soft_label()
         self.advanced = Fold("Advanced", self._advanced_form())
         self._content = QWidget()
@@ -103,6 +105,7 @@ class SettingsPanel(QScrollArea):
         self.advanced.toggled.connect(self._on_fold)
         for name in ("backend", "devices", "threads"):
             self.controls[name].changed.connect(self.show_device)
+        self.controls["threshold"].changed.connect(self._on_threshold)
         self.image.changed.connect(self._on_image)
         self._on_image()
 
@@ -114,7 +117,10 @@ class SettingsPanel(QScrollArea):
         ValueError
             If they do not go together.
         """
-        return Settings(**self.camera.without_maps(self.controls.get() | self.model.settings()))
+        values = self.controls.get() | self.model.settings()
+        if values["threshold"] is not None:
+            del values["false_spots"]
+        return Settings(**self.camera.without_maps(values))
 
     def layers(self) -> dict[str, Layer]:
         """Return the layers that say something of the image's pixels, by what they say."""
@@ -132,6 +138,8 @@ class SettingsPanel(QScrollArea):
 
     def put(self, values: dict[str, Any]) -> None:
         """Show remembered values; what is no longer valid is left out."""
+        if "threshold_unit" in values:  # of before, when a threshold was something else
+            values = {name: value for name, value in values.items() if name != "threshold"}
         self.controls.put(values)
         self.model.put(values)
         self.frames.mode = values.get("frames", "all")
@@ -228,50 +236,61 @@ class SettingsPanel(QScrollArea):
         form.addRow(self._frames_label, self.frames)
         self.estimate_button.setToolTip(_ESTIMATE_TIP)
         self.estimate_button.setAccessibleName("Estimate the PSF's σ")
-        beside: dict[str, QWidget] = {
-            "sigma": self.estimate_button,
-            "threshold": self.controls["threshold_unit"],
-        }
         for name in _BASIC:
-            if name in beside:
+            label = make_label(name, self.controls[name])
+            if name == "sigma":
                 row = QHBoxLayout()
                 row.setSpacing(4)
                 row.addWidget(self.controls[name], 1)
-                row.addWidget(beside[name])
-                form.addRow(make_label(name, self.controls[name]), row)
-            elif name != "threshold_unit":
-                form.addRow(make_label(name, self.controls[name]), self.controls[name])
-            if name == "threshold":
-                form.addRow(self.threshold_panel)
-                self.threshold_panel.hide()
+                row.addWidget(self.estimate_button)
+                form.addRow(label, row)
+            else:
+                form.addRow(label, self.controls[name])
+            if name == "false_spots":
+                self._false_spots_label = label
+                form.addRow(self.detection_panel)
+                self.detection_panel.hide()
         add_row(form, QLabel("Search in"), self.limit, _LIMIT_TIP)
         return form
 
     def _advanced_form(self) -> QWidget:
         content = QWidget()
         form = _form(content)
+        self._add_group(form, "Detection")
         form.addRow(_heading("Fit"))
         self.model.add_rows(form)
         form.addRow(_heading("Camera"))
         self.camera.add_rows(form)
-        for heading, names in _ADVANCED.items():
-            form.addRow(_heading(heading))
-            for name in names:
-                label = make_label(name, self.controls[name])
-                form.addRow(label, self.controls[name])
-                if name == "backend":
-                    self.device.setWordWrap(True)
-                    form.addRow("", self.device)
-                    form.addRow(self.why_no_gpu)
-                elif name == "devices":
-                    self._devices_label = label
+        for heading in ("Bounds", "Stop a fit", "Run"):
+            self._add_group(form, heading)
         self._offer_gpus(0)
         return content
+
+    def _add_group(self, form: QFormLayout, heading: str) -> None:
+        form.addRow(_heading(heading))
+        for name in _ADVANCED[heading]:
+            label = make_label(name, self.controls[name])
+            form.addRow(label, self.controls[name])
+            if name == "backend":
+                self.device.setWordWrap(True)
+                form.addRow("", self.device)
+                form.addRow(self.why_no_gpu)
+            elif name == "devices":
+                self._devices_label = label
 
     def _on_image(self) -> None:
         self.frames.show_layer(self.image.layer)
         for widget in (self._frames_label, self.frames):
             widget.setVisible(bool(self.frames.axes))
+
+    def _on_threshold(self) -> None:
+        """Leave the number of false spots alone where a threshold takes its place."""
+        control = self.controls["false_spots"]
+        counts = self.controls["threshold"].get() is not None
+        about = tooltip(parameters()["false_spots"], Settings().false_spots)
+        for widget in (control, self._false_spots_label):
+            widget.setEnabled(not counts)
+            widget.setToolTip(_BY_THRESHOLD_TIP if counts else about)
 
     def _on_fold(self, expanded: bool) -> None:
         if expanded:

@@ -57,7 +57,7 @@ def _width_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: R
         if values[name] >= high * (1 - _AT_BOUND):
             return (
                 f"{label} is at its upper bound, {high:g} px: the light is wider than the ROI, so "
-                "try a larger ROI size or a higher threshold."
+                "try a larger ROI size or fewer false spots."
             )
     return ""
 

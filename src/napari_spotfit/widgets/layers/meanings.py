@@ -32,7 +32,7 @@ _MEANINGS = {
     "roi_y": "First row of the pixels that were fitted.",
     "roi_x": "First column of the pixels that were fitted.",
     "score": "Height of the spot in the image that the detection has filtered, in multiples of "
-    "its noise. The threshold was compared with it.",
+    "its noise: the number of false spots says how high it must be.",
 }
 
 

@@ -19,7 +19,7 @@ _DEFAULTS = Settings(sigma=1.3, roi_size=9)
 #: What one click on an arrow adds; settings not listed change by 1.
 _STEPS = {
     "sigma": 0.1,
-    "threshold": 0.5,
+    "false_spots": 1e-9,
     "min_distance": 0.5,
     "roi_size": 2,
     "sigma_min": 0.1,
@@ -27,10 +27,10 @@ _STEPS = {
     "gain": 0.1,
 }
 #: Settings that one click multiplies or divides by ten.
-_DECADES = ("min_delta", "min_step")
+_DECADES = ("false_spots", "min_delta", "min_step")
 _ODD = ("roi_size",)
 #: What the list says for a word, where that is not the word itself.
-_SPOKEN = {"noise": "× noise", "auto": "automatic", "cpu": "CPU", "cuda": "CUDA GPU"}
+_SPOKEN = {"auto": "automatic", "cpu": "CPU", "cuda": "CUDA GPU"}
 _SPOKEN |= {
     "gaussian": "Gaussian",
     "gaussian_elliptical": "elliptical Gaussian",
@@ -144,7 +144,9 @@ def tooltip(parameter: Parameter, default: Any) -> str:
     unit = f" {parameter.unit}" if parameter.unit else ""
     low, high = parameter.minimum, parameter.maximum
     if low is not None and high is not None:
-        accepted = f"From {low:g} to {high:g}{unit}; default "
+        above = parameter.above_minimum
+        between = f"Above {low:g}, at most" if above else f"From {low:g} to"
+        accepted = f"{between} {high:g}{unit}; default "
     elif low is not None:
         accepted = f"{'Above' if parameter.above_minimum else 'At least'} {low:g}{unit}; default "
     else:

@@ -38,7 +38,7 @@ def summary(fits: SpotFits, seconds: float, device: str) -> str:
     found = f"{number(total)} spot{'' if total == 1 else 's'}" if total else "No spots"
     text = f"{found} in {seconds:.1f}{_SPACE}s on {device}"
     if not total:
-        return f"{text}: try a lower threshold or another PSF σ"
+        return f"{text}: allow more false spots or try another PSF σ"
     invalid = int((~fits.valid).sum())
     text += f", {reasons_in_words(to_host(fits.flags))}"
     return f"{text}; {number(invalid)} invalid and not drawn" if invalid else text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,7 @@ from ...localization.peaks import peak_near
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.noise import MeasuredNoise
 
 #: How far away, in sides of the ROI, spots lie at most on which a row depends: those that take
 #: pixels from its fit, and from another fit that ends at the same spot.
@@ -39,6 +40,8 @@ class Pick:
     snap : bool
         Whether the spot is the brightest maximum within half a ROI of the place, as the
         detection finds it, or lies at the place itself.
+    noise : MeasuredNoise
+        That of the image.
     """
 
     image: Any
@@ -46,6 +49,7 @@ class Pick:
     settings: Settings
     maps: LayerMaps = NO_MAPS
     snap: bool = True
+    noise: MeasuredNoise = field(default_factory=MeasuredNoise)
 
     @cached_property
     def frame(self) -> HeldFrame:
@@ -61,12 +65,16 @@ class Pick:
         return self.maps.read()
 
     @cached_property
+    def _estimated(self) -> Settings:
+        return self.noise.put_into(self.settings, self.image, self._known)
+
+    @cached_property
     def _spots(self) -> NDArray[np.float64]:
         """Where the frame's spots are as the detection finds them, if a fit depends on that."""
         if self.settings.neighbours == "ignore":
             return np.empty((0, 2))
         maps = {name: known for name, known in self._maps.items() if name != "weights"}
-        settings = self.settings.changed(backend="cpu")
+        settings = self._estimated.changed(backend="cpu")
         places, _ = find(self.frame, settings, frames=self.index or None, **maps)
         return places[:, -2:]
 
@@ -93,23 +101,24 @@ class Pick:
         -------
         SpotFits
             One row. Where the detection finds the spot, it is that of
-            :func:`~napari_spotfit.localize` but for the score, which needs the noise
-            of the whole frame.
+            :func:`~napari_spotfit.localize` but for the score, which fits at given places
+            have none of.
         """
+        settings = self._estimated
         center: NDArray[np.float64] = np.asarray(place, float)
         if self.snap:
             known = {name: self._known.get(name) for name in ("bad_pixels", "camera")}
-            center = peak_near(self.frame, center, self.settings, **known)
+            center = peak_near(self.frame, center, settings, **known)
         centers = np.vstack([center, self._beside(center)])
         index = np.broadcast_to(self.index, (len(centers), len(self.index)))
         fits = fit_at(
-            self.frame, np.column_stack([index, centers]), settings=self.settings, **self._known
+            self.frame, np.column_stack([index, centers]), settings=settings, **self._known
         )
         return fits[:1]
 
     def _beside(self, center: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the other spots on which the fit of one depends."""
-        side = np.array(self.settings.roi_shape)
+        side = np.array(self._estimated.roi_shape)
         away = abs(self._spots - center) / side
         beside = (away <= _FAR).all(axis=1)
         beside &= away.any(axis=1)

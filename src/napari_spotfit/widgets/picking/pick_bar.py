@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ...settings.settings import Settings
     from ..layers.maps import LayerMaps
+    from ..preview.image_noise import ImageNoise
 
 _CLICK_TIP = (
     "<p>While this is pressed, a click on the image fits the spot there, in the frame shown "
@@ -47,6 +48,8 @@ class PickBar(QWidget):
         Returns the settings of the fits, or raises a ValueError that says why there are none.
     maps : callable
         Returns what layers say of the pixels of an image, or raises a ValueError.
+    noise : ImageNoise
+        The image's noise, measured while the first click is still to come.
     colors : callable
         Returns the names of the column that colours the faces of new layers and of the
         colour map.
@@ -60,11 +63,13 @@ class PickBar(QWidget):
         image: Callable[[], Image],
         settings: Callable[[], Settings],
         maps: Callable[[Image], LayerMaps],
+        noise: ImageNoise,
         colors: Callable[[], tuple[str, str]],
         parent: QWidget | None = None,
     ):
         super().__init__(parent)
         self._image, self._settings, self._maps, self._colors = image, settings, maps, colors
+        self._noise = noise
         self.click, self.snap = QPushButton("Fit on click"), QCheckBox("Snap")
         self.undo = QPushButton("Undo")
         self.picker = Picker(viewer, self)
@@ -72,6 +77,7 @@ class PickBar(QWidget):
         keys = dict.fromkeys(("Delete", "Backspace"), self._remove_selected)
         self._keys = Keys(viewer, {**keys, "Control-Z": self.picker.undo})
         self._lay_out()
+        self.click.toggled.connect(self._on_click)
         self.undo.clicked.connect(self.picker.undo)
         self.picker.layers.changed.connect(self._on_changed)
         self._on_changed()
@@ -94,7 +100,7 @@ class PickBar(QWidget):
             snap = self.snap.isChecked()
             image = self._image()
             maps = self._maps(image)
-            source = Source(image, self._settings(), maps, snap, *self._colors())
+            source = Source(image, self._settings(), maps, self._noise.get(), snap, *self._colors())
             return self.picker.begin(source, position)
         except (TypeError, ValueError) as error:
             self.picker.failed.emit(error)
@@ -106,6 +112,10 @@ class PickBar(QWidget):
         except ValueError:
             return
         self.picker.remove_selected(image)
+
+    def _on_click(self, pressed: bool) -> None:
+        if pressed:
+            self._noise.prepare()
 
     def _on_changed(self) -> None:
         self.undo.setEnabled(self.picker.layers.can_undo)

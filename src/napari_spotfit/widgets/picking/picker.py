@@ -17,6 +17,7 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images
 from ..layers.maps import LayerMaps
+from ..layers.noise import MeasuredNoise
 from ..parts.latest import Latest
 from .pick import Pick
 from .picked_layer import PickedLayers
@@ -36,6 +37,7 @@ class Source(NamedTuple):
     image: Image
     settings: Settings
     maps: LayerMaps
+    noise: MeasuredNoise
     snap: bool
     #: The column that colours the faces of a new layer, and the colour map.
     face: str
@@ -138,6 +140,7 @@ class Picker(QObject):
             source.settings,
             source.maps,
             source.snap,
+            source.noise,
         )
         press = _Press(source, pick, self._next)
         if not press.aim(position):

@@ -14,6 +14,7 @@ from ...localization.psf_width import PsfWidth, estimate_sigma
 from ...settings.settings import Settings, parameters
 from ..layers import images
 from ..layers.maps import LayerMaps, layer_maps
+from ..layers.noise import MeasuredNoise
 from ..parts.latest import Latest
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from napari.layers import Image
 
     from ..fitting.settings_panel import SettingsPanel
+    from .image_noise import ImageNoise
 
 
 class SigmaEstimate(QObject):
@@ -32,6 +34,8 @@ class SigmaEstimate(QObject):
         The viewer whose current frame counts.
     settings : SettingsPanel
         The panel with the button.
+    noise : ImageNoise
+        The noise of its image.
     parent : QObject
         Qt parent.
     """
@@ -41,9 +45,9 @@ class SigmaEstimate(QObject):
     #: What went wrong, an exception.
     failed = Signal(object)
 
-    def __init__(self, viewer: Viewer, settings: SettingsPanel, parent: QObject):
+    def __init__(self, viewer: Viewer, settings: SettingsPanel, noise: ImageNoise, parent: QObject):
         super().__init__(parent)
-        self._viewer, self._settings = viewer, settings
+        self._viewer, self._settings, self._noise = viewer, settings, noise
         self._image: Image | None = None
         self._latest = Latest(self)
         self._latest.done.connect(self._on_done)
@@ -80,6 +84,7 @@ class SigmaEstimate(QObject):
             images.current_frame(self._viewer, image),
             self._settings.settings(),
             layer_maps(image, self._settings.layers()),
+            self._noise.get(),
         )
 
     def _on_done(self, width: PsfWidth) -> None:
@@ -110,11 +115,13 @@ def _estimate(
     index: tuple[int, ...],
     settings: Settings,
     maps: LayerMaps,
+    noise: MeasuredNoise,
 ) -> PsfWidth:
     """Estimate from the frame that is shown; from some of all frames if it has too few spots."""
     known = maps.read()
     known.pop("weights", None)
     mask = known.pop("mask", None)
+    settings = noise.put_into(settings, image, known)
     held = HeldFrame(image, index)
     here = mask if mask is None or mask.ndim == 2 else np.asarray(mask[index])
     try:

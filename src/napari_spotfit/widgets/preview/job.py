@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,10 +16,12 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 
-#: The settings on which the maxima depend; the threshold only chooses among them.
-_OF_MAXIMA = ("sigma", "min_distance", "threshold_unit", "backend", "devices", "threads")
+#: The settings on which the maxima depend, beside what is asked of them: false spots and a
+#: threshold only choose among them.
+_OF_MAXIMA = ("sigma", "min_distance", "noise", "backend", "devices", "threads")
 
 Thing = TypeVar("Thing")
 
@@ -35,6 +37,8 @@ class PreviewJob:
     settings: Settings
     #: Another one whenever the layers say something else.
     maps: LayerMaps = NO_MAPS
+    #: Another one whenever the image, or what is known of its pixels, is.
+    noise: MeasuredNoise = field(default_factory=MeasuredNoise)
     face: str = "sigma"
     colormap: str = FACE_COLORMAP
 
@@ -45,8 +49,10 @@ class Previewed(NamedTuple):
     job: PreviewJob
     fits: SpotFits
     points: dict[str, Any]
-    #: Height of every maximum, in the unit of the threshold.
+    #: Score of every maximum; with a threshold its height in counts.
     heights: NDArray[np.float32]
+    #: How many pixels were searched.
+    searched: int
 
 
 class Previewer:
@@ -54,7 +60,7 @@ class Previewer:
 
     The fits are those of :func:`~napari_spotfit.localize`. The frame and its maps are read
     anew only when another one is asked for, and the maxima are searched only when something
-    other than the threshold has changed.
+    other than the number of false spots, or the threshold, has changed.
     """
 
     def __init__(self) -> None:
@@ -71,16 +77,24 @@ class Previewer:
         if "mask" in maps:
             key, whole = (job.maps, job.index), maps["mask"]
             maps["mask"] = self._mask.get(key, lambda: _of_frame(whole, job.index))
-        parts = list(localize_parts(held, job.settings, **maps))
+        settings = job.noise.put_into(job.settings, job.image, maps)
+        parts = list(localize_parts(held, settings, **maps))
         maps.pop("weights", None)
-        values = tuple(getattr(job.settings, name) for name in _OF_MAXIMA)
+        values = (*(getattr(settings, name) for name in _OF_MAXIMA), settings.threshold is None)
         heights = self._heights.get(
-            (frame_key, job.maps, values), lambda: peak_heights(held, job.settings, **maps)
+            (frame_key, job.maps, values), lambda: peak_heights(held, settings, **maps)
         )
         fits = SpotFits.concatenate([part.fits for part in parts])
         face = job.face if job.face in fits.columns else default_face(fits)
         points = points_arguments(fits, face, job.colormap, job.maps.ids)
-        return Previewed(job, fits, points, heights)
+        return Previewed(job, fits, points, heights, _searched(held, maps))
+
+
+def _searched(held: HeldFrame, maps: dict[str, Any]) -> int:
+    """Return how many pixels of a frame spots are searched in."""
+    bad = maps.get("bad_pixels")
+    good = np.ones(held.pixels.shape, bool) if bad is None else ~_of_frame(bad, held.index)
+    return int(np.count_nonzero(good & maps["mask"] if "mask" in maps else good))
 
 
 def _of_frame(mask: Any, index: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from napari.layers import Image, Points
 
     from ..fitting.settings_panel import SettingsPanel
+    from .image_noise import ImageNoise
 
 _TIP = (
     "<p>Find and fit the spots of the frame that the viewer shows, and draw them anew whenever "
@@ -42,6 +43,8 @@ class Preview(QObject):
         The viewer whose current frame counts.
     settings : SettingsPanel
         What to find and fit, and where.
+    noise : ImageNoise
+        The noise of its image.
     parent : QObject
         Qt parent.
     """
@@ -55,9 +58,9 @@ class Preview(QObject):
     #: What was told last is no longer so.
     recovered = Signal()
 
-    def __init__(self, viewer: Viewer, settings: SettingsPanel, parent: QObject):
+    def __init__(self, viewer: Viewer, settings: SettingsPanel, noise: ImageNoise, parent: QObject):
         super().__init__(parent)
-        self._viewer, self._settings = viewer, settings
+        self._viewer, self._settings, self._noise = viewer, settings, noise
         self._shown = PreviewLayer(viewer)
         self._work = Previewer()
         self.latest = Latest(self)
@@ -97,12 +100,12 @@ class Preview(QObject):
 
     def bind(self) -> None:
         """Make ready for the box to be ticked."""
-        self._settings.threshold_panel.bind()
+        self._settings.detection_panel.bind()
 
     def unbind(self) -> None:
         """Untick the box, which ends all that follows the viewer."""
         self.box.setChecked(False)
-        self._settings.threshold_panel.unbind()
+        self._settings.detection_panel.unbind()
 
     def ask(self) -> None:
         """Draw anew, once for all that changes before Qt has dealt with its events."""
@@ -110,7 +113,7 @@ class Preview(QObject):
             self._soon.start()
 
     def _on_ticked(self, ticked: bool) -> None:
-        self._settings.threshold_panel.setVisible(ticked)
+        self._settings.detection_panel.setVisible(ticked)
         if ticked:
             self._follow()
             self.ask()
@@ -136,7 +139,7 @@ class Preview(QObject):
         for follower in (self._pixels, self._place, self._known):
             follower.follow()
         self._image, self._work = None, Previewer()
-        self._settings.threshold_panel.clear()
+        self._settings.detection_panel.clear()
         self._shown.remove()
         self._recover()
 
@@ -144,7 +147,7 @@ class Preview(QObject):
         """Ask for the spots of what is shown now."""
         if self._shown.image is not self._image:
             self._shown.remove()
-            self._settings.threshold_panel.clear()
+            self._settings.detection_panel.clear()
         if self._image is None:
             return
         try:
@@ -166,6 +169,7 @@ class Preview(QObject):
             version=self._version,
             settings=self._settings.settings(),
             maps=self._maps,
+            noise=self._noise.get(),
             face=self.face,
             colormap=self.colormap,
         )
@@ -175,15 +179,14 @@ class Preview(QObject):
         if not self._bound or self._image is None or result.job.version != self._version:
             return
         self._shown.draw(self._image, result.points)
-        unit = result.job.settings.threshold_unit
-        self._settings.threshold_panel.show_found(result.fits, result.heights, unit)
+        self._settings.detection_panel.show_found(result)
         self._recover()
         self.drawn.emit()
 
     def _on_failed(self, error: Exception) -> None:
         self._patience.stop()
         self._shown.empty()
-        self._settings.threshold_panel.clear()
+        self._settings.detection_panel.clear()
         if str(error) != self._told:
             self._told = str(error)
             self.failed.emit(error)

@@ -1,4 +1,4 @@
-"""Where the threshold lies among the maxima of the frame: slider, histogram, numbers."""
+"""Where noise ends among the maxima of the frame: slider, histogram, numbers."""
 
 from __future__ import annotations
 
@@ -8,77 +8,90 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyqtgraph as pg
-from numpy.typing import NDArray
 from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QSlider, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLabel, QSlider, QVBoxLayout, QWidget
 
 from ...results.spot_fits import SpotFits
+from ..parts.controls import SettingsControls
 from ..parts.number_box import NumberBox
 from ..parts.plots import Plot, theme_colors
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
+from .job import Previewed
+from .knobs import ByFalseSpots, ByThreshold, Knob
 
 if TYPE_CHECKING:
     from napari import Viewer
 
 _SLIDER_TIP = (
-    "<p>The threshold, from the height where noise begins to that of the brightest spot. "
-    "Spots and fits of the frame follow.</p>"
+    "<p>Where noise ends. To the left dimmer spots are found, and more that are false; to the "
+    "right only those that noise hardly ever makes. Spots and fits of the frame follow.</p>"
 )
 _COUNT_TIP = (
-    "<p>Spots of the frame that are above the threshold, and how many of their fits are good: "
-    "nothing speaks against them.</p>"
+    "<p>Spots that are found in the frame, and how many of their fits are good: nothing speaks "
+    "against them.</p><p>How many false spots noise alone makes in the pixels that are searched, "
+    "on the average. Edges and bright structures may make more: most of those are not good.</p>"
 )
 _PLOT_TIP = (
-    "<p>How high the maxima of the filtered frame are: the hump on the left is noise, what "
-    "lies right of it is spots. Those above the threshold, in colour, are fitted. Drag the "
-    "line to the gap between the two. Both scales are logarithmic.</p>"
+    "<p>The maxima of the filtered frame by their height: the hump on the left is noise, what "
+    "lies right of it is spots. Those right of the line, in colour, are fitted. Drag the line "
+    "to the gap between the two. It ends where noise never comes; a threshold in counts "
+    "(Advanced) can be higher. Both scales are logarithmic.</p>"
 )
-_AXIS = {"noise": "score (× noise)", "counts": "height (counts)"}
 _BINS = 80
-_HEIGHT, _AXIS_HEIGHT = 108, 36
+#: pyqtgraph puts the name of an axis so far below it.
+_HEIGHT, _AXIS_HEIGHT, _BELOW = 112, 36, 5
 #: Steps of the slider from one end to the other.
 _STEPS = 1000
-#: Share of the maxima that are lower than the scale's lower end.
-_CUT = 0.02
+#: Share of the maxima that are lower than the scale's lower end, and the most decades there are.
+_CUT, _DECADES = 0.02, 4
 _ABOVE, _LINE, _HOVER = "#2a9d8f", "#f4a261", "#e76f51"
 
 
-class ThresholdPanel(QWidget):
-    """A slider and a histogram that show and change the threshold.
+class DetectionPanel(QWidget):
+    """A slider and a histogram that show and change how many false spots there may be.
+
+    Where there is a threshold in counts, they show and change that.
 
     Parameters
     ----------
     viewer : napari.Viewer
         The viewer whose theme counts.
-    threshold : NumberBox
-        The control of the threshold, with which slider and line keep step.
+    controls : SettingsControls
+        Those of false spots and threshold, with which slider and line keep step, and of σ.
     parent : QWidget, optional
         Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, threshold: NumberBox, parent: QWidget | None = None):
+    def __init__(self, viewer: Viewer, controls: SettingsControls, parent: QWidget | None = None):
         super().__init__(parent)
-        self._viewer, self._threshold = viewer, threshold
+        self._viewer = viewer
+        boxes = [_number_box(controls, name) for name in ("false_spots", "sigma", "threshold")]
+        self._by_false_spots, self._by_threshold = ByFalseSpots(*boxes[:2]), ByThreshold(boxes[2])
+        self._knob: Knob = self._by_false_spots
+        self._threshold = boxes[2]
         self._heights = np.empty(0, np.float32)
+        #: Logarithms of the ends of the scale, and of where slider and line end.
         self._low, self._high = -1.0, 2.0
+        self._first, self._last = -1.0, 2.0
         self.slider, self.count = QSlider(Qt.Orientation.Horizontal), QLabel()
         self.slider.setRange(0, _STEPS)
         self.slider.setPageStep(_STEPS // 20)
         self.slider.setSingleStep(_STEPS // 200)
         self.slider.setToolTip(_SLIDER_TIP)
-        self.slider.setAccessibleName("Threshold, logarithmic")
+        self.slider.setAccessibleName("Where noise ends, logarithmic")
         guard_wheel(self.slider)
         self.count.setToolTip(_COUNT_TIP)
         self.count.setAccessibleName("Spots of the frame")
-        self.plot = Plot(viewer, _AXIS["noise"])
+        self.plot = Plot(viewer, self._knob.axis)
         self.line = pg.InfiniteLine(angle=90, movable=True)
         self._below, self._above = _bars(), _bars()
         self._lay_out()
         self.slider.valueChanged.connect(self._on_slider)
         self.line.sigPositionChanged.connect(self._on_line)
-        threshold.changed.connect(self._show_threshold)
+        for box in boxes:
+            box.changed.connect(self._show_place)
         self.clear()
 
     def bind(self) -> None:
@@ -92,24 +105,20 @@ class ThresholdPanel(QWidget):
         self.plot.unbind()
         self._viewer.events.theme.disconnect(self._paint)
 
-    def show_found(self, fits: SpotFits, heights: NDArray[np.float32], unit: str) -> None:
-        """Show a frame's fits as numbers, and all of its maxima as a histogram.
-
-        Parameters
-        ----------
-        fits : SpotFits
-            The fits of the maxima above the threshold.
-        heights : ndarray of float32, shape (n,)
-            Height of every maximum.
-        unit : str
-            The unit of the threshold, "noise" or "counts".
-        """
-        self.count.setText(_in_words(fits))
-        self.plot.setLabel("bottom", _AXIS[unit])
-        if heights is not self._heights:
-            self._heights = heights
+    def show_found(self, result: Previewed) -> None:
+        """Show a frame's fits as numbers, and all of its maxima as a histogram."""
+        settings, false = result.job.settings, None
+        if settings.threshold is None:
+            self._knob = self._by_false_spots
+            false = settings.false_spots * result.searched / 1e6
+        else:
+            self._knob = self._by_threshold
+        self.count.setText(_in_words(result.fits, false))
+        self.plot.setLabel("bottom", self._knob.axis)
+        if result.heights is not self._heights:
+            self._heights = result.heights
             self._set_range()
-        self._show_threshold()
+        self._show_place()
 
     def clear(self) -> None:
         """Show that nothing is known of the frame."""
@@ -123,30 +132,40 @@ class ThresholdPanel(QWidget):
         if not len(positive):
             return
         low, high = np.log10(np.quantile(positive, _CUT)), np.log10(positive.max())
+        low = max(low, high - _DECADES)
         margin = max(0.03 * (high - low), 0.05)
         self._low, self._high = float(low - margin), float(high + margin)
         self.plot.setXRange(self._low, self._high, padding=0)
         self.plot.getAxis("bottom").setTicks(_ticks(self._low, self._high))
-        with QSignalBlocker(self.line):
-            self.line.setBounds((self._low, self._high))
 
-    def _show_threshold(self) -> None:
-        """Put slider and line where the threshold is, or at the end beyond which it is."""
+    def _set_ends(self) -> None:
+        """Let slider and line go as far as both the scale and their control do."""
+        low, high = (math.log10(end) if end > 0 else -math.inf for end in self._knob.limits())
+        self._first = min(max(self._low, low), self._high)
+        self._last = max(min(self._high, high), self._first + 1e-6)
+        with QSignalBlocker(self.line):
+            self.line.setBounds((self._first, self._last))
+
+    def _show_place(self) -> None:
+        """Put slider and line where the control is, or at the end beyond which it is."""
+        if (self._threshold.get() is not None) != (self._knob is self._by_threshold):
+            return  # the maxima of the other scale are on their way
+        self._set_ends()
         place = self._place()
-        share = (place - self._low) / (self._high - self._low)
+        share = (place - self._first) / (self._last - self._first)
         with QSignalBlocker(self.slider), QSignalBlocker(self.line):
             self.slider.setValue(round(_STEPS * share))
             self.line.setValue(place)
         self._draw()
 
     def _place(self) -> float:
-        """Return where on the scale the threshold is."""
-        value = self._threshold.value()
-        place = math.log10(value) if value > 0 else self._low
-        return min(max(place, self._low), self._high)
+        """Return the logarithm of where on the scale the control is."""
+        value = self._knob.place()
+        place = math.log10(value) if value > 0 else self._first
+        return min(max(place, self._first), self._last)
 
     def _draw(self) -> None:
-        """Draw the maxima below the threshold dim and those above it in colour."""
+        """Draw the maxima left of the line dim and those right of it in colour."""
         heights = self._heights[self._heights > 0]
         counts, edges = np.histogram(np.log10(heights), _BINS, (self._low, self._high))
         # So that one maximum is seen, too.
@@ -161,15 +180,13 @@ class ThresholdPanel(QWidget):
         self.plot.setYRange(0, max(float(bars.max()), 0.5), padding=0)
 
     def _on_slider(self, step: int) -> None:
-        self._choose(self._low + (self._high - self._low) * step / _STEPS)
+        self._choose(self._first + (self._last - self._first) * step / _STEPS)
 
     def _on_line(self) -> None:
         self._choose(float(self.line.value()))
 
     def _choose(self, place: float) -> None:
-        """Set the threshold, with three digits."""
-        place = min(max(place, self._low), self._high)
-        self._threshold.put(float(f"{10.0**place:.3g}"))
+        self._knob.choose(10.0 ** min(max(place, self._first), self._last))
 
     def _paint(self, event: Any = None) -> None:
         """Take colours that are seen in the viewer's theme."""
@@ -190,17 +207,16 @@ class ThresholdPanel(QWidget):
         self.plot.hideAxis("left")
         self.plot.getAxis("bottom").setStyle(tickLength=4, tickTextOffset=4)
         self.plot.getAxis("bottom").setHeight(_AXIS_HEIGHT)
+        self.plot.getPlotItem().layout.setContentsMargins(1, 1, 1, _BELOW)
         self.line.setCursor(Qt.CursorShape.SizeHorCursor)
         for item in (self._below, self._above, self.line):
             self.plot.addItem(item)
-        row = QHBoxLayout()
-        row.addWidget(self.slider, 1)
-        row.addWidget(self.count)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
-        column.addLayout(row)
+        column.addWidget(self.slider)
         column.addWidget(self.plot)
+        column.addWidget(self.count)
 
 
 def _bars() -> pg.PlotCurveItem:
@@ -224,12 +240,28 @@ def _ticks(low: float, high: float) -> list[list[tuple[float, str]]]:
     return marks
 
 
-def _in_words(fits: SpotFits) -> str:
+def _in_words(fits: SpotFits, false: float | None) -> str:
+    """Say how many spots were found, how many are good, and how many noise is expected to make."""
     total = len(fits)
     if not total:
         return "no spots"
     good = int(fits.good.sum())
     # Not 100 % unless it is all of them.
     share = min(round(100 * good / total), 99) if good < total else 100
-    spots = f"{number(total)} spot{'' if total == 1 else 's'}"
-    return f"{spots} · {share}\u202f% good"
+    spots = f"{number(total)} spot{'' if total == 1 else 's'} · {share}\u202f% good"
+    return spots if false is None else f"{spots} · {_false_in_words(false)}"
+
+
+def _false_in_words(false: float) -> str:
+    if false < 0.1:
+        return "less than 0.1 false"
+    if false < 0.95:
+        return f"about {false:.1f} false"
+    # No more digits than an expectation deserves.
+    return f"about {number(round(float(f'{false:.2g}')))} false"
+
+
+def _number_box(controls: SettingsControls, name: str) -> NumberBox:
+    box = controls[name]
+    assert isinstance(box, NumberBox)
+    return box

@@ -1,0 +1,100 @@
+"""The camera's gain that an image suggests, offered where it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QObject
+
+from ...localization.noise import noise_model
+from ...settings.noise_model import NoiseModel
+from ..layers import images
+from ..layers.maps import LayerMaps, layer_maps
+from ..parts.latest import Latest
+
+if TYPE_CHECKING:
+    from .settings_panel import SettingsPanel
+
+
+class GainOffer(QObject):
+    """Measures the chosen image's noise in the background while the camera's controls are shown.
+
+    Its button is there where the gain is not set and the image tells one; pressed, it sets gain
+    and offset.
+
+    Parameters
+    ----------
+    settings : SettingsPanel
+        The panel with the controls and the button.
+    parent : QObject
+        Qt parent.
+    """
+
+    def __init__(self, settings: SettingsPanel, parent: QObject):
+        super().__init__(parent)
+        self._settings, self._button = settings, settings.camera.gain_button
+        self._noise: NoiseModel | None = None
+        self._latest = Latest(self)
+        self._latest.done.connect(self._on_done)
+        for signal in (settings.image.changed, settings.maps_changed, settings.advanced.toggled):
+            signal.connect(self.ask)
+        for name in ("gain", "offset", "emccd"):
+            settings.controls[name].changed.connect(self._show)
+        self._button.clicked.connect(self._use)
+
+    def ask(self) -> None:
+        """Begin to measure, if there is something to offer."""
+        self.drop()
+        job = self._job()
+        if job is not None:
+            self._latest.ask(job)
+
+    def drop(self) -> None:
+        """Forget what was measured, or is being measured."""
+        self._latest.drop()
+        self._on_done(None)
+
+    def _job(self) -> Callable[[], NoiseModel] | None:
+        image, layers = self._settings.image.layer, self._settings.camera.layers()
+        if image is None or not self._settings.advanced.open or "gain" in layers:
+            return None
+        try:
+            maps = layer_maps(image, layers)
+        except ValueError:  # which a fit will say
+            return None
+        return partial(_measure, images.full_resolution(image), maps)
+
+    def _suggested(self) -> dict[str, Any]:
+        """Return the settings that are offered, none where nothing is."""
+        controls, noise = self._settings.controls, self._noise
+        if noise is None or noise.gain is None or controls["gain"].get() is not None:
+            return {}
+        found: dict[str, Any] = {
+            "gain": float(f"{noise.gain / (2 if controls['emccd'].get() else 1):.3g}")
+        }
+        # A gain alone would take all that the camera adds for light.
+        if controls["offset"].get() == 0 and "offset" not in self._settings.camera.layers():
+            found["offset"] = round(noise.offset or 0.0, 1)
+        return found
+
+    def _on_done(self, noise: NoiseModel | None) -> None:
+        self._noise = noise
+        self._show()
+
+    def _show(self) -> None:
+        found = self._suggested()
+        if found:
+            text = f"The image suggests {found['gain']:g} counts/e⁻: use it"
+            self._button.setText(text)
+            self._button.setAccessibleName(text)
+        self._button.setVisible(bool(found))
+
+    def _use(self) -> None:
+        self._settings.controls.put(self._suggested())
+
+
+def _measure(image: Any, maps: LayerMaps) -> NoiseModel:
+    known = maps.read()
+    return noise_model(image, bad_pixels=known.get("bad_pixels"), camera=known.get("camera"))

@@ -1,0 +1,85 @@
+"""What decides where noise ends, and where that is on the scale of a frame's maxima."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from ...engine.detection.false_spots import expected_false_spots, score_for
+from ..parts.number_box import NumberBox
+
+
+class Knob(Protocol):
+    """A control, and the scale on which it lies."""
+
+    #: The name of the scale.
+    axis: str
+
+    def place(self) -> float:
+        """Return where on the scale the control is."""
+
+    def limits(self) -> tuple[float, float]:
+        """Return how low and how high it can be."""
+
+    def choose(self, place: float) -> None:
+        """Set the control, with three digits."""
+
+
+class ByFalseSpots:
+    """A number of false spots, on the scale of scores: the fewer, the higher.
+
+    Parameters
+    ----------
+    false_spots, sigma : NumberBox
+        The controls of their number and of the PSF's width.
+    """
+
+    axis = "score (height in multiples of its noise)"
+
+    def __init__(self, false_spots: NumberBox, sigma: NumberBox):
+        self._false_spots, self._sigma = false_spots, sigma
+
+    def place(self) -> float:
+        """Return the score that so many maxima of noise exceed."""
+        return score_for(self._false_spots.value(), self._sigma.value())
+
+    def limits(self) -> tuple[float, float]:
+        """Return the scores of the most and of the fewest."""
+        most, fewest = self._false_spots.maximum(), self._false_spots.minimum()
+        sigma = self._sigma.value()
+        return score_for(most, sigma), score_for(fewest, sigma)
+
+    def choose(self, place: float) -> None:
+        """Set how many maxima of noise exceed a score."""
+        self._false_spots.put(_rounded(expected_false_spots(place, self._sigma.value())))
+
+
+class ByThreshold:
+    """A threshold in counts, on the scale of heights.
+
+    Parameters
+    ----------
+    threshold : NumberBox
+        Its control.
+    """
+
+    axis = "height in the filtered image (counts)"
+
+    def __init__(self, threshold: NumberBox):
+        self._threshold = threshold
+
+    def place(self) -> float:
+        """Return the threshold."""
+        return self._threshold.value()
+
+    def limits(self) -> tuple[float, float]:
+        """Return that it can be anywhere."""
+        return 0.0, math.inf
+
+    def choose(self, place: float) -> None:
+        """Set the threshold."""
+        self._threshold.put(_rounded(place))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")

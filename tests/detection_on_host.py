@@ -1,0 +1,32 @@
+"""Detection of the GPU on the host, with fibers for threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import on_host
+
+from napari_spotfit.engine.cuda import detect as cuda
+from napari_spotfit.engine.cuda.compile import source
+
+
+def _kernel(file, name, **macros):
+    before = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
+    names = tuple(cuda.THREADS_OF)
+    using = "".join(f"using spotfit::SPOTFIT_ISA::{one};\n" for one in names)
+    text = before + source(file) + using
+    return lambda *given: on_host.launch(text, name, *given, names)
+
+
+def _allocate(size):
+    """Return memory that holds what others left there."""
+    return np.full(size, 0xA5, np.uint8)
+
+
+HOST = cuda.Device(
+    0, _allocate, lambda array: array.ctypes.data, np.copy, np.ascontiguousarray, _kernel
+)
+
+
+def detect(frames, settings, mask=None, variance_map=None):
+    """Detect as :func:`napari_spotfit.engine.cuda.detect.detect` does, arrays of the host."""
+    return cuda.detect_on(HOST, frames, settings, mask, variance_map)

@@ -1,0 +1,130 @@
+"""The GPU's detection on the host, against the CPU's.
+
+The very text that NVRTC gets; see on_host.py.
+"""
+
+from __future__ import annotations
+
+import detection_on_host as host
+import numpy as np
+import pytest
+from detection_cases import SHAPES, assert_alike, beside_bad_pixels, hot_frames, saturated
+from scenes import DTYPES, assert_same, movie_of, scattered
+
+from napari_spotfit import NoiseModel, Settings
+from napari_spotfit.engine.cpu import detect as cpu
+from napari_spotfit.engine.cuda import detect as cuda
+
+NOISE = NoiseModel(1.0, -100.0, 4.0)
+
+
+def same_as_cpu(frames, settings, mask=None, variance_map=None, least=1):
+    """Detect on both; there must be so many spots at the least."""
+    theirs = cpu.detect(frames, settings, mask, variance_map)
+    assert len(theirs.y) >= least
+    ours = host.detect(frames, settings, mask, variance_map)
+    assert_alike(ours, theirs)
+    return ours
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sigma", [0.5, 1.3, 3.0])
+def test_candidates_are_the_cpus(dtype, sigma):
+    rng = np.random.default_rng(54)
+    shape = (70, 150)
+    movie = movie_of(rng, scattered(rng, shape, 25), 3, shape, photons=600 * sigma**2, sigma=sigma)
+    frames = np.clip(movie - 60, 0, 255).astype(dtype)
+    settings = Settings(sigma=sigma, noise=NoiseModel(1.0, -40.0, 4.0))
+    same_as_cpu(frames, settings, least=40)
+    # Heights alone count: half of all pixels are high enough to be looked at.
+    same_as_cpu(frames, settings.changed(threshold=0.0, min_distance=9), least=40)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_candidates_in_small_frames_are_the_cpus(shape):
+    frames = np.random.default_rng(55).normal(0, 30, (5, *shape)).astype(np.float32)
+    # A band much wider than the frame is made of nothing but rounding.
+    for sigma in (0.5, 2.0, 10.0) if max(shape) > 20 else (0.5, 2.0):
+        settings = Settings(sigma=sigma, noise=NoiseModel(0, 900, 900), false_spots=1e5)
+        same_as_cpu(frames, settings, least=shape == (96, 64))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e29, -3e38])
+def test_candidates_beside_bad_pixels_are_the_cpus(bad, dtype):
+    same_as_cpu(beside_bad_pixels(bad, dtype), Settings(noise=NOISE), least=20)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+@pytest.mark.parametrize("sigma", [1.0, 4.0])
+def test_lone_pixels_are_replaced_as_on_the_cpu(dtype, sigma):
+    frames, variances = hot_frames(dtype)
+    settings = Settings(sigma=sigma, noise=NOISE)
+    found = same_as_cpu(frames, settings, least=80)
+    assert len(found.y) < 120  # of 60 spots in each of two frames, none of 70 hot pixels
+    with_map = same_as_cpu(frames, settings, variance_map=variances, least=80)
+    assert not np.array_equal(found.score, with_map.score)
+
+
+def test_masks_choose_as_on_the_cpu():
+    frames, _ = hot_frames(np.uint16)
+    rng = np.random.default_rng(59)
+    for mask in (rng.uniform(size=frames.shape[1:]) < 0.5, rng.uniform(size=frames.shape) < 0.5):
+        for distance in (1.0, 2.0, 12.0):
+            settings = Settings(noise=NOISE, min_distance=distance)
+            same_as_cpu(frames, settings, mask, least=20)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+def test_plateaus_are_merged_as_on_the_cpu(dtype):
+    frames = saturated(dtype)
+    for distance in (2.0, 25.0):
+        settings = Settings(noise=NOISE, min_distance=distance)
+        found = same_as_cpu(frames, settings, least=4)
+        assert len(np.unique(found.frame)) == 4
+
+
+def test_crowds_are_joined_as_on_the_cpu():
+    rng = np.random.default_rng(57)
+    frames = movie_of(rng, scattered(rng, (128, 128), 600), 2, (128, 128), photons=4000)
+    for distance in (1.0, 2.0, 5.0):
+        settings = Settings(noise=NOISE, min_distance=distance)
+        same_as_cpu(frames.astype(np.uint16), settings, least=300)
+
+
+def test_parts_of_the_work_change_nothing(monkeypatch):
+    rng = np.random.default_rng(60)
+    frames = movie_of(rng, scattered(rng, (40, 150), 12), 7, (40, 150)).astype(np.float32)
+    frames[5, 10, 10] = np.nan
+    frames[2, 20, 31] = 3000
+    mask = rng.uniform(size=frames.shape) < 0.8
+    settings = Settings(noise=NOISE, false_spots=1e4, min_distance=4)
+    whole = host.detect(frames, settings, mask)
+    assert len(whole.y) > 60
+    monkeypatch.setattr(cuda, "_LEAST_ROOM", 1)
+    monkeypatch.setattr(cuda, "_PIXELS_PER_MAXIMUM", frames.size)  # there is room for one
+    assert_same(host.detect(frames, settings, mask), whole)
+    for size in (1, 3):
+        monkeypatch.setattr(cuda, "_MOST_FRAMES", size)
+        assert_same(host.detect(frames, settings, mask), whole)
+    monkeypatch.undo()
+    for rows in (1, 7, 100):  # strips of few rows, and of few frames
+        monkeypatch.setattr(cuda, "_STRIP_BYTES", 12 * 150 * rows)
+        assert_same(host.detect(frames, settings, mask), whole)
+    monkeypatch.setattr(cuda, "_SCRATCH_BYTES", 1)  # less than a frame needs
+    assert_same(host.detect(frames, settings, mask), whole)
+    for pixels in (1, 1 << 15):  # of a launch
+        monkeypatch.setattr(cuda, "_MOST_PIXELS", pixels)
+        assert_same(host.detect(frames, settings, mask), whole)
+    for sigma in (0.5, 4.0):
+        monkeypatch.setattr(cuda, "_STRIP_BYTES", 12 * 150 * 11)
+        same_as_cpu(frames, settings.changed(sigma=sigma), mask, least=20)
+
+
+def test_memory_of_a_large_frame():
+    plan = cuda._plan(host.HOST, np.dtype(np.uint16), (3000, 4000), 1.3)
+    room = 3000 * 4000 // cuda._PIXELS_PER_MAXIMUM
+    assert 2 + sum(plan.sizes(1, room)) / (3000 * 4000) < 12
+    assert sum(plan.sizes(cuda._frames_at_a_time(plan), room)) < cuda._SCRATCH_BYTES
+    small = cuda._plan(host.HOST, np.dtype(np.uint16), (256, 256), 1.3)
+    assert 500 < cuda._frames_at_a_time(small) <= cuda._MOST_FRAMES
