@@ -37,7 +37,7 @@ _FITTED = 2000
 _BRIGHT, _BRIGHTEST = 2.0, 0.2
 #: Fits that are as many standard errors wider or narrower than most are of several spots, or of
 #: none; fits of spots with one width differ by so much, as a fraction, besides.
-_FARTHEST, _DIFFER = 2.5, 0.03
+_FARTHEST, _DIFFER = 2.0, 0.03
 #: The largest standard error of a width that tells, as a fraction of it.
 _WORST = 0.5
 #: What speaks against a fit whose width is asked for: all but the width itself.
@@ -153,8 +153,8 @@ def width_of(
         why = search.why
     if best is None:
         raise NoWidthError(
-            f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}. Allow more false spots, "
-            "choose other frames, or set σ by hand"
+            f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}. Allow more "
+            "false spots, choose other frames, or set σ by hand"
         )
     return best
 
