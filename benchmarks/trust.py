@@ -4,7 +4,7 @@ Simulated spots of σ 1.0, 1.3 and 2.0 px on the scenes of tests/noisy_scenes.py
 true and found places within 1 and 3 px, one to one, the nearest first: of the places that detection
 finds with its default settings, and of the fits that can be believed. False spots are those found
 in the same backgrounds without spots, per 10⁶ pixels. Errors: how far isolated fits scatter, in
-their own standard errors (error_scatter.py).
+their own standard errors (error_scatter.py). The PSF's width that images tell (psf_widths.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from error_scatter import print_scatter
+from psf_widths import print_widths
 
 import napari_spotfit as spotfit
 
@@ -129,6 +130,7 @@ def main() -> None:
         print_scores(sigma, given.quick)
         print_false(sigma, given.quick)
         print_scatter(sigma, *((4,) if given.quick else ()))
+    print_widths(*(((1.3,),) if given.quick else ()))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def test_spots_on_the_border_are_found(detect):
     centres = [(0, 0), (0, x), (y, 0), (y, x), (0, 45), (y, 45), (35, 0), (35, x)]
     centres += [(-0.4, 20), (20, -0.4), (y + 0.4, 20), (20, x + 0.4), (1, 70), (50, 1)]
     movie = movie_of(rng, centres, 5, shape)
-    found = detect(movie.astype(np.uint16), Settings())
+    found = detect(movie.astype(np.uint16), Settings(sigma=1.3))
     for frame in range(5):
         here = places(found)[found.frame == frame]
         assert len(here) == len(centres)
@@ -46,14 +46,14 @@ def test_slopes_and_steps_are_no_spots(detect):
     for shape in (1000 * x, 1000 * y + 500 * x, 800 * (x - 0.5) ** 2, 500 * np.cos(3 * y)):
         movie = rng.poisson(np.broadcast_to(shape - shape.min() + 1000, (4, 200, 200)))
         # The noise itself is higher where it is bright.
-        assert len(detect(movie.astype(np.uint16), Settings(false_spots=1.0)).y) <= 1
+        assert len(detect(movie.astype(np.uint16), Settings(sigma=1.3, false_spots=1.0)).y) <= 1
 
 
 @pytest.mark.parametrize("size", [(1, 2), (2, 1), (2, 2), (3, 3), (2, 5)])
 def test_equal_pixels_make_one_spot(detect, size):
     frame = np.full((1, 30, 30), 7, np.uint16)
     frame[0, 10 : 10 + size[0], 12 : 12 + size[1]] = 100
-    found = detect(frame, Settings())
+    found = detect(frame, Settings(sigma=1.3))
     assert len(found.y) == 1
     assert 10 <= found.y[0] < 10 + size[0]
     assert 12 <= found.x[0] < 12 + size[1]
@@ -75,12 +75,12 @@ def test_a_saturated_spot_is_one_spot_in_its_middle(detect, photons, dtype):
     rng = np.random.default_rng(22)
     centres = on_grid(rng, (160, 160), 40)
     movie = np.minimum(movie_of(rng, centres, 3, (160, 160), photons=photons, sigma=2), 250)
-    found = detect(movie.astype(dtype), Settings(false_spots=0.1))
+    found = detect(movie.astype(dtype), Settings(sigma=1.3, false_spots=0.1))
     for frame in range(3):
         here = places(found)[found.frame == frame]
         assert len(here) == len(centres)
         assert matches(centres, here, 1.5) == len(centres)
-    again = detect(movie.astype(dtype), Settings(false_spots=0.1, min_distance=2.01))
+    again = detect(movie.astype(dtype), Settings(sigma=1.3, false_spots=0.1, min_distance=2.01))
     assert_same(found, again)
 
 
@@ -89,12 +89,12 @@ def test_a_large_flat_area_is_one_spot_at_most(detect):
     y, x = np.mgrid[:100, :100]
     frame[0][np.hypot(y - 50, x - 40) < 22] = 500
     frame[0, 50, 62:70] = 500  # a handle moves its middle, not out of it
-    found = detect(frame, Settings())
+    found = detect(frame, Settings(sigma=1.3))
     assert len(found.y) == 1
     assert frame[0, found.y[0], found.x[0]] == 500
     # In order although the middles are not where the maxima were
     pair = np.concatenate([frame, frame.transpose(0, 2, 1)], axis=2)
-    found = detect(pair, Settings())
+    found = detect(pair, Settings(sigma=1.3))
     assert len(found.y) == 2
     assert sorted(map(tuple, places(found))) == [tuple(place) for place in places(found)]
 
@@ -111,7 +111,7 @@ def test_middles_of_plateaus_are_not_too_close_to_other_spots(detect):
 def test_plateaus_on_the_border_and_in_the_corner(detect):
     frame = np.full((1, 60, 60), 10, np.uint8)
     frame[0, :6, :6] = frame[0, 20:27, 53:] = frame[0, 54:, 20:27] = 255
-    found = detect(frame, Settings())
+    found = detect(frame, Settings(sigma=1.3))
     assert len(found.y) == 3
     assert np.abs(places(found) - [[2.5, 2.5], [23, 56], [56.5, 23]]).max() < 1
 
@@ -122,7 +122,7 @@ def test_a_bad_pixel_spoils_its_neighbourhood_only(detect, bad):
     movie = movie_of(rng, on_grid(rng, (96, 96), 16), 3, (96, 96)).astype(float)
     broken = movie.copy()
     broken[1, 30, 40] = bad
-    whole, found = detect(movie, Settings()), detect(broken, Settings())
+    whole, found = detect(movie, Settings(sigma=1.3)), detect(broken, Settings(sigma=1.3))
     far = [
         (result.frame != 1) | (np.hypot(result.y - 30, result.x - 40) > 10)
         for result in (whole, found)
@@ -142,7 +142,7 @@ def test_absurd_pixels_spoil_their_neighbourhood_only(detect, bad, unit):
     movie = movie.astype(np.float32)
     broken = movie.copy()
     broken[0, 40:43, 40:44] = bad
-    whole, found = detect(movie, Settings()), detect(broken, Settings())
+    whole, found = detect(movie, Settings(sigma=1.3)), detect(broken, Settings(sigma=1.3))
     far = [np.hypot(result.y - 41, result.x - 41) > 12 for result in (whole, found)]
     np.testing.assert_array_equal(places(found)[far[1]], places(whole)[far[0]])
     np.testing.assert_allclose(found.score[far[1]], whole.score[far[0]], rtol=0.1)
@@ -153,7 +153,7 @@ def test_a_spot_with_a_dead_pixel_is_found(detect):
     rng = np.random.default_rng(24)
     movie = movie_of(rng, [(20.0, 20.0)], 1, (40, 40)).astype(np.float32)
     movie[0, 20, 20] = np.nan
-    found = detect(movie, Settings())
+    found = detect(movie, Settings(sigma=1.3))
     assert matches(np.array([[20.0, 20.0]]), places(found), 1.5) == 1
     assert len(found.y) == 1
 
@@ -165,7 +165,7 @@ def test_a_frame_without_data_around_it(detect):
     movie = movie_of(rng, centres, 2, background=1000, photons=5000).astype(np.float32)
     movie[:, :50], movie[:, :, 100:] = np.nan, np.nan
     there = centres[(centres[:, 0] > 51) & (centres[:, 1] < 98)]
-    found = detect(movie, Settings())
+    found = detect(movie, Settings(sigma=1.3))
     for frame in range(2):
         here = places(found)[found.frame == frame]
         assert matches(there, here, 2) == len(there)
@@ -175,7 +175,7 @@ def test_a_frame_without_data_around_it(detect):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("value", [0, 1, 100])
 def test_constant_frames_are_empty(detect, dtype, value):
-    assert len(detect(np.full((3, 40, 50), value, dtype), Settings(threshold=0)).y) == 0
+    assert len(detect(np.full((3, 40, 50), value, dtype), Settings(sigma=1.3, threshold=0)).y) == 0
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.1, 1e17 / 3, -1e300])
@@ -183,12 +183,12 @@ def test_senseless_frames_are_empty(detect, value):
     for dtype in (np.float32, np.float64):
         with np.errstate(over="ignore"):
             frames = np.full((2, 40, 50), value).astype(dtype)
-        assert len(detect(frames, Settings()).y) == 0
+        assert len(detect(frames, Settings(sigma=1.3)).y) == 0
 
 
 @pytest.mark.parametrize("shape", [(0, 10, 10), (3, 0, 10), (3, 10, 0), (0, 0, 0)])
 def test_no_pixels_no_spots(detect, shape):
-    found = detect(np.zeros(shape, np.uint16), Settings(), np.zeros(shape, bool))
+    found = detect(np.zeros(shape, np.uint16), Settings(sigma=1.3), np.zeros(shape, bool))
     assert isinstance(found, Candidates)
     assert [column.shape for column in found] == [(0,)] * len(Candidates._fields)
     assert [column.dtype for column in found] == [*[np.int64] * 3, *[np.float32] * 2]
@@ -197,7 +197,7 @@ def test_no_pixels_no_spots(detect, shape):
 def test_negative_values_are_nothing_special(detect):
     rng = np.random.default_rng(26)
     movie = movie_of(rng, scattered(rng, (64, 64), 10), 2, (64, 64))
-    a, b = (detect((movie - level).astype(np.int16), Settings()) for level in (0, 5000))
+    a, b = (detect((movie - level).astype(np.int16), Settings(sigma=1.3)) for level in (0, 5000))
     assert len(a.y) > 10
     assert_same(a, b)
 
@@ -205,7 +205,7 @@ def test_negative_values_are_nothing_special(detect):
 def test_noise_free_spots_have_finite_scores(detect):
     frame = light([(20.0, 20.0), (40.3, 31.2)], [1000, 50], 1.3, (60, 60))[None]
     frame[frame < 1e-3] = 0
-    found = detect(frame, Settings())
+    found = detect(frame, Settings(sigma=1.3))
     assert np.isfinite(found.score).all()
     assert [20, 20] in places(found).tolist()
     lone = np.zeros((1, 256, 256), np.float32)
@@ -220,7 +220,7 @@ def test_rounding_errors_are_no_spots(detect):
     steep = np.random.default_rng(25).uniform(-1000, 1000, (40, 2))
     for by_y, by_x, level in [(7.3, 3.1, 1000), (731.7, 300.3, 0), *np.c_[steep, np.zeros(40)]]:
         slope = (by_y * y + by_x * x + level).astype(np.float32)
-        found = detect(slope[None], Settings(threshold=0))
+        found = detect(slope[None], Settings(sigma=1.3, threshold=0))
         inside = (np.abs(found.y - 99.5) < 90) & (np.abs(found.x - 149.5) < 140)
         assert not inside.any()
 
@@ -269,9 +269,10 @@ def test_the_scale_of_the_data_does_not_matter(detect, seed, power, dtype):
     rng = np.random.default_rng(seed)
     movie = movie_of(rng, scattered(rng, (50, 40), 8), 1, (50, 40)).astype(dtype) - 110
     movie = movie.astype(dtype)
-    plain = detect(movie, Settings())
+    plain = detect(movie, Settings(sigma=1.3))
     scaled = detect(
-        (movie * 2.0 ** (power if dtype == np.float64 else power / 2)).astype(dtype), Settings()
+        (movie * 2.0 ** (power if dtype == np.float64 else power / 2)).astype(dtype),
+        Settings(sigma=1.3),
     )
     np.testing.assert_array_equal(places(plain), places(scaled))
     np.testing.assert_allclose(plain.score, scaled.score, rtol=1e-4)

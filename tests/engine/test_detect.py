@@ -39,7 +39,7 @@ def test_every_spot_is_found_and_nothing_else(detect, dtype):
     movie = movie_of(rng, centres, frames=4, shape=(96, 160), photons=700) - 60
     assert movie.max() < 256  # all of the dtypes hold it
     # Noise is taken for a spot as often as is asked for.
-    found = detect(movie.astype(dtype), Settings(false_spots=1.0))
+    found = detect(movie.astype(dtype), Settings(sigma=1.3, false_spots=1.0))
     for frame in range(4):
         here = places(found)[found.frame == frame]
         assert len(here) == len(centres)
@@ -50,7 +50,7 @@ def test_every_spot_is_found_and_nothing_else(detect, dtype):
 def test_all_pixel_types_give_the_same(detect):
     rng = np.random.default_rng(2)
     movie = movie_of(rng, scattered(rng, (60, 70), 20), 3, (60, 70), photons=500) - 90
-    results = [detect(movie.astype(dtype), Settings()) for dtype in DTYPES]
+    results = [detect(movie.astype(dtype), Settings(sigma=1.3)) for dtype in DTYPES]
     assert len(results[0].y) > 30
     for result in results[1:]:
         assert_same(results[0], result)
@@ -65,7 +65,7 @@ def test_dim_spots_are_found_as_often_as_theory_says(detect):
     unit = filtered_by_scipy(light([[16.0, 16.0]], 1, 1.3, (33, 33)), 1.3).max()
     photons = (score_for(10.0, 1.3) + 2) * wide.gain * 10 / unit
     movie = movie_of(rng, centres, 20, (256, 256), photons=photons, background=100)
-    found = detect(movie.astype(np.uint16), Settings())
+    found = detect(movie.astype(np.uint16), Settings(sigma=1.3))
     right = sum(matches(centres, places(found)[found.frame == i], 2) for i in range(20))
     assert 0.91 <= right / (20 * len(centres)) <= 0.99
 
@@ -74,7 +74,7 @@ def test_dim_spots_are_found_as_often_as_theory_says(detect):
 def test_noise_is_taken_for_spots_as_often_as_is_asked_for(detect, wanted):
     rng = np.random.default_rng(4)
     frames = rng.normal(1000, 10, (60, 256, 256)).astype(np.float32)
-    found = detect(frames, Settings(false_spots=wanted))
+    found = detect(frames, Settings(sigma=1.3, false_spots=wanted))
     expected = wanted * frames.size / 1e6
     chance = 3 * np.sqrt(expected)
     assert expected / 1.4 - chance < len(found.y) < 1.4 * expected + chance
@@ -86,7 +86,7 @@ def test_noise_is_taken_for_spots_as_often_as_is_asked_for(detect, wanted):
 def test_results_are_ordered(detect):
     rng = np.random.default_rng(5)
     movie = movie_of(rng, scattered(rng, (80, 80), 30), 50, (80, 80))
-    found = detect(movie.astype(np.uint16), Settings(min_distance=3))
+    found = detect(movie.astype(np.uint16), Settings(sigma=1.3, min_distance=3))
     order = np.lexsort((found.x, found.y, found.frame))
     assert len(order) > 1000
     np.testing.assert_array_equal(order, np.arange(len(order)))
@@ -97,7 +97,7 @@ def test_default_sigma_finds_spots_of_other_widths(detect, sigma):
     rng = np.random.default_rng(6)
     centres = on_grid(rng, (256, 256), 32)
     movie = movie_of(rng, centres, 2, (256, 256), photons=1000 * sigma**2, sigma=sigma)
-    found = detect(movie.astype(np.uint16), Settings())
+    found = detect(movie.astype(np.uint16), Settings(sigma=1.3))
     for frame in range(2):
         here = places(found)[found.frame == frame]
         assert matches(centres, here, 2) == len(centres)
@@ -111,7 +111,7 @@ def test_crowded_spots_do_not_hide_in_what_is_taken_for_noise(detect):
     for count in (400, 1200):  # the mean distance is 13 and 7 px
         centres = scattered(rng, (256, 256), count)
         movie = movie_of(rng, centres, 1, (256, 256), photons=2000)
-        here = places(detect(movie.astype(np.uint16), Settings()))
+        here = places(detect(movie.astype(np.uint16), Settings(sigma=1.3)))
         right, total = right + matches(centres, here, 2), total + count
         detected += len(here)
     # Of the missing, most are within 3 px of another one, as one maximum with it.
@@ -122,7 +122,7 @@ def test_crowded_spots_do_not_hide_in_what_is_taken_for_noise(detect):
 def test_smooth_texture_is_not_taken_for_crowded_spots(detect):
     rng = np.random.default_rng(8)
     blurred = gaussian_filter(rng.normal(0, 1, (4, 256, 256)), (0, 1.2, 1.2))
-    found = detect((1000 + 100 * blurred).astype(np.float32), Settings())
+    found = detect((1000 + 100 * blurred).astype(np.float32), Settings(sigma=1.3))
     assert len(found.y) <= 4
 
 
@@ -132,13 +132,13 @@ def test_threshold_in_counts_is_a_height_in_the_filtered_image(detect):
     frame = light(centres, 1000 * (1 + np.arange(len(centres))), 1.3, (80, 80)) + 5
     heights = filtered_by_scipy(frame, 1.3)
     for limit in (15.0, 100.0, 200.0, 290.0):
-        found = detect(frame[None], Settings(threshold=limit))
+        found = detect(frame[None], Settings(sigma=1.3, threshold=limit))
         tall = centres[[heights[int(y) - 1 : int(y) + 3, int(x) - 1 : int(x) + 3].max() > limit
                         for y, x in centres]]  # fmt: skip
         assert len(found.y) == len(tall)
         assert matches(tall, places(found), 1) == len(tall)
         np.testing.assert_allclose(found.height, heights[found.y, found.x], rtol=1e-4)
-    assert len(detect(frame[None], Settings(threshold=LARGEST)).y) == 0
+    assert len(detect(frame[None], Settings(sigma=1.3, threshold=LARGEST)).y) == 0
 
 
 @settings(max_examples=20, deadline=None)
@@ -174,7 +174,7 @@ def test_spots_are_those_of_the_method_in_double_precision(detect, seed, shape, 
 def test_fewer_false_spots_are_a_part_of_more(detect):
     rng = np.random.default_rng(18)
     movie = movie_of(rng, on_grid(rng, (128, 128), 16), 2).astype(float)
-    few, many = (detect(movie, Settings(false_spots=wanted)) for wanted in (0.01, 10.0))
+    few, many = (detect(movie, Settings(sigma=1.3, false_spots=wanted)) for wanted in (0.01, 10.0))
     assert 0 < len(few.y) < len(many.y) + 1
     assert (few.score > score_for(0.01, 1.3)).all()
     assert (many.score > score_for(10.0, 1.3)).all()
@@ -191,7 +191,7 @@ def test_hot_pixels_are_no_spots(detect, share):
     movie = movie_of(rng, centres, 2, (160, 160), photons=2000)
     hot = rng.uniform(size=movie.shape[1:]) < share
     movie[:, hot] += rng.exponential(500, hot.sum()).astype(int)
-    found = detect(movie.astype(np.uint16), Settings())
+    found = detect(movie.astype(np.uint16), Settings(sigma=1.3))
     for frame in range(2):
         here = places(found)[found.frame == frame]
         assert matches(centres, here, 1.5) >= len(centres) - 1
@@ -205,14 +205,14 @@ def test_edges_of_bright_areas_are_no_spots(detect):
         10 + 200.0 * (np.hypot(y - 90, x - 100) < 60) + 2000.0 * (np.hypot(y - 190, x - 190) < 45)
     )
     movie = rng.poisson(gaussian_filter(cells, 1.0), (4, 256, 256)) + 100
-    assert len(detect(movie.astype(np.uint16), Settings()).y) <= 12
+    assert len(detect(movie.astype(np.uint16), Settings(sigma=1.3)).y) <= 12
 
 
 def test_a_map_of_variances_counts(detect):
     rng = np.random.default_rng(38)
     deviation = np.where(rng.uniform(size=(256, 256)) < 0.05, 20.0, 2.0)
     frames = (1000 + deviation * rng.normal(size=(8, 256, 256))).astype(np.float32)
-    known = Settings(noise=NoiseModel(0.0, 1e-3, 1e-3))
+    known = Settings(sigma=1.3, noise=NoiseModel(0.0, 1e-3, 1e-3))
     variances = np.ascontiguousarray(deviation**2, np.float32)
     with_map = detect(frames, known, None, variances)
     # Some are lone pixels, which count for the mean of their neighbours.
@@ -238,7 +238,7 @@ def test_equally_bright_spots_that_are_close_leave_the_first(detect):
     for y, x in ((20, 17), (20, 23), (14, 20)):
         frame[0, y - 1 : y + 2, x - 1 : x + 2] = 50
         frame[0, y, x] = 100
-    found = detect(frame, Settings(min_distance=8))
+    found = detect(frame, Settings(sigma=1.3, min_distance=8))
     assert places(found).tolist() == [[14, 20]]
 
 
@@ -287,22 +287,22 @@ def test_suppression_does_not_compare_all_with_all():
 def test_mask_says_where_spots_may_be_and_changes_nothing_else(detect):
     rng = np.random.default_rng(19)
     movie = movie_of(rng, scattered(rng, (90, 70), 40), 3, (90, 70)).astype(np.uint16)
-    whole = detect(movie, Settings())
+    whole = detect(movie, Settings(sigma=1.3))
     one = rng.uniform(size=(90, 70)) < 0.5
     each = rng.uniform(size=movie.shape) < 0.5
     for mask, inside in ((one, one[whole.y, whole.x]), (each, each[whole.frame, whole.y, whole.x])):
         assert 0 < inside.sum() < len(inside)
-        assert_same(detect(movie, Settings(), mask), [column[inside] for column in whole])
-    assert len(detect(movie, Settings(), np.zeros((90, 70), bool)).y) == 0
+        assert_same(detect(movie, Settings(sigma=1.3), mask), [column[inside] for column in whole])
+    assert len(detect(movie, Settings(sigma=1.3), np.zeros((90, 70), bool)).y) == 0
     with pytest.raises(ValueError, match=r"\(90, 70\) or \(3, 90, 70\); got \(70, 90\)"):
-        detect(movie, Settings(), one.T)
+        detect(movie, Settings(sigma=1.3), one.T)
 
 
 def test_a_brighter_spot_outside_the_mask_hides_none_inside(detect):
     frame = light([(20.0, 18.0), (20.0, 24.0)], [9000, 3000], 1.3, (40, 40))[None]
     mask = np.zeros((40, 40), bool)
     mask[:, 21:] = True
-    found = detect(frame, Settings(min_distance=10), mask)
+    found = detect(frame, Settings(sigma=1.3, min_distance=10), mask)
     assert places(found).tolist() == [[20, 24]]
 
 
@@ -312,7 +312,7 @@ def test_threads_and_batches_change_nothing(detect, shape):
     movie = movie_of(rng, scattered(rng, shape, 20), 37, shape).astype(np.float32)
     movie[5, 3, 4] = np.nan
     mask = rng.uniform(size=movie.shape) < 0.9
-    known = told(movie, Settings())
+    known = told(movie, Settings(sigma=1.3))
     whole = detect(movie, known.changed(threads=1), mask)
     assert len(whole.y) > 100
     for count in (2, 3, 8, None):
@@ -334,7 +334,7 @@ def test_threads_that_share_a_large_frame_change_nothing(detect, dtype):
     frames[1, 300:340, 500:530] = 250  # a plateau on the border of tiles
     if frames.dtype.kind == "f":
         frames[0, 700, 600] = np.nan
-    for options in (Settings(), Settings(sigma=4.0, false_spots=2000.0, min_distance=6)):
+    for options in (Settings(sigma=1.3), Settings(sigma=4.0, false_spots=2000.0, min_distance=6)):
         alone = detect(frames, options.changed(threads=1))
         assert len(alone.y) > 900
         for count in (2, 3, 16):
@@ -344,9 +344,11 @@ def test_threads_that_share_a_large_frame_change_nothing(detect, dtype):
 def test_many_callers_at_once(detect):
     rng = np.random.default_rng(28)
     movie = movie_of(rng, scattered(rng, (128, 128), 30), 40).astype(np.uint16)
-    expected, results = detect(movie, Settings()), []
+    expected, results = detect(movie, Settings(sigma=1.3)), []
     callers = [
-        threading.Thread(target=lambda: results.append(detect(movie, Settings(threads=2))))
+        threading.Thread(
+            target=lambda: results.append(detect(movie, Settings(sigma=1.3, threads=2)))
+        )
         for _ in range(6)
     ]
     for caller in callers:

@@ -135,11 +135,13 @@ def test_spots_that_stand_alone_are_as_without_the_setting(backend):
     alone = np.array([[y, 150.0 + 14 * i] for i in range(3) for y in np.arange(8, 112, 14.0)])
     image = np.pad(image, ((0, 0), (0, 70)), constant_values=120)
     centres = np.concatenate([centres, alone])
-    ours, theirs = (fit_at(image, centres, neighbours=how, backend=backend) for how in BOTH)
+    ours, theirs = (
+        fit_at(image, centres, sigma=1.3, neighbours=how, backend=backend) for how in BOTH
+    )
     last = slice(-len(alone), None)
     assert_same(ours[last], theirs[last])
     assert (ours.sigma[: -len(alone)] != theirs.sigma[: -len(alone)]).mean() > 0.9
-    assert_same(fit_at(image, alone, backend=backend), theirs[last][:])
+    assert_same(fit_at(image, alone, sigma=1.3, backend=backend), theirs[last][:])
 
 
 def known_of(rng, shape, estimator):
@@ -198,22 +200,22 @@ def test_no_row_depends_on_order_threads_or_pieces(backend, monkeypatch):
     centres = np.concatenate(
         [np.column_stack([np.full(len(those), i), those]) for i, (_, those) in enumerate(frames)]
     )
-    fits = fit_at(movie, centres, backend=backend)
+    fits = fit_at(movie, centres, sigma=1.3, backend=backend)
     assert (fits.frame == 1).sum() > 100
     order = rng.permutation(len(centres))
-    assert_same(fit_at(movie, centres[order], backend=backend), fits[order])
+    assert_same(fit_at(movie, centres[order], sigma=1.3, backend=backend), fits[order])
     for frame in (0, 2):
         own = centres[:, 0] == frame
-        assert_same(fit_at(movie, centres[own], backend=backend), fits[own])
-    found = localize(movie, backend=backend)
+        assert_same(fit_at(movie, centres[own], sigma=1.3, backend=backend), fits[own])
+    found = localize(movie, sigma=1.3, backend=backend)
     monkeypatch.setattr(own_pixels, "_SHARE", 32)
     monkeypatch.setattr(own_pixels, "_SHARE_PIXELS", 1000)
     monkeypatch.setattr(own_pixels, "_CUT_OUT_PIXELS", 1000)
     monkeypatch.setattr(own_pixels, "_FEW", 10)
     for threads in (1, 3):
-        assert_same(fit_at(movie, centres, threads=threads, backend=backend), fits)
-        assert_same(localize(movie, threads=threads, backend=backend), found)
-    assert_same(localize(movie, frames=1, backend=backend), found[found.frame == 1])
+        assert_same(fit_at(movie, centres, sigma=1.3, threads=threads, backend=backend), fits)
+        assert_same(localize(movie, sigma=1.3, threads=threads, backend=backend), found)
+    assert_same(localize(movie, sigma=1.3, frames=1, backend=backend), found[found.frame == 1])
 
 
 def test_equal_places_take_nothing_from_each_other(backend):
@@ -231,6 +233,7 @@ def test_a_spot_that_keeps_too_few_pixels_is_invalid(backend):
     fits = fit_at(
         image + light([middle], 5000, 1.3, image.shape),
         [middle, *(middle + around)],
+        sigma=1.3,
         backend=backend,
     )
     assert fits.stop_condition[0] == StopCondition.INVALID

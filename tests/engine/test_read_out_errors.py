@@ -112,7 +112,7 @@ def test_maps_belong_to_their_place_in_an_image(backend):
     alone = fit_spots(movie[(slice(None), *cut)], camera=own, backend=backend)
     np.testing.assert_allclose(fits.x_stderr, alone.x_stderr, rtol=0.01)
     np.testing.assert_allclose(fits.amplitude_stderr, alone.amplitude_stderr * factor, rtol=0.01)
-    found = localize(movie, camera=camera, backend=backend)
+    found = localize(movie, sigma=1.3, camera=camera, backend=backend)
     nearest = np.argmin(np.hypot(found.x - fits.x, found.y - fits.y))
     np.testing.assert_allclose(found.x_stderr[nearest], fits.x_stderr[0], rtol=0.01)
 

@@ -37,7 +37,7 @@ def test_cuda_without_a_gpu_is_an_error(no_gpu):
     with pytest.raises(BackendUnavailableError):
         select_backend(CUDA, fits=1)
     with pytest.raises(BackendUnavailableError):
-        localize(np.zeros((9, 9)), settings=CUDA)
+        localize(np.zeros((9, 9)), sigma=1.3, settings=CUDA)
 
 
 def test_auto_without_a_gpu_is_the_cpu(no_gpu):

@@ -336,7 +336,7 @@ def test_wrong_cameras_are_named(quantity, value, error, words):
 @pytest.mark.parametrize("fit", [
     lambda image, **options: fit_spots(image[:, 10:19, 10:19], **options),
     lambda image, **options: fit_at(image, [[0, 20, 20], [2, 9, 9]], **options),
-    lambda image, **options: localize(image, threshold=0.0, **options),
+    lambda image, **options: localize(image, sigma=1.3, threshold=0.0, **options),
 ])  # fmt: skip
 def test_counts_below_the_offset_are_not_photons(fit):
     """Of an image from which something was subtracted already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -51,14 +52,16 @@ def test_where_each_roi_lies(scene):
 
 
 def test_fits_know_their_settings(scene):
-    fits = localize(scene[0], roi_size=7, offset=3.0)
-    assert fits.settings == Settings(roi_size=7, offset=3.0, noise=noise_model(scene[0]))
+    fits = localize(scene[0], sigma=1.3, roi_size=7, offset=3.0)
+    assert fits.settings == Settings(
+        sigma=1.3, roi_size=7, offset=3.0, noise=noise_model(scene[0], settings=Settings(sigma=1.3))
+    )
     assert fits[fits.converged].settings is fits.settings
     assert SpotFits.concatenate([fits[:2], fits[2:]]).settings is fits.settings
     assert fits.to_host().settings is fits.settings
     assert fit_spots(np.zeros((2, 7, 7)), settings=fits.settings).settings is fits.settings
-    at = fit_at(scene[0], [[0, 9, 9]], min_delta=1e-5)
-    assert at.settings == Settings(min_delta=1e-5, noise=fits.settings.noise)
+    at = fit_at(scene[0], [[0, 9, 9]], min_delta=1e-5)  # one does not tell the PSF
+    assert at.settings == Settings(roi_size=9, min_delta=1e-5, noise=fits.settings.noise)
 
 
 def apart(places, distance):
@@ -93,9 +96,9 @@ class TestFitAt:
     def test_places_outside_are_invalid_and_others_are_not(self, scene):
         movie, _ = scene
         places = [[0, 20, 20], [0, -3, 20], [9, 20, 20], [0, np.nan, 5], [0, 79.4, 89.4], [5, 0, 0]]
-        fits = fit_at(movie, places)
+        fits = fit_at(movie, places, sigma=1.3)
         assert list(fits.valid) == [True, False, False, False, True, True]
-        assert_same(fits[:1], fit_at(movie, places[:1]))
+        assert_same(fits[:1], fit_at(movie, places[:1], sigma=1.3))
         assert list(fits.stop_condition[1:4]) == [StopCondition.INVALID] * 3
 
     def test_no_places(self, scene):
@@ -199,7 +202,7 @@ class TestLocalize:
     def test_no_frames_and_no_spots_have_all_columns(self, scene):
         movie, _ = scene
         names = list(localize(movie).columns)
-        for empty in (localize(movie[:0]), localize(np.zeros_like(movie))):
+        for empty in (localize(movie[:0]), localize(np.zeros_like(movie), sigma=1.3)):
             assert len(empty) == 0
             assert list(empty.columns) == names
             assert empty.points().shape == (0, 3)
@@ -214,7 +217,7 @@ class TestLocalize:
         def peak(frames):
             lazy = da.zeros((frames, 512, 512), dtype=np.uint16, chunks=(1, 512, 512))
             tracemalloc.start()
-            localize(lazy, threads=1)
+            localize(lazy, sigma=1.3, threads=1)
             size = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             return size
@@ -226,7 +229,7 @@ class TestLocalize:
     def test_spots_at_the_edge_are_fitted_in_a_shifted_roi(self):
         y, x = np.indices((40, 40))
         image = 10 + 500 * np.exp(-((y - 1.2) ** 2 + (x - 38.4) ** 2) / (2 * 1.3**2))
-        fits = localize(image + np.random.default_rng(0).normal(0, 1, (40, 40)))
+        fits = localize(image + np.random.default_rng(0).normal(0, 1, (40, 40)), sigma=1.3)
         assert len(fits) == 1
         assert fits.y[0] == pytest.approx(1.2, abs=0.05)
         assert fits.x[0] == pytest.approx(38.4, abs=0.05)
@@ -239,7 +242,9 @@ class TestLocalize:
         )
     )
     def test_any_pixels_end_in_results(self, image):
-        fits = localize(image)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "the image does not tell the PSF")
+            fits = localize(image)
         assert np.array_equal(np.isfinite(fits.x), fits.valid)
         assert ((fits.x[fits.valid] >= -0.5) & (fits.x[fits.valid] < image.shape[2])).all()
 
@@ -252,9 +257,17 @@ class TestLocalize:
         ({"image": np.zeros(30)}, ValueError, "axes"),
         ({"image": np.zeros((9, 9), bool)}, TypeError, "real numbers"),
         ({"image": np.zeros((9, 9)), "sigma": -1}, ValueError, "sigma must be"),
-        ({"image": np.zeros((9, 9)), "mask": np.zeros((9, 8), bool)}, ValueError, "mask must have"),
-        ({"image": np.zeros((9, 9)), "mask": np.zeros((9, 9))}, TypeError, "mask must be boolean"),
-        ({"image": np.zeros((9, 9)), "frames": 0}, ValueError, "0 leading axes"),
+        (
+            {"image": np.zeros((9, 9)), "sigma": 1.3, "mask": np.zeros((9, 8), bool)},
+            ValueError,
+            "mask must have",
+        ),
+        (
+            {"image": np.zeros((9, 9)), "sigma": 1.3, "mask": np.zeros((9, 9))},
+            TypeError,
+            "mask must be boolean",
+        ),
+        ({"image": np.zeros((9, 9)), "sigma": 1.3, "frames": 0}, ValueError, "0 leading axes"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, error, words):

@@ -25,7 +25,10 @@ def model_of(name):
 @pytest.mark.parametrize("name", ["dense", "white", "EMCCD 1", "nuclei", "8 bit"])
 def test_the_model_is_the_references(name):
     frames = SCENES[name].frames
-    ours, theirs = measure_noise(np.stack(frames), Settings()), reference.noise_of(frames, 1.3)
+    ours, theirs = (
+        measure_noise(np.stack(frames), Settings(sigma=1.3)),
+        reference.noise_of(frames, 1.3),
+    )
     np.testing.assert_allclose(
         (ours.slope, ours.intercept, ours.least), theirs[:3], rtol=1e-3, atol=1e-3
     )

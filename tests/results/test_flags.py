@@ -127,7 +127,7 @@ def expected_flags(columns, origin, known, i):
 @effort(max_examples=60, deadline=None)
 def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
     columns, origin = made_up(np.random.default_rng(seed), count)
-    known = Settings(gain=gain, background_max=50.0 if gain else None, offset=100.0)
+    known = Settings(roi_size=9, gain=gain, background_max=50.0 if gain else None, offset=100.0)
     flags = judge(columns, known, (9, 9), origin)
     for i in range(count):
         expected = expected_flags(columns, origin, known, i)
@@ -141,11 +141,11 @@ def test_flags_do_not_depend_on_the_order_of_the_rows(seed, count):
     columns, origin = made_up(rng, count)
     # No two fits that are alike to the last digit: of those the first one stays.
     origin = origin._replace(places=origin.places + rng.uniform(0, 1e-3, (count, 2)))
-    flags = judge(columns, Settings(gain=1.0), (9, 9), origin)
+    flags = judge(columns, Settings(roi_size=9, gain=1.0), (9, 9), origin)
     order = rng.permutation(count)
     other = judge(
         {name: values[order] for name, values in columns.items()},
-        Settings(gain=1.0),
+        Settings(roi_size=9, gain=1.0),
         (9, 9),
         origin._replace(frame=origin.frame[order], places=origin.places[order]),
     )
@@ -390,9 +390,10 @@ def test_limits_of_nature_are_no_bounds():
         "y": np.full(3, 4.0),
     }
     columns["exponent"] = np.array([100, 3, 1.01], np.float32)
-    wings = SpotFits(columns, (), Settings(model="moffat"))
+    wings = SpotFits(columns, (), Settings(model="moffat", roi_size=9))
     np.testing.assert_array_equal(has(wings, Flag.AT_BOUND), [False, False, True])
-    limited = SpotFits(columns, (), Settings(model="moffat", bounds={"exponent": (None, 3.0)}))
+    bounds = {"exponent": (None, 3.0)}
+    limited = SpotFits(columns, (), Settings(model="moffat", roi_size=9, bounds=bounds))
     np.testing.assert_array_equal(has(limited, Flag.AT_BOUND), [True, True, True])
 
 
@@ -406,11 +407,12 @@ def test_flags_that_need_what_is_not_there_stay_unset():
     assert fits.good[:20].all()
     image = np.random.default_rng(1).normal(100, 5, (60, 60))
     places = np.random.default_rng(2).uniform(8, 50, (40, 2))
-    nobody_said = fit_at(image, places)
+    with pytest.warns(UserWarning, match="so that widths are not judged"):
+        nobody_said = fit_at(image, places)
     assert not (nobody_said.flags & (Flag.WIDE | Flag.NARROW)).any()
-    held = fit_at(image, places, settings=Settings(fixed={"sigma": 5.0}))
+    held = fit_at(image, places, settings=Settings(sigma=SIGMA, fixed={"sigma": 5.0}))
     assert not (held.flags & (Flag.WIDE | Flag.NARROW)).any()
-    own = fit_at(image, places, settings=Settings(model=FLAT))
+    own = fit_at(image, places, settings=Settings(sigma=SIGMA, model=FLAT))
     assert not (own.flags & (Flag.WIDE | Flag.NARROW)).any()
 
 
@@ -444,7 +446,7 @@ def test_flags_go_with_their_rows():
 
 
 def test_there_may_be_no_fits():
-    fits = localize(np.zeros((2, 20, 20)))
+    fits = localize(np.zeros((2, 20, 20)), sigma=1.3)
     assert len(fits.flags) == len(fits.good) == 0
     assert len(fit_at(np.zeros((20, 20)), np.empty((0, 2))).flags) == 0
     assert len(fit_spots(np.zeros((0, 9, 9))).flags) == 0

@@ -124,9 +124,9 @@ def test_choices():
 @pytest.mark.parametrize(
     ("name", "value", "error", "words"),
     [
-        ("sigma", -1, ValueError, "sigma must be a finite number from 0.5 to 10 px; got -1"),
+        ("sigma", -1, ValueError, "sigma must be a finite number from 0.5 to 10 px, or None"),
         ("sigma", "wide", TypeError, "sigma must be a finite number"),
-        ("sigma", None, TypeError, "got None"),
+        ("min_distance", None, TypeError, "got None"),
         ("sigma", True, TypeError, "got True"),
         ("threshold", math.nan, ValueError, "threshold must be a finite number from 0"),
         ("threshold", -1, ValueError, r"from 0 counts, or None \(by false spots\)"),
@@ -304,7 +304,7 @@ def test_settings_must_be_settings(function):
     [
         (fit_spots, {"roi_size": 7}, "roi_size has no effect in fit_spots; its settings are model"),
         (fit_spots, {"threshold": 7}, "threshold has no effect in fit_spots"),
-        (fit_at, {"sigma": 2.0}, "sigma has no effect in fit_at"),
+        (fit_at, {"min_distance": 2.0}, "min_distance has no effect in fit_at"),
         (detect_spots, {"max_iterations": 2}, "max_iterations has no effect in detect_spots"),
         (localize, {"sgima": 2}, "unknown setting sgima"),
     ],

@@ -121,8 +121,12 @@ class PixelCalibration:
 
     def with_noise(self, noise: NoiseModel | None) -> PixelCalibration:
         """Return the same with settings that hold the noise of corrected frames."""
+        return self.with_settings(noise=noise)
+
+    def with_settings(self, **options: Any) -> PixelCalibration:
+        """Return the same with some settings changed that do not concern the camera."""
         known = copy.copy(self)
-        known._take(self.settings.changed(noise=noise))
+        known._take(self.settings.changed(**options))
         return known
 
     @property

@@ -14,19 +14,24 @@ from ..images.pixel_calibration import PixelCalibration
 from ..settings.camera_noise import tells_electrons
 from ..settings.settings import Settings
 from .noise import measured_noise
+from .psf_width import with_psf
 
 #: Of the least variance so much stays, whatever a map says of the pixels it was measured in.
 _LEAST_LEFT = 0.05
 
 
 def estimated(
-    reader: FrameReader, calibration: PixelCalibration, *, always: bool = False
+    reader: FrameReader,
+    calibration: PixelCalibration,
+    *,
+    always: bool = False,
+    places: NDArray[np.float64] | None = None,
 ) -> PixelCalibration:
-    """Return a calibration whose settings hold the noise that detection and fits go by.
+    """Return a calibration whose settings hold the PSF and the noise that all goes by.
 
-    It is the camera's where the gain is known, what the settings hold, or else measured in a few
-    frames evenly spread over the whole image, whichever of them are fitted: given the settings of
-    a result, all is as before, to the bit, and nothing is measured.
+    They are what the settings hold, the noise the camera's where the gain is known, or else they
+    are measured in a few frames evenly spread over the whole image, whichever of them are fitted:
+    given the settings of a result, all is as before, to the bit, and nothing is measured.
 
     Parameters
     ----------
@@ -35,8 +40,11 @@ def estimated(
     calibration : PixelCalibration
         What is known of its pixels, and the settings.
     always : bool, default False
-        Measure also where neither standard errors nor maximum likelihood ask for it.
+        Measure noise also where neither standard errors nor maximum likelihood ask for it.
+    places : ndarray, shape (n, 3), optional
+        Number of the frame, y and x of the spots that tell the PSF, all that are to be fitted.
     """
+    calibration = with_psf(reader, calibration, places=places)
     settings = calibration.settings
     if settings.gain is not None:
         return calibration.with_noise(calibration.camera_noise)

@@ -31,7 +31,7 @@ from .rois import (
 _FAR = 1 << 62
 
 
-@takes_settings("fit", "stop", "bounds", "camera", "run")
+@takes_settings("fit", "stop", "bounds", "camera", "run", also=("sigma",))
 def fit_at(
     image: Any,
     centers: ArrayLike,
@@ -54,7 +54,7 @@ def fit_at(
         Where the spots are, in pixels along every axis of the image. The ROI lies
         around the nearest pixel, shifted inwards at the image's edges.
     roi_size : int or (int, int), optional
-        Side of the ROI, or rows and columns; odd, 9 by default.
+        Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     weights : array, shape (Y, X) or (…, Y, X), optional
         Weight of each pixel for ``estimator="wlse"``, 0 or above.
     bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
@@ -62,8 +62,9 @@ def fit_at(
     camera : Camera, optional
         Offset, gain and read-out variance, of all pixels or of each.
     settings : Settings, optional
-        All settings at once; ``options`` change single ones. With them, ``sigma`` is the PSF's,
-        by which the fits' ``flags`` judge their widths.
+        All settings at once; ``options`` change single ones. ``sigma`` is the PSF's, by which the
+        fits' ``flags`` judge their widths; unset, it is estimated from the spots at the centres,
+        if there are three. Where they do not tell it, widths are not judged.
 
     Returns
     -------
@@ -78,7 +79,8 @@ def fit_at(
     Warns
     -----
     UserWarning
-        For maximum likelihood without the camera's gain: what was taken for it.
+        If three centres or more do not tell the PSF's σ, and none is given. For maximum
+        likelihood without the camera's gain: what was taken for it.
 
     Examples
     --------
@@ -88,9 +90,8 @@ def fit_at(
     >>> len(fits) == len(truth)
     True
     """
-    given, settings = settings, with_roi(settings, roi_size, options, fit_at)
-    sigma = None if given is None else settings.sigma
-    reader = checked_reader(image, settings)
+    settings = with_roi(settings, roi_size, options, fit_at)
+    given, reader = settings, checked_reader(image, settings)
     places = to_host(as_array(centers))
     if places.shape == (0,):
         places = np.empty((0, len(reader.shape)))
@@ -107,11 +108,14 @@ def fit_at(
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
-    calibration = estimated(reader, calibration)
+    numbers = frame_numbers(places, reader)
+    there = numbers >= 0
+    known = np.column_stack([numbers[there], places[there, -2:]])
+    calibration = estimated(reader, calibration, places=known)
+    settings, sigma = calibration.settings, calibration.settings.sigma
     backend = select_backend(
         settings, None if is_on_device(image) else equivalent_fits(len(places), settings.roi_shape)
     )
-    numbers = frame_numbers(places, reader)
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     used = np.unique(ordered[ordered >= 0])
@@ -121,8 +125,8 @@ def fit_at(
         low, high = np.searchsorted(ordered, [block[0], block[-1] + 1])
         rows = order[low:high]
         frame = np.searchsorted(block, numbers[rows])
-        there = upload(backend, calibration, block, pixels)
-        return fit_block(backend, there, calibration, frame, places[rows, -2:], sigma)
+        uploaded = upload(backend, calibration, block, pixels)
+        return fit_block(backend, uploaded, calibration, frame, places[rows, -2:], sigma)
 
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
     blocks = list(reader.blocks(used, 1, backend.block_bytes))
@@ -132,5 +136,5 @@ def fit_at(
     index = places[:, :-2]
     # Indices of places far outside, too, are numbers.
     index = np.clip(np.where(np.isnan(index), -1, np.rint(index)), -_FAR, _FAR).astype(np.int64)
-    warn_of_gain(settings, calibration.settings)
-    return collected(columns, index, calibration.settings)
+    warn_of_gain(given, settings)
+    return collected(columns, index, settings)

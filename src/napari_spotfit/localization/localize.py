@@ -53,7 +53,7 @@ def localize(
         NumPy, CuPy, Dask or Zarr array of any real number type: an image, a time series,
         a z-stack or more axes. A few frames are in memory at a time.
     roi_size : int or (int, int), optional
-        Side of the ROI, or rows and columns; odd, 9 by default.
+        Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default. The results'
         indices are those of the whole image.
@@ -84,15 +84,18 @@ def localize(
     -----
     UserWarning
         If the image's axes have names, as xarray's ``dims``, and one is z: each plane is fitted
-        by itself. For maximum likelihood without the camera's gain: what was taken for it.
+        by itself. If the image does not tell the PSF's σ, and none is given. For maximum
+        likelihood without the camera's gain: what was taken for it.
 
     Examples
     --------
     >>> from napari_spotfit import localize, simulate_movie
     >>> movie, truth = simulate_movie(3, shape=(64, 64), spots_per_frame=5, seed=1)
-    >>> fits = localize(movie, roi_size=9)
+    >>> fits = localize(movie)
     >>> fits.points().shape[1]
     3
+    >>> fits.settings.roi_size
+    9
     """
     settings = with_roi(settings, roi_size, options, localize)
     if progress is not None and not callable(progress):
@@ -148,7 +151,7 @@ def localize_parts(
         block = upload(backend, calibration, chunk.block, chunk.pixels, mark_bad=True)
         found = backend.detect(block.frames, detection, chunk.mask, variances)
         places = np.column_stack([found.y, found.x]).astype(float)
-        columns = fit_block(backend, block, calibration, found.frame, places, settings.sigma)
+        columns = fit_block(backend, block, calibration, found.frame, places, settings.known_sigma)
         columns["score"] = found.score
         index = leading_indices(chunk.block[found.frame], reader)
         return collected(columns, index, calibration.settings), len(chunk.block)

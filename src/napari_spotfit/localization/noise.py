@@ -14,6 +14,7 @@ from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.noise_model import NoiseModel
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Options, Settings
+from .psf_width import FALLBACK_SIGMA, with_psf
 
 #: Frames with this many pixels tell the noise: no fewer than the one, no more than the other.
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
@@ -67,7 +68,8 @@ def noise_model(
     """
     settings = merged(settings, options, noise_model)
     reader = FrameReader(image)
-    return measured_noise(reader, detection_calibration(reader.shape, settings, bad_pixels, camera))
+    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    return measured_noise(reader, with_psf(reader, calibration, warn=False))
 
 
 def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
@@ -76,7 +78,10 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if not len(numbers):
         return NoiseModel(0.0, 0.0, 0.0)
     pixels = to_host(calibration.corrected(numbers, reader.read(numbers), mark_bad=True))
-    return measure_noise(np.ascontiguousarray(pixels), calibration.fitted)
+    settings = calibration.fitted
+    if settings.sigma is None:
+        settings = settings.changed(sigma=FALLBACK_SIGMA)
+    return measure_noise(np.ascontiguousarray(pixels), settings)
 
 
 def sample_frames(reader: FrameReader) -> NDArray[np.int64]:

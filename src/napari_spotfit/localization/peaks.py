@@ -47,14 +47,14 @@ def peak_near(
         y and x of the pixel; the place itself where there is no maximum at all.
     """
     place = np.asarray(place, float)
+    calibration = detection_calibration(held.shape, settings, bad_pixels, camera)
+    settings = estimated(FrameReader(held), calibration, always=True).settings
     reach = np.array(settings.roi_shape) / 2
-    sigma = settings.sigma
-    margin = 2 * kernel_radius(WIDTHS[-1] * sigma) + math.ceil(settings.min_distance) + 2
+    margin = 2 * kernel_radius(WIDTHS[-1] * settings.known_sigma) + 2
+    margin += math.ceil(settings.min_distance)
     size = np.minimum(2 * np.ceil(reach + margin).astype(int) + 1, held.pixels.shape)
     corner = np.clip(np.rint(place).astype(int) - size // 2, 0, held.pixels.shape - size)
     rows, columns = (slice(first, first + n) for first, n in zip(corner, size, strict=True))
-    calibration = detection_calibration(held.shape, settings, bad_pixels, camera)
-    settings = estimated(FrameReader(held), calibration, always=True).settings
     settings = settings.changed(backend="cpu", threads=1)
     frame = calibration.corrected(np.array([held.number]), held.pixels[np.newaxis], mark_bad=True)
     for own in (settings, settings.changed(threshold=0.0)):

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Unpack
+import sys
+import warnings
+from pathlib import Path
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
-from ..results.flags import NOT_GOOD, Flag, reasons_in_words
+from ..images.per_pixel import PerPixel
+from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.options import merged, takes_settings
-from ..settings.settings import Options, Settings
-from ..settings.validation import ROI_MAX
-from .detect_spots import find
-from .fit_at import fit_at
+from ..settings.settings import DEFAULT_FALSE_SPOTS, Options, Settings
+from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
 
-#: Spots that tell the PSF's width: so many of the brightest, and no fewer than that.
-_TELLING, _TOO_FEW = 100, 3
-#: Frames of a movie in which they are searched, unless frames are given.
-_FRAMES = 20
-#: Side of the ROI in which the width is fitted, in σ.
-_ROI_SIGMAS = 8.0
-#: What speaks against a fit whose width is asked for: all but the width itself.
-_DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW)
-#: The width is searched again with what was found until it changes by less than this
-#: fraction, at most so many times.
-_SETTLED, _ROUNDS = 0.05, 5
+__all__ = ["PsfWidth", "estimate_sigma", "with_psf"]
 
-
-class PsfWidth(NamedTuple):
-    """The width of an image's spots."""
-
-    #: Median σ in pixels, and the standard deviation of a single spot's σ around it.
-    sigma: float
-    scatter: float
-    #: How many spots tell.
-    spots: int
+#: What is taken where an image does not tell it.
+FALLBACK_SIGMA = 1.3
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 @takes_settings("detection", "camera", "run")
@@ -50,14 +36,23 @@ def estimate_sigma(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> PsfWidth:
-    """Fit the brightest isolated spots to learn the PSF's width.
+    """Fit bright spots to learn the PSF's width.
+
+    It is the width that the round Gaussian has in the fits: that of the light with
+    ``pixel="integrated"``, and with the default, ``"sampled"``, √(σ² + 1/12 px²) of it, as pixels
+    widen what they sample. Spots that stand alone tell it or, in a crowd, fits that leave out the
+    pixels of neighbours. Those that are not good or are of several spots do not count.
+
+    It is told by frames evenly spread over the image: as many as make a million pixels or, of a
+    larger frame, its middle; where they show fewer than 30 such spots, by as many as make 4
+    million.
 
     Parameters
     ----------
     image : array, shape (…, Y, X)
         NumPy, CuPy, Dask or Zarr array of any real number type.
     frames : slice, int or indices, or a tuple of these, optional
-        Which frames; by default up to 20 of them, evenly spread.
+        Which frames to choose from; by default all.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional
         Where to search.
     bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
@@ -65,7 +60,8 @@ def estimate_sigma(
     camera : Camera, optional
         Offset and gain, of all pixels or of each.
     settings : Settings, optional
-        All settings at once; ``options`` change single ones. ``sigma`` is the first guess.
+        All settings at once; ``options`` change single ones. ``sigma`` is the first guess, which
+        need not be near.
 
     Returns
     -------
@@ -77,7 +73,7 @@ def estimate_sigma(
     ------
     TypeError, ValueError
         If the image, the mask or the settings are not of the kind above, or if fewer
-        than three isolated spots are found.
+        than three spots tell.
 
     Examples
     --------
@@ -87,70 +83,79 @@ def estimate_sigma(
     True
     """
     settings = merged(settings, options, estimate_sigma)
-    # Whatever the spots are fitted with later.
-    settings = settings.changed(
-        model="gaussian", pixel="sampled", estimator="lse", fixed={}, bounds={}
-    )
-    if frames is None:
-        frames = _spread(FrameReader(image).leading)
-    known = {"bad_pixels": bad_pixels, "camera": camera}
-    for _ in range(_ROUNDS):
-        width = _width(image, settings, known, frames=frames, mask=mask)
-        settled = abs(width.sigma / settings.sigma - 1) < _SETTLED
-        settings = settings.changed(sigma=min(max(width.sigma, 0.5), 10.0))
-        if settled:
-            break
-    return width
+    reader = FrameReader(image)
+    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    masks = None if mask is None else PerPixel(mask, reader.shape, "mask", flags="where to search")
+    read_mask = None if masks is None else masks.read
+    looked_at = samples(reader, calibration, reader.select(frames), read_mask=read_mask)
+    return width_of(looked_at, calibration, settings.sigma)
 
 
-def _width(image: Any, settings: Settings, known: dict[str, Any], **where: Any) -> PsfWidth:
-    """Return the width of the spots that are found with the settings' own width.
+def with_psf(
+    reader: FrameReader,
+    calibration: PixelCalibration,
+    *,
+    places: NDArray[np.float64] | None = None,
+    warn: bool = True,
+) -> PixelCalibration:
+    """Return a calibration whose settings hold the PSF's σ and the ROI's size.
 
-    What is known of the pixels counts for detection and fit, where to search for the first.
+    They are what the settings say, or else estimated in a few frames evenly spread over the whole
+    image, whichever of them, and wherever, is fitted and whatever spots are asked for.
+
+    Parameters
+    ----------
+    reader : FrameReader
+        The image.
+    calibration : PixelCalibration
+        What is known of its pixels, and the settings.
+    places : ndarray, shape (n, 3), optional
+        Number of the frame, y and x of all spots. Without a width of theirs, σ stays None: only
+        detection needs one.
+    warn : bool, default True
+        Say where the image does not tell it.
     """
-    side = min(2 * round(_ROI_SIGMAS * settings.sigma / 2) + 1, ROI_MAX - 1)
-    roi = max(side, 7)
-    places, found = find(image, settings, **where, **known)
-    shape = FrameReader(image).frame_shape
-    inside = np.all((places[:, -2:] >= roi // 2) & (places[:, -2:] < np.array(shape) - roi // 2), 1)
-    alone = np.flatnonzero(inside & (_nearest(found.frame, places[:, -2:]) > roi))
-    chosen = alone[np.argsort(-found.score[alone], kind="stable")[:_TELLING]]
-    if len(chosen) >= _TOO_FEW:
-        fits = fit_at(image, places[chosen], settings=settings.changed(roi_size=roi), **known)
-        doubtful = fits.flags & int(_DOUBTFUL)
-        sigma = fits.sigma[doubtful == 0].astype(float)
-        if len(sigma) >= _TOO_FEW:
-            middle = float(np.median(sigma))
-            return PsfWidth(middle, float(1.4826 * np.median(abs(sigma - middle))), len(sigma))
-        why = f"; of their fits, {reasons_in_words(doubtful)}"
-    else:
-        why = ""
-    raise ValueError(
-        f"the PSF's width needs {_TOO_FEW} spots that stand alone, {roi} px from the next; "
-        f"found {len(chosen)}{why}. Allow more false spots, choose other frames, or set σ by hand"
-    )
+    sigma, roi = calibration.settings.sigma, calibration.settings.roi_size
+    if sigma is not None and roi is not None:
+        return calibration
+    if sigma is None:
+        plain = calibration.with_settings(false_spots=DEFAULT_FALSE_SPOTS, threshold=None)
+        numbers = np.arange(reader.count) if reader.held is None else np.array([reader.held])
+        if places is not None:
+            numbers = np.unique(places[:, 0]).astype(np.int64)
+        try:
+            sigma = _estimated(reader, plain, numbers, places)
+        except NoWidthError as error:
+            if warn and len(numbers):
+                _warn(error, places)
+            if places is None:
+                sigma = FALLBACK_SIGMA
+    if roi is None:
+        rows, columns = reader.frame_shape
+        roi = roi_for(sigma or FALLBACK_SIGMA, (rows, columns))
+    return calibration.with_settings(sigma=sigma, roi_size=roi)
 
 
-def _nearest(frame: NDArray[np.int64], places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the distance of each place from the next one in its frame."""
-    if len(places) < 2:
-        return np.full(len(places), np.inf)
-    from scipy.spatial import KDTree  # here, as SciPy takes its time to import
+def _estimated(
+    reader: FrameReader,
+    calibration: PixelCalibration,
+    numbers: NDArray[np.int64],
+    places: NDArray[np.float64] | None,
+) -> float:
+    if places is not None and len(places) < TOO_FEW:
+        raise NoWidthError(f"{TOO_FEW} spots are needed")
+    sigma = width_of(samples(reader, calibration, numbers, places=places), calibration).sigma
+    return round(min(max(sigma, 0.5), 10.0), 3)
 
-    far = 2.0 * (places.max() + 1)
-    distance, _ = KDTree(np.column_stack([frame * far, places])).query(
-        np.column_stack([frame * far, places]), k=2
-    )
-    return np.where(distance[:, 1] < far, distance[:, 1], np.inf)
 
-
-def _spread(leading: tuple[int, ...]) -> FrameSelection:
-    """Return some frames, evenly spread along the longest of the leading axes."""
-    if not leading:
-        return None
-    longest = int(np.argmax(leading))
-    some = np.unique(np.linspace(0, leading[longest] - 1, _FRAMES).round().astype(int))
-    return tuple(
-        [int(i) for i in some] if axis == longest else length // 2
-        for axis, length in enumerate(leading)
+def _warn(error: NoWidthError, places: NDArray[np.float64] | None) -> None:
+    """Say to whoever called this package that the width is not known; not of one or two spots."""
+    if places is not None and len(places) < TOO_FEW:
+        return
+    taken = f"{FALLBACK_SIGMA} px is taken" if places is None else "widths are not judged"
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"the image does not tell the PSF's σ, so that {taken}: {error}", stacklevel=level
     )

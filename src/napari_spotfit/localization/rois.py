@@ -15,7 +15,7 @@ from ..results.flags import Flag
 from ..results.judge import Origin, judge
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
-from ..settings.validation import ROI_MAX
+from ..settings.validation import ROI_MAX, ROI_MIN
 from .pixel_flags import pixel_flags
 
 #: Pixels of a ROI as most are.
@@ -39,7 +39,7 @@ class Block(NamedTuple):
 def checked_reader(image: Any, settings: Settings) -> FrameReader:
     """Return the image's frames, or raise a ValueError if a ROI does not fit into one."""
     reader = FrameReader(image)
-    rows, columns = settings.roi_shape
+    rows, columns = (ROI_MIN + 1,) * 2 if settings.roi_size is None else settings.roi_shape
     if reader.frame_shape[0] < rows or reader.frame_shape[1] < columns:
         raise ValueError(
             f"the image ({reader.frame_shape[0]}×{reader.frame_shape[1]} px) is smaller than the "

@@ -114,7 +114,7 @@ class SpotFits:
             _columns=dict(columns),
             _index_names=tuple(index_names),
             settings=settings,
-            _roi_shape=roi_shape or (settings and settings.roi_shape),
+            _roi_shape=roi_shape or _roi_shape_of(settings),
         )
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -322,6 +322,11 @@ class SpotFits:
 
     def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
         return SpotFits(columns, self._index_names, self.settings, self._roi_shape)
+
+
+def _roi_shape_of(settings: Settings | None) -> tuple[int, int] | None:
+    """Return the ROI's shape as far as settings have it: those of cut-outs may not."""
+    return None if settings is None or settings.roi_size is None else settings.roi_shape
 
 
 def _is_column(values: Any) -> bool:

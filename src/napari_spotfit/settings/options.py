@@ -16,8 +16,10 @@ _DEFAULTS = Settings()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def takes_settings(*groups: str, without: tuple[str, ...] = ()) -> Callable[[Function], Function]:
-    """Show the settings of some groups as a function's own keyword arguments.
+def takes_settings(
+    *groups: str, without: tuple[str, ...] = (), also: tuple[str, ...] = ()
+) -> Callable[[Function], Function]:
+    """Show the settings of some groups, and others, as a function's own keyword arguments.
 
     Its signature, as consoles complete it, and its docstring then name each with its
     default, so that none is written twice. :func:`merged` refuses the others.
@@ -27,7 +29,8 @@ def takes_settings(*groups: str, without: tuple[str, ...] = ()) -> Callable[[Fun
         shown = [
             item
             for item in fields(Settings)
-            if item.metadata["parameter"].group in groups and item.name not in without
+            if (item.metadata["parameter"].group in groups and item.name not in without)
+            or item.name in also
         ]
         signature = inspect.signature(function)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -55,15 +55,17 @@ class Settings:
     ValueError: roi_size must be odd, from 5 to 4095 px, so that a pixel is its centre; got 8
     """
 
-    sigma: float = setting(
-        1.3,
+    sigma: float | None = setting(
+        None,
         "PSF σ",
         "Standard deviation of a spot. It matches the band-pass filter of the detection "
-        "to the spots; the fit finds each spot's own σ whatever is set here.",
+        "to the spots; the fit finds each spot's own σ whatever is set here. Unset, it is "
+        "estimated once from the image's spots; the result's settings have it.",
         "detection",
         unit="px",
         minimum=0.5,
         maximum=10,
+        none_means="estimated from the image",
     )
     false_spots: float = setting(
         DEFAULT_FALSE_SPOTS,
@@ -96,15 +98,16 @@ class Settings:
         minimum=1,
         maximum=64,
     )
-    roi_size: int | tuple[int, int] = setting(
-        9,
+    roi_size: int | tuple[int, int] | None = setting(
+        None,
         "ROI size",
         "Side of the square region around a spot that is fitted, or (rows, columns). "
-        "About 6 σ is a good choice: smaller loses light, larger takes in neighbours.",
+        "Unset, it is about 6 σ, at least 9 px: smaller loses light, larger takes in neighbours.",
         "fit",
         unit="px",
         minimum=5,
         maximum=ROI_LARGEST - 1,
+        none_means="about 6 σ",
     )
     model: Model | Profile = setting(
         "gaussian",
@@ -321,9 +324,32 @@ class Settings:
 
     @property
     def roi_shape(self) -> tuple[int, int]:
-        """ROI size as (rows, columns) in pixels."""
+        """ROI size as (rows, columns) in pixels.
+
+        Raises
+        ------
+        ValueError
+            If it is None, as it follows from an image then.
+        """
         size = self.roi_size
+        if size is None:
+            raise ValueError(
+                "roi_size is None: it follows from an image's PSF; the settings of fits have it"
+            )
         return size if isinstance(size, tuple) else (size, size)
+
+    @property
+    def known_sigma(self) -> float:
+        """The PSF's σ in pixels.
+
+        Raises
+        ------
+        ValueError
+            If it is None, as an image tells it then.
+        """
+        if self.sigma is None:
+            raise ValueError("sigma is None: an image tells it; the settings of fits have it")
+        return self.sigma
 
     @property
     def profile(self) -> Profile:
@@ -357,7 +383,7 @@ class Options(TypedDict, total=False):
     The ROI's size is missing: functions that need it have an argument of its own.
     """
 
-    sigma: float
+    sigma: float | None
     false_spots: float
     threshold: float | None
     min_distance: float

@@ -136,8 +136,10 @@ def check_pixel(profile: Profile, pixel: str) -> None:
         )
 
 
-def _checked_roi_size(value: Any) -> int | tuple[int, int]:
+def _checked_roi_size(value: Any) -> int | tuple[int, int] | None:
     """Check a ROI size around a centre pixel: odd, one number or (rows, columns)."""
+    if value is None:
+        return None
     sizes = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(sizes) != 2 or any(
         isinstance(size, bool) or not isinstance(size, numbers.Integral) for size in sizes

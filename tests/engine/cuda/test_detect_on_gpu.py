@@ -62,7 +62,7 @@ def test_candidates_in_small_frames_are_the_cpus(same_as_cpu, shape):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e29, -3e38])
 def test_candidates_beside_bad_pixels_are_the_cpus(same_as_cpu, bad, dtype):
-    same_as_cpu(beside_bad_pixels(bad, dtype), Settings(noise=NOISE), least=20)
+    same_as_cpu(beside_bad_pixels(bad, dtype), Settings(sigma=1.3, noise=NOISE), least=20)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])
@@ -76,7 +76,7 @@ def test_lone_pixels_are_replaced_as_on_the_cpu(same_as_cpu, dtype, sigma):
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 def test_plateaus_are_merged_as_on_the_cpu(same_as_cpu, dtype):
     for distance in (2.0, 25.0):
-        settings = Settings(noise=NOISE, min_distance=distance)
+        settings = Settings(sigma=1.3, noise=NOISE, min_distance=distance)
         same_as_cpu(saturated(dtype), settings, least=4)
 
 
@@ -84,7 +84,7 @@ def test_crowds_are_joined_as_on_the_cpu(same_as_cpu):
     rng = np.random.default_rng(57)
     frames = movie_of(rng, scattered(rng, (256, 256), 2400), 3, (256, 256), photons=4000)
     for distance in (1.0, 2.0, 5.0):
-        settings = Settings(noise=NOISE, min_distance=distance)
+        settings = Settings(sigma=1.3, noise=NOISE, min_distance=distance)
         same_as_cpu(frames.astype(np.uint16), settings, least=1500)
 
 
@@ -93,7 +93,9 @@ def test_masks_choose_as_on_the_cpu(same_as_cpu):
     frames = movie_of(rng, scattered(rng, (60, 70), 30), 3, (60, 70)).astype(np.uint16)
     for mask in (rng.uniform(size=(60, 70)) < 0.5, rng.uniform(size=frames.shape) < 0.5):
         for distance in (2.0, 12.0):
-            same_as_cpu(frames, Settings(noise=NOISE, min_distance=distance), mask, least=10)
+            same_as_cpu(
+                frames, Settings(sigma=1.3, noise=NOISE, min_distance=distance), mask, least=10
+            )
 
 
 def test_parts_of_the_work_change_nothing(run, monkeypatch):
@@ -101,7 +103,7 @@ def test_parts_of_the_work_change_nothing(run, monkeypatch):
     frames = movie_of(rng, scattered(rng, (40, 150), 12), 7, (40, 150)).astype(np.float32)
     frames[5, 10, 10] = np.nan
     mask = rng.uniform(size=frames.shape) < 0.8
-    settings = Settings(noise=NOISE, false_spots=1e4, min_distance=4)
+    settings = Settings(sigma=1.3, noise=NOISE, false_spots=1e4, min_distance=4)
     whole = run(frames, settings, mask)
     assert len(whole.y) > 60
     monkeypatch.setattr(cuda, "_LEAST_ROOM", 1)
@@ -129,7 +131,7 @@ def test_the_place_in_the_list_is_known_from_all_rows_before(same_as_cpu, shape)
     image = light(places, 5000, 1.3, (height, width)) + 20
     rng = np.random.default_rng(61)
     frames = rng.poisson(np.broadcast_to(image, shape)).astype(np.uint16)
-    settings = Settings(noise=NoiseModel(1.0, 0.0, 1.0), false_spots=100)
+    settings = Settings(sigma=1.3, noise=NoiseModel(1.0, 0.0, 1.0), false_spots=100)
     same_as_cpu(frames, settings, least=3 * n)
 
 
@@ -137,7 +139,7 @@ def test_memory_of_a_large_frame(gpu):
     import cupy
 
     frame = np.random.default_rng(62).poisson(20, (1, 3000, 4000)).astype(np.uint16)
-    settings = Settings(noise=NoiseModel(1.0, 0.0, 1.0))
+    settings = Settings(sigma=1.3, noise=NoiseModel(1.0, 0.0, 1.0))
     expected = cpu.detect(frame, settings)
     before = cupy.cuda.get_allocator()
     pool = cupy.cuda.MemoryPool()
@@ -154,4 +156,4 @@ def test_frames_beyond_the_kernels_numbers_are_refused(run):
 
     frames = cupy.broadcast_to(cupy.zeros(1, np.uint8), (1, 1 << 16, 1 << 15))
     with pytest.raises(ValueError, match=r"fewer than 2³¹ pixels; got 65536×32768"):
-        cuda.detect(frames, Settings())
+        cuda.detect(frames, Settings(sigma=1.3))

@@ -52,7 +52,7 @@ def test_candidates_in_small_frames_are_the_cpus(shape):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e29, -3e38])
 def test_candidates_beside_bad_pixels_are_the_cpus(bad, dtype):
-    same_as_cpu(beside_bad_pixels(bad, dtype), Settings(noise=NOISE), least=20)
+    same_as_cpu(beside_bad_pixels(bad, dtype), Settings(sigma=1.3, noise=NOISE), least=20)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])
@@ -71,7 +71,7 @@ def test_masks_choose_as_on_the_cpu():
     rng = np.random.default_rng(59)
     for mask in (rng.uniform(size=frames.shape[1:]) < 0.5, rng.uniform(size=frames.shape) < 0.5):
         for distance in (1.0, 2.0, 12.0):
-            settings = Settings(noise=NOISE, min_distance=distance)
+            settings = Settings(sigma=1.3, noise=NOISE, min_distance=distance)
             same_as_cpu(frames, settings, mask, least=20)
 
 
@@ -79,7 +79,7 @@ def test_masks_choose_as_on_the_cpu():
 def test_plateaus_are_merged_as_on_the_cpu(dtype):
     frames = saturated(dtype)
     for distance in (2.0, 25.0):
-        settings = Settings(noise=NOISE, min_distance=distance)
+        settings = Settings(sigma=1.3, noise=NOISE, min_distance=distance)
         found = same_as_cpu(frames, settings, least=4)
         assert len(np.unique(found.frame)) == 4
 
@@ -88,7 +88,7 @@ def test_crowds_are_joined_as_on_the_cpu():
     rng = np.random.default_rng(57)
     frames = movie_of(rng, scattered(rng, (128, 128), 600), 2, (128, 128), photons=4000)
     for distance in (1.0, 2.0, 5.0):
-        settings = Settings(noise=NOISE, min_distance=distance)
+        settings = Settings(sigma=1.3, noise=NOISE, min_distance=distance)
         same_as_cpu(frames.astype(np.uint16), settings, least=300)
 
 
@@ -98,7 +98,7 @@ def test_parts_of_the_work_change_nothing(monkeypatch):
     frames[5, 10, 10] = np.nan
     frames[2, 20, 31] = 3000
     mask = rng.uniform(size=frames.shape) < 0.8
-    settings = Settings(noise=NOISE, false_spots=1e4, min_distance=4)
+    settings = Settings(sigma=1.3, noise=NOISE, false_spots=1e4, min_distance=4)
     whole = host.detect(frames, settings, mask)
     assert len(whole.y) > 60
     monkeypatch.setattr(cuda, "_LEAST_ROOM", 1)

@@ -97,7 +97,7 @@ class Detector:
         settings: Settings,
         variance_map: NDArray[np.float32] | None = None,
     ) -> None:
-        self._bands = make_bands(settings.sigma, frames.shape[1:])
+        self._bands = make_bands(settings.known_sigma, frames.shape[1:])
         #: As the library takes them.
         self.settings = make_detection_settings(
             settings, self._bands, address, variance_map=variance_map

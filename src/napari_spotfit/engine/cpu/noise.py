@@ -45,7 +45,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     missing = [max(BLOCK - side, 0) for side in shape]
     if any(missing):
         frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
-    bands = make_bands(settings.sigma, frames.shape[1:])
+    bands = make_bands(settings.known_sigma, frames.shape[1:])
     library, functions = load(), load().functions
     whole_counts = frames.dtype.kind in "iu"
     workers = settings.threads or threads.available()

@@ -211,7 +211,7 @@ def detect_on(
         masks = device.fetch(masks)
     if variance_map is not None:
         variance_map = device.put(variance_map)
-    plan = _plan(device, frames.dtype, frames.shape[1:], settings.sigma)
+    plan = _plan(device, frames.dtype, frames.shape[1:], settings.known_sigma)
     made = make_detection_settings(settings, plan.bands, device.address, variance_map=variance_map)
     step = _frames_at_a_time(plan)
     parts = []

@@ -83,7 +83,8 @@ def make_detection_settings(
     """
     noise = noise or settings.noise or NO_NOISE
     factor = noise.correlation**2
-    score = score_for(settings.false_spots, settings.sigma)
+    sigma = settings.known_sigma
+    score = score_for(settings.false_spots, sigma)
     by_height = settings.threshold is not None
     return DetectionSettings(
         (ctypes.c_void_p * _WIDTHS)(*(address(kernel) for kernel in bands.kernels)),
@@ -91,13 +92,13 @@ def make_detection_settings(
         None if variance_map is None else address(variance_map),
         bands.lowest_border,
         -math.inf if by_height else score,
-        score_for(DEFAULT_FALSE_SPOTS, settings.sigma) if by_height else score,
-        _CLEAR, max(_REACH * settings.sigma, _LEAST_REACH),
+        score_for(DEFAULT_FALSE_SPOTS, sigma) if by_height else score,
+        _CLEAR, max(_REACH * sigma, _LEAST_REACH),
         factor * noise.slope, factor * noise.intercept, factor * noise.least, noise.slope,
         *bands.shape,
         (ctypes.c_int * _WIDTHS)(*(len(kernel) - 1 for kernel in bands.kernels)),
-        bands.step, bands.diagonal, bands.row_step, settings.sigma, _lone_share(settings.sigma),
-        max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * settings.sigma)),
+        bands.step, bands.diagonal, bands.row_step, sigma, _lone_share(sigma),
+        max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * sigma)),
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from .outline import Ellipse, outline
 
 Array = NDArray[np.float64]
 
+#: Side of the ROI of fits that do not tell it.
+_USUAL_ROI = 9
 #: Points of the model's curve per pixel.
 _FINE = 8
 #: The sum of the squared residuals is the fit's χ² within this fraction of it, and within
@@ -135,7 +137,7 @@ def roi_of(
     shape : (int, int), optional
         Rows and columns of the frame, into which a region around the centre is shifted.
     """
-    size = settings_of(values, settings).roi_size
+    size = settings_of(values, settings).roi_size or _USUAL_ROI
     rows, columns = (int(n) for n in (size if isinstance(size, (tuple, list)) else (size, size)))
     corner = values.get("roi_y", np.nan), values.get("roi_x", np.nan)
     if np.all(np.isfinite(corner)):

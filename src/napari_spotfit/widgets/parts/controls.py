@@ -14,7 +14,8 @@ from ...settings.settings import Settings, choices, parameters
 from .number_box import NumberBox
 from .wheel import guard_wheel
 
-_DEFAULTS = Settings()
+#: A control of the PSF shows numbers: those of a diffraction-limited spot.
+_DEFAULTS = Settings(sigma=1.3, roi_size=9)
 #: What one click on an arrow adds; settings not listed change by 1.
 _STEPS = {
     "sigma": 0.1,
@@ -113,7 +114,7 @@ def _number_box(name: str) -> NumberBox:
     kinds = get_args(hint) or (hint,)
     return NumberBox(
         parameters()[name],
-        optional=type(None) in kinds,
+        optional=type(None) in kinds and getattr(_DEFAULTS, name) is None,
         whole=int in kinds,
         odd=name in _ODD,
         step=_STEPS.get(name, 1.0),

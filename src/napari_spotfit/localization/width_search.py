@@ -1,0 +1,305 @@
+"""The search for the width of an image's spots: which are looked at, and what their fits tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.cpu.noise import measure_noise
+from ..engine.select import select_backend
+from ..images.frames import FrameReader, to_host
+from ..images.pixel_calibration import PixelCalibration
+from ..results.flags import NOT_GOOD, Flag, reasons_in_words
+from ..settings.noise_model import NoiseModel
+from ..settings.settings import Settings
+from ..settings.validation import ROI_MAX, ROI_MIN
+from .rois import Block, fit_block, upload
+
+#: Pixels that are looked at, and as many again where the first tell too little.
+_PIXELS = (1 << 20, 1 << 22)
+#: So many spots tell the width well; no fewer than that tell it at all.
+ENOUGH, TOO_FEW = 30, 3
+#: Spots are looked for with the first of these widths and, if that is not theirs, with all.
+_WIDTHS = (1.3, 0.8, 2.2, 3.6)
+#: What is found with a width is of that width, within this factor; the widths lie as far apart.
+_AGREES = 1.4
+#: The width is looked for again with what was found until it changes by less than this
+#: fraction, at most so many times.
+_SETTLED, _ROUNDS = 0.05, 5
+#: So many spots are fitted, those around the middle.
+_FITTED = 2000
+#: Spots tell whose errors are not so much larger than that of this share, the brightest. Brightness
+#: itself would choose the spots that are two.
+_BRIGHT, _BRIGHTEST = 2.0, 0.2
+#: Fits that are as many standard errors wider or narrower than most are of several spots, or of
+#: none; fits of spots with one width differ by so much, as a fraction, besides.
+_FARTHEST, _DIFFER = 2.0, 0.03
+#: The largest standard error of a width that tells, as a fraction of it.
+_WORST = 0.5
+#: What speaks against a fit whose width is asked for: all but the width itself.
+_DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW)
+#: What fits should not have: the first of these, if then enough are left, or else the next.
+_BETTER_WITHOUT = (
+    Flag.POOR_FIT | Flag.EDGE | Flag.NEIGHBOUR, Flag.POOR_FIT | Flag.EDGE, Flag.POOR_FIT, Flag(0),
+)  # fmt: skip
+#: The ROI's side in σ, and the least one in pixels.
+_ROI_SIGMAS, _ROI_LEAST = 6.0, 9
+
+
+class NoWidthError(ValueError):
+    """Too few spots tell the PSF's width."""
+
+
+class PsfWidth(NamedTuple):
+    """The width of an image's spots."""
+
+    #: Median σ in pixels, and the standard deviation of a single spot's σ around it.
+    sigma: float
+    scatter: float
+    #: How many spots tell.
+    spots: int
+
+
+def roi_for(sigma: float, shape: tuple[int, int]) -> int | tuple[int, int]:
+    """Return the ROI's size that suits spots of a width, as far as frames of a shape hold it.
+
+    Examples
+    --------
+    >>> roi_for(1.3, (512, 512)), roi_for(3.0, (512, 512)), roi_for(3.0, (14, 512))
+    (9, 19, (13, 19))
+    """
+    side = max(2 * round((_ROI_SIGMAS * sigma - 1) / 2) + 1, _ROI_LEAST)
+    rows, columns = (max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
+    return rows if rows == columns else (rows, columns)
+
+
+class Sample(NamedTuple):
+    """Frames, or a part of them, in the host's memory; all as one camera would have taken them."""
+
+    pixels: NDArray[Any]
+    bad: NDArray[np.bool_] | None
+    #: Where to search.
+    mask: NDArray[np.bool_] | None
+    #: Frame, y and x of the spots, if they are known.
+    places: NDArray[np.float64] | None
+
+
+def samples(
+    reader: FrameReader,
+    calibration: PixelCalibration,
+    chosen: NDArray[np.int64],
+    *,
+    read_mask: Callable[[NDArray[np.int64]], Any] | None = None,
+    places: NDArray[np.float64] | None = None,
+) -> Iterator[Sample]:
+    """Yield what is looked at for the width: a little and, if that is asked for, more.
+
+    Parameters
+    ----------
+    reader : FrameReader
+        The image.
+    calibration : PixelCalibration
+        What is known of its pixels.
+    chosen : ndarray of int
+        Numbers of the frames to choose from.
+    read_mask : callable, optional
+        Returns where to search in frames of these numbers.
+    places : ndarray, shape (n, 3), optional
+        Number of the frame, y and x of spots; what is looked at lies around their middle.
+    """
+    shape, before = np.array(reader.frame_shape), 0
+    middle = (shape - 1) / 2 if places is None else np.median(places[:, 1:], axis=0)
+    for budget in _PIXELS:
+        size = np.minimum(shape, max(math.isqrt(budget), budget // max(shape.max(), 1)))
+        count = min(max(budget // max(size.prod(), 1), 1), len(chosen))
+        if count * size.prod() <= before:
+            return
+        before = count * size.prod()
+        numbers = chosen[(2 * np.arange(count) + 1) * len(chosen) // (2 * count)]
+        corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
+        window = (..., *(slice(n, n + m) for n, m in zip(corner, size, strict=True)))
+        bad = calibration.bad_pixels(numbers)
+        known = None if places is None else _inside(places, numbers, corner, size)
+        yield Sample(
+            _part(calibration.corrected(numbers, reader.read(numbers)), window),
+            None if bad is None else _part(bad, window),
+            None if read_mask is None else _part(read_mask(numbers), window),
+            known,
+        )
+
+
+def width_of(
+    looked_at: Iterable[Sample], calibration: PixelCalibration, guess: float | None = None
+) -> PsfWidth:
+    """Return the width of the spots in samples, taking more of these until enough spots tell.
+
+    Raises
+    ------
+    NoWidthError
+        If fewer than three spots tell.
+    """
+    best, why = None, "there are no frames"
+    for sample in looked_at:
+        search = _Search(sample, calibration)
+        width = search.width(best.sigma if best else guess or _WIDTHS[0], sure=best is not None)
+        if width is not None and (best is None or width.spots > best.spots):
+            best = width
+        if best is not None and best.spots >= ENOUGH:
+            break
+        why = search.why
+    if best is None:
+        raise NoWidthError(
+            f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}. Allow more "
+            "false spots, choose other frames, or set σ by hand"
+        )
+    return best
+
+
+class _Search:
+    """The search for the width of the spots in a sample."""
+
+    def __init__(self, sample: Sample, calibration: PixelCalibration) -> None:
+        known = calibration.fitted
+        # Whatever the spots are fitted with later. The CPU is as quick for so little.
+        self._settings = Settings(
+            pixel=known.pixel, false_spots=known.false_spots, threshold=known.threshold,
+            offset=known.offset, gain=known.gain, variance=known.variance, emccd=known.emccd,
+            noise=known.noise or calibration.camera_noise, threads=known.threads, backend="cpu",
+        )  # fmt: skip
+        self._backend = select_backend(self._settings)
+        self._sample, self._noise = sample, self._settings.noise
+        self._seen: dict[float, PsfWidth | None] = {}
+        self.why = "found 0"
+
+    def width(self, guess: float, *, sure: bool) -> PsfWidth | None:
+        """Return the width of most spots that agree with what they were looked for with.
+
+        It is looked for with the guess and, if that is not sure, with others.
+        """
+        guess = min(max(guess, 0.5), 10.0)
+        width = self._look(guess)
+        enough = width is not None and (sure or width.spots >= ENOUGH)
+        if width is None or not enough or not _agree(width.sigma, guess):
+            told = {sigma: seen for sigma in (guess, *_WIDTHS) if (seen := self._look(sigma))}
+            if not told:
+                return None
+            agreeing = [sigma for sigma, seen in told.items() if _agree(seen.sigma, sigma)]
+            guess = max(agreeing or told, key=lambda sigma: told[sigma].spots)
+            width = told[guess]
+        for _ in range(_ROUNDS):
+            if abs(width.sigma / guess - 1) < _SETTLED:
+                break
+            guess = min(max(width.sigma, 0.5), 10.0)
+            width = self._look(guess) or width
+        return width if _agree(width.sigma, guess) else None
+
+    def _look(self, sigma: float) -> PsfWidth | None:
+        """Return the width of the spots that are found with one; None where too few tell."""
+        if sigma not in self._seen:
+            self._seen[sigma] = self._told(self._fits(sigma))
+        return self._seen[sigma]
+
+    def _fits(self, sigma: float) -> dict[str, NDArray[Any]]:
+        """Return the fits of the spots that are found with a width."""
+        count, *frame_shape = self._sample.pixels.shape
+        roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), (frame_shape[0], frame_shape[1]))
+        settings = self._settings.changed(sigma=sigma, roi_size=roi)
+        if self._noise is None or self._noise.is_filtered:
+            self._noise = self._settings.noise or self._measured(settings)
+        bad = self._sample.bad
+        calibration = PixelCalibration(
+            self._sample.pixels.shape, settings.changed(noise=self._noise),
+            bad_pixels=bad[0] if bad is not None and len(bad) == 1 else bad,
+        )  # fmt: skip
+        numbers = np.arange(count)
+        block = upload(self._backend, calibration, numbers, self._sample.pixels, mark_bad=True)
+        frame, places = self._spots(block, calibration.settings)
+        return fit_block(self._backend, block, calibration, frame, places, sigma)
+
+    def _measured(self, settings: Settings) -> NoiseModel:
+        pixels = self._sample.pixels
+        if self._sample.bad is not None:
+            pixels = np.where(self._sample.bad, np.nan, pixels).astype(np.float32)
+        return measure_noise(pixels, settings)
+
+    def _spots(
+        self, block: Block, settings: Settings
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return frame and place of the spots around the middle, with all neighbours there."""
+        if self._sample.places is None:
+            found = self._backend.detect(block.frames, settings, self._sample.mask)
+            frame, places = found.frame, np.column_stack([found.y, found.x]).astype(float)
+        else:
+            frame = self._sample.places[:, 0].astype(np.int64)
+            places = self._sample.places[:, 1:]
+        if len(places) > _FITTED:
+            middle = (np.array(block.frames.shape[1:]) - 1) / 2
+            away = abs(places - middle).max(axis=1)
+            near = np.sort(np.argsort(away, kind="stable")[:_FITTED])
+            frame, places = frame[near], places[near]
+        return frame, places
+
+    def _told(self, fits: dict[str, NDArray[Any]]) -> PsfWidth | None:
+        """Return the width of fits: what most of the bright, good ones have."""
+        flags, sigma = fits["flags"], fits["sigma"].astype(float)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error = fits["sigma_stderr"] / sigma
+            telling = ((flags & int(_DOUBTFUL)) == 0) & (error < _WORST)
+        count = int(telling.sum())
+        if count < TOO_FEW:
+            judged = f"; of their fits, {reasons_in_words(flags)}" if len(flags) else ""
+            self.why = f"found {len(flags)}{judged}"
+            return None
+        for doubt in _BETTER_WITHOUT:
+            rows = np.flatnonzero(telling & ((flags & int(doubt)) == 0))
+            if len(rows) >= max(min(ENOUGH, count / 2), TOO_FEW):
+                break
+        if len(rows) > ENOUGH:
+            rows = rows[error[rows] <= _BRIGHT * np.quantile(error[rows], _BRIGHTEST)]
+        near = _of_one_width(sigma[rows], error[rows])
+        if len(near) < TOO_FEW:
+            self.why = f"the widths of {count} differ"
+            return None
+        middle = float(np.median(near))
+        return PsfWidth(middle, float(1.4826 * np.median(abs(near - middle))), len(near))
+
+
+def _of_one_width(sigma: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return those widths that noise explains around what is most frequent.
+
+    Two spots that were taken for one are wider, so that the median of all is too high.
+    """
+    ordered = np.sort(sigma)
+    half = len(ordered) // 2
+    first = int(np.argmin(ordered[half:] - ordered[: len(ordered) - half]))
+    near = ordered[first : first + half + 1]
+    reach = _FARTHEST * math.hypot(float(np.median(error)), _DIFFER)
+    for _ in range(_ROUNDS):
+        near = ordered[abs(ordered / np.median(near) - 1) <= reach]
+    return near
+
+
+def _agree(one: float, other: float) -> bool:
+    return 1 / _AGREES < one / other < _AGREES
+
+
+def _part(values: Any, window: tuple[Any, ...]) -> NDArray[Any]:
+    return np.ascontiguousarray(to_host(values[window]))
+
+
+def _inside(
+    places: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    corner: NDArray[Any],
+    size: NDArray[Any],
+) -> NDArray[np.float64]:
+    """Return the places in a part of some frames, counted from there."""
+    at = places[:, 1:] - corner
+    rows = np.isin(places[:, 0], numbers) & np.all((at >= -0.5) & (at <= size - 0.5), axis=1)
+    frame = np.searchsorted(numbers, places[rows, 0])
+    order = np.argsort(frame, kind="stable")
+    return np.column_stack([frame, at[rows]])[order]
