@@ -158,7 +158,8 @@ SPOTFIT_INLINE double noise_gain(const DetectionSettings& s, const BandSettings&
 // The same of the map of variances: their mean by the squares of the band's kernel.
 SPOTFIT_INLINE double mapped_variance(const DetectionSettings& s, int band, long long y, long long x) {
     if (s.variance_map == nullptr) return 0.0;
-    const float *inner = s.kernels[band == WIDE_BAND ? OWN : NARROW], *outer = s.kernels[band == WIDE_BAND ? WIDE : OWN];
+    const float *inner = s.kernels[band == WIDE_BAND ? OWN : NARROW],
+                *outer = s.kernels[band == WIDE_BAND ? WIDE : OWN];
     const int inner_radius = s.radius[band == WIDE_BAND ? OWN : NARROW];
     const int radius = s.radius[band == WIDE_BAND ? WIDE : OWN];
     double sum = 0.0;
@@ -298,8 +299,8 @@ SPOTFIT_INLINE bool is_flat(const Neighbours& n) {
 // Whether a maximum of a band is a spot's, and if so, its score and height. `at(plane, v, u)` is what
 // was filtered: a band's numbers, or the means after them.
 template <class T, class Int, class At>
-SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVariance& variance,
-                            const Frame<T>& frame, Int y, Int x, At at, Maximum& maximum) {
+SPOTFIT_INLINE bool is_spot(const DetectionSettings& s, int band, const PixelVariance& variance, const Frame<T>& frame,
+                            Int y, Int x, At at, Maximum& maximum) {
     const BandSettings& own = s.bands[band];
     const float height = at(band, 0, 0);
     const double pixel_variance = double(variance(at(BANDS, 0, 0)));

@@ -17,9 +17,9 @@ struct BandSettings {
     // What white noise of 1 becomes: sums of squares of the inner kernel, of its products with the
     // outer one, and of squares of that, at each row and at each column, three rows of numbers each.
     const double *gain_y, *gain_x;
-    double gain;           // away from the border
-    double least_height;   // of a spot
-    float skewness;        // of filtered counts, for a slope of the deviation's size
+    double gain;          // away from the border
+    double least_height;  // of a spot
+    float skewness;       // of filtered counts, for a slope of the deviation's size
     // Of second differences in each direction: a spot's over its height, and the noise's over the gain.
     float curvature[DIRECTIONS], roughness[DIRECTIONS];
 };
@@ -30,9 +30,9 @@ struct DetectionSettings {
     BandSettings bands[BANDS];
     // Read-out variances of all pixels, beside what the noise below says; or null.
     const float* variance_map;
-    double lowest_border;              // the least that the noise of a pixel is over that away from the border
-    double least_score, shape_score;   // of a spot, as a deviate of a normal distribution
-    double clear_score, reach;         // of a narrow maximum that tells a place better, and how far it may be off
+    double lowest_border;             // the least that the noise of a pixel is over that away from the border
+    double least_score, shape_score;  // of a spot, as a deviate of a normal distribution
+    double clear_score, reach;        // of a narrow maximum that tells a place better, and how far it may be off
     // Of a pixel's noise: its variance over its mean, the variance at 0, and the least variance, all
     // with what correlates pixels; and the variance over the mean without that.
     double slope, intercept, least_variance, own_slope;

@@ -140,8 +140,7 @@ template <class T> class FilteredStrip {
     FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, bool may_be_bad, const Rectangle& part,
                   float* memory)
         : inner(part.wider(reach(settings), settings)), s(settings), z(settings), frame(pixels), bad(may_be_bad),
-          variance(s, double(frame.level)),
-          next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
+          variance(s, double(frame.level)), next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
           next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
         raw = {memory, z.raw_rows, z.stride};
         clean = memory + z.raw_rows * z.stride;
@@ -217,7 +216,8 @@ template <class T> class FilteredStrip {
 
     // Returns a row without its lone pixels, which begins where `inner` does.
     const float* without_lone_pixels(long long y) {
-        for (const long long end = least(y + s.lone_distance, s.height - 1); next_raw <= end; ++next_raw) take(next_raw);
+        for (const long long end = least(y + s.lone_distance, s.height - 1); next_raw <= end; ++next_raw)
+            take(next_raw);
         const float* const near[3] = {own_row(y - 1), own_row(y), own_row(y + 1)};
         const float* const far[3] = {own_row(y - s.lone_distance), near[1], own_row(y + s.lone_distance)};
         const long long radius = s.radius[WIDE];
@@ -257,9 +257,8 @@ template <class T> class FilteredStrip {
                     },
                     smoothed);
                 UNROLL
-                for (int w = 0; w < WIDTHS; ++w)
-                    UNROLL
-                    for (int k = 0; k < K; ++k) write(to[w] + x + k * W, smoothed[w][k]);
+                for (int w = 0; w < WIDTHS; ++w) UNROLL
+                for (int k = 0; k < K; ++k) write(to[w] + x + k * W, smoothed[w][k]);
             };
             if constexpr (BAD) {
                 smooth_content([](L v) SPOTFIT_INLINE_LAMBDA { return select(is_nan(v), L(0.0f), v); }, light_row);
@@ -282,8 +281,8 @@ template <class T> class FilteredStrip {
         for (int plane = 0; plane <= BANDS; ++plane) to[plane] = filtered[plane][y] + BEFORE;
         in_vectors(inner.width(), [&](long long x, auto vectors) SPOTFIT_INLINE_LAMBDA {
             constexpr int K = decltype(vectors)::value;
-            const auto smooth_rows = [&](const RingOfRows(&rings)[WIDTHS], L(&smoothed)[WIDTHS][K])
-                                         SPOTFIT_INLINE_LAMBDA {
+            const auto smooth_rows = [&](const RingOfRows(&rings)[WIDTHS],
+                                         L(&smoothed)[WIDTHS][K]) SPOTFIT_INLINE_LAMBDA {
                 UNROLL
                 for (int w = 0; w < WIDTHS; ++w) {
                     const float* const first = rings[w].first + x;

@@ -12,8 +12,8 @@ template <class T> class Search {
     Search(const DetectionSettings& settings, const Frame<T>& pixels, long long frame_number, bool bad,
            const Rectangle& rectangle, float* memory, Maximum* maxima)
         : s(settings), frame(pixels), number(frame_number), part(rectangle), found(maxima),
-          strip(settings, pixels, bad, rectangle, memory), least_heights{{s, s.bands[WIDE_BAND]},
-                                                                         {s, s.bands[NARROW_BAND]}} {}
+          strip(settings, pixels, bad, rectangle, memory),
+          least_heights{{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}} {}
 
     // Returns how many there are.
     long long run() {
@@ -43,7 +43,8 @@ template <class T> class Search {
         for (long long x = part.x0; x < part.x1; x += W) {
             const L variance = strip.pixel_variance()(read<L>(means + x));
             MaskOf<L> high[BANDS];
-            for (int band = 0; band < BANDS; ++band) high[band] = least_heights[band](read<L>(heights[band] + x), variance);
+            for (int band = 0; band < BANDS; ++band)
+                high[band] = least_heights[band](read<L>(heights[band] + x), variance);
             if (!any(high[WIDE_BAND] | high[NARROW_BAND])) continue;
             for (int band = 0; band < BANDS; ++band)
                 if (any(high[band])) look_at(band, y, x, high[band]);
@@ -102,9 +103,8 @@ long long find_maxima(const DetectionSource& source, long long first, long long 
 }  // namespace
 
 const DetectionFunctions detection = {
-    work_bytes,      strip_count, most_maxima,       find_maxima,          merge_plateaus,
-    drop_neighbours, join_bands,  noise_bytes,       noise_block_count,    measure_noise_blocks,
-    sample_size,     sample_ratios, clipped_deviation,
+    work_bytes,  strip_count,       most_maxima,          find_maxima, merge_plateaus, drop_neighbours,   join_bands,
+    noise_bytes, noise_block_count, measure_noise_blocks, sample_size, sample_ratios,  clipped_deviation,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA
