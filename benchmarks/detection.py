@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=1000)
     frames = parser.parse_args().frames
     movie, table = simulate_movie(frames, seed=1)
-    truth, settings = places(table), Settings()
+    truth, settings = places(table), Settings(sigma=1.3)
     detect(movie, settings)
     print(f"{threads.available()} cores; {frames} frames; frames/s are the median (the best)")
     columns = ("frames/s", "recall", "inner", "false/frame")

@@ -36,7 +36,7 @@ given = json.loads(sys.argv[1])
 frames = {name: np.load(path) for name, path in given["frames"].items()}
 
 def found(name):
-    return detect_spots(frames[name], backend="cpu", threads=1)
+    return detect_spots(frames[name], sigma=1.3, backend="cpu", threads=1)
 
 def resident(what):
     for line in Path("/proc/self/status").read_text().splitlines():

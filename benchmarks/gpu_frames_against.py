@@ -75,7 +75,7 @@ def detector() -> Callable[[Any], Any]:
     if not hasattr(napari_spotfit, "NoiseModel"):
         return lambda pixels: detect_spots(pixels, threshold=4, backend="cuda")
     noise = napari_spotfit.NoiseModel.of_camera(1.0, OFFSET)
-    settings = napari_spotfit.Settings(noise=noise, backend="cuda")
+    settings = napari_spotfit.Settings(sigma=1.3, noise=noise, backend="cuda")
     return lambda pixels: detect_spots(pixels, settings=settings)
 
 

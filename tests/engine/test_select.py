@@ -95,7 +95,7 @@ def test_all_gpus_find_and_fit_the_same(gpu):
     from napari_spotfit import simulate_movie
 
     frames, _ = simulate_movie(4, shape=(64, 64), spots_per_frame=10, seed=1)
-    settings = told(frames, CUDA.changed(devices="all"))
+    settings = told(frames, CUDA.changed(devices="all", sigma=1.3))
     backend, cpu = select_backend(settings), select_backend(CPU)
     expected = cpu.detect(frames, settings)
     corners = np.column_stack([expected.frame, expected.y, expected.x]).astype(np.int64)
