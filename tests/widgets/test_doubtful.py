@@ -115,7 +115,7 @@ def test_the_inspector_says_what_is_wrong_and_what_to_try(fitted, viewer, qtbot)
 
 @pytest.mark.parametrize("flag", Flag)
 def test_every_flag_has_its_words(flag, crowd):
-    fits = fit_at(crowd, [(30, 40)], settings=Settings())
+    fits = fit_at(crowd, [(30, 40)], settings=Settings(sigma=1.3, roi_size=9))
     columns = fits.columns | {"flags": np.array([flag], np.uint32)}
     layer = to_points_layer(type(fits)(columns, (), fits.settings))
     words = " ".join(verdict(spot_of(layer, 0)))
@@ -141,7 +141,7 @@ def test_a_pick_says_what_is_doubtful():
     y, x = np.indices((60, 60))
     image = np.random.default_rng(0).normal(100, 3, (60, 60))
     image += 200 * np.exp(-((y - 20) ** 2 + (x - 20) ** 2) / (2 * 3.2**2))
-    settings = Settings(roi_size=15)
+    settings = Settings(sigma=1.3, roi_size=15)
     for place, words in (((20, 20), "Doubtful: at y "), ((50, 45), "There seems to be no spot: ")):
         text = _in_words(fit_at(image, [place], settings=settings))
         assert text.startswith(words)

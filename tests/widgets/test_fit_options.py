@@ -44,7 +44,7 @@ def write(qtbot):
 
 
 def test_defaults_are_the_settings(panel):
-    assert panel.settings() == Settings()
+    assert panel.settings() == Settings(sigma=1.3, roi_size=9)
     assert panel.layers() == {}
 
 
@@ -127,7 +127,7 @@ class TestHeldAndBounded:
         panel.model.shape.boxes["x", "low"].put(-2)
         values = panel.values()
         panel.reset()
-        assert panel.settings() == Settings()
+        assert panel.settings() == Settings(sigma=1.3, roi_size=9)
         panel.put(values)
         assert panel.settings().fixed == {"sigma": 1.3}
         assert panel.settings().bounds == {"x": (-2, None)}
@@ -191,7 +191,7 @@ class TestOwnModel:
         own.advanced.open = True
         values = own.values()
         own.reset()
-        assert own.settings() == Settings()
+        assert own.settings() == Settings(sigma=1.3, roi_size=9)
         assert not own.model.expression.isVisibleTo(own)
         own.put(values)
         qtbot.waitUntil(lambda: not own.model.message.text())

@@ -29,7 +29,7 @@ def shown(request, viewer, make_movie):
     """Return a layer of fitted spots in a viewer, and how many axes are displayed."""
     data = make_movie() if request.param == "image" else make_movie(2)
     image = viewer.add_image(data, name="movie")
-    layer = to_points_layer(localize(data), image)
+    layer = to_points_layer(localize(data, sigma=1.3), image)
     viewer.add_layer(layer)
     ndisplay = 3 if request.param == "movie in 3-D" else 2
     viewer.dims.ndisplay = ndisplay
@@ -56,7 +56,7 @@ def test_new_spots_and_sizes_of_the_user_survive(viewer, shown, make_movie):
     layer, image, ndisplay = shown
     layer.size = 7.0
     show_only(layer, np.arange(len(layer.data)) < 2, ndisplay)
-    more = localize(image.data, false_spots=50_000)
+    more = localize(image.data, false_spots=50_000, sigma=1.3)
     assert len(more) > len(layer.data)
     update_points_layer(layer, points_arguments(more), image)
     assert np.all(layer.shown)

@@ -40,7 +40,7 @@ def test_the_residual_is_that_of_the_fit(offset, gain, roi_size):
         assert sample.is_of(values["chi_square"])
         assert not sample.is_of(2 * values["chi_square"])
         np.testing.assert_array_equal(sample.data - sample.model, sample.residual)
-        assert sample.data.shape == Settings(roi_size=roi_size).roi_shape
+        assert sample.data.shape == Settings(sigma=1.3, roi_size=roi_size).roi_shape
         # A picked spot may have an offset of its own, whatever the layer's last settings.
         own = sample_spot({**values, "offset": offset}, {**settings, "offset": 7.0}, frame)
         np.testing.assert_array_equal(own.residual, sample.residual)

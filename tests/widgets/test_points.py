@@ -208,7 +208,9 @@ def test_other_models_colour_their_first_width():
     columns = fits.columns
     columns.pop("sigma")
     columns |= {name: np.full(3, 1.5, np.float32) for name in ("sigma_x", "sigma_y")}
-    other = SpotFits(columns, fits.index_names, Settings(model="gaussian_elliptical"))
+    other = SpotFits(
+        columns, fits.index_names, Settings(sigma=1.3, roi_size=9, model="gaussian_elliptical")
+    )
     arguments = points.points_arguments(other)
     assert arguments["face_color"] == "sigma_x"
     assert arguments["size"] == pytest.approx(7 * 1.5)

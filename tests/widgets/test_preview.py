@@ -88,7 +88,11 @@ def test_a_job_gives_what_the_batch_gives(make_movie, lengths):
     mask = np.zeros(movie.shape, bool)
     mask[..., 25:] = True
     previewer = Previewer()
-    for settings in (Settings(), Settings(false_spots=900, roi_size=7), Settings(threshold=40)):
+    for settings in (
+        Settings(sigma=1.3, roi_size=9),
+        Settings(sigma=1.3, false_spots=900, roi_size=7),
+        Settings(sigma=1.3, roi_size=9, threshold=40),
+    ):
         for maps in ({}, {"mask": mask}, {"bad_pixels": mask}):
             job = PreviewJob(movie, index, 1, settings, LayerMaps(lambda maps=maps: dict(maps)))
             result = previewer(job)
@@ -118,7 +122,7 @@ def changing(count):
 
 def test_a_job_goes_by_the_noise_of_the_whole_movie():
     movie, _ = changing(9)
-    noise, settings = MeasuredNoise(), Settings(false_spots=1000)
+    noise, settings = MeasuredNoise(), Settings(sigma=1.3, roi_size=9, false_spots=1000)
     expected = localize(movie, settings=settings)
     for frame in (0, 8):
         result = Previewer()(PreviewJob(movie, (frame,), 1, settings, noise=noise))
@@ -141,12 +145,14 @@ def test_threads_that_ask_for_the_noise_measure_it_once():
 
     lazy, noise = Movie(), MeasuredNoise()
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(noise.put_into, Settings(), lazy, {}) for _ in range(8)]
+        asked = [
+            pool.submit(noise.put_into, Settings(sigma=1.3, roi_size=9), lazy, {}) for _ in range(8)
+        ]
         found = {one.result().noise for one in asked}
     assert found == {noise_model(movie)}
     count = len(reads)
-    wider = noise.put_into(Settings(sigma=2), lazy, {})
-    assert wider.noise == noise_model(movie, settings=Settings(sigma=2))
+    wider = noise.put_into(Settings(roi_size=9, sigma=2), lazy, {})
+    assert wider.noise == noise_model(movie, settings=Settings(roi_size=9, sigma=2))
     assert len(reads) == count == len({repr(index) for index in reads})
 
 
@@ -162,25 +168,29 @@ def test_the_frame_is_read_once_and_maxima_are_kept_while_false_spots_change(mak
             return self.frames[index]
 
     movie, previewer, noise = Movie(), Previewer(), MeasuredNoise()
-    noise.put_into(Settings(), movie, {})
+    noise.put_into(Settings(sigma=1.3, roi_size=9), movie, {})
     reads.clear()
     first, second = (
-        previewer(PreviewJob(movie, (1,), 1, Settings(false_spots=f), noise=noise))
+        previewer(
+            PreviewJob(movie, (1,), 1, Settings(sigma=1.3, roi_size=9, false_spots=f), noise=noise)
+        )
         for f in (10.0, 1.0)
     )
     assert len(reads) == 1
     assert first.heights is second.heights
-    wider = previewer(PreviewJob(movie, (1,), 1, Settings(sigma=2), noise=noise))
+    wider = previewer(PreviewJob(movie, (1,), 1, Settings(roi_size=9, sigma=2), noise=noise))
     assert wider.heights is not first.heights
     in_counts = [
-        previewer(PreviewJob(movie, (1,), 1, Settings(threshold=t), noise=noise)).heights
+        previewer(
+            PreviewJob(movie, (1,), 1, Settings(sigma=1.3, roi_size=9, threshold=t), noise=noise)
+        ).heights
         for t in (5.0, 8.0)
     ]
     assert in_counts[0] is in_counts[1]
     assert in_counts[0].min() < 1 < first.heights.min()  # in counts, down to 0
     assert len(reads) == 1
-    previewer(PreviewJob(movie, (0,), 1, Settings(), noise=noise))
-    previewer(PreviewJob(movie, (0,), 2, Settings(), noise=noise))
+    previewer(PreviewJob(movie, (0,), 1, Settings(sigma=1.3, roi_size=9), noise=noise))
+    previewer(PreviewJob(movie, (0,), 2, Settings(sigma=1.3, roi_size=9), noise=noise))
     assert len(reads) == 3
 
 
@@ -247,7 +257,7 @@ def test_the_keyboard_changes_false_spots(widget, image, tick, shows, qtbot, vie
 def test_the_frame_in_words(total, good, false, words):
     doubtful = np.arange(total) >= good
     flags = np.where(doubtful, np.uint32(Flag.MOVED), np.uint32(0))
-    fits = SpotFits({"flags": flags, "y": np.zeros(total)}, (), Settings())
+    fits = SpotFits({"flags": flags, "y": np.zeros(total)}, (), Settings(sigma=1.3, roi_size=9))
     assert _in_words(fits, false).replace("\u202f", " ") == words
 
 

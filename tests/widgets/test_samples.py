@@ -49,7 +49,7 @@ def test_the_defaults_find_the_spots(sample):
     frames = slice(0, 10) if data.ndim == 3 else None
     truth = options["metadata"]["truth"]
     truth = truth[truth["frame"] < 10] if data.ndim == 3 else truth
-    fits = localize(data, frames=frames)
+    fits = localize(data, frames=frames, sigma=1.3)
     found, true = matched(fits[fits.valid], truth)
     assert found > (0.75 if options["name"] == "smFISH" else 0.9)
     assert true > (0.85 if options["name"] == "smFISH" else 0.95)
@@ -76,7 +76,7 @@ def test_the_maps_are_those_of_the_camera():
     alone = fits[fits.converged]
     assert np.median(alone.photons) == pytest.approx(truth["photons"].median(), rel=0.05)
     # Without the maps the hot pixels are found in every frame.
-    assert len(localize(movie)) > 1.5 * len(fits)
+    assert len(localize(movie, sigma=1.3)) > 1.5 * len(fits)
 
 
 def test_the_drift_is_that_of_the_beads():

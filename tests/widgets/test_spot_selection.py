@@ -36,7 +36,7 @@ def selection(viewer):
 def add(viewer, make_movie):
     def add(name):
         image = viewer.add_image(make_movie(2), name=name)
-        layer = to_points_layer(localize(image.data), image)
+        layer = to_points_layer(localize(image.data, sigma=1.3), image)
         viewer.add_layer(layer)
         return image, layer
 
@@ -81,7 +81,9 @@ def test_new_spots_and_a_removed_layer(viewer, add, selection, make_movie):
     layer.selected_data = {3}
     heard = []
     selection.changed.connect(lambda: heard.append(current(selection)))
-    update_points_layer(layer, points_arguments(localize(make_movie(1), roi_size=7)), image)
+    update_points_layer(
+        layer, points_arguments(localize(make_movie(1), roi_size=7, sigma=1.3)), image
+    )
     assert current(selection) == (None, None)
     layer.selected_data = {0}
     viewer.layers.remove(layer)

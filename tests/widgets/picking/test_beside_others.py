@@ -121,7 +121,7 @@ def test_snap_is_remembered_and_the_switch_is_not(viewer, widget, qtbot):
     qtbot.addWidget(again)
     assert not again.picking.snap.isChecked()
     assert not again.picking.click.isChecked()
-    assert again.settings.settings() == Settings()
+    assert again.settings.settings() == Settings(sigma=1.3, roi_size=9)
     for control in (again.picking.click, again.picking.snap, again.picking.undo):
         assert control.toolTip().startswith("<p>")
         assert control.accessibleName()
@@ -129,7 +129,7 @@ def test_snap_is_remembered_and_the_switch_is_not(viewer, widget, qtbot):
 
 def test_those_who_follow_the_selection_are_told(viewer, widget, hand, settle, make_movie, spots):
     image = viewer.add_image(make_movie(), name="movie")
-    other = viewer.add_layer(to_points_layer(localize(image.data), image, name="all"))
+    other = viewer.add_layer(to_points_layer(localize(image.data, sigma=1.3), image, name="all"))
     viewer.layers.selection.active = image
     selection = SpotSelection(viewer, widget)
     selection.bind()

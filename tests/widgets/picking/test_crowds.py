@@ -18,7 +18,7 @@ def test_every_click_gives_the_row_of_all_fits(crowds, limit):
         maps["mask"] = np.random.default_rng(1).random(movie.shape[1:]) < 0.8
         fits = localize(movie, **maps)
     assert ((fits.flags & int(Flag.NEIGHBOUR)) != 0).mean() > 0.2
-    pick = Pick(movie, (1,), Settings(), LayerMaps(lambda: maps))
+    pick = Pick(movie, (1,), Settings(sigma=1.3, roi_size=9), LayerMaps(lambda: maps))
     rows = np.flatnonzero(fits.frame == 1)
     picked = 0
     for row, place in zip(rows, detect_spots(movie, frames=1, **maps)[:, 1:], strict=True):
@@ -33,12 +33,12 @@ def test_every_click_gives_the_row_of_all_fits(crowds, limit):
 def test_without_snap_the_nearest_spot_is_the_one_that_is_meant(crowds):
     movie, _ = crowds
     frame = movie[0]
-    spots = detect_spots(frame)
-    pick = Pick(frame, (), Settings(), snap=False)
+    spots = detect_spots(frame, sigma=1.3)
+    pick = Pick(frame, (), Settings(sigma=1.3, roi_size=9), snap=False)
     middle = spots[np.argmin(np.hypot(*(spots - [45, 50]).T))]
     place = np.add(middle, (1.0, 0.0))
     others = spots[(spots != middle).any(axis=1)]
-    expected = fit_at(frame, [place, *others])
+    expected = fit_at(frame, [place, *others], sigma=1.3)
     one = pick.fit(place)
     for name in ("y", "x", "sigma", "photons"):
         np.testing.assert_array_equal(one.columns[name], expected.columns[name][:1], name)
