@@ -84,7 +84,9 @@ def filtered_by_scipy(frame, sigma):
 
 
 def told(frames, settings):
-    """Return settings with the noise of frames, unless they hold one."""
+    """Return settings with a width of 1.3 px and the noise of frames, unless they hold them."""
+    if settings.sigma is None:
+        settings = settings.changed(sigma=1.3)
     if settings.noise is not None:
         return settings
     return settings.changed(noise=measure_noise(np.ascontiguousarray(frames), settings))

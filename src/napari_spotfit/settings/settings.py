@@ -364,6 +364,8 @@ class Settings:
         if not options:
             return self
         check_names(options, (item.name for item in fields(self)))
+        if all(getattr(self, name) is value for name, value in options.items()):
+            return self
         return replace(self, **replacing(options, DEFAULT_FALSE_SPOTS))
 
     def to_dict(self) -> dict[str, Any]:

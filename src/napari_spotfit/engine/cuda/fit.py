@@ -34,8 +34,9 @@ _SMALLEST = 4096
 #: one launch is then all there is.
 _FEW_BYTES = 256 << 10
 #: What a launch does at most, in operations of one thread: a display driver ends kernels after
-#: two seconds, and this takes a tenth of that on a GPU of a twentieth of an H200's speed.
-_LAUNCH_WORK = 1e11
+#: two seconds, and this takes a tenth of that on a GPU of a twentieth of an H200's speed, which has
+#: so many multiprocessors. One with more of them does more in that time.
+_LAUNCH_WORK, _SLOW = 1e11, 7
 #: Warps of a multiprocessor that a launch has at least: slow GPUs have few multiprocessors.
 _WARPS_AT_ONCE = 4
 
@@ -214,7 +215,8 @@ def _on_device(task: _Task, device: int) -> tuple[FitKernel, int, int]:
 def _fits_per_launch(task: _Task, kernel: FitKernel, multiprocessors: int) -> int:
     """Return how many fits a launch does at most, whole blocks."""
     code, threads = task.code, kernel.threads
-    most = int(_LAUNCH_WORK / fit_work(code, task.settings.max_iterations))
+    work = _LAUNCH_WORK * max(multiprocessors / _SLOW, 1.0)
+    most = int(work / fit_work(code, task.settings.max_iterations))
     at_once = multiprocessors * _WARPS_AT_ONCE * 32 // (threads.lanes_x * threads.lanes_y)
     return max(most, at_once) // threads.fits_per_block * threads.fits_per_block
 

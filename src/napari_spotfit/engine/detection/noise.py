@@ -45,10 +45,12 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     mean = np.array([np.median(blocks["mean"][own]) for own in sets])
     variance = np.array([_mean_without_outliers(blocks["both"][own]) for own in sets])
     least = max(float(variance.min()) / 2, least)
-    line, intercept, error = 0.0, 0.0, math.inf
-    if len(sets) >= _LEAST_SETS:
-        line, intercept, error = _line(mean, variance)
-        error *= _SCATTER / math.sqrt(len(blocks) / len(sets))
+    if len(sets) < _LEAST_SETS:
+        # Few blocks tell no slope: a single spot makes them as skewed as anything.
+        middle = float(np.median(blocks["both"])) / _MEDIAN_OVER_MEAN
+        return NoiseModel(0.0, middle, min(least, middle), blocks=len(blocks))
+    line, intercept, error = _line(mean, variance)
+    error *= _SCATTER / math.sqrt(len(blocks) / len(sets))
     slope = line
     if not slope > TOLD * error and spectral_correlation(blocks, whole_counts) < FILTERED:
         # Too little light and shade to be sure: counts are as skewed as their slope is steep.

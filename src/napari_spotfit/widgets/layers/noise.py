@@ -11,11 +11,11 @@ import numpy as np
 from ...images.frames import FrameReader, is_on_device
 from ...images.pixel_calibration import detection_calibration
 from ...localization.estimates import estimated
-from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
 
-#: The settings on which it depends.
-_OF_NOISE = ("sigma", "offset", "gain", "variance", "emccd")
+#: What an image tells, and the settings on which it depends.
+_MEASURED = ("noise", "sigma", "roi_size")
+_OF_NOISE = ("sigma", "roi_size", "model", "pixel", "offset", "gain", "variance", "emccd")
 
 
 class MeasuredNoise:
@@ -27,11 +27,11 @@ class MeasuredNoise:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._found: dict[Hashable, NoiseModel | None] = {}
+        self._found: dict[Hashable, dict[str, Any]] = {}
         self._image: Any = None
 
     def put_into(self, settings: Settings, image: Any, known: Mapping[str, Any]) -> Settings:
-        """Return settings that hold the noise, measured if nobody has yet.
+        """Return settings that hold noise and PSF, measured if nobody has yet.
 
         Parameters
         ----------
@@ -49,15 +49,16 @@ class MeasuredNoise:
                     at_hand = isinstance(image, np.ndarray) or is_on_device(image)
                     self._image = image if at_hand else _KeptFrames(image)
                 self._found[key] = _measured(self._image, settings, known)
-            return settings.changed(noise=self._found[key])
+            return settings.changed(**self._found[key])
 
 
-def _measured(image: Any, settings: Settings, known: Mapping[str, Any]) -> NoiseModel | None:
+def _measured(image: Any, settings: Settings, known: Mapping[str, Any]) -> dict[str, Any]:
     reader = FrameReader(image)
     calibration = detection_calibration(
         reader.shape, settings, known.get("bad_pixels"), known.get("camera")
     )
-    return estimated(reader, calibration, always=True).settings.noise
+    found = estimated(reader, calibration, always=True).settings
+    return {name: getattr(found, name) for name in _MEASURED}
 
 
 class _KeptFrames:
