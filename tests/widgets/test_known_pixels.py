@@ -112,7 +112,7 @@ def test_a_click_gives_the_row_of_the_fit(viewer, widget, scene, hand, spots, qt
 
 def test_the_estimate_does_not_see_hot_pixels(widget, scene, press, qtbot):
     press(widget.settings.estimate_button)
-    qtbot.waitUntil(lambda: "isolated spots" in widget.status.text(), timeout=PATIENCE)
+    qtbot.waitUntil(lambda: "good fits (" in widget.status.text(), timeout=PATIENCE)
     assert widget.settings.controls["sigma"].get() == pytest.approx(1.43, abs=0.05)
 
 

@@ -536,7 +536,7 @@ def test_sigma_is_estimated_from_the_frame(viewer, widget, press, qtbot, start):
     widget.settings.controls["sigma"].put(start)
     press(widget.settings.estimate_button)
     assert not widget.settings.estimate_button.isEnabled()
-    qtbot.waitUntil(lambda: "isolated spots" in widget.status.text(), timeout=120_000)
+    qtbot.waitUntil(lambda: "good fits (" in widget.status.text(), timeout=120_000)
     assert widget.settings.controls["sigma"].value() == pytest.approx(1.8, abs=0.05)
     assert f"PSF σ {widget.settings.controls['sigma'].value():g} px" in widget.status.text()
     assert "scatter 0.0" in widget.status.text()
@@ -549,7 +549,7 @@ def test_sigma_is_estimated_from_other_frames_if_one_has_too_few(viewer, widget,
     )
     viewer.add_image(movie, name="movie")
     press(widget.settings.estimate_button)
-    qtbot.waitUntil(lambda: "isolated spots" in widget.status.text(), timeout=120_000)
+    qtbot.waitUntil(lambda: "good fits (" in widget.status.text(), timeout=120_000)
     assert widget.settings.controls["sigma"].value() == pytest.approx(1.5, abs=0.05)
 
 
@@ -558,6 +558,6 @@ def test_sigma_without_spots_gets_a_message(viewer, widget, press, qtbot):
     assert "no image" in widget.status.text()
     viewer.add_image(np.random.default_rng(0).normal(100, 2, (40, 40)), name="noise")
     press(widget.settings.estimate_button)
-    qtbot.waitUntil(lambda: "stand alone" in widget.status.text(), timeout=120_000)
+    qtbot.waitUntil(lambda: "needs 3 good fits" in widget.status.text(), timeout=120_000)
     assert widget.settings.estimate_button.isEnabled()
     assert widget.settings.controls["sigma"].value() == 1.3

@@ -56,8 +56,8 @@ _LIMIT_TIP = (
     "count for every frame.</p>"
 )
 _ESTIMATE_TIP = (
-    "<p>Fit the brightest spots that stand alone, in the frame shown or, if it has too few, in "
-    "frames all over the movie, and take the median of their σ.</p>"
+    "<p>Fit the bright spots, best those that stand alone, in the frame shown or, if it has too "
+    "few, in frames all over the movie, and take the median of their σ.</p>"
 )
 _BY_THRESHOLD_TIP = (
     "<p>Spots are found by their height in counts, as a threshold is set under Advanced ▸ "

@@ -1,4 +1,4 @@
-"""The button "Estimate": the PSF's width from the image's brightest isolated spots."""
+"""The button "Estimate": the PSF's width from the image's bright spots."""
 
 from __future__ import annotations
 
@@ -95,9 +95,7 @@ class SigmaEstimate(QObject):
         sigma = float(f"{width.sigma:.3g}")
         accepted = min(max(sigma, about.minimum), about.maximum)
         self._settings.controls.put({"sigma": accepted})
-        text = (
-            f"PSF σ {sigma:g} px from {width.spots} isolated spots (scatter {width.scatter:.2g} px)"
-        )
+        text = f"PSF σ {sigma:g} px from {width.spots} good fits (scatter {width.scatter:.2g} px)"
         if accepted != sigma:
             text += (
                 f". Detection takes {about.minimum:g} to {about.maximum:g} px, so it is set to "
