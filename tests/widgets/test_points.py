@@ -57,7 +57,7 @@ def test_one_point_for_every_valid_fit():
     assert np.isfinite(layer.data).all()
     assert layer.metadata["invalid"] == 1
     assert layer.metadata["stop_counts"] == {condition.name: 1 for condition in EVERY}
-    assert layer.metadata["units"]["photons"] == "photons"
+    assert layer.metadata["units"]["photons"] == "counts"  # the gain is not known
 
 
 def test_every_column_is_a_feature():

@@ -135,6 +135,11 @@ class PixelCalibration:
         settings = self.fitted
         return noise_of(settings.changed(noise=None, variance=self._usual_variance()))
 
+    @property
+    def knows_variance(self) -> bool:
+        """Whether the camera's read-out variance is known."""
+        return "variance" in self._numbers
+
     def variance_map(self) -> NDArray[np.float32] | None:
         """Return the read-out variances of corrected frames' pixels in counts², 0 where wrong.
 

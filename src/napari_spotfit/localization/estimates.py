@@ -29,7 +29,7 @@ def estimated(
 ) -> PixelCalibration:
     """Return a calibration whose settings hold the PSF and the noise that all goes by.
 
-    They are what the settings hold, the noise the camera's where the gain is known, or else they
+    They are what the settings hold, the noise the camera's where all of it is known, or else they
     are measured in a few frames evenly spread over the whole image, whichever of them are fitted:
     given the settings of a result, all is as before, to the bit, and nothing is measured.
 
@@ -46,8 +46,10 @@ def estimated(
     """
     calibration = with_psf(reader, calibration, places=places)
     settings = calibration.settings
-    if settings.gain is not None:
-        return calibration.with_noise(calibration.camera_noise)
+    # Where only shot noise is known, the image tells what there is besides: detection goes by all.
+    if settings.gain is not None and (calibration.knows_variance or not always):
+        kept = settings.noise if not calibration.knows_variance else None
+        return calibration.with_noise(kept or calibration.camera_noise)
     needed = always or settings.errors or settings.estimator == "mle"
     if settings.noise is not None or not needed:
         return calibration

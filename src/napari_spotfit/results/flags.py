@@ -161,9 +161,9 @@ RULES = {
         "most often light of a neighbour is in the ROI, which many good fits have: in dense images "
         "it would take one spot of four to two of three away",
         False,
-        "the camera's gain, or an image that was not filtered, for its noise; estimator lse or "
-        "mle, one of the built-in models, and 3 photo-electrons of background or read-out variance "
-        "in a pixel",
+        "the camera's gain, or an image that was not filtered and shows that light has noise; "
+        "estimator lse or mle, one of the built-in models, and 3 photo-electrons of background or "
+        "read-out variance in a pixel",
         "Look for a neighbour or another shape in the residual, and check gain and offset.",
     ),
     Flag.NEIGHBOUR: Rule(

@@ -144,7 +144,8 @@ def _poor(columns: Columns, settings: Settings, roi_shape: tuple[int, int]) -> M
     """
     nothing = np.zeros(len(columns["stop_condition"]), bool)
     noise, estimator = noise_of(settings), settings.estimator
-    if noise is None or noise.is_filtered or estimator == "wlse":
+    # Where the image does not show that light has noise, nobody knows how much a spot has.
+    if noise is None or noise.is_filtered or not noise.slope > 0 or estimator == "wlse":
         return nothing
     if settings.profile.expression is not None or not _CHI_COLUMNS.issubset(columns):
         return nothing

@@ -16,12 +16,13 @@ def test_every_click_gives_the_row_of_all_fits(crowds, limit):
     maps = {}
     if limit:
         maps["mask"] = np.random.default_rng(1).random(movie.shape[1:]) < 0.8
-        fits = localize(movie, **maps)
+        fits = localize(movie, sigma=1.3, roi_size=9, **maps)
     assert ((fits.flags & int(Flag.NEIGHBOUR)) != 0).mean() > 0.2
     pick = Pick(movie, (1,), Settings(sigma=1.3, roi_size=9), LayerMaps(lambda: maps))
     rows = np.flatnonzero(fits.frame == 1)
     picked = 0
-    for row, place in zip(rows, detect_spots(movie, frames=1, **maps)[:, 1:], strict=True):
+    places = detect_spots(movie, sigma=1.3, frames=1, **maps)[:, 1:]
+    for row, place in zip(rows, places, strict=True):
         one = pick.fit(place)
         if (one.roi_y, one.roi_x) == (fits.roi_y[row], fits.roi_x[row]):  # none is brighter there
             picked += 1
