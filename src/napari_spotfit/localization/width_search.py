@@ -72,7 +72,7 @@ def roi_for(sigma: float, shape: tuple[int, int]) -> int | tuple[int, int]:
     >>> roi_for(1.3, (512, 512)), roi_for(3.0, (512, 512)), roi_for(3.0, (14, 512))
     (9, 19, (13, 19))
     """
-    side = max(2 * round((_ROI_SIGMAS * sigma - 1) / 2) + 1, _ROI_LEAST)
+    side = max(2 * int(_ROI_SIGMAS * sigma / 2) + 1, _ROI_LEAST)
     rows, columns = (max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
     return rows if rows == columns else (rows, columns)
 

@@ -14,9 +14,9 @@ class Candidates(NamedTuple):
     frame: NDArray[np.int64]
     y: NDArray[np.int64]
     x: NDArray[np.int64]
-    #: Height in the filtered frame over the noise, at most the largest float32.
+    #: The normal deviate that is as rare as the height in the noise, at most the largest float32.
     score: NDArray[np.float32]
-    #: Height in the filtered frame, in counts.
+    #: Height in the wide band, in counts.
     height: NDArray[np.float32]
 
 
