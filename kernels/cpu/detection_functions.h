@@ -1,5 +1,5 @@
 // Detection as the library shows it through C: what each instruction set has of it.
-// Python's side of it is src/napari_spotfit/engine/cpu/detection_interface.py.
+// Python's side of it is src/napari_spotfit/engine/cpu/interface.py.
 #pragma once
 #include "../detection_settings.h"
 #include "interface.h"

@@ -98,11 +98,15 @@ template <class T> SPOTFIT_INLINE bool copy_row(const T* from, long long count, 
     return any_bad;
 }
 
-template <class T> bool has_bad_pixels(const Frame<T>& frame, long long count) {
+template <class T> bool has_bad_pixels(const Frame<T>& frame, const DetectionSettings& s, const Rectangle& part) {
     if constexpr (MAY_BE_BAD<T>) {
-        float scratch[1024];
-        for (long long i = 0; i < count; i += 1024)
-            if (copy_row(frame.pixels + i, least(1024, count - i), frame.level, 0.0f, scratch)) return true;
+        constexpr long long AT_ONCE = 512;
+        float scratch[AT_ONCE];
+        for (long long y = part.y0; y < part.y1; ++y)
+            for (long long x = part.x0; x < part.x1; x += AT_ONCE) {
+                const T* const from = frame.pixels + y * s.width + x;
+                if (copy_row(from, least(AT_ONCE, part.x1 - x), frame.level, 0.0f, scratch)) return true;
+            }
     }
     return false;
 }
@@ -137,9 +141,9 @@ template <class T> class FilteredStrip {
                (BANDS + 1) * z.filtered_rows * z.filtered_stride + z.filtered_stride;
     }
 
-    FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, bool may_be_bad, const Rectangle& part,
-                  float* memory)
-        : inner(part.wider(reach(settings), settings)), s(settings), z(settings), frame(pixels), bad(may_be_bad),
+    FilteredStrip(const DetectionSettings& settings, const Frame<T>& pixels, const Rectangle& part, float* memory)
+        : inner(part.wider(reach(settings), settings)), s(settings), z(settings), frame(pixels),
+          bad(has_bad_pixels(pixels, settings, inner.wider(s.radius[WIDE] + s.lone_distance, s))),
           variance(s, double(frame.level)), next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
           next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
         raw = {memory, z.raw_rows, z.stride};

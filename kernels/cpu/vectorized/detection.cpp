@@ -9,10 +9,10 @@ namespace {
 // Lists the maxima of a part of a frame that are spots', row after row.
 template <class T> class Search {
   public:
-    Search(const DetectionSettings& settings, const Frame<T>& pixels, long long frame_number, bool bad,
+    Search(const DetectionSettings& settings, const Frame<T>& pixels, long long frame_number,
            const Rectangle& rectangle, float* memory, Maximum* maxima)
         : s(settings), frame(pixels), number(frame_number), part(rectangle), found(maxima),
-          strip(settings, pixels, bad, rectangle, memory),
+          strip(settings, pixels, rectangle, memory),
           least_heights{{s, s.bands[WIDE_BAND]}, {s, s.bands[NARROW_BAND]}} {}
 
     // Returns how many there are.
@@ -89,10 +89,9 @@ long long find_maxima(const DetectionSource& source, long long first, long long 
         for (*count = 0; strip < last && *count + most_maxima(s) <= room;) {
             const long long number = strip / strips.count, end = least((number + 1) * strips.count, last);
             const Frame<T> frame = frame_of<T>(source, number);
-            const bool bad = has_bad_pixels(frame, s.height * s.width);
             for (; strip < end && *count + most_maxima(s) <= room; ++strip) {
                 const Rectangle part = strips[strip % strips.count];
-                Search<T> search(s, frame, number, bad, part, static_cast<float*>(work), found + *count);
+                Search<T> search(s, frame, number, part, static_cast<float*>(work), found + *count);
                 *count += search.run();
             }
         }

@@ -150,9 +150,9 @@ template <class T> class RowOfBlocks {
 
 // The wide band's numbers of sampled rows over the noise of each pixel, in a part of a frame.
 template <class T>
-void sample_part(const DetectionSettings& s, const Frame<T>& frame, bool bad, const Rectangle& part, float* memory,
+void sample_part(const DetectionSettings& s, const Frame<T>& frame, const Rectangle& part, float* memory,
                  float* sample) {
-    FilteredStrip<T> strip(s, frame, bad, part, memory);
+    FilteredStrip<T> strip(s, frame, part, memory);
     const SampledRows rows(s.height, s.row_step);
     for (long long y = strip.inner.y0; y < part.y1; ++y) {
         strip.filter_next();
@@ -197,10 +197,9 @@ void sample_ratios(const DetectionSource& source, long long number, void* work, 
         const SubnormalsAreZero here;
         const DetectionSettings& s = *source.settings;
         const Frame<T> frame = frame_of<T>(source, number);
-        const bool bad = has_bad_pixels(frame, s.height * s.width);
         const Strips strips(s);
         for (long long i = 0; i < strips.count; ++i)
-            sample_part(s, frame, bad, strips[i], static_cast<float*>(work), sample);
+            sample_part(s, frame, strips[i], static_cast<float*>(work), sample);
     });
 }
 

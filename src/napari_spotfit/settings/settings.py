@@ -283,8 +283,9 @@ class Settings:
         None,
         "Noise",
         "The noise of the image's pixels, as noise_model(…) finds it. Unset, it is that of the "
-        "camera where its gain is known, else it is measured once in the image; the result's "
-        "settings have it. Standard errors follow it, and maximum likelihood without a gain.",
+        "camera where gain and read-out variance are known, else measured once in the image; the "
+        "result's settings have it. Standard errors follow it, and maximum likelihood without a "
+        "gain.",
         "camera",
         none_means="as the camera or the image has it",
     )
@@ -350,6 +351,19 @@ class Settings:
         if self.sigma is None:
             raise ValueError("sigma is None: an image tells it; the settings of fits have it")
         return self.sigma
+
+    @property
+    def known_noise(self) -> NoiseModel:
+        """The noise of the pixels.
+
+        Raises
+        ------
+        ValueError
+            If it is None, as camera or image tell it then.
+        """
+        if self.noise is None:
+            raise ValueError("noise is None: an image tells it; the settings of fits have it")
+        return self.noise
 
     @property
     def profile(self) -> Profile:

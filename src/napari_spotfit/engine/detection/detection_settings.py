@@ -21,7 +21,7 @@ MAXIMUM = np.dtype(
     + [(name, np.float32) for name in ("height", "score")]
 )
 
-#: Of an image whose noise is not known: all that is higher than its surroundings stands out.
+#: Of an image without noise: all that is higher than its surroundings stands out.
 NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
 
 #: From this score on, a maximum of the narrow band tells a place better than that of the wide one
@@ -81,7 +81,7 @@ def make_detection_settings(
     variance_map : array of float32, shape (Y, X), optional
         Variances of all pixels beside that noise.
     """
-    noise = noise or settings.noise or NO_NOISE
+    noise = noise or settings.known_noise
     factor = noise.correlation**2
     sigma = settings.known_sigma
     score = score_for(settings.false_spots, sigma)

@@ -31,8 +31,8 @@ _MEANINGS = {
     "good": "1 for fits that nothing speaks against, 0 for doubtful ones.",
     "roi_y": "First row of the pixels that were fitted.",
     "roi_x": "First column of the pixels that were fitted.",
-    "score": "Height of the spot in the image that the detection has filtered, in multiples of "
-    "its noise: the number of false spots says how high it must be.",
+    "score": "How far the spot stands out of the noise, as a normal deviate: the number of false "
+    "spots says how far it must.",
 }
 
 

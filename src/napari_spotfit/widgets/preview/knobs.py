@@ -34,7 +34,7 @@ class ByFalseSpots:
         The controls of their number and of the PSF's width.
     """
 
-    axis = "score (height in multiples of its noise)"
+    axis = "score (how far out of the noise)"
 
     def __init__(self, false_spots: NumberBox, sigma: NumberBox):
         self._false_spots, self._sigma = false_spots, sigma

@@ -1,7 +1,8 @@
-"""Detection on a GPU against its twin on the CPU."""
+"""The GPU's detection against the CPU's: its text on the host (see on_host.py), and on a GPU."""
 
 from __future__ import annotations
 
+import detection_on_host as host
 import numpy as np
 import pytest
 from detection_cases import SHAPES, assert_alike, beside_bad_pixels, hot_frames, saturated
@@ -11,14 +12,15 @@ from napari_spotfit import NoiseModel, Settings
 from napari_spotfit.engine.cpu import detect as cpu
 from napari_spotfit.engine.cuda import detect as cuda
 
-pytestmark = pytest.mark.gpu
-
 NOISE = NoiseModel(1.0, -100.0, 4.0)
 
 
-@pytest.fixture(scope="module")
-def run(gpu):
-    """Detect spots in frames in the host's memory, on a GPU."""
+@pytest.fixture(scope="module", params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
+def run(request):
+    """Detect spots in frames in the host's memory."""
+    if request.param == "host":
+        return host.detect
+    request.getfixturevalue("gpu")
     import cupy
 
     return lambda frames, *options: cuda.detect(cupy.asarray(frames), *options)
@@ -31,7 +33,9 @@ def same_as_cpu(run):
     def detect(frames, settings, mask=None, variance_map=None, least=1):
         theirs = cpu.detect(frames, settings, mask, variance_map)
         assert len(theirs.y) >= least
-        assert_alike(run(frames, settings, mask, variance_map), theirs)
+        ours = run(frames, settings, mask, variance_map)
+        assert_alike(ours, theirs)
+        return ours
 
     return detect
 
@@ -47,7 +51,8 @@ def test_candidates_are_the_cpus(same_as_cpu, dtype, sigma):
     least = 5 if sigma > 3 else 40
     same_as_cpu(frames, settings, least=least)
     same_as_cpu(frames, settings.changed(threshold=3.0), least=least)
-    same_as_cpu(frames, settings.changed(threshold=0.5, min_distance=9), least=least)
+    # Heights alone count: half of all pixels are high enough to be looked at.
+    same_as_cpu(frames, settings.changed(threshold=0.0, min_distance=9), least=least)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -69,15 +74,29 @@ def test_candidates_beside_bad_pixels_are_the_cpus(same_as_cpu, bad, dtype):
 @pytest.mark.parametrize("sigma", [1.0, 4.0])
 def test_lone_pixels_are_replaced_as_on_the_cpu(same_as_cpu, dtype, sigma):
     frames, variances = hot_frames(dtype)
-    for known in (None, variances):
-        same_as_cpu(frames, Settings(sigma=sigma, noise=NOISE), None, known, least=80)
+    settings = Settings(sigma=sigma, noise=NOISE)
+    found = same_as_cpu(frames, settings, least=80)
+    assert len(found.y) < 120  # of 60 spots in each of two frames, none of 70 hot pixels
+    with_map = same_as_cpu(frames, settings, variance_map=variances, least=80)
+    assert not np.array_equal(found.score, with_map.score)
+
+
+def test_masks_choose_as_on_the_cpu(same_as_cpu):
+    frames, _ = hot_frames(np.uint16)
+    rng = np.random.default_rng(59)
+    for mask in (rng.uniform(size=frames.shape[1:]) < 0.5, rng.uniform(size=frames.shape) < 0.5):
+        for distance in (1.0, 2.0, 12.0):
+            settings = Settings(sigma=1.3, noise=NOISE, min_distance=distance)
+            same_as_cpu(frames, settings, mask, least=20)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 def test_plateaus_are_merged_as_on_the_cpu(same_as_cpu, dtype):
+    frames = saturated(dtype)
     for distance in (2.0, 25.0):
         settings = Settings(sigma=1.3, noise=NOISE, min_distance=distance)
-        same_as_cpu(saturated(dtype), settings, least=4)
+        found = same_as_cpu(frames, settings, least=4)
+        assert len(np.unique(found.frame)) == 4
 
 
 def test_crowds_are_joined_as_on_the_cpu(same_as_cpu):
@@ -88,20 +107,11 @@ def test_crowds_are_joined_as_on_the_cpu(same_as_cpu):
         same_as_cpu(frames.astype(np.uint16), settings, least=1500)
 
 
-def test_masks_choose_as_on_the_cpu(same_as_cpu):
-    rng = np.random.default_rng(59)
-    frames = movie_of(rng, scattered(rng, (60, 70), 30), 3, (60, 70)).astype(np.uint16)
-    for mask in (rng.uniform(size=(60, 70)) < 0.5, rng.uniform(size=frames.shape) < 0.5):
-        for distance in (2.0, 12.0):
-            same_as_cpu(
-                frames, Settings(sigma=1.3, noise=NOISE, min_distance=distance), mask, least=10
-            )
-
-
-def test_parts_of_the_work_change_nothing(run, monkeypatch):
+def test_parts_of_the_work_change_nothing(run, same_as_cpu, monkeypatch):
     rng = np.random.default_rng(60)
     frames = movie_of(rng, scattered(rng, (40, 150), 12), 7, (40, 150)).astype(np.float32)
     frames[5, 10, 10] = np.nan
+    frames[2, 20, 31] = 3000
     mask = rng.uniform(size=frames.shape) < 0.8
     settings = Settings(sigma=1.3, noise=NOISE, false_spots=1e4, min_distance=4)
     whole = run(frames, settings, mask)
@@ -121,6 +131,9 @@ def test_parts_of_the_work_change_nothing(run, monkeypatch):
     for pixels in (1, 1 << 15):  # of a launch
         monkeypatch.setattr(cuda, "_MOST_PIXELS", pixels)
         assert_same(run(frames, settings, mask), whole)
+    for sigma in (0.5, 4.0):
+        monkeypatch.setattr(cuda, "_STRIP_BYTES", 12 * 150 * 11)
+        same_as_cpu(frames, settings.changed(sigma=sigma), mask, least=20)
 
 
 @pytest.mark.parametrize("shape", [(2, 520, 1030), (3000, 24, 40)])
@@ -135,6 +148,16 @@ def test_the_place_in_the_list_is_known_from_all_rows_before(same_as_cpu, shape)
     same_as_cpu(frames, settings, least=3 * n)
 
 
+def test_the_memory_of_a_large_frame_is_planned():
+    plan = cuda._plan(host.HOST, np.dtype(np.uint16), (3000, 4000), 1.3)
+    room = 3000 * 4000 // cuda._PIXELS_PER_MAXIMUM
+    assert 2 + sum(plan.sizes(1, room)) / (3000 * 4000) < 12
+    assert sum(plan.sizes(cuda._frames_at_a_time(plan), room)) < cuda._SCRATCH_BYTES
+    small = cuda._plan(host.HOST, np.dtype(np.uint16), (256, 256), 1.3)
+    assert 500 < cuda._frames_at_a_time(small) <= cuda._MOST_FRAMES
+
+
+@pytest.mark.gpu
 def test_memory_of_a_large_frame(gpu):
     import cupy
 
@@ -151,7 +174,8 @@ def test_memory_of_a_large_frame(gpu):
         cupy.cuda.set_allocator(before)
 
 
-def test_frames_beyond_the_kernels_numbers_are_refused(run):
+@pytest.mark.gpu
+def test_frames_beyond_the_kernels_numbers_are_refused(gpu):
     import cupy
 
     frames = cupy.broadcast_to(cupy.zeros(1, np.uint8), (1, 1 << 16, 1 << 15))
