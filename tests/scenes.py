@@ -106,7 +106,7 @@ def filtered_by_us(frames, sigma):
     result = np.empty(frames.shape, np.float32)
     for i in range(len(frames)):
         library.functions.spotfit_sample_ratios(
-            library.index, ctypes.byref(source), i, address(memory), address(result[i])
+            library.index, ctypes.byref(source), i, 1, address(memory), address(result[i])
         )
     return deviation * result
 

@@ -37,7 +37,7 @@ long long noise_block_count(const DetectionSettings&, long long step);
 void measure_noise_blocks(const DetectionSource&, long long frame, long long step, void*, BlockNoise*);
 
 long long sample_size(const DetectionSettings&);
-void sample_ratios(const DetectionSource&, long long frame, void*, float*);
+void sample_ratios(const DetectionSource&, long long frame, long long step, void*, float*);
 double clipped_deviation(const float*, long long size);
 
 // In nonmax_suppression.cpp.

@@ -47,10 +47,10 @@ struct DetectionFunctions {
     long long (*noise_block_count)(const DetectionSettings&, long long step);
     void (*measure_noise_blocks)(const DetectionSource&, long long frame, long long step, void* work,
                                  BlockNoise* table);
-    // The wide band's numbers in sampled rows over the noise of each pixel, how many these are, and
-    // their deviation.
+    // The wide band's numbers in sampled rows over the noise of each pixel, in every `step`-th strip of
+    // all frames; how many these are with step 1, and their deviation without those that stay 0.
     long long (*sample_size)(const DetectionSettings&);
-    void (*sample_ratios)(const DetectionSource&, long long frame, void* work, float* sample);
+    void (*sample_ratios)(const DetectionSource&, long long frame, long long step, void* work, float* sample);
     double (*deviation)(const float* sample, long long size);
 };
 

@@ -94,9 +94,9 @@ SPOTFIT_EXPORT long long spotfit_sample_size(int index, const DetectionSettings*
     return detection(index).sample_size(*settings);
 }
 
-SPOTFIT_EXPORT void spotfit_sample_ratios(int index, const DetectionSource* source, long long frame, void* work,
-                                          float* sample) {
-    detection(index).sample_ratios(*source, frame, work, sample);
+SPOTFIT_EXPORT void spotfit_sample_ratios(int index, const DetectionSource* source, long long frame, long long step,
+                                          void* work, float* sample) {
+    detection(index).sample_ratios(*source, frame, step, work, sample);
 }
 
 SPOTFIT_EXPORT double spotfit_deviation(int index, const float* sample, long long size) {

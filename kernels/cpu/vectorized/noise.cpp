@@ -9,6 +9,7 @@ namespace {
 
 // So many numbers on every machine, that all of them round alike.
 using Sums = Lanes<BLOCK>;
+using Doubles = double __attribute__((ext_vector_type(BLOCK)));
 
 double sum(Sums values) {
     double total = 0.0;
@@ -20,30 +21,43 @@ constexpr int ROWS = BLOCK + 2 * REACH;
 // Before the first column of a row and behind the last: pixels that are mirrored.
 constexpr int BESIDE = REACH + 1, PADDING = 16;
 
+// What a block's columns have so far.
+struct ColumnSums {
+    Sums mean = 0.0f, both = 0.0f, along_x = 0.0f, along_y = 0.0f, lowest = INFINITE;
+    Doubles cube = 0.0;  // which may be beyond single precision
+};
+
 // A row of blocks, with the pixels that its detail is made of.
 template <class T> class RowOfBlocks {
   public:
-    static long long floats_needed(const DetectionSettings& s) { return (2 * ROWS + 2) * stride(s) + 3 * stride(s); }
-    RowOfBlocks(const DetectionSettings& settings, const Frame<T>& pixels, long long row, float* memory)
+    static long long bytes_needed(const DetectionSettings& s) {
+        return (Blocks(s).columns + 1) * static_cast<long long>(sizeof(ColumnSums)) +
+               (2 * ROWS + 5) * stride(s) * static_cast<long long>(sizeof(float));
+    }
+    RowOfBlocks(const DetectionSettings& settings, const Frame<T>& pixels, long long row, void* memory)
         : s(settings), frame(pixels), blocks(settings), length(stride(settings)),
-          top(blocks.margin + row * BLOCK - REACH), raw(memory + length + PADDING), clean(raw + (ROWS + 1) * length),
+          top(blocks.margin + row * BLOCK - REACH),
+          sums(static_cast<ColumnSums*>(__builtin_align_up(memory, alignof(ColumnSums)))),
+          raw(reinterpret_cast<float*>(sums + blocks.columns) + length + PADDING), clean(raw + (ROWS + 1) * length),
           scratch(clean + ROWS * length) {}
 
     void measure(BlockNoise* table) {
         for (int i = -1; i <= ROWS; ++i) load(i);
         __builtin_memcpy(clean - PADDING, raw - PADDING, ROWS * length * sizeof(float));
         remove_lone_pixels();
-        for (long long k = 0; k < blocks.columns; ++k) table[k] = {0.0, 0.0, 0.0, 0.0, 0.0, double(INFINITE)};
-        for (int i = 0; i < BLOCK; ++i) add_row(i, table);
+        for (long long k = 0; k < blocks.columns; ++k) sums[k] = ColumnSums();
+        for (int i = 0; i < BLOCK; ++i) add_row(i);
         constexpr double PIXELS = BLOCK * BLOCK;
         for (long long k = 0; k < blocks.columns; ++k) {
-            const BlockNoise sums = table[k];
-            table[k] = {sums.mean / PIXELS + double(frame.level),
-                        sums.both / PIXELS,
-                        sums.along_x / PIXELS,
-                        sums.along_y / PIXELS,
-                        sums.cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
-                        sums.lowest + double(frame.level)};
+            const ColumnSums& own = sums[k];
+            double lowest = double(INFINITE), cube = 0.0;
+            for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
+            table[k] = {sum(own.mean) / PIXELS + double(frame.level),
+                        sum(own.both) / PIXELS,
+                        sum(own.along_x) / PIXELS,
+                        sum(own.along_y) / PIXELS,
+                        cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
+                        lowest + double(frame.level)};
         }
     }
 
@@ -52,6 +66,7 @@ template <class T> class RowOfBlocks {
     const Frame<T>& frame;
     Blocks blocks;
     long long length, top;
+    ColumnSums* sums;
     float *raw, *clean, *scratch;
 
     static long long stride(const DetectionSettings& s) { return round_up(s.width, BLOCK) + 2 * PADDING + BLOCK; }
@@ -66,51 +81,53 @@ template <class T> class RowOfBlocks {
         }
     }
 
-    // Pixels less the mean of their neighbours.
-    SPOTFIT_INLINE Sums beside_neighbours(const float* here) const {
-        const auto three = [](const float* row) SPOTFIT_INLINE_LAMBDA {
-            return read<Sums>(row - 1) + read<Sums>(row) + read<Sums>(row + 1);
-        };
-        const Sums pixel = read<Sums>(here);
-        const Sums nine = three(here - length) + three(here) + three(here + length);
+    static SPOTFIT_INLINE Sums three(const float* row) {
+        return read<Sums>(row - 1) + read<Sums>(row) + read<Sums>(row + 1);
+    }
+    // A pixel less the mean of its neighbours, from the sum of all nine.
+    static SPOTFIT_INLINE Sums beside_neighbours(Sums pixel, Sums nine) {
         return pixel - (nine - pixel) * Sums(0.125f);
     }
 
-    // Sums over all rows of squared differences from the mean of the neighbours, at each column.
-    void sum_scatter(float* sums) const {
+    // Of all rows, at each column: the sum of squared differences from the mean of the neighbours, and
+    // by how much a pixel is above the four nearest at most.
+    void look_at_columns(float* scatter, float* highest) const {
         for (long long x = -REACH; x < s.width + REACH; x += BLOCK) {
-            Sums sum(0.0f);
-            for (int i = 0; i < ROWS; ++i) {
-                const Sums step = beside_neighbours(raw + i * length + x);
-                sum = multiply_add(step, step, sum);
+            const float* here = raw + x;
+            Sums above = three(here - length), middle = three(here), squares = 0.0f, top_step = -INFINITE;
+            for (int i = 0; i < ROWS; ++i, here += length) {
+                const Sums below = three(here + length), pixel = read<Sums>(here);
+                const Sums step = beside_neighbours(pixel, above + middle + below);
+                squares = multiply_add(step, step, squares);
+                top_step = higher_of(over_nearest(here), top_step);
+                above = middle, middle = below;
             }
-            write(sums + x, sum);
+            write(scatter + x, squares), write(highest + x, top_step);
         }
+    }
+    SPOTFIT_INLINE Sums over_nearest(const float* here) const {
+        const auto at = [&](long long by) SPOTFIT_INLINE_LAMBDA { return read<Sums>(here + by); };
+        return at(0) - higher_of(higher_of(at(-1), at(1)), higher_of(at(-length), at(length)));
     }
 
     void remove_lone_pixels() {
-        float* sums = scratch + length;
-        sum_scatter(sums);
+        float *scatter = scratch + length, *highest = scratch;
+        look_at_columns(scatter, highest);
         for (long long k = 0; k < blocks.columns; ++k) {
             const long long first = first_column(k);
-            double scatter = 0.0;
-            for (long long x = first - REACH; x < first + BLOCK + REACH; ++x) scatter += sums[x];
-            const float variance = float(scatter * (8.0 / 9.0) / (ROWS * ROWS));
+            double squares = 0.0;
+            for (long long x = first - REACH; x < first + BLOCK + REACH; ++x) squares += scatter[x];
+            const float variance = float(squares * (8.0 / 9.0) / (ROWS * ROWS));
             const float least_step = LONE_IN_NOISE * square_root(variance);
             const long long begin = k ? first : first - REACH;
             const long long end = first + BLOCK + (k + 1 == blocks.columns ? REACH : 0);
-            for (int i = 0; i < ROWS; ++i)
-                for (long long x = begin; x < end; x += BLOCK) remove_in(i, x, least(end - x, BLOCK), least_step);
+            for (long long x = begin; x < end; ++x)
+                if (highest[x] > least_step) remove_in(x, least_step);
         }
     }
-    void remove_in(int i, long long first, long long columns, float least_step) {
-        const float* here = raw + i * length + first;
-        const auto at = [&](long long by) SPOTFIT_INLINE_LAMBDA { return read<Sums>(here + by); };
-        const Sums beside = higher_of(higher_of(at(-1), at(1)), higher_of(at(-length), at(length)));
-        const MaskOf<Sums> high = at(0) - beside > Sums(least_step);
-        if (!any(high)) return;
-        for (long long x = first; x < first + columns; ++x) {
-            if (!high.v[x - first]) continue;
+    // Of a column.
+    void remove_in(long long x, float least_step) {
+        for (int i = 0; i < ROWS; ++i) {
             const auto pixel = [&](long long v, long long u) {
                 return frame.with_bad(mirrored(top + i + v, s.height) * s.width + mirrored(x + u, s.width));
             };
@@ -119,7 +136,7 @@ template <class T> class RowOfBlocks {
     }
 
     // Adds what a row of pixels has to its blocks.
-    void add_row(int i, BlockNoise* table) {
+    void add_row(int i) {
         float *coarse = scratch, *fine = scratch + length;
         for (long long x = -REACH; x < s.width + REACH; x += BLOCK) {
             const EvenAndOdd<Sums> along_y(
@@ -134,16 +151,16 @@ template <class T> class RowOfBlocks {
             };
             const EvenAndOdd<Sums> of_coarse = along_x(coarse), of_fine = along_x(fine);
             const float* here = clean + (i + REACH) * length + x;
-            const Sums step = beside_neighbours(here);
-            table[k].mean += sum(read<Sums>(here));
-            for (int i = 0; i < BLOCK; ++i) {
-                const double own = double(step.v[i]);  // whose cube may be beyond single precision
-                table[k].cube += own * own * own;
-            }
-            for (int i = 0; i < BLOCK; ++i) table[k].lowest = lower_of(table[k].lowest, double(here[i]));
-            table[k].both += sum(square(of_fine.fine()));
-            table[k].along_x += sum(square(of_coarse.fine()));
-            table[k].along_y += sum(square(of_fine.coarse()));
+            ColumnSums& own = sums[k];
+            const Sums pixel = read<Sums>(here), nine = three(here - length) + three(here) + three(here + length);
+            const Sums steps = beside_neighbours(pixel, nine);
+            own.mean += pixel;
+            own.lowest = lower_of(own.lowest, pixel);
+            own.both = multiply_add(of_fine.fine(), of_fine.fine(), own.both);
+            own.along_x = multiply_add(of_coarse.fine(), of_coarse.fine(), own.along_x);
+            own.along_y = multiply_add(of_fine.coarse(), of_fine.coarse(), own.along_y);
+            const Doubles exact = __builtin_convertvector(steps.v, Doubles);
+            own.cube += exact * exact * exact;
         }
     }
 };
@@ -167,9 +184,7 @@ void sample_part(const DetectionSettings& s, const Frame<T>& frame, const Rectan
 
 }  // namespace
 
-long long noise_bytes(const DetectionSettings& s) {
-    return RowOfBlocks<float>::floats_needed(s) * static_cast<long long>(sizeof(float));
-}
+long long noise_bytes(const DetectionSettings& s) { return RowOfBlocks<float>::bytes_needed(s); }
 
 long long noise_block_count(const DetectionSettings& s, long long step) {
     const Blocks blocks(s);
@@ -185,13 +200,13 @@ void measure_noise_blocks(const DetectionSource& source, long long number, long 
         const Frame<T> frame = frame_of<T>(source, number);
         const Blocks blocks(s);
         for (long long row = 0; row < blocks.rows; row += step, table += blocks.columns)
-            RowOfBlocks<T>(s, frame, row, static_cast<float*>(work)).measure(table);
+            RowOfBlocks<T>(s, frame, row, work).measure(table);
     });
 }
 
 long long sample_size(const DetectionSettings& s) { return SampledRows(s.height, s.row_step).count * s.width; }
 
-void sample_ratios(const DetectionSource& source, long long number, void* work, float* sample) {
+void sample_ratios(const DetectionSource& source, long long number, long long step, void* work, float* sample) {
     with_pixel_type(source.pixel_type, [&](auto pixel) {
         using T = typename decltype(pixel)::Type;
         const SubnormalsAreZero here;
@@ -199,7 +214,8 @@ void sample_ratios(const DetectionSource& source, long long number, void* work, 
         const Frame<T> frame = frame_of<T>(source, number);
         const Strips strips(s);
         for (long long i = 0; i < strips.count; ++i)
-            sample_part(s, frame, strips[i], static_cast<float*>(work), sample);
+            if ((number * strips.count + i) % step == 0)
+                sample_part(s, frame, strips[i], static_cast<float*>(work), sample);
     });
 }
 

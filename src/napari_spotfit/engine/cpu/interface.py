@@ -121,6 +121,6 @@ long spotfit_noise_bytes(int pointer)
 long spotfit_noise_block_count(int pointer long)
 void spotfit_measure_noise_blocks(int pointer long long pointer pointer)
 long spotfit_sample_size(int pointer)
-void spotfit_sample_ratios(int pointer long pointer pointer)
+void spotfit_sample_ratios(int pointer long long pointer pointer)
 double spotfit_deviation(int pointer long)
 """

@@ -21,7 +21,9 @@ from .interface import DetectionSource
 from .library import load
 
 #: Blocks tell the noise well enough when there are about so many.
-_ENOUGHBLOCKS = 4096
+_ENOUGH_BLOCKS = 4096
+#: The scatter of filtered frames is looked at where there are about so many pixels.
+_ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
 #: Of pixels whose variance is 1.
@@ -67,7 +69,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     given = make_detection_settings(settings, bands, address, NO_NOISE)
     source = DetectionSource.of(frames, given)
     in_frame = functions.spotfit_noise_block_count(library.index, source.settings, 1)
-    step = max(in_frame * len(frames) // _ENOUGHBLOCKS, 1)
+    step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
     blocks = measure(
         "spotfit_measure_noise_blocks", BLOCK_NOISE,
         functions.spotfit_noise_block_count(library.index, source.settings, step),
@@ -90,7 +92,9 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         "spotfit_sample_ratios", np.float32,
         functions.spotfit_sample_size(library.index, source.settings),
         functions.spotfit_detection_bytes(library.index, source.settings),
+        max(frames.size // _ENOUGH_PIXELS, 1) | 1,  # odd: not always the same side of frames
     ).ravel()  # fmt: skip
+    ratios = ratios[ratios != 0]
     deviation = functions.spotfit_deviation(library.index, address(ratios), len(ratios))
     scatter = deviation / bands.bands[0].gain
     if not model.blocks:
