@@ -18,10 +18,11 @@ from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import with_fallback
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.images.pixel_calibration import Planes
+from napari_spotfit.settings.noise_model import NoiseModel
 
 cupy = pytest.importorskip("cupy")
 
-SETTINGS = Settings(backend="cpu", threads=2)
+SETTINGS = Settings(backend="cpu", threads=2, sigma=1.3, noise=NoiseModel(1.0, 0.0, 1.0))
 ROI = (9, 9)
 ERRORS = errors()
 
