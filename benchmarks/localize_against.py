@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=21)
     options = parser.parse_args()
     pythons = [Path(sys.executable), install(options.commit)]
-    worst = {kind: np.inf for kind in KINDS}
+    worst = dict.fromkeys(KINDS, np.inf)
     with tempfile.TemporaryDirectory() as folder:
         movies = {}
         for frames, side in SIZES:

@@ -103,7 +103,12 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any]) -> Maxima:
 
 def in_order(maxima: Maxima) -> Maxima:
     """Return maxima in the order of frame, y and x."""
-    return maxima[np.lexsort((maxima["x"], maxima["y"], maxima["frame"]))]
+    if not len(maxima):
+        return maxima
+    frame, y, x = (maxima[name].astype(np.int64) for name in ("frame", "y", "x"))
+    # One sort, which is quick where most are in order.
+    place = (frame * (y.max() + 1) + y) * (x.max() + 1) + x
+    return maxima[np.argsort(place, kind="stable")]
 
 
 def one_per_spot(
