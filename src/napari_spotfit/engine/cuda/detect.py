@@ -287,7 +287,7 @@ def _maxima(
 
     marks = fetched("marks", np.uint8)
     own = marks != _DROPPED
-    return fetched("ordered", MAXIMUM)[own], marks[own] == _CROWDED
+    return fetched("ordered", MAXIMUM).compress(own), marks[own] == _CROWDED
 
 
 def _spots(
@@ -304,15 +304,15 @@ def _spots(
         return one_per_spot(_merged(device, frames, maxima), masks, height, distance, True)
     if masks is not None:
         inside = masks[np.minimum(maxima["frame"], len(masks) - 1), maxima["y"], maxima["x"]]
-        maxima, crowded = maxima[inside], crowded[inside]
+        maxima, crowded = maxima.compress(inside), crowded[inside]
     if crowded.any():
         # All others have room enough: few are looked at once more. Their bands count no more.
         places = np.flatnonzero(crowded)
-        few = maxima[places]
+        few = maxima.take(places)
         few["band"] = np.arange(len(few))
         stay = ~crowded
         stay[places[drop_neighbours(few, height, distance)["band"]]] = True
-        maxima = maxima[stay]
+        maxima = maxima.compress(stay)
     return one_per_spot(maxima, None, height, 0.0, False)
 
 
@@ -353,8 +353,8 @@ def _merged(device: Device, frames: Any, maxima: Maxima) -> Maxima:
     """Make the maxima on a plateau one; frames without one stay on the device."""
     numbers = np.unique(maxima["frame"][maxima["on_flat_area"] != 0])
     there = np.isin(maxima["frame"], numbers)
-    own = maxima[there]
+    own = maxima.compress(there)
     own["frame"] = np.searchsorted(numbers, own["frame"])
     own = merge_plateaus(own, np.stack([device.fetch(frames[int(i)]) for i in numbers]))
     own["frame"] = numbers[own["frame"]]
-    return in_order(np.concatenate([maxima[~there], own]))
+    return in_order(np.concatenate([maxima.compress(~there), own]))
