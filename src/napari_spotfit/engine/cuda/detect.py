@@ -27,6 +27,7 @@ from ..detection.nonmax_suppression import (
     merge_plateaus,
     one_per_spot,
 )
+from . import transfer
 from .compile import PIXEL_TYPES, as_argument, kernel
 
 #: Memory on the device that a call takes beside the frames, for one frame and one strip of it at
@@ -44,7 +45,8 @@ _THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 128, 8
 _PLANES, _BANDS = 3, 2
 #: Bytes of a frame's limits, and of words and numbers.
 _LIMITS, _WORD = 28, 4
-#: Marks of maxima: no spot of its own; with another one that is too close.
+#: Marks of maxima, in the place of their bands: no spot of its own; with another one that is too
+#: close.
 _DROPPED, _CROWDED = 1, 2
 
 #: About how many steps it takes to find the maxima of a row that are close to one.
@@ -194,7 +196,7 @@ def _gpu(number: int) -> Device:
         number,
         lambda size: cupy.empty(size, np.uint8),
         lambda array: int(array.data.ptr),
-        cupy.asnumpy,
+        transfer.fetch,
         put,
         kernel,
     )
@@ -281,13 +283,10 @@ def _maxima(
         # Before there is memory for all of them, the other goes.
         room, scratch = count, None
 
-    def fetched(name: str, dtype: Any) -> NDArray[Any]:
-        size = np.dtype(dtype).itemsize * count
-        return device.fetch(scratch[offsets[name] : offsets[name] + size]).view(dtype)
-
-    marks = fetched("marks", np.uint8)
-    own = marks != _DROPPED
-    return fetched("ordered", MAXIMUM).compress(own), marks[own] == _CROWDED
+    first = offsets["maxima"]
+    maxima = device.fetch(scratch[first : first + MAXIMUM.itemsize * count]).view(MAXIMUM)
+    maxima = maxima.compress(maxima["band"] != _DROPPED)
+    return maxima, maxima["band"] == _CROWDED
 
 
 def _spots(
