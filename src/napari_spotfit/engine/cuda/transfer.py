@@ -108,7 +108,8 @@ def fetch(there: Any) -> NDArray[Any]:
 
     few = not isinstance(there, np.ndarray) and 0 < there.nbytes <= _PIECE
     memory = pinned(there.nbytes).view(there.dtype).reshape(there.shape) if few else None
-    return cupy.asnumpy(there, out=memory)
+    here: NDArray[Any] = cupy.asnumpy(there, out=memory)
+    return here
 
 
 def download(there: Any, own: Any) -> NDArray[np.uint8]:
