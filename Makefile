@@ -80,6 +80,7 @@ bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, besi
 	$(BENCH_VENV)/bin/python benchmarks/against.py $(BASELINE)
 	$(BENCH_VENV)/bin/python benchmarks/expressions.py $(BASELINE)
 	$(BENCH_VENV)/bin/python benchmarks/detection_against.py $(BASELINE)
+	$(BENCH_VENV)/bin/python benchmarks/localize_against.py
 	$(BENCH_VENV)/bin/python benchmarks/import_time.py
 
 bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers

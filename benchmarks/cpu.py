@@ -3,7 +3,7 @@
 Start values made inside, NumPy arrays in and out, all cores. Picasso (0.11.3, from
 PyPI as picassosr) is given its start values and runs on all cores too; without it only
 our own figures are printed. Then the models and estimators beside the round least-squares
-fit, and single large fits.
+fit, single large fits, and calls with little to do.
 """
 
 from __future__ import annotations
@@ -12,13 +12,24 @@ import argparse
 import platform
 import statistics
 import time
+import timeit
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 from own_models import ROTATED, ROUND, large_spot
 
-from napari_spotfit import StopCondition, fit_spots, simulate_spots
+from napari_spotfit import (
+    NoiseModel,
+    Settings,
+    StopCondition,
+    detect_spots,
+    fit_at,
+    fit_spots,
+    noise_model,
+    simulate_movie,
+    simulate_spots,
+)
 from napari_spotfit.engine import threads
 
 #: Side of the ROI: the least million fits per second asked for on two cores.
@@ -44,6 +55,10 @@ KINDS: dict[str, tuple[dict[str, object], float | None]] = {
 MLE_RATIO = 15
 #: Side of an image that is one fit, and the most milliseconds for it on two cores.
 LARGE = {1000: 150, 2828: 1200}
+
+#: Fits of a call that is over soon.
+FEW = 100
+WHITE = NoiseModel(0.0, 1.0, 1.0)
 
 #: The fit on the CPU, also where there is a GPU.
 on_cpu = partial(fit_spots, backend="cpu")
@@ -126,6 +141,27 @@ def main() -> None:
         models_and_estimators(size, arguments.count // 10)
     for side, most in LARGE.items():
         large(side, most)
+    few()
+
+
+def few() -> None:
+    """Print what calls take that have little to do: checks of settings, and a hundred fits."""
+    movie, truth = simulate_movie(1, (256, 256), spots_per_frame=FEW, seed=1)
+    settings = Settings(sigma=1.3, roi_size=9, noise=noise_model(movie), threads=1, backend="cpu")
+    spots, centers = spots_of(9, FEW), truth[["frame", "y", "x"]].to_numpy()
+    calls = {
+        "Settings(sigma=1.5)": lambda: Settings(sigma=1.5),
+        "settings.changed(sigma=1.5)": lambda: settings.changed(sigma=1.5),
+        "settings.changed(noise=…)": lambda: settings.changed(noise=WHITE),
+        "settings.changed(estimator=…)": lambda: settings.changed(estimator="mle"),
+        f"fit_spots of {FEW}": lambda: fit_spots(spots, settings=settings),
+        f"fit_at {FEW} places": lambda: fit_at(movie, centers, settings=settings),
+        "detect_spots in 256²": lambda: detect_spots(movie, settings=settings),
+    }
+    print("\nmicroseconds of the CPU for a call, the least of ten times a hundred")
+    for name, call in calls.items():
+        timer = timeit.Timer(call, timer=time.process_time)
+        print(f"{name:>32} {1e4 * min(timer.repeat(10, 100)):9.1f}", flush=True)
 
 
 def models_and_estimators(size: int, count: int) -> None:

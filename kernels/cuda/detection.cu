@@ -363,13 +363,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) join_bands(Work work, i
     join_with_narrow(work.settings, Rows{work, work.ordered}, i, [&](int other) { work.marks[other] = DROPPED; });
 }
 
-// Marks those that are too close to another.
+// Marks those that are too close to another, and writes all down in order, with their marks.
 extern "C" __global__ void __launch_bounds__(THREADS, 4) find_crowded(Work work, int first_block) {
     const int i = own_maximum(work, first_block);
-    if (i < 0 || work.marks[i] == DROPPED) return;
-    each_close(Rows{work, work.ordered}, work.height(), work.ordered[i], work.distance, [&](int other) {
-        if (other != i && work.marks[other] != DROPPED) work.marks[i] = CROWDED;
-    });
+    if (i < 0) return;
+    Maximum own = work.ordered[i];
+    own.band = work.marks[i];
+    if (own.band != DROPPED)
+        each_close(Rows{work, work.ordered}, work.height(), own, work.distance, [&](int other) {
+            if (other != i && work.marks[other] != DROPPED) own.band = CROWDED;
+        });
+    work.maxima[i] = own;
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

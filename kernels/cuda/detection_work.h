@@ -34,9 +34,9 @@ struct Work {
     DetectionSettings settings;
     const PIXEL* frames;
     int* count;            // of all maxima, whether there is room for them or not
-    unsigned char* marks;  // a Mark of each of the following
+    unsigned char* marks;  // ALONE or DROPPED, of each of the following
     Maximum* ordered;      // by frame, row and column
-    Maximum* maxima;       // as they were found
+    Maximum* maxima;       // as they were found; in the end as they are ordered, the Mark for the band
     PIXEL* levels;         // of each frame
     Limits* limits;
     unsigned* odd;      // words: pixels that are bad, or for which their neighbours stand

@@ -53,6 +53,38 @@ def test_the_width_is_right_from_sparse_to_dense(name, sigma):
     assert width.spots >= 30
 
 
+class Recorded:
+    """Frames, and how many of them are read."""
+
+    def __init__(self, frames):
+        self.frames, self.shape, self.dtype = frames, frames.shape, frames.dtype
+        self.read = 0
+
+    def __getitem__(self, index):
+        part = self.frames[index]
+        self.read += len(part)
+        return part
+
+
+@pytest.mark.parametrize(
+    ("photons", "spots", "read"),
+    [(1500, 20, 4), (150, 20, 4 + 16), (1500, 1, 4 + 16 + 64)],
+    ids=["enough", "not precise enough", "few"],
+)
+def test_no_more_is_looked_at_than_it_takes(photons, spots, read):
+    frames, _ = simulate_movie(
+        80, (256, 256), photons=photons, spots_per_frame=spots, background=10, seed=9
+    )
+    image = Recorded(frames)
+    width = estimate_sigma(image)
+    assert image.read == read
+    assert width.sigma == pytest.approx(1.3, rel=0.05)
+    assert width.spots >= 30
+    # Where one look is enough, it tells what all looks tell.
+    every = [estimate_sigma(frames[i::8]).sigma for i in range(8)]
+    assert width.sigma == pytest.approx(np.median(every), rel=0.03)
+
+
 def test_integrated_pixels_have_the_width_of_the_light():
     width = estimate_sigma(scene("sparse", 0.8), settings=Settings(pixel="integrated"))
     assert width.sigma == pytest.approx(0.8, rel=0.03)

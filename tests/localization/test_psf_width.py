@@ -87,7 +87,7 @@ def test_the_width_is_found_from_a_wrong_guess(sigma):
     width = estimate_sigma(da.from_array(movie, chunks=(1, -1, -1)), sigma=1.3)
     # A sampled profile on pixels that integrate.
     assert width.sigma == pytest.approx(sigma, rel=0.02)
-    assert 100 <= width.spots <= 200
+    assert 30 <= width.spots <= 40  # those of four frames are enough
     assert 0 < width.scatter < 0.2 * sigma
 
 

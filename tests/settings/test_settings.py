@@ -13,8 +13,11 @@ import typing
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from napari_spotfit import (
+    NoiseModel,
     Settings,
     detect_spots,
     estimate_sigma,
@@ -62,6 +65,57 @@ def test_changed_changes_one_setting():
     assert Settings().changed(sigma=2).sigma == 2
     with pytest.raises(TypeError, match="unknown setting sgima"):
         Settings().changed(sgima=2)
+
+
+#: Values that may or may not go together, and some that are wrong.
+SEVERAL = {
+    "sigma": [None, 0.7, np.float32(1.5), 20, "wide"],
+    "roi_size": [None, 9, [7, 9], 8],
+    "model": ["gaussian", "gaussian_rotated", "lorentzian", "round", GAUSSIAN_ROTATED],
+    "pixel": ["sampled", "integrated"],
+    "estimator": ["lse", "mle", "ml"],
+    "fixed": [{}, {"sigma": 1.5}, {"x": None, "y": None}, {"width": None}, ["x"]],
+    "bounds": [{}, {"sigma": (None, 2)}, {"sigma_x": (3, 1)}, {"x": (-1, 1)}],
+    "sigma_min": [None, 1.7, 5],
+    "sigma_max": [None, 1.6, 0],
+    "amplitude_max": [None, -1, 5],
+    "background_min": [None, 3, True],
+    "background_max": [None, 2, 8],
+    "noise": [None, NoiseModel(1.0, 0.0, 1.0), {"slope": 1, "intercept": 0, "least": 0}, 3],
+    "threads": [None, 2, 2.5],
+}
+
+
+def made_or_refused(make):
+    try:
+        return make()
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+
+
+@given(
+    st.dictionaries(st.sampled_from(sorted(SEVERAL)), st.integers(0, 4), max_size=6),
+    st.sampled_from(sorted(SEVERAL)),
+    st.integers(0, 4),
+)
+def test_a_change_is_checked_as_if_all_were_made_anew(others, name, number):
+    def value(of, i):
+        return SEVERAL[of][i % len(SEVERAL[of])]
+
+    options = {of: value(of, i) for of, i in others.items()}
+    settings = made_or_refused(lambda: Settings(**options))
+    if not isinstance(settings, Settings):
+        return
+    change = {name: value(name, number)}
+    before = settings.to_dict()
+    anew = made_or_refused(lambda: Settings(**options | change))
+    changed = made_or_refused(lambda: settings.changed(**change))
+    assert changed == anew
+    assert settings.to_dict() == before
+    if isinstance(changed, Settings):
+        assert hash(changed) == hash(anew)
+        assert repr(changed) == repr(anew)
+        assert changed.changed(**{name: getattr(changed, name)}) is changed
 
 
 def test_a_threshold_takes_the_place_of_false_spots_and_they_of_it():
@@ -210,15 +264,19 @@ def test_bounds_must_be_in_order():
 def test_what_is_held_or_bounded_cannot_be_changed():
     """Settings are shared by a whole process, and are keys of caches."""
     settings = Settings(fixed={"sigma": 1.5}, bounds={"x": (-1, 1)})
-    for given, name in ((Settings().fixed, "sigma"), (settings.fixed, "y"), (settings.bounds, "x")):
+    for values, name in (
+        (Settings().fixed, "sigma"),
+        (settings.fixed, "y"),
+        (settings.bounds, "x"),
+    ):
         with pytest.raises(TypeError):
-            given[name] = 1.0
+            values[name] = 1.0
         with pytest.raises(TypeError):
-            del given[name]
+            del values[name]
         for method in ("update", "clear", "pop", "setdefault", "popitem", "__ior__"):
-            assert not hasattr(given, method), method
+            assert not hasattr(values, method), method
         with pytest.raises(AttributeError):
-            given._items = {}
+            values._items = {}
     assert Settings().fixed == {}
     assert settings.fixed == {"sigma": 1.5} == dict(settings.fixed)
     assert repr(settings.bounds) == "{'x': (-1.0, 1.0)}"

@@ -96,7 +96,6 @@ def address(array: Any) -> int:
     if array is None:
         return 0
     if isinstance(array, np.ndarray):
-        host: int = array.__array_interface__["data"][0]
-        return host
+        return array.ctypes.data
     there: int = array.data.ptr
     return there

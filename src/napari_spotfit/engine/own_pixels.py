@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,7 @@ def fit_own_pixels(
     likelihood = settings.estimator == "mle"
     marks = (0.0, math.nan) if likelihood else (1.0, 0.0)
     by_threads = not is_on_device(frames) and max(roi_shape) <= ROI_MAX
-    one_by_one = _with_one_thread(settings) if by_threads else settings
+    one_by_one = settings.changed(threads=1) if by_threads else settings
 
     def fit_piece(first: int, last: int) -> None:
         rois = cut[first:last]
@@ -96,11 +95,6 @@ def fit_own_pixels(
     share = max(min(share, -(-len(cut) // workers)), _FEW if by_threads else 1)
     threads.in_pieces(fit_piece, len(cut), share, workers)
     return {name: _in_place(parts, name) for name in parts[0][1]}
-
-
-@lru_cache(maxsize=16)
-def _with_one_thread(settings: Settings) -> Settings:
-    return settings.changed(threads=1)
 
 
 def _in_place(parts: list[tuple[NDArray[np.int64], dict[str, Any]]], name: str) -> NDArray[Any]:

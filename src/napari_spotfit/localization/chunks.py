@@ -26,12 +26,18 @@ class Chunk(NamedTuple):
     mask: NDArray[np.bool_] | None
 
 
-def cut(reader: FrameReader, frames: FrameSelection, backend: Backend) -> list[NDArray[np.int64]]:
-    """Return the numbers of the chosen frames in blocks; at least one, perhaps empty."""
+def cut(
+    reader: FrameReader, frames: FrameSelection, backend: Backend, block_bytes: int = 0
+) -> list[NDArray[np.int64]]:
+    """Return the numbers of the chosen frames in blocks; at least one, perhaps empty.
+
+    A block has as many bytes as suit the backend, or so many if that is more.
+    """
     chosen = reader.select(frames)
     if not len(chosen):
         return [chosen]
-    return list(reader.blocks(chosen, backend.frames_at_once, backend.block_bytes))
+    size = max(backend.block_bytes, block_bytes)
+    return list(reader.blocks(chosen, backend.frames_at_once, size))
 
 
 def read_chunks(

@@ -10,13 +10,17 @@ from numpy.typing import NDArray
 from ..engine.detection.candidates import Candidates, joined
 from ..engine.select import select_backend
 from ..images.camera import Camera
-from ..images.frames import FrameReader, FrameSelection
+from ..images.frames import FrameReader, FrameSelection, is_on_device
 from ..images.pixel_calibration import detection_calibration
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Options, Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side
 from .estimates import estimated, for_detection
 from .rois import leading_indices
+
+#: Frames that are on a GPU already are searched in blocks of so many bytes: none has to get there
+#: while another one is searched.
+_THERE_BYTES = 256 << 20
 
 
 @takes_settings("detection", "run")
@@ -91,7 +95,7 @@ def find(
         found: Candidates = backend.detect(frames, detection, chunk.mask, variances)
         return found._replace(frame=chunk.block[found.frame])
 
-    blocks = cut(reader, frames, backend)
+    blocks = cut(reader, frames, backend, _THERE_BYTES if is_on_device(image) else 0)
     chunks = read_chunks(reader, blocks, mask)
     found = joined(list(side_by_side(detect, chunks, min(backend.workers, len(blocks)))))
     index = leading_indices(found.frame, reader)

@@ -43,9 +43,9 @@ def estimate_sigma(
     widen what they sample. Spots that stand alone tell it or, in a crowd, fits that leave out the
     pixels of neighbours. Those that are not good or are of several spots do not count.
 
-    It is told by frames evenly spread over the image: as many as make a million pixels or, of a
-    larger frame, its middle; where they show fewer than 30 such spots, by as many as make 4
-    million.
+    It is told by frames evenly spread over the image: as many as make a quarter of a million pixels
+    or, of a larger frame, its middle. Where 30 such spots do not tell it to within 1 % there, by as
+    many as make a million and, where these show fewer than 30, 4 million.
 
     Parameters
     ----------

@@ -172,6 +172,8 @@ def leading_indices(numbers: NDArray[np.int64], reader: FrameReader) -> NDArray[
     """Return the indices along the leading axes, shape (n, number of leading axes)."""
     if not reader.leading:
         return np.empty((len(numbers), 0), np.int64)
+    if len(reader.leading) == 1:
+        return numbers[:, np.newaxis]
     return np.column_stack(np.unravel_index(numbers, reader.leading))
 
 

@@ -19,10 +19,13 @@ from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .rois import Block, fit_block, upload
 
-#: Pixels that are looked at, and as many again where the first tell too little.
-_PIXELS = (1 << 20, 1 << 22)
+#: Pixels that are looked at: at a glance, and more of them where these tell too little.
+_PIXELS = (1 << 18, 1 << 20, 1 << 22)
 #: So many spots tell the width well; no fewer than that tell it at all.
 ENOUGH, TOO_FEW = 30, 3
+#: The largest standard error, as a fraction of the width, with which a glance is all it takes; that
+#: of a median, over that of a mean.
+_PRECISE, _OF_MEDIAN = 0.01, math.sqrt(math.pi / 2)
 #: Spots are looked for with the first of these widths and, if that is not theirs, with all.
 _WIDTHS = (1.3, 0.8, 2.2, 3.6)
 #: What is found with a width is of that width, within this factor; the widths lie as far apart.
@@ -86,6 +89,8 @@ class Sample(NamedTuple):
     mask: NDArray[np.bool_] | None
     #: Frame, y and x of the spots, if they are known.
     places: NDArray[np.float64] | None
+    #: Whether it is the first and there are more.
+    is_glance: bool
 
 
 def samples(
@@ -111,24 +116,27 @@ def samples(
     places : ndarray, shape (n, 3), optional
         Number of the frame, y and x of spots; what is looked at lies around their middle.
     """
-    shape, before = np.array(reader.frame_shape), 0
+    shape = np.array(reader.frame_shape)
     middle = (shape - 1) / 2 if places is None else np.median(places[:, 1:], axis=0)
-    for budget in _PIXELS:
-        size = np.minimum(shape, max(math.isqrt(budget), budget // max(shape.max(), 1)))
-        count = min(max(budget // max(size.prod(), 1), 1), len(chosen))
-        if count * size.prod() <= before:
-            return
-        before = count * size.prod()
+
+    def part_of(pixels: int) -> tuple[int, NDArray[Any]]:
+        size = np.minimum(shape, max(math.isqrt(pixels), pixels // max(shape.max(), 1)))
+        return min(max(pixels // max(size.prod(), 1), 1), len(chosen)), size
+
+    parts = {int(count * size.prod()): (count, size) for count, size in map(part_of, _PIXELS)}
+    least, most = min(parts), max(parts)
+    for pixels in sorted(parts) if len(chosen) else ():
+        count, size = parts[pixels]
         numbers = chosen[(2 * np.arange(count) + 1) * len(chosen) // (2 * count)]
         corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
         window = (..., *(slice(n, n + m) for n, m in zip(corner, size, strict=True)))
         bad = calibration.bad_pixels(numbers)
-        known = None if places is None else _inside(places, numbers, corner, size)
         yield Sample(
             _part(calibration.corrected(numbers, reader.read(numbers)), window),
             None if bad is None else _part(bad, window),
             None if read_mask is None else _part(read_mask(numbers), window),
-            known,
+            None if places is None else _inside(places, numbers, corner, size),
+            pixels == least < most,
         )
 
 
@@ -142,15 +150,19 @@ def width_of(
     NoWidthError
         If fewer than three spots tell.
     """
-    best, why = None, "there are no frames"
+    best, why, noise = None, "there are no frames", None
+    first = min(max(guess or _WIDTHS[0], 0.5), 10.0)
     for sample in looked_at:
-        search = _Search(sample, calibration)
-        width = search.width(best.sigma if best else guess or _WIDTHS[0], sure=best is not None)
+        search = _Search(sample, calibration, noise)
+        if sample.is_glance:
+            width = search.width_at_a_glance(first)
+        else:
+            width = search.width(best.sigma if best else first, sure=best is not None)
         if width is not None and (best is None or width.spots > best.spots):
             best = width
         if best is not None and best.spots >= ENOUGH:
             break
-        why = search.why
+        why, noise = search.why, search.noise
     if best is None:
         raise NoWidthError(
             f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}. Allow more "
@@ -162,7 +174,9 @@ def width_of(
 class _Search:
     """The search for the width of the spots in a sample."""
 
-    def __init__(self, sample: Sample, calibration: PixelCalibration) -> None:
+    def __init__(
+        self, sample: Sample, calibration: PixelCalibration, noise: NoiseModel | None
+    ) -> None:
         known = calibration.fitted
         # Whatever the spots are fitted with later. The CPU is as quick for so little.
         self._settings = Settings(
@@ -171,16 +185,29 @@ class _Search:
             noise=known.noise or calibration.camera_noise, threads=known.threads, backend="cpu",
         )  # fmt: skip
         self._backend = select_backend(self._settings)
-        self._sample, self._noise = sample, self._settings.noise
+        self._sample = sample
+        #: That of the pixels, as far as it was asked for.
+        self.noise = self._settings.noise or noise
         self._seen: dict[float, PsfWidth | None] = {}
         self.why = "found 0"
+
+    def width_at_a_glance(self, guess: float) -> PsfWidth | None:
+        """Return the width of most spots if they tell it so well that no more are needed."""
+        if self._sample.places is not None and len(self._sample.places) < ENOUGH:
+            return None
+        width = self._look(guess)
+        if width is not None and width.spots >= ENOUGH:
+            width = self.width(guess, sure=False)
+        if width is None or width.spots < ENOUGH:
+            return None
+        error = _OF_MEDIAN * width.scatter / math.sqrt(width.spots)
+        return width if error <= _PRECISE * width.sigma else None
 
     def width(self, guess: float, *, sure: bool) -> PsfWidth | None:
         """Return the width of most spots that agree with what they were looked for with.
 
         It is looked for with the guess and, if that is not sure, with others.
         """
-        guess = min(max(guess, 0.5), 10.0)
         width = self._look(guess)
         enough = width is not None and (sure or width.spots >= ENOUGH)
         if width is None or not enough or not _agree(width.sigma, guess):
@@ -208,11 +235,11 @@ class _Search:
         count, *frame_shape = self._sample.pixels.shape
         roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), (frame_shape[0], frame_shape[1]))
         settings = self._settings.changed(sigma=sigma, roi_size=roi)
-        if self._noise is None or self._noise.is_filtered:
-            self._noise = self._settings.noise or self._measured(settings)
+        if self.noise is None or self.noise.is_filtered:
+            self.noise = self._settings.noise or self._measured(settings)
         bad = self._sample.bad
         calibration = PixelCalibration(
-            self._sample.pixels.shape, settings.changed(noise=self._noise),
+            self._sample.pixels.shape, settings.changed(noise=self.noise),
             bad_pixels=bad[0] if bad is not None and len(bad) == 1 else bad,
         )  # fmt: skip
         numbers = np.arange(count)

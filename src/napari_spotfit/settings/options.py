@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from .naming import check_not_both
@@ -85,10 +84,13 @@ def merged(
     elif not isinstance(settings, Settings):
         example = ": Settings(**settings) makes them of it" if isinstance(settings, dict) else ""
         raise TypeError(f"settings must be Settings(…); got a {type(settings).__name__}{example}")
-    try:
-        return _changed(settings, function, **options)
-    except TypeError:  # an option that cannot be hashed, or that is wrong
-        return _changed.__wrapped__(settings, function, **options)
+    taken = function.__dict__["settings"]
+    for name in options:
+        if name not in taken and name in parameters():
+            raise TypeError(
+                f"{name} has no effect in {function.__name__}; its settings are {', '.join(taken)}"
+            )
+    return settings.changed(**options)
 
 
 def with_roi(
@@ -100,15 +102,3 @@ def with_roi(
     """Do the same for functions that have an argument of its own for the ROI's size."""
     settings = merged(settings, options, function)
     return settings if roi_size is None else settings.changed(roi_size=roi_size)
-
-
-@lru_cache(maxsize=256, typed=True)
-def _changed(settings: Settings, function: Callable[..., Any], /, **options: Any) -> Settings:
-    """Return changed settings; the same again and again for calls in a closed loop."""
-    taken = function.__dict__["settings"]
-    for name in options:
-        if name not in taken and name in parameters():
-            raise TypeError(
-                f"{name} has no effect in {function.__name__}; its settings are {', '.join(taken)}"
-            )
-    return settings.changed(**options)

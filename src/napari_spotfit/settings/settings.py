@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields, replace
-from functools import lru_cache
+from dataclasses import dataclass, fields
+from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal, TypedDict
 
 from ..models import stopping
@@ -30,6 +31,16 @@ Devices = Literal["one", "all"]
 
 #: False spots per 10⁶ pixels that are as rare as a careful reader of an image would have them.
 DEFAULT_FALSE_SPOTS = 10.0
+
+#: Settings that are checked together.
+_OF_THRESHOLD = frozenset({"false_spots", "threshold"})
+_OF_PIXEL = frozenset({"model", "pixel"})
+_OF_SHAPE = frozenset({"model", "fixed", "bounds"})
+_OF_BOUNDS = (
+    _OF_SHAPE
+    | {f"{name}_{end}" for name in ("sigma", "amplitude", "background") for end in ("min", "max")}
+    | {"estimator"}
+)
 
 
 @checks_names
@@ -313,15 +324,22 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
-        for item, hint in _fields():
-            value = getattr(self, item.name)
-            if value is not item.default:
-                parameter = item.metadata["parameter"]
-                object.__setattr__(self, item.name, checked(item.name, hint, parameter, value))
-        check_not_both(self.false_spots != DEFAULT_FALSE_SPOTS, self.threshold is not None)
-        check_pixel(self.profile, self.pixel)
-        check_shape_names(self)
-        check_bounds(self)
+        own, default = vars(self), _defaults()
+        self._check({name: value for name, value in own.items() if value is not default[name]})
+
+    def _check(self, values: Mapping[str, Any]) -> None:
+        """Check these values and what goes together with one of them, and keep them."""
+        hints, known = _hints(), parameters()
+        for name, value in values.items():
+            vars(self)[name] = checked(name, hints[name], known[name], value)
+        if not _OF_THRESHOLD.isdisjoint(values):
+            check_not_both(self.false_spots != DEFAULT_FALSE_SPOTS, self.threshold is not None)
+        if not _OF_PIXEL.isdisjoint(values):
+            check_pixel(self.profile, self.pixel)
+        if not _OF_SHAPE.isdisjoint(values):
+            check_shape_names(self)
+        if not _OF_BOUNDS.isdisjoint(values):
+            check_bounds(self)
 
     @property
     def roi_shape(self) -> tuple[int, int]:
@@ -375,12 +393,16 @@ class Settings:
 
         A threshold takes the place of false spots, and they take that of a threshold.
         """
-        if not options:
+        own = vars(self)
+        if not own.keys() >= options.keys():
+            check_names(options, own)
+        if all(own[name] is value for name, value in options.items()):
             return self
-        check_names(options, (item.name for item in fields(self)))
-        if all(getattr(self, name) is value for name, value in options.items()):
-            return self
-        return replace(self, **replacing(options, DEFAULT_FALSE_SPOTS))
+        values = replacing(options, DEFAULT_FALSE_SPOTS)
+        made = object.__new__(Settings)
+        object.__setattr__(made, "__dict__", own | values)
+        made._check(values)  # what is as it was has been checked
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dictionary of plain values."""
@@ -430,21 +452,27 @@ class Options(TypedDict, total=False):
     threads: int | None
 
 
-@lru_cache(maxsize=1)
-def _fields() -> tuple[tuple[Field[Any], Any], ...]:
-    """Return the settings' fields with their types: looking these up takes its time."""
-    hints = typing.get_type_hints(Settings)
-    return tuple((item, hints[item.name]) for item in fields(Settings))
+@cache
+def _hints() -> Mapping[str, Any]:
+    """Return the settings' types, by their names."""
+    return typing.get_type_hints(Settings)
 
 
-def parameters() -> dict[str, Parameter]:
+@cache
+def _defaults() -> Mapping[str, Any]:
+    """Return the settings' values by default, by their names."""
+    return {item.name: item.default for item in fields(Settings)}
+
+
+@cache
+def parameters() -> Mapping[str, Parameter]:
     """Return what there is to know about each setting, by its name."""
-    return {item.name: item.metadata["parameter"] for item in fields(Settings)}
+    return MappingProxyType({item.name: item.metadata["parameter"] for item in fields(Settings)})
 
 
 def choices(name: str) -> tuple[str, ...]:
     """Return the accepted values of a setting that is one of several words."""
-    hint = typing.get_type_hints(Settings)[name]
+    hint = _hints()[name]
     kinds = (hint, *typing.get_args(hint))  # a model may be something else than a word, too
     words = next(kind for kind in kinds if typing.get_origin(kind) is Literal)
     return typing.get_args(words)

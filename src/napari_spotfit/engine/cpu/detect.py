@@ -110,7 +110,7 @@ class Detector:
 
     def maxima(self, first: int, last: int, workers: int = 1) -> Maxima:
         """Return the maxima of both bands that are spots', of some frames."""
-        found: dict[int, list[Maxima]] = {}
+        found: dict[int, list[NDArray[np.uint8]]] = {}
 
         def find(begin: int, end: int) -> None:
             found[begin] = self._in_strips(first * self._strips + begin, first * self._strips + end)
@@ -118,14 +118,16 @@ class Detector:
         count = (last - first) * self._strips
         threads.in_pieces(find, count, -(-count // workers), workers)
         parts = [part for begin in sorted(found) for part in found[begin]]
-        maxima = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return in_order(maxima)
+        return in_order(np.concatenate(parts).view(MAXIMUM).ravel())
 
-    def _in_strips(self, first: int, last: int) -> list[Maxima]:
-        """Return the maxima of strips of all frames, in as many parts as it takes."""
+    def _in_strips(self, first: int, last: int) -> list[NDArray[np.uint8]]:
+        """Return the maxima of strips of all frames, in as many parts as it takes.
+
+        As plain bytes: NumPy copies records field by field.
+        """
         room = max(self._most_maxima, min(_ROOM, (last - first) * self._most_maxima))
         memory = np.empty(self._ask("spotfit_detection_bytes"), np.uint8)
-        found = np.empty(room, MAXIMUM)
+        found = np.empty((room, MAXIMUM.itemsize), np.uint8)
         count = ctypes.c_longlong()
         parts = []
         while first < last:

@@ -27,6 +27,7 @@ from ..detection.nonmax_suppression import (
     merge_plateaus,
     one_per_spot,
 )
+from . import transfer
 from .compile import PIXEL_TYPES, as_argument, kernel
 
 #: Memory on the device that a call takes beside the frames, for one frame and one strip of it at
@@ -44,7 +45,8 @@ _THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 128, 8
 _PLANES, _BANDS = 3, 2
 #: Bytes of a frame's limits, and of words and numbers.
 _LIMITS, _WORD = 28, 4
-#: Marks of maxima: no spot of its own; with another one that is too close.
+#: Marks of maxima, in the place of their bands: no spot of its own; with another one that is too
+#: close.
 _DROPPED, _CROWDED = 1, 2
 
 #: About how many steps it takes to find the maxima of a row that are close to one.
@@ -194,7 +196,7 @@ def _gpu(number: int) -> Device:
         number,
         lambda size: cupy.empty(size, np.uint8),
         lambda array: int(array.data.ptr),
-        cupy.asnumpy,
+        transfer.fetch,
         put,
         kernel,
     )
@@ -281,13 +283,10 @@ def _maxima(
         # Before there is memory for all of them, the other goes.
         room, scratch = count, None
 
-    def fetched(name: str, dtype: Any) -> NDArray[Any]:
-        size = np.dtype(dtype).itemsize * count
-        return device.fetch(scratch[offsets[name] : offsets[name] + size]).view(dtype)
-
-    marks = fetched("marks", np.uint8)
-    own = marks != _DROPPED
-    return fetched("ordered", MAXIMUM)[own], marks[own] == _CROWDED
+    first = offsets["maxima"]
+    maxima = device.fetch(scratch[first : first + MAXIMUM.itemsize * count]).view(MAXIMUM)
+    maxima = maxima.compress(maxima["band"] != _DROPPED)
+    return maxima, maxima["band"] == _CROWDED
 
 
 def _spots(
@@ -304,15 +303,15 @@ def _spots(
         return one_per_spot(_merged(device, frames, maxima), masks, height, distance, True)
     if masks is not None:
         inside = masks[np.minimum(maxima["frame"], len(masks) - 1), maxima["y"], maxima["x"]]
-        maxima, crowded = maxima[inside], crowded[inside]
+        maxima, crowded = maxima.compress(inside), crowded[inside]
     if crowded.any():
         # All others have room enough: few are looked at once more. Their bands count no more.
         places = np.flatnonzero(crowded)
-        few = maxima[places]
+        few = maxima.take(places)
         few["band"] = np.arange(len(few))
         stay = ~crowded
         stay[places[drop_neighbours(few, height, distance)["band"]]] = True
-        maxima = maxima[stay]
+        maxima = maxima.compress(stay)
     return one_per_spot(maxima, None, height, 0.0, False)
 
 
@@ -353,8 +352,8 @@ def _merged(device: Device, frames: Any, maxima: Maxima) -> Maxima:
     """Make the maxima on a plateau one; frames without one stay on the device."""
     numbers = np.unique(maxima["frame"][maxima["on_flat_area"] != 0])
     there = np.isin(maxima["frame"], numbers)
-    own = maxima[there]
+    own = maxima.compress(there)
     own["frame"] = np.searchsorted(numbers, own["frame"])
     own = merge_plateaus(own, np.stack([device.fetch(frames[int(i)]) for i in numbers]))
     own["frame"] = numbers[own["frame"]]
-    return in_order(np.concatenate([maxima[~there], own]))
+    return in_order(np.concatenate([maxima.compress(~there), own]))

@@ -8,6 +8,7 @@ pixel.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,16 +42,16 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     if not len(blocks):
         return NoiseModel(0.0, 0.0, least)
     order = np.argsort(blocks["mean"], kind="stable")
-    sets = np.array_split(order, int(np.clip(len(order) // _LEAST_TOGETHER, 1, _MOST_SETS)))
-    mean = np.array([np.median(blocks["mean"][own]) for own in sets])
-    variance = np.array([_mean_without_outliers(blocks["both"][own]) for own in sets])
+    sets = int(np.clip(len(order) // _LEAST_TOGETHER, 1, _MOST_SETS))
+    mean = _of_sets(_median, blocks["mean"][order], sets)
+    variance = _of_sets(_mean_without_outliers, blocks["both"][order], sets)
     least = max(float(variance.min()) / 2, least)
-    if len(sets) < _LEAST_SETS:
+    if sets < _LEAST_SETS:
         # Few blocks tell no slope: a single spot makes them as skewed as anything.
         middle = float(np.median(blocks["both"])) / _MEDIAN_OVER_MEAN
         return NoiseModel(0.0, middle, min(least, middle), blocks=len(blocks))
     line, intercept, error = _line(mean, variance)
-    error *= _SCATTER / math.sqrt(len(blocks) / len(sets))
+    error *= _SCATTER / math.sqrt(len(blocks) / sets)
     slope = line
     if not slope > TOLD * error and spectral_correlation(blocks, whole_counts) < FILTERED:
         # Too little light and shade to be sure: counts are as skewed as their slope is steep.
@@ -83,20 +84,33 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
     return math.sqrt(along_x * along_y) / both
 
 
-def _mean_without_outliers(values: Numbers) -> float:
-    """Return the mean of numbers, those far above their median lowered.
+def _of_sets(tell: Callable[[Numbers], Numbers], values: Numbers, sets: int) -> Numbers:
+    """Return what is told of sets of numbers, one after the other and as large as one another."""
+    size, larger = divmod(len(values), sets)
+    end = larger * (size + 1)
+    rows = (values[:end].reshape(-1, size + 1), values[end:].reshape(-1, size))
+    return np.concatenate([tell(own) for own in rows if len(own)])
+
+
+def _median(rows: Numbers) -> Numbers:
+    medians: Numbers = np.median(rows, axis=1)
+    return medians
+
+
+def _mean_without_outliers(rows: Numbers) -> Numbers:
+    """Return the means of numbers, those far above their median lowered.
 
     A median would not do: the light of a block with a spot lies in a few pixels, whose squares
     have their median far below their mean.
     """
-    return float(np.minimum(values, _OUTLIER * np.median(values)).mean())
+    means: Numbers = np.minimum(rows, _OUTLIER * np.median(rows, axis=1, keepdims=True)).mean(1)
+    return means
 
 
 def _usable(blocks: NDArray[np.void]) -> NDArray[np.void]:
     """Leave out blocks with bad pixels, and those without noise, such as outside of a mask."""
-    finite = np.all([np.isfinite(blocks[name]) for name in BLOCK_NOISE.names or ()], axis=0)
-    usable: NDArray[np.void] = blocks[finite & (blocks["both"] > 0)]
-    return usable
+    finite = np.isfinite(blocks.view(np.float64).reshape(len(blocks), -1)).all(axis=1)
+    return blocks.compress(finite & (blocks["both"] > 0))
 
 
 def _line(mean: Numbers, variance: Numbers) -> tuple[float, float, float]:
@@ -104,7 +118,7 @@ def _line(mean: Numbers, variance: Numbers) -> tuple[float, float, float]:
     model = np.full(len(variance), np.median(variance))
     for _ in range(5):
         weight = model**-2.0
-        middle, level = np.average(mean, weights=weight), np.average(variance, weights=weight)
+        middle, level = (np.sum(along * weight) / np.sum(weight) for along in (mean, variance))
         spread = float(np.sum(weight * (mean - middle) ** 2))
         slope = float(np.sum(weight * (mean - middle) * (variance - level)))
         slope = max(slope / spread, 0.0) if spread > 0 else 0.0
