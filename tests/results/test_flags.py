@@ -17,6 +17,7 @@ from scenes import light, movie_of, on_grid
 
 from napari_spotfit import (
     Flag,
+    NoiseModel,
     Profile,
     Settings,
     SpotFits,
@@ -80,7 +81,11 @@ def expected_flags(columns, origin, known, i):
 
     if fit["amplitude"] <= 0 or fit["photons"] <= 0:
         flags.add(Flag.NEGATIVE)
-    if not abs(columns["amplitude"][i]) > 3 * columns["amplitude_stderr"][i]:
+    error = float(columns["amplitude_stderr"][i])
+    if known.gain is not None:
+        dark = max(known.gain * fit["background"] + (known.variance or 0), known.gain**2 / 81)
+        error *= math.sqrt(dark / (dark + known.gain * max(fit["amplitude"], 0) / 2))
+    if not abs(columns["amplitude"][i]) > 3 * error:
         flags.add(Flag.WEAK)
     if moved(i) > 1.5 * SIGMA:
         flags.add(Flag.MOVED)
@@ -225,6 +230,52 @@ def test_what_is_no_spot_is_not_good():
     assert has(fits, Flag.NARROW)[0]
     assert has(fits, Flag.WIDE)[1]
     assert (has(fits, Flag.WEAK) | has(fits, Flag.NEGATIVE) | has(fits, Flag.AT_BOUND))[2:].all()
+
+
+@pytest.mark.parametrize("options", [{}, {"emccd": True}], ids=["camera", "EMCCD"])
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_few_photons_on_a_dark_background_are_not_weak(estimator, options):
+    """Their own shot noise is no sign that there is no spot; where there is none, it says so."""
+    rng = np.random.default_rng(12)
+    centres = on_grid(rng, (240, 240), 16)
+    image = movie_of(rng, centres, 1, (240, 240), photons=30, background=0.05)[0]
+    known = {"gain": 1.0, "offset": 100.0, "sigma": SIGMA, "estimator": estimator, **options}
+    fits = fit_at(image, centres, settings=Settings(**known))
+    assert has(fits, Flag.WEAK).mean() < 0.03
+    # Of these errors the spots have more than the background says.
+    assert (fits.amplitude <= 3 * fits.amplitude_stderr).mean() > 0.06
+    empty = rng.poisson(10.0, (240, 240)) + 100
+    nothing = fit_at(empty, centres, settings=Settings(**known))
+    assert nothing.good.mean() < 0.03
+
+
+@pytest.mark.parametrize("photons", [100, 3000])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"fixed": {"sigma": SIGMA}},
+        {"model": "gaussian_elliptical"},
+        {"model": "gaussian_rotated", "fixed": {"angle": 0.0}},
+        {"model": "moffat", "fixed": {"exponent": 4.0}},
+        {"model": "lorentzian"},
+    ],
+    ids=lambda options: str(next(iter(options.values()), "gaussian")),
+)
+def test_without_its_own_shot_noise_an_error_is_at_least_that_of_the_background(options, photons):
+    places = np.random.default_rng(2).uniform(-0.4, 0.4, (20, 2)) + 6
+    spots = np.array([light([place], photons, SIGMA, (13, 13)) for place in places]) + 30.0
+    settings = Settings(roi_size=13, gain=1.0, **options)
+    fits = fit_spots(spots, settings=settings)
+    level = float(np.median(fits.background))
+    dark = NoiseModel(0.0, level, level)
+    without = fit_spots(spots, settings=settings.changed(gain=None, noise=dark))
+    np.testing.assert_allclose(without.amplitude, fits.amplitude, rtol=1e-5)
+    # The faintest amplitude that is not weak is at 3 of the errors that the rule goes by.
+    shrunk = fits.amplitude_stderr * np.sqrt(level / (level + fits.amplitude / 2))
+    assert (shrunk > 0.98 * without.amplitude_stderr).all()
+    assert (shrunk < 1.35 * without.amplitude_stderr).all()
+    assert (fits.amplitude_stderr > shrunk).all()
 
 
 def test_two_clicks_at_one_spot_are_one_good_fit():

@@ -83,9 +83,12 @@ RULES = {
     ),
     Flag.WEAK: Rule(
         "too weak",
-        "The amplitude is not above 3 of its standard errors: there may be no spot here.",
-        f"|amplitude| ≤ {LEAST_ERRORS:g} standard errors, or the data do not tell its error",
-        "noise alone comes as high at one place in 700, and a fit takes the best place it finds",
+        "The amplitude is not above 3 standard errors of one that noise makes: there may be no "
+        "spot here.",
+        f"|amplitude| ≤ {LEAST_ERRORS:g} of the standard errors that it has without the spot's own "
+        "shot noise, or the data do not tell its error",
+        "noise alone comes as high at one place in 700, and a fit takes the best place it finds; "
+        "where there is no spot, it has no shot noise",
         True,
         "standard errors (errors=True)",
         "Allow fewer false spots, or click a place where the image has a spot.",
