@@ -318,11 +318,33 @@ def test_saturated_spots_are_found_in_any_type(dtype):
     image = movie_of(rng, centres, 1, (44, 44), photons=1000)[0].astype(float)
     image += light([(30.0, 30.0)], 60_000, SIGMA, (44, 44))
     full = {"u1": 255, "u2": 4095, "i2": 2**15 - 1, "f4": 0.81, "u4": 1000}[dtype]
-    image = image * 0.001 if dtype == "f4" else image * (6 if dtype == "i2" else 1)
+    image = image * 0.001 if dtype == "f4" else image * (8 if dtype == "i2" else 1)
     image = np.minimum(image, full).astype(dtype)
     fits = fit_at(image, [*centres, (30.0, 30.0)], settings=Settings(sigma=SIGMA))
     np.testing.assert_array_equal(has(fits, Flag.SATURATED), [False] * 3 + [True])
     assert fits.good.tolist() == [True] * 3 + [False]
+
+
+def test_a_single_full_pixel_takes_no_light_away():
+    rng = np.random.default_rng(6)
+    centres = on_grid(rng, (160, 160), 20)
+    whole = movie_of(rng, centres, 6, (160, 160), photons=1700)
+    places = [(frame, *centre) for frame in range(6) for centre in centres]
+    known = Settings(sigma=SIGMA, gain=1.0, offset=100.0)
+    clipped, true = (fit_at(np.minimum(whole, top), places, settings=known) for top in (255, 9999))
+    image = np.minimum(whole, 255).astype(np.uint8)
+    fits = fit_at(image, places, settings=known)
+    np.testing.assert_array_equal(fits.photons, clipped.photons)
+    y, x = (np.rint(along).astype(int)[:, None] for along in (fits.y, fits.x))
+    rows, columns = (axis.ravel() for axis in np.mgrid[-1:2, -1:2])
+    full = (image[fits.frame[:, None], y + rows, x + columns] == 255).sum(axis=1)
+    middle = image[fits.frame, y[:, 0], x[:, 0]] == 255
+    assert (full[middle] == 1).sum() > 30
+    assert (full[middle] > 1).sum() > 30
+    np.testing.assert_array_equal(has(fits, Flag.SATURATED), middle & (full > 1))
+    missing = (true.photons - fits.photons)[full == 1] / true.photons_stderr[full == 1]
+    assert abs(np.median(missing)) < 0.3
+    assert np.mean(abs(missing) > 1) < 0.05
 
 
 def test_few_counts_make_no_plateau():

@@ -148,10 +148,11 @@ RULES = {
     Flag.SATURATED: Rule(
         "saturated",
         "The camera was saturated here: height, light and width are not those of the spot.",
-        "the centre's pixel has the largest value of the image's integer type; or at least 5 of "
-        "the 3×3 pixels there have one value, the highest at any fit's centre in the frame, and "
-        "at least 255 or no whole number",
-        "light that the camera did not count is missing, and noise makes no plateau",
+        "the centre's pixel and another of the 3×3 pixels there have the largest value of the "
+        "image's integer type; or at least 5 of them have one value, the highest at any fit's "
+        "centre in the frame, and at least 255 or no whole number",
+        "light that the camera did not count is missing, and noise makes no plateau; of a spot "
+        "with a single such pixel, the others tell the light to less than a standard error",
         True,
         "an image",
         "Expose less, or name the saturated pixels in bad pixels.",
