@@ -36,6 +36,9 @@ CROWDS = {
 CELLS, MOST_KEPT = ("cells 200", "cells 2000"), 0.1
 _SIDE, _SPARSE, _DENSE, _CELLS, _NEAR, _SEED, _USUAL = 512, 16, 3, 8, 1.0, 5, 1.3
 
+#: Reasons that take less of the true fits away are not printed.
+_TOLD = 5e-4
+
 
 class Lost(NamedTuple):
     """What becomes of true fits."""
@@ -109,7 +112,9 @@ def print_verdicts(sigmas: tuple[float, ...] = SIGMAS) -> None:
         for sigma in sigmas:
             own = lost(density, photons, sigma, "leave out")
             ignored = lost(density, photons, sigma, "ignore")
-            why = ", ".join(f"{100 * share:.1f} {word}" for word, share in own.reasons.items())
+            why = ", ".join(
+                f"{100 * share:.1f} {word}" for word, share in own.reasons.items() if share >= _TOLD
+            )
             missed = " MISSED" if round(own.share, 3) > bar else ""
             print(
                 f"{f'{name}; σ {sigma}':>24}{100 * own.share:>6.1f}{100 * ignored.share:>9.1f}"
