@@ -3,8 +3,11 @@
 Simulated spots of σ 1.0, 1.3 and 2.0 px on the scenes of tests/noisy_scenes.py. F1 counts pairs of
 true and found places within 1 and 3 px, one to one, the nearest first: of the places that detection
 finds with its default settings, and of the fits that can be believed. False spots are those found
-in the same backgrounds without spots, per 10⁶ pixels. Errors: how far isolated fits scatter, in
-their own standard errors (error_scatter.py). The PSF's width that images tell (psf_widths.py).
+in the same backgrounds without spots, per 10⁶ pixels. Beside that the F1 of other programs, where
+they are installed, at their defaults and at their best thresholds (peers.py). Errors: how far
+isolated fits scatter, in their own standard errors (error_scatter.py). Which true fits the verdict
+takes away, and which false ones it leaves (verdicts.py). The PSF's width that images tell
+(psf_widths.py). Images that nobody here made (real_images.py).
 """
 
 from __future__ import annotations
@@ -17,17 +20,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from error_scatter import print_scatter
-from psf_widths import print_widths
 
 import napari_spotfit as spotfit
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from error_scatter import print_scatter
 from noisy_scenes import Scene, f1, flat_scenes, noisy_scenes
+from peers import RADII, Peer, scores_of, told
+from psf_widths import print_widths
+from real_images import print_real_images
+from verdicts import print_verdicts
 
 SIGMAS, _USUAL = (1.0, 1.3, 2.0), 1.3
-#: A detection within so many pixels of an emitter has found it.
-RADII = (1.0, 3.0)
+#: How far our F1 may be below that of the best peer's default.
+BELOW = 0.01
 #: False spots per 10⁶ pixels that are asked for.
 ASKED = (1.0, 10.0, 100.0)
 #: F1 of the good fits within 1 and 3 px that is asked for at σ 1.3, at least.
@@ -98,6 +104,41 @@ def print_scores(sigma: float, quick: bool) -> None:
         print(line, flush=True)
 
 
+def print_peers(sigma: float, quick: bool, peers: dict[str, Peer]) -> None:
+    """Print F1 of the good fits, and of each peer at its default and at its best threshold."""
+    if not peers:
+        return
+    print(f"\nσ {sigma}: F1 within {' and '.join(f'{radius:g}' for radius in RADII)} px;"
+          " peers at their default, and at their best threshold")  # fmt: skip
+    print(f"{'':>14}{'good fits':>12}" + "".join(f"{name:>21}" for name in peers))
+    missed, below, count = [], [], 0
+    for scene in scenes(sigma, quick):
+        own, count = scores(scene)[2:], count + 1
+        theirs = [scores_of(peer, scene) for peer in peers.values()]
+        line = f"{scene.name:>14}{_pair(own):>12}"
+        line += "".join(f"{_pair(one.default):>11}{_pair(one.best):>10}" for one in theirs)
+        if _is_below(own, [one.default for one in theirs]):
+            missed.append(scene.name)
+            line += " MISSED"
+        elif _is_below(own, [one.best for one in theirs]):
+            below.append(scene.name)
+            line += " below"
+        print(line, flush=True)
+    print(
+        f"below the best default by more than {BELOW}: {len(missed)} of {count} (wanted: 0);"
+        f" only below the best threshold: {len(below)} (wanted: few)"
+    )
+
+
+def _pair(numbers: list[float]) -> str:
+    return "/".join(f"{number:.2f}".removeprefix("0") for number in numbers)
+
+
+def _is_below(own: list[float], theirs: list[list[float]]) -> bool:
+    best = [max(column) for column in zip(*theirs, strict=True)]
+    return any(a < b - BELOW for a, b in zip(own, best, strict=True))
+
+
 def print_false(sigma: float, quick: bool) -> None:
     """Print what is found where there is nothing, and what is allowed."""
     names = [f"asked {asked:g}" for asked in ASKED] + ["good fits"]
@@ -123,13 +164,22 @@ def print_false(sigma: float, quick: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="σ 1.3 and small frames: a minute")
+    parser.add_argument("--peers", action="store_true", help="F1 beside other programs, only")
     parser.add_argument("--sigma", type=float, nargs="*", help="these only")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    peers = told()
+    if given.peers:
+        for sigma in given.sigma or SIGMAS:
+            print_peers(sigma, given.quick, peers)
+        return
     for sigma in given.sigma or (SIGMAS[1:2] if given.quick else SIGMAS):
         print_scores(sigma, given.quick)
+        print_peers(sigma, given.quick, peers)
         print_false(sigma, given.quick)
         print_scatter(sigma, *((4,) if given.quick else ()))
+    print_verdicts(*(((1.3,),) if given.quick else ()))
+    print_real_images(peers)
     print_widths(*(((1.3,),) if given.quick else ()))
 
 

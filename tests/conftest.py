@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-import numpy as np
 import pytest
+import real_files
 
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 
-#: The folder of real files that are not part of the project; SPOTFIT_REAL_FILES names another.
-FOLDER = Path(os.environ.get("SPOTFIT_REAL_FILES") or Path(__file__).parents[2] / "shared" / "data")
-
 #: Programs, no tests.
 collect_ignore = ["platforms"]
-
-#: What the fixtures that read real files need.
-REAL_FILES = {
-    "dax": ("storm-analysis/test.dax", "storm-analysis/test_truth.csv"),
-    "paint": ("picasso/testdata_1000frames.raw", "picasso/testdata_locs.hdf5"),
-    "hybiss": ("spotiflow/img_hybiss_2d.tif",),
-    "stuck_particles": ("trackpy/stuck.tif",),
-}
 
 
 def pytest_configure():
@@ -35,11 +23,10 @@ def pytest_itemcollected(item):
 
     A skip in a fixture would come too late: napari's viewer does not close after one.
     """
-    fixtures = REAL_FILES.keys() & getattr(item, "fixturenames", ())
-    names = [name for fixture in sorted(fixtures) for name in REAL_FILES[fixture]]
-    if names:
+    fixtures = real_files.REAL_FILES.keys() & getattr(item, "fixturenames", ())
+    if fixtures:
         item.add_marker(pytest.mark.real_files)
-    missing = [name for name in names if not (FOLDER / name).exists()]
+    missing = [name for fixture in sorted(fixtures) for name in real_files.missing(fixture)]
     if missing:
         item.add_marker(pytest.mark.skip(reason=f"needs the file {missing[0]}"))
 
@@ -74,34 +61,22 @@ def backend(request, monkeypatch):
 @pytest.fixture
 def dax():
     """Ten frames of simulated STORM, big-endian, and their true emitters."""
-    import pandas
-
-    movie, truth = (FOLDER / name for name in REAL_FILES["dax"])
-    return np.fromfile(movie, ">u2").reshape(10, 256, 256), pandas.read_csv(truth)
+    return real_files.read_dax()
 
 
 @pytest.fixture
 def paint():
     """A DNA-PAINT movie, and another fitter's localisations in it."""
-    import h5py
-
-    movie, localisations = (FOLDER / name for name in REAL_FILES["paint"])
-    with h5py.File(localisations) as file:
-        rows = file["locs"][:]
-    return np.fromfile(movie, "<u2").reshape(1000, 32, 32), rows
+    return real_files.read_paint()
 
 
 @pytest.fixture
 def hybiss():
     """Real HybISS spots."""
-    import tifffile
-
-    return tifffile.imread(FOLDER / REAL_FILES["hybiss"][0])
+    return real_files.read_tiff("hybiss")
 
 
 @pytest.fixture
 def stuck_particles():
     """Five frames of real particles."""
-    import tifffile
-
-    return tifffile.imread(FOLDER / REAL_FILES["stuck_particles"][0])
+    return real_files.read_tiff("stuck_particles")

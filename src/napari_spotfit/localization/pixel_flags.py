@@ -13,6 +13,9 @@ from ..results.flags import Flag
 #: Of the 3×3 pixels in a spot's middle, how many must be as high as its centre for a plateau, and
 #: the least value of whole numbers there: few counts are often equal.
 _PLATEAU, _LEAST = 5, 255
+#: How many of them must have the largest value of their type: without one pixel, the others tell
+#: height, light and width, and better than to a standard error.
+_FULL = 2
 _ROWS, _COLUMNS = (axis.ravel() for axis in np.mgrid[-1:2, -1:2])
 
 
@@ -57,7 +60,9 @@ def _saturated(
     centre = _at(pixels, frame, row, column)
     found = np.zeros(len(centre), bool)
     if centre.dtype.kind in "iu":
-        found = centre == np.iinfo(centre.dtype).max
+        full = np.flatnonzero(centre == np.iinfo(centre.dtype).max)
+        around = _around(pixels, frame[full], row[full], column[full])
+        found[full] = (around == centre[full, np.newaxis]).sum(axis=1) >= _FULL
     # A plateau is the highest there is in its frame: of few spots all pixels are looked at.
     first = np.flatnonzero(np.diff(frame, prepend=-1))
     highest = np.maximum.reduceat(centre, first)

@@ -83,9 +83,12 @@ RULES = {
     ),
     Flag.WEAK: Rule(
         "too weak",
-        "The amplitude is not above 3 of its standard errors: there may be no spot here.",
-        f"|amplitude| ≤ {LEAST_ERRORS:g} standard errors, or the data do not tell its error",
-        "noise alone comes as high at one place in 700, and a fit takes the best place it finds",
+        "The amplitude is not above 3 standard errors of one that noise makes: there may be no "
+        "spot here.",
+        f"|amplitude| ≤ {LEAST_ERRORS:g} of the standard errors that it has without the spot's own "
+        "shot noise, or the data do not tell its error",
+        "noise alone comes as high at one place in 700, and a fit takes the best place it finds; "
+        "where there is no spot, it has no shot noise",
         True,
         "standard errors (errors=True)",
         "Allow fewer false spots, or click a place where the image has a spot.",
@@ -145,10 +148,11 @@ RULES = {
     Flag.SATURATED: Rule(
         "saturated",
         "The camera was saturated here: height, light and width are not those of the spot.",
-        "the centre's pixel has the largest value of the image's integer type; or at least 5 of "
-        "the 3×3 pixels there have one value, the highest at any fit's centre in the frame, and "
-        "at least 255 or no whole number",
-        "light that the camera did not count is missing, and noise makes no plateau",
+        "the centre's pixel and another of the 3×3 pixels there have the largest value of the "
+        "image's integer type; or at least 5 of them have one value, the highest at any fit's "
+        "centre in the frame, and at least 255 or no whole number",
+        "light that the camera did not count is missing, and noise makes no plateau; of a spot "
+        "with a single such pixel, the others tell the light to less than a standard error",
         True,
         "an image",
         "Expose less, or name the saturated pixels in bad pixels.",
