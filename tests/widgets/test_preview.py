@@ -266,6 +266,7 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
     # Else pyqtgraph takes no notice of a mouse that moves so often.
     monkeypatch.setitem(pyqtgraph.CONFIG_OPTIONS, "mouseRateLimit", -1)
     assert widget.settings.detection_panel.isHidden()
+    widget.settings.controls["sigma"].put(1.3)
     tick(widget)
     panel, box = widget.settings.detection_panel, widget.settings.controls["false_spots"]
     assert panel.isVisible()
@@ -303,6 +304,7 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
 def test_a_threshold_in_counts_takes_the_place_of_false_spots(
     widget, image, tick, shows, qtbot, viewer
 ):
+    widget.settings.controls["sigma"].put(1.3)
     tick(widget)
     panel, controls = widget.settings.detection_panel, widget.settings.controls
     frame = viewer.dims.current_step[0]
@@ -561,4 +563,4 @@ def test_sigma_without_spots_gets_a_message(viewer, widget, press, qtbot):
     press(widget.settings.estimate_button)
     qtbot.waitUntil(lambda: "needs 3 good fits" in widget.status.text(), timeout=120_000)
     assert widget.settings.estimate_button.isEnabled()
-    assert widget.settings.controls["sigma"].value() == 1.3
+    assert widget.settings.controls["sigma"].text() == "automatic (1.3 px)"

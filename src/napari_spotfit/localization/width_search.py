@@ -51,7 +51,17 @@ _ROI_SIGMAS, _ROI_LEAST = 6.0, 9
 
 
 class NoWidthError(ValueError):
-    """Too few spots tell the PSF's width."""
+    """Too few spots tell the PSF's width.
+
+    Parameters
+    ----------
+    why : str
+        What was needed, and what was found.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}. Allow more false spots, choose other frames, or set σ by hand")
+        self.why = why
 
 
 class PsfWidth(NamedTuple):
@@ -152,10 +162,7 @@ def width_of(
             break
         why = search.why
     if best is None:
-        raise NoWidthError(
-            f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}. Allow more "
-            "false spots, choose other frames, or set σ by hand"
-        )
+        raise NoWidthError(f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}")
     return best
 
 
