@@ -80,7 +80,7 @@ class FitSpots(Docked):
         self._told = ToldPsf(self.settings, self._noise, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
-        self.gain_offer = GainOffer(self.settings, self)
+        self.gain_offer = GainOffer(self.settings, self._noise, self)
         self.picking = PickBar(
             viewer,
             self._image,
@@ -112,7 +112,6 @@ class FitSpots(Docked):
         self.preview.bind()
         self.picking.bind()
         self.status.bind()
-        self.gain_offer.ask()
         events = self._viewer.layers.events
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
@@ -292,6 +291,7 @@ class FitSpots(Docked):
         self.preview.failed.connect(self._on_error)
         self.preview.slow.connect(lambda: self.status.say(_READING))
         self.preview.recovered.connect(lambda: self.status.say(""))
+        self.gain_offer.asked.connect(self._told.show)
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
         self.picking.snap.toggled.connect(self._remember)
