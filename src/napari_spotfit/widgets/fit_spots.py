@@ -294,6 +294,7 @@ class FitSpots(Docked):
         self.gain_offer.asked.connect(self._told.show)
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
+        self.estimate.failed.connect(self._told.show)
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
