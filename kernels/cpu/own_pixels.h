@@ -17,6 +17,13 @@ struct SpotCells {
     int side;           // of a cell, in pixels
     int rows, columns;  // of the ROIs
 };
+
+// What makes a ROI's highest pixels suspect: the largest value of the pixels' type, or so many of one value,
+// no less than another.
+struct FlatTops {
+    double largest, least;
+    int count;
+};
 }
 
 namespace spotfit {
@@ -32,6 +39,10 @@ struct OwnPixelFunctions {
     // Copies ROIs of frames of numbers of so many bytes; where it is shared, there is one frame for all.
     void (*cut_out)(const void* values, int bytes, long long height, long long width, bool shared,
                     const long long* corners, long long count, int rows, int columns, void* rois);
+    // Which of the ROIs first ... last - 1 of frames have such pixels.
+    void (*find_flat_tops)(const void* frames, int pixel_type, long long height, long long width,
+                           const long long* corners, long long first, long long last, int rows, int columns,
+                           const FlatTops&, unsigned char* found);
 };
 
 }  // namespace spotfit

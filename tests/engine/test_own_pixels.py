@@ -75,7 +75,7 @@ def test_cut_outs_are_the_pixels_of_frames(instruction_set, dtype):
     frames = rng.integers(0, 200, (3, 30, 40)).astype(dtype)
     corners = np.column_stack([rng.integers(0, high, 50) for high in (3, 22, 28)])
     expected = [frames[f, y : y + 8, x : x + 12] for f, y, x in corners]
-    for cut in (own_pixels._cut_out, gathered):
+    for cut in (own_pixels.cut_out, gathered):
         np.testing.assert_array_equal(cut(frames, corners, (8, 12)), expected)
         one = cut(frames[1:2], corners, (8, 12))
         np.testing.assert_array_equal(one[7], frames[1, corners[7, 1] :, corners[7, 2] :][:8, :12])

@@ -158,6 +158,29 @@ def test_what_does_not_tell_it_is_said_once(image):
     assert len(localize(image, settings=fits.settings)) == len(fits)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["normal", "photons", "few photons", "movie"])
+def test_noise_alone_has_no_width(kind, seed):
+    rng = np.random.default_rng(seed)
+    image = {
+        "normal": lambda: rng.normal(100, 5, (1024, 1024)),
+        "photons": lambda: rng.poisson(50, (1024, 1024)).astype(np.uint16),
+        "few photons": lambda: rng.poisson(5, (1024, 1024)).astype(np.uint16),
+        "movie": lambda: rng.poisson(50, (60, 256, 256)).astype(np.uint16),
+    }[kind]()
+    with pytest.warns(UserWarning, match=r"so that 1.3 px is taken.*which noise alone may make"):
+        assert localize(image).settings.sigma == 1.3
+    with pytest.raises(ValueError, match="which noise alone may make"):
+        estimate_sigma(image)
+
+
+def test_a_few_spots_in_much_noise_have_one():
+    rng = np.random.default_rng(1)
+    places = rng.uniform(20, 1000, (6, 2))
+    image = rng.poisson(50 + light(places, 1500, 1.8, (1024, 1024))).astype(np.uint16)
+    assert localize(image).settings.sigma == pytest.approx(1.8, rel=0.1)
+
+
 def test_the_roi_is_no_larger_than_the_frame():
     image = np.random.default_rng(1).poisson(
         10 + light([[6.0, y] for y in range(15, 250, 24)], 20_000, 3.0, (14, 256))

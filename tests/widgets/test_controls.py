@@ -34,7 +34,7 @@ def typed(qtbot):
 
 def test_every_setting_shows_its_default(qtbot):
     controls = SettingsControls(NAMES)
-    assert Settings(**controls.get()) == Settings(sigma=1.3, roi_size=9)
+    assert Settings(**controls.get()) == Settings()
     for name in NAMES:
         assert parameters()[name].doc.split()[0] in controls[name].toolTip()
 
@@ -69,10 +69,60 @@ def test_nothing_means_none(typed):
     assert control.get() is None
 
 
+@pytest.mark.parametrize("text", ["a", "auto", "Automatic"])
+def test_the_word_is_typed_for_automatic(typed, text):
+    control = make_control("sigma")
+    control.put(1.5)
+    assert typed(control, text) is None
+    assert control.text() == "automatic"
+
+
+def test_what_an_image_tells_is_shown_and_begun_with(typed, qtbot):
+    control, roi = make_control("sigma"), make_control("roi_size")
+    control.show_told(1.3056)
+    roi.show_told((9, 13))
+    assert (control.get(), control.text()) == (None, "automatic (1.31 px)")
+    assert (roi.get(), roi.text()) == (None, "automatic (9×13 px)")
+    control.stepBy(1)
+    assert control.get() == pytest.approx(1.4056)
+    control.put(0.5)
+    control.stepBy(-1)
+    assert control.text() == "automatic (1.31 px)"
+    control.show_told(None)
+    assert control.text() == "automatic"
+
+
+def test_words_that_stand_for_a_number_are_typed_over(qtbot):
+    control = make_control("sigma")
+    qtbot.addWidget(control)
+    control.show()
+    control.setFocus()
+    edit = control.lineEdit()
+    edit.deselect()
+    edit.setCursorPosition(4)
+    qtbot.keyClicks(control, "2.")
+    control.show_told(1.31)  # what is found meanwhile does not disturb
+    qtbot.keyClicks(control, "5")
+    qtbot.keyClick(control, Qt.Key.Key_Return)
+    assert control.get() == 2.5
+    for _ in range(8):
+        qtbot.keyClick(control, Qt.Key.Key_Backspace)
+    qtbot.keyClick(control, Qt.Key.Key_Return)
+    assert (control.get(), control.text()) == (None, "automatic (1.31 px)")
+    edit.end(False)
+    qtbot.keyClick(control, Qt.Key.Key_Backspace)
+    qtbot.keyClicks(control, "3")
+    qtbot.keyClick(control, Qt.Key.Key_Return)
+    assert control.get() == 3
+
+
 def test_numbers_are_short(qtbot):
     assert make_control("min_delta").text() == "1e-6"
-    assert make_control("sigma").text() == "1.3 px"
-    assert make_control("roi_size").text() == "9 px"
+    sigma, roi = make_control("sigma"), make_control("roi_size")
+    assert sigma.text() == roi.text() == "automatic"
+    sigma.put(1.3)
+    roi.put(9)
+    assert (sigma.text(), roi.text()) == ("1.3 px", "9 px")
     assert make_control("offset").text() == "0 counts"
 
 
@@ -88,6 +138,7 @@ def test_numbers_are_short(qtbot):
         ("min_delta", -1, 1e-7),
         ("gain", 1, 0.1),
         ("amplitude_min", 1, 0),
+        ("roi_size", -1, 7),
     ],
 )
 def test_steps(qtbot, name, steps, value):
@@ -111,14 +162,14 @@ def test_both_ends_are_valid_settings(qtbot, name):
 def test_values_that_are_no_settings_are_left_out(qtbot):
     controls = SettingsControls(NAMES)
     controls.put({"sigma": -1, "roi_size": [7, 9], "gain": "much", "nonsense": 3, "offset": 90})
-    assert Settings(**controls.get()) == Settings(sigma=1.3, roi_size=9, offset=90)
+    assert Settings(**controls.get()) == Settings(offset=90)
 
 
 def test_reset(qtbot):
     controls = SettingsControls(NAMES)
     controls.put(dataclasses.asdict(Settings(roi_size=9, sigma=2, gain=3, errors=False, threads=1)))
     controls.reset()
-    assert Settings(**controls.get()) == Settings(sigma=1.3, roi_size=9)
+    assert Settings(**controls.get()) == Settings()
 
 
 @pytest.mark.parametrize("name", ["sigma", "backend"])

@@ -44,7 +44,7 @@ def write(qtbot):
 
 
 def test_defaults_are_the_settings(panel):
-    assert panel.settings() == Settings(sigma=1.3, roi_size=9)
+    assert panel.settings() == Settings()
     assert panel.layers() == {}
 
 
@@ -107,8 +107,10 @@ class TestHeldAndBounded:
             panel.settings()
 
     def test_a_held_sigma_is_the_psfs(self, panel):
-        panel.controls["sigma"].put(1.6)
         panel.model.hold_sigma.put(True)
+        with pytest.raises(ValueError, match=r"which is automatic: press Estimate or type"):
+            panel.settings()
+        panel.controls["sigma"].put(1.6)
         box = panel.model.shape.boxes["sigma", "held"]
         assert (box.get(), box.isEnabled()) == (1.6, False)
         panel.controls["sigma"].put(1.7)
@@ -123,13 +125,14 @@ class TestHeldAndBounded:
         assert panel.settings().fixed == {}
 
     def test_they_are_remembered_and_reset(self, panel):
+        panel.controls["sigma"].put(1.6)
         panel.model.hold_sigma.put(True)
         panel.model.shape.boxes["x", "low"].put(-2)
         values = panel.values()
         panel.reset()
-        assert panel.settings() == Settings(sigma=1.3, roi_size=9)
+        assert panel.settings() == Settings()
         panel.put(values)
-        assert panel.settings().fixed == {"sigma": 1.3}
+        assert panel.settings().fixed == {"sigma": 1.6}
         assert panel.settings().bounds == {"x": (-2, None)}
         panel.model.shape.put({"x": {"low": "left", "high": [1]}, "y": 3})
         assert panel.settings().bounds == {}
@@ -191,7 +194,7 @@ class TestOwnModel:
         own.advanced.open = True
         values = own.values()
         own.reset()
-        assert own.settings() == Settings(sigma=1.3, roi_size=9)
+        assert own.settings() == Settings()
         assert not own.model.expression.isVisibleTo(own)
         own.put(values)
         qtbot.waitUntil(lambda: not own.model.message.text())

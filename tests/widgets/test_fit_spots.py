@@ -237,6 +237,7 @@ def test_rgb_gets_a_message(viewer, widget, press):
 
 def test_an_image_smaller_than_the_roi_gets_a_message(viewer, widget, fit):
     viewer.add_image(np.ones((6, 20)), name="strip")
+    widget.settings.controls["roi_size"].put(9)
     assert "ROI" in fit(widget)
     assert len(viewer.layers) == 1
 

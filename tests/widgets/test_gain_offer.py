@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scenes import light, on_grid
 
+from napari_spotfit import Settings, noise_model
+
 TIMEOUT = 20_000
 
 
@@ -60,3 +62,27 @@ def test_an_image_that_tells_no_gain_offers_none(viewer, widget, qtbot, graded):
     qtbot.waitUntil(lambda: not button.isHidden(), timeout=TIMEOUT)
     panel.camera.maps["gain"].layer = viewer.add_image(np.full((256, 256), 2.1), name="map")
     assert button.isHidden()
+
+
+def test_the_offer_is_of_the_noise_of_fits(viewer, widget, fit, qtbot, graded, monkeypatch):
+    from napari_spotfit.localization import noise as of_images
+
+    calls, measure = [], of_images.measure_noise
+    monkeypatch.setattr(
+        of_images, "measure_noise", lambda *given: calls.append(given) or measure(*given)
+    )
+    image = viewer.add_image(graded, name="graded")
+    panel = widget.settings
+    panel.advanced.open = True
+    qtbot.waitUntil(lambda: not panel.camera.gain_button.isHidden(), timeout=TIMEOUT)
+    assert panel.controls["sigma"].text().startswith("automatic (1.4")
+    fit(widget)
+    noise = widget.result.layer.metadata["settings"]["noise"]
+    told = widget._noise.get().told(panel.settings())
+    offered = noise_model(graded, settings=Settings(sigma=told.sigma, roi_size=9)).gain
+    assert float(panel.camera.gain_button.text().split()[3]) == pytest.approx(offered, rel=1e-2)
+    assert noise["slope"] == pytest.approx(offered)
+    assert len(calls) == 2  # the other one is this test's
+    # Other pixels suggest another gain.
+    image.data = 2 * graded
+    qtbot.waitUntil(lambda: "suggests 4." in panel.camera.gain_button.text(), timeout=TIMEOUT)

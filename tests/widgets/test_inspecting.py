@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import napari_spotfit
-from napari_spotfit import Settings, StopCondition
+from napari_spotfit import Flag, Settings, StopCondition
 from napari_spotfit.widgets.inspecting.hints import hint
 from napari_spotfit.widgets.inspecting.rounding import plain, with_error
 from napari_spotfit.widgets.inspecting.sample import Roi, roi_of, sample_spot
+from napari_spotfit.widgets.inspecting.spot import places_around, spot_of
 
 #: χ² is summed in single precision by the fit.
 SAME_CHI = 5e-4
@@ -185,6 +186,43 @@ def test_the_residual_of_a_fit_that_left_its_neighbours_out_is_known_again():
             assert not sample.is_of(1.1 * spot["chi_square"])
         changed = sample_spot(spot, settings, movie[0] + 10 * np.indices((70, 60)).sum(axis=0))
         assert not changed.is_of(spot["chi_square"])
+
+
+@pytest.mark.parametrize("neighbours", ["leave out", "ignore"])
+def test_it_is_known_which_pixels_have_counted(neighbours):
+    movie, _ = napari_spotfit.simulate_movie(
+        2, shape=(70, 60), spots_per_frame=40, photons=3000, seed=4
+    )
+    movie[1, 20:23, 30:33] = movie[1, 40, 8:11] = 65535
+    fits = napari_spotfit.localize(movie, neighbours=neighbours)
+    layer = napari_spotfit.to_points_layer(fits)
+    some = 0
+    for row in range(len(layer.data)):
+        spot = spot_of(layer, row)
+        frame = movie[spot.index]
+        places = places_around(layer, spot, frame.shape)
+        sample = sample_spot(spot.values, spot.settings, frame, places=places)
+        left_out = sample.left_out
+        assert left_out.unknown == 0
+        assert (~left_out.pixels).sum() == sample.counted
+        chi = (sample.residual[~left_out.pixels] ** 2).sum()
+        assert chi == pytest.approx(spot.values["chi_square"], rel=SAME_CHI)
+        assert sample.is_of(spot.values["chi_square"])
+        assert not sample.is_of(1.1 * spot.values["chi_square"])
+        assert left_out.neighbours.any() <= (neighbours == "leave out")
+        some += left_out.saturated.any()
+    assert some >= 2
+    # A spot alone in its layer does not know of its neighbours.
+    crowded = [row for row in range(len(fits)) if fits.flags[row] & Flag.NEIGHBOUR]
+    for row in crowded if neighbours == "leave out" else ():
+        alone = napari_spotfit.to_points_layer(fits[row : row + 1])
+        spot = spot_of(alone, 0)
+        frame = movie[spot.index]
+        places = places_around(alone, spot, frame.shape)
+        sample = sample_spot(spot.values, spot.settings, frame, places=places)
+        assert sample.left_out.unknown > 0
+        assert f"{sample.left_out.unknown} px nearer to a neighbour (which" in sample.left_out.words
+        assert sample.is_of(spot.values["chi_square"])
 
 
 @pytest.mark.parametrize("condition", StopCondition)

@@ -1,6 +1,7 @@
 // Which of a ROI's pixels are its own spot's: those that are nearer to it than to any other of the frame.
 #include "../own_pixels.h"
 
+#include "../detection_frame.h"
 #include "tables.h"
 
 namespace spotfit::SPOTFIT_ISA {
@@ -134,8 +135,64 @@ void cut_out(const void* values, int bytes, long long height, long long width, b
     if (bytes == 8) as(0ull);
 }
 
+template <class T> constexpr T LOWEST = T(MAY_BE_BAD<T> ? -3e38f : T(-1) > T(0) ? 0.0f : -32768.0f);
+
+// Calls work(columns) for each row of a ROI: with all of its columns in groups of so many, the last of which
+// may overlap the one before.
+constexpr int GROUP = 8;
+
+template <class T, class Work>
+SPOTFIT_INLINE void by_groups(const T* roi, long long width, int rows, int columns, Work work) {
+    for (int k = 0; k < rows; ++k, roi += width)
+        for (int i = 0; i < columns; i += GROUP) work(roi + (i + GROUP <= columns ? i : columns - GROUP));
+}
+
+// Numbers in the last group's overlap count twice: what is found is looked at more closely.
+template <class T> bool has_flat_top(const T* roi, long long width, int rows, int columns, const FlatTops& rule) {
+    T best[GROUP], highest = LOWEST<T>;
+    for (int j = 0; j < GROUP; ++j) best[j] = LOWEST<T>;
+    if (columns >= GROUP)
+        by_groups(roi, width, rows, columns, [&](const T* from) SPOTFIT_INLINE_LAMBDA {
+            for (int j = 0; j < GROUP; ++j) best[j] = from[j] > best[j] ? from[j] : best[j];
+        });
+    else
+        for (int k = 0; k < rows; ++k)
+            for (int i = 0; i < columns; ++i) best[i] = roi[k * width + i] > best[i] ? roi[k * width + i] : best[i];
+    for (int j = 0; j < GROUP; ++j) highest = best[j] > highest ? best[j] : highest;
+    if (double(highest) >= rule.largest) return true;
+    if (double(highest) < rule.least) return false;
+    int count = 0;
+    if (columns >= GROUP)
+        by_groups(roi, width, rows, columns, [&](const T* from) SPOTFIT_INLINE_LAMBDA {
+            for (int j = 0; j < GROUP; ++j) count += from[j] == highest;
+        });
+    else
+        for (int k = 0; k < rows; ++k)
+            for (int i = 0; i < columns; ++i) count += roi[k * width + i] == highest;
+    return count >= rule.count;
+}
+
+template <class T>
+void find_in(const T* frames, long long height, long long width, const long long* corners, long long first,
+             long long last, int rows, int columns, const FlatTops& rule, unsigned char* found) {
+    for (long long n = first; n < last; ++n) {
+        const long long* at = corners + 3 * n;
+        found[n] =
+            at[0] >= 0 && has_flat_top(frames + (at[0] * height + at[1]) * width + at[2], width, rows, columns, rule);
+    }
+}
+
+void find_flat_tops(const void* frames, int pixel_type, long long height, long long width, const long long* corners,
+                    long long first, long long last, int rows, int columns, const FlatTops& rule,
+                    unsigned char* found) {
+    with_pixel_type(pixel_type, [&](auto pixel) {
+        using T = typename decltype(pixel)::Type;
+        find_in(static_cast<const T*>(frames), height, width, corners, first, last, rows, columns, rule, found);
+    });
+}
+
 }  // namespace
 
-const OwnPixelFunctions own_pixels = {sort, find_crowded, mark, cut_out};
+const OwnPixelFunctions own_pixels = {sort, find_crowded, mark, cut_out, find_flat_tops};
 
 }  // namespace spotfit::SPOTFIT_ISA

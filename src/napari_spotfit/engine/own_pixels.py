@@ -1,7 +1,8 @@
 """Fits without the pixels that are other spots': a spot's own are those nearest to it.
 
 Most spots of sparse images keep their whole ROI, and are fitted where they lie in the frames. The
-others are cut out, each with a mask of its own: to a fit, what is not its own is a bad pixel.
+others are cut out, each with a mask of its own: to a fit, what is not its own is a bad pixel. So is
+what is lost to all, as saturated pixels are.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,22 @@ from .kernel_arguments import address
 _SHARE, _SHARE_PIXELS, _CUT_OUT_PIXELS, _FEW = 1 << 14, 1 << 18, 1 << 22, 512
 
 
+class Lost(NamedTuple):
+    """Pixels of ROIs that count in no fit."""
+
+    #: Which ROIs have such pixels, in rising order.
+    rois: NDArray[np.int64]
+    #: Which pixels these are, shape (n, rows, columns).
+    pixels: NDArray[np.bool_]
+
+    def among(self, rois: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return which of some ROIs, by their place there, have such pixels, and these."""
+        place = np.searchsorted(self.rois, rois)
+        place[place == len(self.rois)] = 0
+        having = np.flatnonzero(self.rois[place] == rois)
+        return having, self.pixels[place[having]]
+
+
 def fit_own_pixels(
     fit_rois: Callable[..., dict[str, Any]],
     frames: Any,
@@ -37,6 +54,7 @@ def fit_own_pixels(
     start: Any = None,
     *,
     places: NDArray[np.float64] | None = None,
+    lost: Lost | None = None,
     planes: Planes | None = None,
     variance_map: Planes | None = None,
     **rest: Any,
@@ -52,6 +70,8 @@ def fit_own_pixels(
         ROI's own spot than to any other of the frame count in its fit; what is halfway between
         two counts for neither, and spots at one place take nothing from each other. Without
         places, all pixels count.
+    lost : Lost, optional
+        Pixels that do not count either.
     frames, corners, roi_shape, settings, start, planes, variance_map, **rest
         As the backend takes them.
 
@@ -62,8 +82,13 @@ def fit_own_pixels(
     """
     known = {"planes": planes, "variance_map": variance_map, **rest}
     spots = None if places is None or len(places) < 2 else Spots(corners, places, roi_shape)
-    crowded = np.zeros(1, bool) if spots is None else spots.crowded(settings.threads)
-    if spots is None or not crowded.any():
+    if spots is None:
+        crowded = np.zeros(1 if corners is None else len(corners), bool)
+    else:
+        crowded = spots.crowded(settings.threads)
+    if lost is not None:
+        crowded[lost.rois] = True
+    if not crowded.any():
         return fit_rois(frames, corners, roi_shape, settings, start, **known)
     whole, cut = np.flatnonzero(~crowded), np.flatnonzero(crowded)
     parts = [
@@ -71,17 +96,24 @@ def fit_own_pixels(
     ]
     maps = [None if one is None else like(one.values, frames) for one in (planes, variance_map)]
     likelihood = settings.estimator == "mle"
-    marks = (0.0, math.nan) if likelihood else (1.0, 0.0)
+    own_mark, other_mark = (0.0, math.nan) if likelihood else (1.0, 0.0)
     by_threads = not is_on_device(frames) and max(roi_shape) <= ROI_MAX
     one_by_one = settings.changed(threads=1) if by_threads else settings
 
     def fit_piece(first: int, last: int) -> None:
         rois = cut[first:last]
         pixels, plane, variances = (
-            None if values is None else _cut_out(values, corners[rois], roi_shape)
+            None if values is None else cut_out(values, corners[rois], roi_shape)
             for values in (frames, *maps)
         )
-        own = like(spots.own_pixels(rois, *marks), frames)
+        if spots is None:
+            own = np.full((len(rois), *roi_shape), own_mark, np.float32)
+        else:
+            own = spots.own_pixels(rois, own_mark, other_mark)
+        if lost is not None:
+            having, mask = lost.among(rois)
+            own[having] = np.where(mask, np.float32(other_mark), own[having])
+        own = like(own, frames)
         if plane is not None:
             own = own + plane if likelihood else own * plane
         columns = fit_rois(
@@ -196,7 +228,7 @@ def _of(values: Any, which: NDArray[np.int64]) -> Any:
     return None if values is None else values[which]
 
 
-def _cut_out(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int]) -> Any:
+def cut_out(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int]) -> Any:
     """Return ROIs of frames, or of a map that all frames share, where these lie."""
     if is_on_device(values):
         return gathered(values, corners, roi_shape)

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.saturation import LEAST_COUNT, PLATEAU
 from ..images.frames import is_on_device, like, to_host
 from ..results.flags import Flag
 
-#: Of the 3×3 pixels in a spot's middle, how many must be as high as its centre for a plateau, and
-#: the least value of whole numbers there: few counts are often equal.
-_PLATEAU, _LEAST = 5, 255
-#: How many of them must have the largest value of their type: without one pixel, the others tell
-#: height, light and width, and better than to a standard error.
+#: Of the 3×3 pixels in a spot's middle, how many must have the largest value of their type: without
+#: one pixel, the others tell height, light and width, and better than to a standard error.
 _FULL = 2
 _ROWS, _COLUMNS = (axis.ravel() for axis in np.mgrid[-1:2, -1:2])
 
@@ -67,10 +65,10 @@ def _saturated(
     first = np.flatnonzero(np.diff(frame, prepend=-1))
     highest = np.maximum.reduceat(centre, first)
     high = np.repeat(highest, np.diff(first, append=len(frame)))
-    likely = np.flatnonzero((centre == high) & ((centre >= _LEAST) | (centre % 1 != 0)))
+    likely = np.flatnonzero((centre == high) & ((centre >= LEAST_COUNT) | (centre % 1 != 0)))
     around = _around(pixels, frame[likely], row[likely], column[likely])
     level = centre[likely, np.newaxis]
-    plateau = ((around == level).sum(axis=1) >= _PLATEAU) & ~(around > level).any(axis=1)
+    plateau = ((around == level).sum(axis=1) >= PLATEAU) & ~(around > level).any(axis=1)
     found[likely[plateau]] = True
     return found
 

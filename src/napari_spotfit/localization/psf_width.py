@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -96,7 +97,7 @@ def with_psf(
     calibration: PixelCalibration,
     *,
     places: NDArray[np.float64] | None = None,
-    warn: bool = True,
+    warn: bool | Callable[[str], object] = True,
 ) -> PixelCalibration:
     """Return a calibration whose settings hold the PSF's σ and the ROI's size.
 
@@ -112,8 +113,8 @@ def with_psf(
     places : ndarray, shape (n, 3), optional
         Number of the frame, y and x of all spots. Without a width of theirs, σ stays None: only
         detection needs one.
-    warn : bool, default True
-        Say where the image does not tell it.
+    warn : bool or callable, default True
+        Say where the image does not tell it: as a warning, or to what is called with the sentence.
     """
     sigma, roi = calibration.settings.sigma, calibration.settings.roi_size
     if sigma is not None and roi is not None:
@@ -126,8 +127,14 @@ def with_psf(
         try:
             sigma = _estimated(reader, plain, numbers, places)
         except NoWidthError as error:
-            if warn and len(numbers):
-                _warn(error, places)
+            # One or two spots are not asked for their width.
+            if warn and len(numbers) and (places is None or len(places) >= TOO_FEW):
+                taken = (
+                    f"{FALLBACK_SIGMA} px is taken" if places is None else "widths are not judged"
+                )
+                why = f"{error.why}; set σ by hand if you know it"
+                text = f"the image does not tell the PSF's σ, so that {taken}: {why}"
+                (_warn if warn is True else warn)(text)
             if places is None:
                 sigma = FALLBACK_SIGMA
     if roi is None:
@@ -148,14 +155,9 @@ def _estimated(
     return round(min(max(sigma, 0.5), 10.0), 3)
 
 
-def _warn(error: NoWidthError, places: NDArray[np.float64] | None) -> None:
-    """Say to whoever called this package that the width is not known; not of one or two spots."""
-    if places is not None and len(places) < TOO_FEW:
-        return
-    taken = f"{FALLBACK_SIGMA} px is taken" if places is None else "widths are not judged"
+def _warn(text: str) -> None:
+    """Say something to whoever called this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"the image does not tell the PSF's σ, so that {taken}: {error}", stacklevel=level
-    )
+    warnings.warn(text, stacklevel=level)

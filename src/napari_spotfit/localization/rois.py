@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import Backend
+from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.columns import invalid_columns
@@ -111,6 +112,7 @@ def fit_block(
     columns = backend.fit_rois(
         block.frames, corners, settings.roi_shape, settings, start, planes=block.planes,
         variance_map=block.variances,
+        lost=saturated_pixels(block.taken, corners, settings.roi_shape, settings.threads),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
     columns["y"] += corners[:, 1]

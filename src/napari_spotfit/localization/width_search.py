@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.cpu.noise import measure_noise
+from ..engine.detection.false_spots import expected_false_spots
 from ..engine.select import select_backend
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration
@@ -49,12 +50,28 @@ _DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW)
 _BETTER_WITHOUT = (
     Flag.POOR_FIT | Flag.EDGE | Flag.NEIGHBOUR, Flag.POOR_FIT | Flag.EDGE, Flag.POOR_FIT, Flag(0),
 )  # fmt: skip
+#: Noise makes up to so many times more false spots than are expected, where it is skewed or no
+#: camera's own. Spots stand out of it that are as many, and as high, as it makes less often than
+#: once in e^9, and of which it makes no more than this share.
+_MORE_FALSE, _SURPRISE, _FALSE = 5.0, 9.0, 0.25
+#: How many of the spots, by their height, are compared with noise.
+_COMPARED = 24
 #: The ROI's side in σ, and the least one in pixels.
 _ROI_SIGMAS, _ROI_LEAST = 6.0, 9
 
 
 class NoWidthError(ValueError):
-    """Too few spots tell the PSF's width."""
+    """Too few spots tell the PSF's width.
+
+    Parameters
+    ----------
+    why : str
+        What was needed, and what was found.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}. Allow more false spots, choose other frames, or set σ by hand")
+        self.why = why
 
 
 class PsfWidth(NamedTuple):
@@ -164,10 +181,7 @@ def width_of(
             break
         why, noise = search.why, search.noise
     if best is None:
-        raise NoWidthError(
-            f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}. Allow more "
-            "false spots, choose other frames, or set σ by hand"
-        )
+        raise NoWidthError(f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}")
     return best
 
 
@@ -227,11 +241,11 @@ class _Search:
     def _look(self, sigma: float) -> PsfWidth | None:
         """Return the width of the spots that are found with one; None where too few tell."""
         if sigma not in self._seen:
-            self._seen[sigma] = self._told(self._fits(sigma))
+            self._seen[sigma] = self._told(*self._fits(sigma))
         return self._seen[sigma]
 
-    def _fits(self, sigma: float) -> dict[str, NDArray[Any]]:
-        """Return the fits of the spots that are found with a width."""
+    def _fits(self, sigma: float) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+        """Return the fits of spots that are found with a width, and which stand out of noise."""
         count, *frame_shape = self._sample.pixels.shape
         roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), (frame_shape[0], frame_shape[1]))
         settings = self._settings.changed(sigma=sigma, roi_size=roi)
@@ -244,8 +258,8 @@ class _Search:
         )  # fmt: skip
         numbers = np.arange(count)
         block = upload(self._backend, calibration, numbers, self._sample.pixels, mark_bad=True)
-        frame, places = self._spots(block, calibration.settings)
-        return fit_block(self._backend, block, calibration, frame, places, sigma)
+        frame, places, real = self._spots(block, calibration.settings)
+        return fit_block(self._backend, block, calibration, frame, places, sigma), real
 
     def _measured(self, settings: Settings) -> NoiseModel:
         pixels = self._sample.pixels
@@ -255,28 +269,49 @@ class _Search:
 
     def _spots(
         self, block: Block, settings: Settings
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return frame and place of the spots around the middle, with all neighbours there."""
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+        """Return frame and place of the spots around the middle, with all neighbours there.
+
+        And which of them noise hardly makes.
+        """
         if self._sample.places is None:
             found = self._backend.detect(block.frames, settings, self._sample.mask)
             frame, places = found.frame, np.column_stack([found.y, found.x]).astype(float)
+            real = np.ones(len(frame), bool)
+            if settings.threshold is None:
+                real = found.score >= standing_out(
+                    found.score, settings.known_sigma, self._pixels()
+                )
         else:
             frame = self._sample.places[:, 0].astype(np.int64)
             places = self._sample.places[:, 1:]
+            real = np.ones(len(frame), bool)
         if len(places) > _FITTED:
             middle = (np.array(block.frames.shape[1:]) - 1) / 2
             away = abs(places - middle).max(axis=1)
             near = np.sort(np.argsort(away, kind="stable")[:_FITTED])
-            frame, places = frame[near], places[near]
-        return frame, places
+            frame, places, real = frame[near], places[near], real[near]
+        return frame, places, real
 
-    def _told(self, fits: dict[str, NDArray[Any]]) -> PsfWidth | None:
+    def _pixels(self) -> int:
+        """Return how many pixels are searched."""
+        searched = np.ones(self._sample.pixels.shape, bool)
+        if self._sample.mask is not None:
+            searched &= self._sample.mask
+        if self._sample.bad is not None:
+            searched &= ~self._sample.bad
+        return int(searched.sum())
+
+    def _told(self, fits: dict[str, NDArray[Any]], real: NDArray[np.bool_]) -> PsfWidth | None:
         """Return the width of fits: what most of the bright, good ones have."""
         flags, sigma = fits["flags"], fits["sigma"].astype(float)
         with np.errstate(invalid="ignore", divide="ignore"):
             error = fits["sigma_stderr"] / sigma
-            telling = ((flags & int(_DOUBTFUL)) == 0) & (error < _WORST)
+            telling = real & ((flags & int(_DOUBTFUL)) == 0) & (error < _WORST)
         count = int(telling.sum())
+        if count < TOO_FEW and real.sum() < TOO_FEW <= len(real):
+            self.why = f"found {len(real)}, which noise alone may make"
+            return None
         if count < TOO_FEW:
             judged = f"; of their fits, {reasons_in_words(flags)}" if len(flags) else ""
             self.why = f"found {len(flags)}{judged}"
@@ -293,6 +328,29 @@ class _Search:
             return None
         middle = float(np.median(near))
         return PsfWidth(middle, float(1.4826 * np.median(abs(near - middle))), len(near))
+
+
+def standing_out(scores: NDArray[np.float32], sigma: float, pixels: int) -> float:
+    """Return the score from which on noise hardly makes as many spots; infinite if it may.
+
+    The bound is Chernoff's, for the number of false spots in so many pixels.
+
+    Examples
+    --------
+    >>> standing_out(np.array([4.4, 4.6, 4.8]), 1.3, 10**6)
+    inf
+    >>> standing_out(np.array([4.4, 9.0, 9.0, 9.0]), 1.3, 10**6)
+    9.0
+    """
+    ordered = np.sort(scores)[::-1]
+    ranks = np.unique(np.geomspace(TOO_FEW, max(len(ordered), TOO_FEW), _COMPARED).astype(int))
+    for rank in ranks[ranks <= len(ordered)][::-1]:
+        score = float(ordered[rank - 1])
+        false = max(_MORE_FALSE * expected_false_spots(score, sigma) * pixels / 1e6, 1e-300)
+        surprise = rank * math.log(rank / false) - rank + false
+        if false < _FALSE * rank and surprise > _SURPRISE:
+            return score
+    return math.inf
 
 
 def _of_one_width(sigma: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -34,6 +34,7 @@ from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
 from .preview.image_noise import ImageNoise
 from .preview.preview import Preview
+from .preview.told import ToldPsf
 
 if TYPE_CHECKING:
     import napari
@@ -47,7 +48,7 @@ _FIT_TIP = (
     "points: then it is yours, and the new spots come in a new layer.</p>"
 )
 _FITTING = "Fitting…"
-_READING = "Fitting… The first frame is still being read."
+_READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 
@@ -76,9 +77,10 @@ class FitSpots(Docked):
         self.progress = QProgressBar()
         self.buttons = QStackedWidget()
         self._noise = ImageNoise(self.settings, self)
+        self._told = ToldPsf(self.settings, self._noise, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
-        self.gain_offer = GainOffer(self.settings, self)
+        self.gain_offer = GainOffer(self.settings, self._noise, self)
         self.picking = PickBar(
             viewer,
             self._image,
@@ -110,7 +112,6 @@ class FitSpots(Docked):
         self.preview.bind()
         self.picking.bind()
         self.status.bind()
-        self.gain_offer.ask()
         events = self._viewer.layers.events
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
@@ -179,6 +180,7 @@ class FitSpots(Docked):
             settings=self.settings.settings(),
             frames=self.settings.frames.frames(self._viewer, image),
             maps=layer_maps(image, self.settings.layers()),
+            noise=self._noise.get(),
             face=self._face,
             colormap=self._colormap,
         )
@@ -242,6 +244,7 @@ class FitSpots(Docked):
     def _end(self, text: str, *, failed: bool = False) -> None:
         self._run = self._showing = None
         self._show_running(False)
+        self._told.show()
         (self.status.fail if failed else self.status.say)(text)
         self.finished.emit()
 
@@ -284,16 +287,20 @@ class FitSpots(Docked):
         self.settings.changed.connect(self._remember)
         self.result.face_chosen.connect(self._on_face)
         self.preview.drawn.connect(self._on_preview_drawn)
+        self.preview.drawn.connect(self._told.show)
         self.preview.failed.connect(self._on_error)
         self.preview.slow.connect(lambda: self.status.say(_READING))
         self.preview.recovered.connect(lambda: self.status.say(""))
+        self.gain_offer.asked.connect(self._told.show)
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
+        self.estimate.failed.connect(self._told.show)
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self.result.show_layer)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
+        self.picking.picker.awaited.connect(self._told.show)
         self._patience.timeout.connect(lambda: self.status.say(_READING))
 
     def _lay_out(self) -> None:

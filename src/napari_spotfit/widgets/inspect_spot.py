@@ -11,7 +11,15 @@ from .inspecting.click import SpotClick
 from .inspecting.frame_keeper import FrameKeeper
 from .inspecting.panel import InspectPanel
 from .inspecting.sample import SpotSample, camera_settings, sample_spot, settings_of
-from .inspecting.spot import Spot, frame_words, half_roi, nearest_spot, shown_frame, spot_of
+from .inspecting.spot import (
+    Spot,
+    frame_words,
+    half_roi,
+    nearest_spot,
+    places_around,
+    shown_frame,
+    spot_of,
+)
 from .inspecting.watch import Watch
 from .layers.images import image_of
 from .layers.maps import maps_of
@@ -202,7 +210,14 @@ class InspectSpot(Docked):
         seen = self._keeper.frame(image, spot.index, camera, maps)
         if seen is None:
             return None
-        return sample_spot(spot.values, spot.settings, seen.pixels, seen.bad)
+        return sample_spot(
+            spot.values,
+            spot.settings,
+            seen.pixels,
+            seen.bad,
+            taken=seen.taken,
+            places=places_around(layer, spot, (seen.taken.shape[0], seen.taken.shape[1])),
+        )
 
     def _show_spot(self, layer: Points, spot: Spot, pixels: SpotSample | str) -> None:
         """Show numbers and pixels together, so that they are always of one spot."""

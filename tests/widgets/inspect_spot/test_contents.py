@@ -5,6 +5,8 @@ import pytest
 from hand import LEFT
 from inspector import add_spots, shows
 from qtpy.QtWidgets import QApplication
+from scenes import light
+from scipy.spatial import cKDTree
 
 import napari_spotfit
 
@@ -107,3 +109,41 @@ def test_everything_explains_itself(viewer, inspector, until, make_movie):
     for part in (*labels, *pictures, panel.profiles.row, panel.profiles.column, panel.verdict):
         assert part.toolTip().startswith("<p>"), part
     assert panel.numbers.copy_button.accessibleName()
+
+
+def test_pixels_that_have_not_counted_are_striped(viewer, inspector, until):
+    rng = np.random.default_rng(1)
+    centres = np.concatenate([rng.uniform(5, 90, (60, 2)), [[50.2, 50.7], [54.9, 52.1]]])
+    photons = np.array([3000] * 60 + [90_000, 4000])
+    lights = sum(
+        light(centre[None], number, 1.3, (96, 96))
+        for centre, number in zip(centres, photons, strict=True)
+    )
+    frame = np.minimum(rng.poisson(lights + 20) + 100, 4095).astype(np.uint16)
+    image = viewer.add_image(frame, name="crowd")
+    layer = viewer.add_layer(napari_spotfit.to_points_layer(napari_spotfit.localize(frame), image))
+    panel = inspector.panel
+    bright = int(np.argmin(np.hypot(*(layer.data - centres[60]).T)))
+    layer.selected_data = {bright}
+    until(lambda: shows(inspector, layer, bright))
+    count = int((frame == 4095).sum())
+    assert panel.left_out.isVisible()
+    assert f", {count} px saturated" in panel.left_out.text()
+    assert "px nearer to a neighbour" in panel.left_out.text()
+    pictures = panel.pictures
+    stripes = pictures.residual.stripes
+    assert stripes.isVisible()
+    y, x = (int(layer.features[name].iloc[bright]) for name in ("roi_y", "roi_x"))
+    striped = stripes.image[6::12, 6::12, 3] > 0
+    assert striped[frame[y : y + 9, x : x + 9] == 4095].all()
+    counts = pictures.residual.image.image[~striped]
+    chi_square = layer.features["chi_square"].iloc[bright]
+    assert (counts**2).sum() == pytest.approx(chi_square, rel=5e-4)
+    assert pictures.residual.image.levels[1] == abs(counts).max()
+    assert panel.changed.isHidden()
+    # One that stands alone has none.
+    alone = int(np.argmax(cKDTree(layer.data).query(layer.data, 2)[0][:, 1]))
+    layer.selected_data = {alone}
+    until(lambda: shows(inspector, layer, alone))
+    assert panel.left_out.isHidden()
+    assert not stripes.isVisible()

@@ -121,7 +121,7 @@ def test_snap_is_remembered_and_the_switch_is_not(viewer, widget, qtbot):
     qtbot.addWidget(again)
     assert not again.picking.snap.isChecked()
     assert not again.picking.click.isChecked()
-    assert again.settings.settings() == Settings(sigma=1.3, roi_size=9)
+    assert again.settings.settings() == Settings()
     for control in (again.picking.click, again.picking.snap, again.picking.undo):
         assert control.toolTip().startswith("<p>")
         assert control.accessibleName()

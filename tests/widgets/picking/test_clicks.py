@@ -53,7 +53,7 @@ def test_a_click_fits_what_the_batch_run_fits(viewer, widget, hand, settle, make
     assert set(layer.features["roi_size"]) == {11}
     assert set(layer.features["offset"]) == {40}
     assert layer.metadata["settings"] == fits.settings.to_dict()
-    assert fits.settings.changed(noise=None) == widget.settings.settings()
+    assert fits.settings.changed(noise=None, sigma=None) == widget.settings.settings()
     assert layer.metadata["image"] == image.unique_id
     assert sum(layer.metadata["stop_counts"].values()) == 2
     assert set(layer.selected_data) == {1}
@@ -94,7 +94,7 @@ def test_the_noise_is_measured_before_the_first_click(viewer, widget, make_movie
     image = viewer.add_image(make_movie(3), name="movie")
     widget.picking.click.click()
     noise = widget._noise.get()
-    qtbot.waitUntil(lambda: bool(noise._found))
+    qtbot.waitUntil(lambda: bool(noise._told))
     assert noise is widget._noise.get()
     image.data = image.data.copy()
     assert noise is not widget._noise.get()
@@ -120,6 +120,7 @@ def test_real_pixels_of_a_crowded_image(viewer, widget, hand, settle, hybiss):
 def test_clicks_in_a_crowd(viewer, widget, hand, settle, crowds):
     movie, fits = crowds
     image = viewer.add_image(movie, name="movie")
+    widget.settings.controls["sigma"].put(1.3)
     viewer.dims.set_current_step(0, 2)
     widget.picking.click.click()
     places = np.column_stack([fits.y, fits.x])

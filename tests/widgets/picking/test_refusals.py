@@ -60,6 +60,7 @@ def test_an_invalid_fit_is_explained_and_not_drawn(viewer, widget, hand, settle,
 
 def test_an_image_smaller_than_the_roi(viewer, widget, hand, settle):
     image = viewer.add_image(np.random.default_rng(0).normal(size=(6, 20)), name="strip")
+    widget.settings.controls["roi_size"].put(9)
     hand.click(image, (3, 10), SHIFT)
     settle()
     assert "ROI" in widget.status.text()

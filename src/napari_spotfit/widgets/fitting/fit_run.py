@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 from ..parts.work import Steps, Work
 
@@ -26,6 +27,7 @@ class Job:
     settings: Settings
     frames: FrameSelection = None
     maps: LayerMaps = NO_MAPS
+    noise: MeasuredNoise = field(default_factory=MeasuredNoise)
     face: str = "sigma"
     colormap: str = FACE_COLORMAP
 
@@ -60,7 +62,8 @@ class FitRun(Work):
 def _fit(job: Job) -> Steps:
     """Fit part by part; return what is ``Fitted``."""
     maps, parts = job.maps.read(), []
-    for part in localize_parts(job.image, job.settings, frames=job.frames, **maps):
+    settings = job.noise.put_into(job.settings, job.image, maps)
+    for part in localize_parts(job.image, settings, frames=job.frames, **maps):
         parts.append(part.fits)
         yield part.done, part.total
     fits = SpotFits.concatenate(parts)

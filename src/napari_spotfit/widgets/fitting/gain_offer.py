@@ -6,65 +6,75 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QObject
+from qtpy.QtCore import QObject, Signal
 
-from ...localization.noise import noise_model
 from ...settings.noise_model import NoiseModel
+from ...settings.settings import Settings
 from ..layers import images
 from ..layers.maps import LayerMaps, layer_maps
+from ..layers.noise import MeasuredNoise
 from ..parts.latest import Latest
 
 if TYPE_CHECKING:
+    from ..preview.image_noise import ImageNoise
     from .settings_panel import SettingsPanel
 
 
 class GainOffer(QObject):
-    """Measures the chosen image's noise in the background while the camera's controls are shown.
+    """Asks for the chosen image's noise in the background while the camera's controls are shown.
 
-    Its button is there where the gain is not set and the image tells one; pressed, it sets gain
-    and offset.
+    It is the noise of fits, previews and clicks, measured once. The button is there where the gain
+    is not set and the image tells one; pressed, it sets gain and offset.
 
     Parameters
     ----------
     settings : SettingsPanel
         The panel with the controls and the button.
+    measured : ImageNoise
+        The noise of its image.
     parent : QObject
         Qt parent.
     """
 
-    def __init__(self, settings: SettingsPanel, parent: QObject):
+    #: The noise is known.
+    asked = Signal()
+
+    def __init__(self, settings: SettingsPanel, measured: ImageNoise, parent: QObject):
         super().__init__(parent)
         self._settings, self._button = settings, settings.camera.gain_button
+        self._measured = measured
         self._noise: NoiseModel | None = None
         self._latest = Latest(self)
         self._latest.done.connect(self._on_done)
-        for signal in (settings.image.changed, settings.maps_changed, settings.advanced.toggled):
+        for signal in (measured.renewed, settings.advanced.toggled):
             signal.connect(self.ask)
         for name in ("gain", "offset", "emccd"):
             settings.controls[name].changed.connect(self._show)
         self._button.clicked.connect(self._use)
 
     def ask(self) -> None:
-        """Begin to measure, if there is something to offer."""
+        """Ask for the noise, if there is something to offer."""
         self.drop()
         job = self._job()
         if job is not None:
             self._latest.ask(job)
 
     def drop(self) -> None:
-        """Forget what was measured, or is being measured."""
+        """Forget the noise, or that it was asked for."""
         self._latest.drop()
-        self._on_done(None)
+        self._noise = None
+        self._show()
 
-    def _job(self) -> Callable[[], NoiseModel] | None:
+    def _job(self) -> Callable[[], NoiseModel | None] | None:
         image, layers = self._settings.image.layer, self._settings.camera.layers()
-        if image is None or not self._settings.advanced.open or "gain" in layers:
+        if image is None or image.rgb or not self._settings.advanced.open or "gain" in layers:
             return None
         try:
             maps = layer_maps(image, layers)
-        except ValueError:  # which a fit will say
+            settings = self._settings.settings().changed(gain=None)
+        except (TypeError, ValueError):  # which a fit will say
             return None
-        return partial(_measure, images.full_resolution(image), maps)
+        return partial(_noise, self._measured.get(), settings, images.full_resolution(image), maps)
 
     def _suggested(self) -> dict[str, Any]:
         """Return the settings that are offered, none where nothing is."""
@@ -82,6 +92,7 @@ class GainOffer(QObject):
     def _on_done(self, noise: NoiseModel | None) -> None:
         self._noise = noise
         self._show()
+        self.asked.emit()
 
     def _show(self) -> None:
         found = self._suggested()
@@ -95,6 +106,7 @@ class GainOffer(QObject):
         self._settings.controls.put(self._suggested())
 
 
-def _measure(image: Any, maps: LayerMaps) -> NoiseModel:
-    known = maps.read()
-    return noise_model(image, bad_pixels=known.get("bad_pixels"), camera=known.get("camera"))
+def _noise(
+    measured: MeasuredNoise, settings: Settings, image: Any, maps: LayerMaps
+) -> NoiseModel | None:
+    return measured.put_into(settings, image, maps.read()).noise

@@ -20,7 +20,10 @@ OWN = "own"
 #: Names of the centre's y and x in an expression.
 _CENTER = ("y0", "x0")
 _EXAMPLE = "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)"
-_HOLD_TIP = "<p>Do not fit the σ of Gaussians: every spot has the PSF σ set above.</p>"
+_HOLD_TIP = (
+    "<p>Do not fit the σ of Gaussians: every spot has the PSF σ set above, which must be a number "
+    "then (<b>Estimate</b> finds one).</p>"
+)
 _EXPRESSION_TIP = (
     "<p>The spot's shape in terms of <b>x</b> and <b>y</b> in pixels, its centre <b>x0</b> and "
     "<b>y0</b>, and further parameters by any name; amplitude and background come on top. "
@@ -67,13 +70,18 @@ class ModelForm(QObject):
         Raises
         ------
         ValueError
-            If the expression makes no model.
+            If the expression makes no model, or there is no σ to hold.
         """
         model: str | Profile | None = self._model.get()
         if model == OWN:
             model = self._profile
             if model is None:
                 raise ValueError(self._error or f"{_READING} Try again in a moment")
+        if self._held() and self._controls["sigma"].get() is None:
+            raise ValueError(
+                "σ is to be held at that of the PSF, which is automatic: press Estimate or type a "
+                "number, or untick Hold σ"
+            )
         return {"model": model, "fixed": self.shape.fixed(), "bounds": self.shape.bounds()}
 
     def values(self) -> dict[str, Any]:
@@ -174,12 +182,15 @@ class ModelForm(QObject):
 
     def _on_hold(self) -> None:
         """Hold what is a σ of the model at that of the PSF, or let it go."""
-        names: tuple[str, ...] = ()
-        if self.hold_sigma.get() and self._model.get() != OWN:
-            names = MODELS[self._model.get()].widths
         sigma = self._controls["sigma"].get()
-        self.shape.hold({name: float(sigma or 0) for name in names if name.startswith("sigma")})
+        self.shape.hold({} if sigma is None else dict.fromkeys(self._held(), float(sigma)))
         self.changed.emit()
+
+    def _held(self) -> list[str]:
+        """Return what is a σ of the model, if that is to be held."""
+        if not self.hold_sigma.get() or self._model.get() == OWN:
+            return []
+        return [name for name in MODELS[self._model.get()].widths if name.startswith("sigma")]
 
     def _say(self, text: str) -> None:
         self.message.setText(text)

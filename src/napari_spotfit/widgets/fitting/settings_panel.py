@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from napari.qt.threading import create_worker
@@ -25,6 +26,7 @@ from ...settings.settings import Settings, parameters
 from ..parts.controls import SettingsControls, add_row, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice
+from ..parts.number_box import NumberBox
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import QUANTITIES, CameraForm
 from .frames import FrameChoice
@@ -33,6 +35,8 @@ from .model_form import ModelForm
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
+
+    from ..layers.noise import Told
 
 _BASIC = ("sigma", "false_spots", "min_distance", "roi_size")
 #: Settings of the folded part with rows of their own, below a heading.
@@ -56,9 +60,16 @@ _LIMIT_TIP = (
     "count for every frame.</p>"
 )
 _ESTIMATE_TIP = (
-    "<p>Fit the bright spots, best those that stand alone, in the frame shown or, if it has too "
-    "few, in frames all over the movie, and take the median of their σ.</p>"
+    "<p>Fit the bright spots of the frame shown, where spots are searched, or of frames all over "
+    "the movie if it has too few; take the median of their σ and keep it, whatever image comes "
+    "next.</p><p>While σ is automatic, each image is asked by itself, all over.</p>"
 )
+_AUTOMATIC_TIP = (
+    "<p>Let the image tell it again. The same does an empty box, or one with the word "
+    "<i>automatic</i>.</p>"
+)
+#: What the image tells where nobody sets it.
+_AUTOMATIC = ("sigma", "roi_size")
 _BY_THRESHOLD_TIP = (
     "<p>Spots are found by their height in counts, as a threshold is set under Advanced ▸ "
     "Detection. Clear it to find them by a number of false spots.</p>"
@@ -90,6 +101,10 @@ class SettingsPanel(QScrollArea):
         self.model = ModelForm(self.controls, self)
         self.camera = CameraForm(viewer, self.controls, self)
         self.estimate_button = QPushButton("Estimate")
+        #: Each clears a box; there while it has a number.
+        self.automatic_buttons = {name: QPushButton("Auto") for name in _AUTOMATIC}
+        #: Why the image does not tell σ.
+        self.untold = _soft_label()
         #: Shown while there is a preview.
         self.detection_panel = DetectionPanel(viewer, self.controls)
         self.device, self.why_no_gpu = QLabel(), _soft_label()
@@ -108,6 +123,10 @@ class SettingsPanel(QScrollArea):
         self.controls["threshold"].changed.connect(self._on_threshold)
         self.image.changed.connect(self._on_image)
         self._on_image()
+        for name, button in self.automatic_buttons.items():
+            button.clicked.connect(partial(self._number_box(name).put, None))
+            self.controls[name].changed.connect(self._show_automatic)
+        self._show_automatic()
 
     def settings(self) -> Settings:
         """Return the settings as shown.
@@ -121,6 +140,14 @@ class SettingsPanel(QScrollArea):
         if values["threshold"] is not None:
             del values["false_spots"]
         return Settings(**self.camera.without_maps(values))
+
+    def show_told(self, told: Told | None) -> None:
+        """Show what the image tells of its PSF; None if it has not been asked."""
+        self._number_box("sigma").show_told(None if told is None else told.sigma)
+        self._number_box("roi_size").show_told(None if told is None else told.roi_size)
+        warning = "" if told is None else told.warning
+        self.untold.setText(warning and f"⚠ {warning[0].upper()}{warning[1:]}.")
+        self.untold.setVisible(bool(warning))
 
     def layers(self) -> dict[str, Layer]:
         """Return the layers that say something of the image's pixels, by what they say."""
@@ -238,12 +265,10 @@ class SettingsPanel(QScrollArea):
         self.estimate_button.setAccessibleName("Estimate the PSF's σ")
         for name in _BASIC:
             label = make_label(name, self.controls[name])
-            if name == "sigma":
-                row = QHBoxLayout()
-                row.setSpacing(4)
-                row.addWidget(self.controls[name], 1)
-                row.addWidget(self.estimate_button)
-                form.addRow(label, row)
+            if name in _AUTOMATIC:
+                form.addRow(label, self._automatic_row(name))
+                if name == "sigma":
+                    form.addRow(self.untold)
             else:
                 form.addRow(label, self.controls[name])
             if name == "false_spots":
@@ -252,6 +277,28 @@ class SettingsPanel(QScrollArea):
                 self.detection_panel.hide()
         add_row(form, QLabel("Search in"), self.limit, _LIMIT_TIP)
         return form
+
+    def _automatic_row(self, name: str) -> QHBoxLayout:
+        """Return a row with a control and what sets it."""
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(self.controls[name], 1)
+        button = self.automatic_buttons[name]
+        button.setToolTip(_AUTOMATIC_TIP)
+        button.setAccessibleName(f"{parameters()[name].label} automatic")
+        row.addWidget(button)
+        if name == "sigma":
+            row.addWidget(self.estimate_button)
+        return row
+
+    def _show_automatic(self) -> None:
+        for name, button in self.automatic_buttons.items():
+            button.setVisible(self.controls[name].get() is not None)
+
+    def _number_box(self, name: str) -> NumberBox:
+        control = self.controls[name]
+        assert isinstance(control, NumberBox)
+        return control
 
     def _advanced_form(self) -> QWidget:
         content = QWidget()

@@ -30,10 +30,13 @@ class Seen(NamedTuple):
         NaN.
     bad : ndarray of bool, shape (Y, X), or None
         Which pixels are bad, if it is known of any.
+    taken : ndarray, shape (Y, X)
+        Counts as the camera gave them.
     """
 
     pixels: NDArray[Any]
-    bad: NDArray[np.bool_] | None = None
+    bad: NDArray[np.bool_] | None
+    taken: NDArray[Any]
 
 
 class Key(NamedTuple):
@@ -129,7 +132,7 @@ def _seen(key: Key, maps: LayerMaps) -> Seen:
     """Read a frame and its maps."""
     held, known = HeldFrame(key.array, key.at), maps.read()
     if not known:
-        return Seen(held.pixels)
+        return Seen(held.pixels, None, held.pixels)
     bad, camera = known.get("bad_pixels"), known.get("camera")
     calibration = detection_calibration(held.shape, key.settings, bad, camera)
     frame = calibration.corrected(np.array([held.number]), held.pixels[np.newaxis])[0]
@@ -138,4 +141,4 @@ def _seen(key: Key, maps: LayerMaps) -> Seen:
     if bad is not None:
         bad = np.asarray(bad if bad.ndim == 2 else bad[key.at])
         frame[bad] = np.nan
-    return Seen(frame, bad)
+    return Seen(frame, bad, held.pixels)

@@ -18,7 +18,7 @@ from qtpy.QtWidgets import (
 from superqt import QElidingLabel
 
 from .numbers import Numbers
-from .pictures import Pictures
+from .pictures import LEFT_OUT_TIP, Pictures
 from .profiles import Profiles
 from .verdict import Verdict
 
@@ -56,6 +56,8 @@ class InspectPanel(QWidget):
         self.verdict, self.numbers = Verdict(), Numbers()
         self.pictures, self.profiles = Pictures(viewer), Profiles(viewer)
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
+        self.left_out = _sentence()
+        self.left_out.setToolTip(LEFT_OUT_TIP)
         self.pixels, self.pages = QStackedWidget(), QStackedWidget()
         self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._views = QBoxLayout(QBoxLayout.Direction.TopToBottom)
@@ -111,6 +113,9 @@ class InspectPanel(QWidget):
         same = chi_square is None or not plain or sample.is_of(chi_square)
         self.changed.setText("" if same else f"⚠ {_CHANGED}")
         self.changed.setHidden(same)
+        words = sample.left_out.words
+        self.left_out.setText(f"▨ {words}" if words else "")
+        self.left_out.setHidden(not words)
         self.pixels.setCurrentIndex(0)
 
     def say(self, text: str) -> None:
@@ -144,6 +149,7 @@ class InspectPanel(QWidget):
         views = QWidget()
         column = _column(views)
         column.addWidget(self.changed)
+        column.addWidget(self.left_out)
         column.addLayout(self._views, 1)
         self.pixels.addWidget(views)
         self.pixels.addWidget(self.note)
@@ -166,6 +172,7 @@ class InspectPanel(QWidget):
         self.pages.addWidget(self.message)
         _column(self).addWidget(self.pages)
         self.changed.hide()
+        self.left_out.hide()
         # napari puts nothing but space below a widget that does not want all the height.
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         around = _column(parent)

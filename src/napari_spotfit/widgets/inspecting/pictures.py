@@ -38,6 +38,13 @@ _RESIDUAL_TIP = (
     "white, to plus that much, red.</p>"
 )
 _TITLES = ("data", "model", "residual")
+#: Stripes over pixels that the fit has left out: so many points a pixel, in dark and light.
+_STRIPES = 12
+_DARK, _LIGHT = (20, 20, 20, 190), (235, 235, 235, 110)
+LEFT_OUT_TIP = (
+    "<p>Striped pixels have not counted in the fit: they are nearer to another spot, saturated, or "
+    "bad. Its χ², its errors and the scale of the residual do not heed them.</p>"
+)
 #: Half the cross in image pixels.
 _ARM = 0.5
 #: Room in pixels for the rows' and columns' numbers, for a title, for a scale, and between.
@@ -72,10 +79,11 @@ class Picture(Plot):
         self.setAxisItems({side: PixelAxis(side) for side in ("left", "bottom")})
         self.image = pg.ImageItem(axisOrder="row-major")
         self.image.setColorMap(pg.colormap.get(colors))
+        self.stripes = pg.ImageItem(axisOrder="row-major")
         pen = pg.mkPen(mark, width=1.5)
         self._cross = pg.PlotCurveItem(pen=pen, connect="pairs")
         self._ring = pg.PlotCurveItem(pen=pen, antialias=True)
-        for item in (self.image, self._cross, self._ring):
+        for item in (self.image, self.stripes, self._cross, self._ring):
             self.addItem(item)
         self.getViewBox().invertY(True)
         self.getViewBox().disableAutoRange()
@@ -93,6 +101,9 @@ class Picture(Plot):
         box = QRectF(roi.x - 0.5, roi.y - 0.5, roi.columns, roi.rows)
         self.image.setImage(pixels, levels=levels)
         self.image.setRect(box)
+        self.stripes.setVisible(bool(sample.left_out.pixels.any()))
+        self.stripes.setImage(_striped(sample.left_out.pixels), levels=(0, 255))
+        self.stripes.setRect(box)
         self.getViewBox().setRange(box, padding=0)
         arm = np.array([-_ARM, _ARM, 0, 0])
         self._cross.setData(sample.x + arm, sample.y + arm[::-1])
@@ -104,6 +115,15 @@ class Picture(Plot):
         )
         # Now rather than while it is drawn, which would draw it twice.
         self.scene().prepareForPaint()
+
+
+def _striped(pixels: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return a picture in colours, with stripes over some pixels."""
+    large = pixels.repeat(_STRIPES, axis=0).repeat(_STRIPES, axis=1)
+    y, x = np.indices(large.shape)
+    dark = np.expand_dims((x + y) % _STRIPES < _STRIPES // 2, -1)
+    stripes = np.where(dark, _DARK, _LIGHT)
+    return np.where(np.expand_dims(large, -1), stripes, 0).astype(np.uint8)
 
 
 class Scale(QWidget):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...models.stopping import ROUNDING
 from ...settings.settings import Settings
+from .left_out import LeftOut, left_out
 from .outline import Ellipse, outline
 
 Array = NDArray[np.float64]
@@ -73,8 +74,9 @@ class SpotSample:
     y: float
     x: float
     width: Ellipse
-    #: How many pixels the fit has counted: none of bad ones, and none of a neighbour's.
+    #: How many pixels the fit has counted, and which it has not.
     counted: int
+    left_out: LeftOut
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -84,18 +86,24 @@ class SpotSample:
 
     @property
     def largest(self) -> float:
-        """Largest absolute residual."""
-        return float(np.nanmax(np.abs(self.residual)))
+        """Largest absolute residual of a pixel that counts."""
+        return float(np.max(np.abs(self._fitted), initial=0.0))
+
+    @property
+    def _fitted(self) -> Array:
+        """The residual of the pixels that count, as far as these are known."""
+        fitted: Array = self.residual[~self.left_out.pixels]
+        return fitted
 
     def is_of(self, chi_square: float) -> bool:
         """Whether the residual is that of a fit with this χ²; not so if pixels have changed.
 
-        Which pixels a neighbour has taken is not known here, only how many are left: χ² is between
-        what the least and the largest of so many residuals make.
+        Where it is not known which pixels a neighbour has taken, only how many are left, χ² is
+        between what the least and the largest of so many residuals make.
         """
         rounding = ROUNDING * max(float(np.nanmax(np.abs(self.data))), 1e-30)
         tolerance = _SAME * chi_square + self.data.size * (_ROUNDINGS * rounding) ** 2
-        squares = np.sort(self.residual[np.isfinite(self.residual)] ** 2)
+        squares = np.sort(self._fitted**2)
         least, most = squares[: self.counted].sum(), squares[-self.counted :].sum()
         return bool(least - tolerance <= chi_square <= most + tolerance)
 
@@ -155,6 +163,9 @@ def sample_spot(
     settings: Mapping[str, Any],
     frame: NDArray[Any],
     bad: NDArray[np.bool_] | None = None,
+    *,
+    taken: NDArray[Any] | None = None,
+    places: NDArray[np.float64] | None = None,
 ) -> SpotSample:
     """Cut a spot out of its frame and lay the model beside it.
 
@@ -169,6 +180,10 @@ def sample_spot(
         The frame's pixels.
     bad : ndarray of bool, shape (Y, X), optional
         Which of them are bad, and may be NaN.
+    taken : ndarray, shape (Y, X), optional
+        The frame as the camera took it, where that is another one.
+    places : ndarray, shape (n, 2), optional
+        y and x where the fits of the frame's spots began, this one's first, as far as is known.
 
     Raises
     ------
@@ -201,6 +216,8 @@ def sample_spot(
         model = known.profile.evaluate(y - roi.y, x - roi.x, own, known.pixel)
         return np.asarray(model + known.offset, float)
 
+    counted = counted_pixels(values, known, data.size)
+    own_place = np.array([[values["y"], values["x"]]])
     modelled = evaluate(rows[:, None], columns)
     along_row = evaluate(np.full_like(fine_x, at_row), fine_x)
     along_column = evaluate(fine_y, np.full_like(fine_y, at_column))
@@ -214,14 +231,21 @@ def sample_spot(
         y=values["y"],
         x=values["x"],
         width=outline(values, known.gain or 1.0),
-        counted=counted_pixels(values, known, data.size),
+        counted=counted,
+        left_out=left_out(
+            (roi.y, roi.x),
+            frame if taken is None else taken,
+            ~np.isfinite(data) if bad is None else bad[window],
+            own_place if places is None else places,
+            counted,
+        ),
     )
 
 
 def counted_pixels(values: Mapping[str, float], settings: Settings, size: int) -> int:
     """Return how many of a ROI's pixels have counted in a fit, as the two kinds of χ² say."""
     chi, reduced = (values.get(name, np.nan) for name in ("chi_square", "reduced_chi_square"))
-    if settings.neighbours == "ignore" or not (chi > 0 and 0 < reduced < np.inf):
+    if not (chi > 0 and 0 < reduced < np.inf):
         return size
     fitted = settings.profile.parameter_count - len(settings.fixed)
     return min(round(chi / reduced) + fitted, size)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: A point that lies so far in pixels from where its fit ended was moved by hand.
 _MOVED = 1e-2
+#: So far away, in sides of the ROI, spots may have taken pixels of each other.
+_FAR = 2
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,41 @@ def nearest_spot(
     if not len(rows):
         return None
     return int(rows[np.argmin(((data[rows, -2:] - place) ** 2).sum(axis=1))])
+
+
+def places_around(layer: Points, spot: Spot, shape: tuple[int, int]) -> NDArray[np.float64]:
+    """Return y and x where the fits of a spot and of those around it in its frame began.
+
+    They began in the middle of their regions but for those that were shifted into the image, of
+    which the fitted centre tells.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        The layer; spots that it hides have taken their pixels, too.
+    spot : Spot
+        The spot.
+    shape : (int, int)
+        Rows and columns of the frame.
+    """
+    roi = roi_of(spot.values, spot.settings)
+    middle = np.array([roi.y + roi.rows // 2, roi.x + roi.columns // 2])
+    data, side = layer.data, max(roi.rows, roi.columns)
+    rows = np.flatnonzero(np.abs(data[:, -2] - middle[0]) <= _FAR * side)
+    rows = rows[np.abs(data[rows, -1] - middle[1]) <= _FAR * side]
+    for axis, along in enumerate(spot.index):
+        rows = rows[np.abs(data[rows, axis] - along) < 0.5]
+    rows = np.concatenate([[spot.row], rows[rows != spot.row]])
+    centres: NDArray[np.float64] = np.rint(data[rows, -2:])
+    if "roi_y" in layer.features and "roi_x" in layer.features:
+        corners = layer.features[["roi_y", "roi_x"]].to_numpy(float)[rows]
+        size = np.array([roi.rows, roi.columns])
+        middles = corners + size // 2
+        shifted = ((corners == 0) & (centres < middles)) | (
+            (corners == np.array(shape) - size) & (centres > middles)
+        )
+        centres = np.where(shifted | ~np.isfinite(middles), centres, middles)
+    return centres
 
 
 def half_roi(spot: Spot) -> tuple[float, float]:

@@ -1,25 +1,37 @@
-"""The noise of an image, measured once for all that looks at single frames of it."""
+"""The noise and the PSF of an image, measured once for all that fits or previews it."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...images.frames import FrameReader, is_on_device
 from ...images.pixel_calibration import detection_calibration
 from ...localization.estimates import estimated
+from ...localization.psf_width import with_psf
+from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
 
-#: What an image tells, and the settings on which it depends.
-_MEASURED = ("noise", "sigma", "roi_size")
-_OF_NOISE = ("sigma", "roi_size", "model", "pixel", "offset", "gain", "variance", "emccd")
+#: The settings on which the PSF's width depends, and those on which all does that an image tells.
+_OF_WIDTH = ("pixel", "offset", "gain", "variance", "emccd", "noise")
+_OF_ALL = (*_OF_WIDTH, "sigma", "roi_size", "model")
+
+
+class Told(NamedTuple):
+    """What an image tells of itself, or what is taken instead."""
+
+    noise: NoiseModel | None
+    sigma: float
+    roi_size: int | tuple[int, int]
+    #: Why σ is taken, in a sentence; nothing if it was given, or the image tells it.
+    warning: str
 
 
 class MeasuredNoise:
-    """The noise of an image's pixels as they are, that of the same frames as a fit of all takes.
+    """Noise and PSF of an image as it is, by the same frames whatever is fitted of it.
 
     A preview or a click that went by the noise of its one frame would find other spots. Any
     thread may ask; one that comes while another measures waits for it.
@@ -27,8 +39,13 @@ class MeasuredNoise:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._found: dict[Hashable, dict[str, Any]] = {}
+        self._told: dict[Hashable, Told] = {}
+        self._widths: dict[Hashable, tuple[float, str]] = {}
         self._image: Any = None
+
+    def told(self, settings: Settings) -> Told | None:
+        """Return what the image has told, without waiting; None if nobody has asked."""
+        return self._told.get(_values(settings, _OF_ALL))
 
     def put_into(self, settings: Settings, image: Any, known: Mapping[str, Any]) -> Settings:
         """Return settings that hold noise and PSF, measured if nobody has yet.
@@ -42,23 +59,37 @@ class MeasuredNoise:
         known : mapping
             Its ``bad_pixels`` and ``camera``, the same each time; else there may be more.
         """
-        key = tuple(getattr(settings, name) for name in _OF_NOISE)
+        key = _values(settings, _OF_ALL)
         with self._lock:
-            if key not in self._found:
+            if key not in self._told:
                 if self._image is None:
                     at_hand = isinstance(image, np.ndarray) or is_on_device(image)
                     self._image = image if at_hand else _KeptFrames(image)
-                self._found[key] = _measured(self._image, settings, known)
-            return settings.changed(**self._found[key])
+                self._told[key] = self._measured(settings, known)
+            told = self._told[key]
+        return settings.changed(noise=told.noise, sigma=told.sigma, roi_size=told.roi_size)
+
+    def _measured(self, settings: Settings, known: Mapping[str, Any]) -> Told:
+        reader = FrameReader(self._image)
+        calibration = detection_calibration(
+            reader.shape, settings, known.get("bad_pixels"), known.get("camera")
+        )
+        warning = ""
+        if settings.sigma is None:
+            key = _values(settings, _OF_WIDTH)
+            if key not in self._widths:
+                said: list[str] = []
+                sigma = with_psf(reader, calibration, warn=said.append).settings.known_sigma
+                self._widths[key] = sigma, " ".join(said)
+            sigma, warning = self._widths[key]
+            calibration = calibration.with_settings(sigma=sigma)
+        found = estimated(reader, calibration, always=True).settings
+        assert found.roi_size is not None
+        return Told(found.noise, found.known_sigma, found.roi_size, warning)
 
 
-def _measured(image: Any, settings: Settings, known: Mapping[str, Any]) -> dict[str, Any]:
-    reader = FrameReader(image)
-    calibration = detection_calibration(
-        reader.shape, settings, known.get("bad_pixels"), known.get("camera")
-    )
-    found = estimated(reader, calibration, always=True).settings
-    return {name: getattr(found, name) for name in _MEASURED}
+def _values(settings: Settings, names: tuple[str, ...]) -> Hashable:
+    return tuple(getattr(settings, name) for name in names)
 
 
 class _KeptFrames:

@@ -14,8 +14,10 @@ from ...settings.settings import Settings, choices, parameters
 from .number_box import NumberBox
 from .wheel import guard_wheel
 
-#: A control of the PSF shows numbers: those of a diffraction-limited spot.
-_DEFAULTS = Settings(sigma=1.3, roi_size=9)
+_DEFAULTS = Settings()
+#: What the image tells where nothing is set, and what it is taken for until then: the numbers of a
+#: diffraction-limited spot.
+_AUTOMATIC = {"sigma": 1.3, "roi_size": 9}
 #: What one click on an arrow adds; settings not listed change by 1.
 _STEPS = {
     "sigma": 0.1,
@@ -115,6 +117,7 @@ def _number_box(name: str) -> NumberBox:
     return NumberBox(
         parameters()[name],
         optional=type(None) in kinds and getattr(_DEFAULTS, name) is None,
+        automatic=_AUTOMATIC.get(name),
         whole=int in kinds,
         odd=name in _ODD,
         step=_STEPS.get(name, 1.0),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from qtpy.QtCore import QSize, Signal
-from qtpy.QtGui import QValidator
+from qtpy.QtCore import QSize, Qt, Signal
+from qtpy.QtGui import QKeyEvent, QValidator
 from qtpy.QtWidgets import QDoubleSpinBox, QWidget
 
 from ...settings.parameter import Parameter
@@ -15,6 +15,8 @@ from .wheel import guard_wheel
 _LARGEST = 1e12
 #: Width in pixels of a number's box.
 _WIDTH = 120
+#: The word where the image tells the number.
+AUTOMATIC = "automatic"
 #: The number that stands for None in an optional number's spin box.
 _NONE = -1e15
 
@@ -28,6 +30,8 @@ class NumberBox(QDoubleSpinBox):
         Its unit and range, and what None means.
     optional : bool
         Whether None is a value, which is shown as what it means.
+    automatic : float, optional
+        Where None means that the image tells the number: what it is as long as nothing is known.
     whole, odd : bool
         Which numbers are accepted.
     step : float
@@ -47,6 +51,7 @@ class NumberBox(QDoubleSpinBox):
         parameter: Parameter,
         *,
         optional: bool = False,
+        automatic: float | None = None,
         whole: bool = False,
         odd: bool = False,
         step: float = 1.0,
@@ -56,6 +61,9 @@ class NumberBox(QDoubleSpinBox):
     ):
         super().__init__(parent)
         self._parameter, self._optional = parameter, optional
+        self._automatic, self._told = automatic, automatic
+        self._none = parameter.none_means if automatic is None else AUTOMATIC
+        self._none_text = self._none
         self._whole, self._odd = whole, odd
         self._step, self._decades, self._width = step, decades, width
         if width < _WIDTH:
@@ -64,10 +72,11 @@ class NumberBox(QDoubleSpinBox):
         self.setRange(_NONE if self._optional else self._lowest(), self._highest())
         self.setSuffix(f" {parameter.unit}" if parameter.unit else "")
         if self._optional:
-            self.setSpecialValueText(parameter.none_means)
+            self.setSpecialValueText(self._none)
         self.setKeyboardTracking(False)
         guard_wheel(self)
         self.valueChanged.connect(self.changed)
+        self.editingFinished.connect(self._on_edited)
 
     def get(self) -> float | int | None:
         """Return the number, or None where the setting is left open."""
@@ -80,6 +89,21 @@ class NumberBox(QDoubleSpinBox):
     def put(self, value: float | None) -> None:
         """Show a number, or None."""
         self.setValue(_NONE if value is None else value)
+
+    def show_told(self, number: float | tuple[int, int] | None) -> None:
+        """Show what the image tells where nothing is set; None if nobody has asked it yet.
+
+        What is being typed stays as it is.
+        """
+        self._told, self._none_text = self._automatic, self._none
+        if number is not None:
+            both = number if isinstance(number, tuple) else (number,)
+            self._told = float(min(both))
+            text = "×".join(self.textFromValue(float(f"{one:.3g}")) for one in both)
+            self._none_text = f"{self._none} ({text}{self.suffix()})"
+        edit = self.lineEdit()
+        if edit is not None and not edit.isModified():
+            self._show_none()
 
     def textFromValue(self, value: float) -> str:
         """Show no more digits than the number needs."""
@@ -114,9 +138,12 @@ class NumberBox(QDoubleSpinBox):
 
     def stepBy(self, steps: int) -> None:
         """Go up or down by the setting's own step, or in decades."""
-        value = self.get()
+        value = self.get() if self.get() is not None or self._told is None else self._told
         if value is None:
             new = max(self._lowest(), 0.0)
+        elif steps < 0 and self._optional and self.get() == self._lowest():
+            self.setValue(_NONE)
+            return
         elif self._decades:
             new = (value or 1e-7) * 10.0 ** min(max(steps, -30), 30)
         else:
@@ -132,8 +159,33 @@ class NumberBox(QDoubleSpinBox):
         """Ask for the same room."""
         return self.sizeHint()
 
+    def keyPressEvent(self, event: QKeyEvent | None) -> None:
+        """Take words that stand for None away as a whole, as no number can be made of them."""
+        edit = self.lineEdit()
+        assert edit is not None
+        writes = event is not None and (event.text().isprintable() and event.text() != "")
+        deletes = event is not None and event.key() in (Qt.Key.Key_Backspace, Qt.Key.Key_Delete)
+        if (writes or deletes) and self._optional and edit.text() == self.specialValueText():
+            edit.selectAll()
+        super().keyPressEvent(event)
+
+    def _on_edited(self) -> None:
+        edit = self.lineEdit()
+        assert edit is not None
+        edit.setModified(False)
+        self._show_none()
+
+    def _show_none(self) -> None:
+        if self._optional and self.specialValueText() != self._none_text:
+            self.setSpecialValueText(self._none_text)
+            edit = self.lineEdit()
+            if edit is not None and edit.text() == self._none_text and not self.hasFocus():
+                edit.home(False)  # its beginning is seen, however narrow the box
+
     def _says_none(self, text: str | None) -> bool:
-        return self._optional and (text == self.specialValueText() or not self._words(text))
+        words = self._words(text)
+        automatic = self._automatic is not None and AUTOMATIC.startswith(words.lower())
+        return self._optional and (text == self.specialValueText() or not words or automatic)
 
     def _words(self, text: str | None) -> str:
         return (text or "").removesuffix(self.suffix()).strip().replace(",", ".")

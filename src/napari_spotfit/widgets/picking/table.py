@@ -75,7 +75,9 @@ def arguments(
     face = face if face in fits.columns else default_face(fits)
     made = points_arguments(fits, face, colormap, maps)
     if fits.settings is not None:
-        made["features"]["roi_size"] = float(fits.settings.roi_shape[0])
+        rows, columns = fits.settings.roi_shape
+        # Of one that is not square the layer's settings tell both sides.
+        made["features"]["roi_size"] = float(rows) if rows == columns else np.nan
         made["features"]["offset"] = float(fits.settings.offset)
         made["metadata"]["units"] |= {"roi_size": "px", "offset": "counts"}
     return made

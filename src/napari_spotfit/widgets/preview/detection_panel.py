@@ -59,7 +59,7 @@ class DetectionPanel(QWidget):
     viewer : napari.Viewer
         The viewer whose theme counts.
     controls : SettingsControls
-        Those of false spots and threshold, with which slider and line keep step, and of σ.
+        Those of false spots and threshold, with which slider and line keep step.
     parent : QWidget, optional
         Qt parent.
     """
@@ -67,10 +67,10 @@ class DetectionPanel(QWidget):
     def __init__(self, viewer: Viewer, controls: SettingsControls, parent: QWidget | None = None):
         super().__init__(parent)
         self._viewer = viewer
-        boxes = [_number_box(controls, name) for name in ("false_spots", "sigma", "threshold")]
-        self._by_false_spots, self._by_threshold = ByFalseSpots(*boxes[:2]), ByThreshold(boxes[2])
+        boxes = [_number_box(controls, name) for name in ("false_spots", "threshold")]
+        self._by_false_spots, self._by_threshold = ByFalseSpots(boxes[0]), ByThreshold(boxes[1])
         self._knob: Knob = self._by_false_spots
-        self._threshold = boxes[2]
+        self._threshold = boxes[1]
         self._heights = np.empty(0, np.float32)
         #: Logarithms of the ends of the scale, and of where slider and line end.
         self._low, self._high = -1.0, 2.0
@@ -108,6 +108,7 @@ class DetectionPanel(QWidget):
     def show_found(self, result: Previewed) -> None:
         """Show a frame's fits as numbers, and all of its maxima as a histogram."""
         settings, false = result.job.settings, None
+        self._by_false_spots.sigma = result.sigma
         if settings.threshold is None:
             self._knob = self._by_false_spots
             false = settings.false_spots * result.searched / 1e6

@@ -1,10 +1,10 @@
-"""The noise of the image that is chosen, known before a preview or a click asks for it."""
+"""Noise and PSF of the image that is chosen, measured once for fits, previews and clicks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QObject
+from qtpy.QtCore import QObject, Signal
 
 from ..layers import images
 from ..layers.maps import layer_maps
@@ -27,11 +27,17 @@ class ImageNoise(QObject):
         Qt parent.
     """
 
+    #: What was measured no longer counts.
+    renewed = Signal()
+    #: It was measured in the background, as was asked for.
+    prepared = Signal()
+
     def __init__(self, settings: SettingsPanel, parent: QObject):
         super().__init__(parent)
         self._settings = settings
         self._noise, self._bound = MeasuredNoise(), False
         self._latest = Latest(self)
+        self._latest.done.connect(self.prepared)
         self._pixels = Follower(("data",), self._renew)
         self._known = Follower(
             ("data", "paint", "set_data", "scale", "translate", "rotate", "shear", "affine"),
@@ -79,3 +85,4 @@ class ImageNoise(QObject):
     def _renew(self, event: Any = None) -> None:
         """Measure anew; what is under way still has what it was asked with."""
         self._noise = MeasuredNoise()
+        self.renewed.emit()

@@ -51,6 +51,8 @@ class Previewed(NamedTuple):
     points: dict[str, Any]
     #: Score of every maximum; with a threshold its height in counts.
     heights: NDArray[np.float32]
+    #: The PSF's σ with which they were found.
+    sigma: float
     #: How many pixels were searched.
     searched: int
 
@@ -87,7 +89,7 @@ class Previewer:
         fits = SpotFits.concatenate([part.fits for part in parts])
         face = job.face if job.face in fits.columns else default_face(fits)
         points = points_arguments(fits, face, job.colormap, job.maps.ids)
-        return Previewed(job, fits, points, heights, _searched(held, maps))
+        return Previewed(job, fits, points, heights, settings.known_sigma, _searched(held, maps))
 
 
 def _searched(held: HeldFrame, maps: dict[str, Any]) -> int:

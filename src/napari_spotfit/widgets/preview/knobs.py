@@ -6,6 +6,7 @@ import math
 from typing import Protocol
 
 from ...engine.detection.false_spots import expected_false_spots, score_for
+from ...localization.psf_width import FALLBACK_SIGMA
 from ..parts.number_box import NumberBox
 
 
@@ -30,28 +31,32 @@ class ByFalseSpots:
 
     Parameters
     ----------
-    false_spots, sigma : NumberBox
-        The controls of their number and of the PSF's width.
+    false_spots : NumberBox
+        The control of their number.
+
+    Attributes
+    ----------
+    sigma : float
+        The PSF's width in pixels with which the maxima were found.
     """
 
     axis = "score (how far out of the noise)"
 
-    def __init__(self, false_spots: NumberBox, sigma: NumberBox):
-        self._false_spots, self._sigma = false_spots, sigma
+    def __init__(self, false_spots: NumberBox):
+        self._false_spots, self.sigma = false_spots, FALLBACK_SIGMA
 
     def place(self) -> float:
         """Return the score that so many maxima of noise exceed."""
-        return score_for(self._false_spots.value(), self._sigma.value())
+        return score_for(self._false_spots.value(), self.sigma)
 
     def limits(self) -> tuple[float, float]:
         """Return the scores of the most and of the fewest."""
         most, fewest = self._false_spots.maximum(), self._false_spots.minimum()
-        sigma = self._sigma.value()
-        return score_for(most, sigma), score_for(fewest, sigma)
+        return score_for(most, self.sigma), score_for(fewest, self.sigma)
 
     def choose(self, place: float) -> None:
         """Set how many maxima of noise exceed a score."""
-        self._false_spots.put(_rounded(expected_false_spots(place, self._sigma.value())))
+        self._false_spots.put(_rounded(expected_false_spots(place, self.sigma)))
 
 
 class ByThreshold:

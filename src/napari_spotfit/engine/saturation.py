@@ -1,0 +1,154 @@
+"""Pixels at which the camera had counted all it can: no fit may take them for what was there."""
+
+from __future__ import annotations
+
+import ctypes
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.frames import is_on_device, to_host
+from . import threads
+from .c_types import fields
+from .cpu.interface import PIXEL_TYPES
+from .cpu.library import load
+from .kernel_arguments import address
+from .own_pixels import Lost, cut_out
+
+#: Of 3×3 pixels, how many must have one value for a plateau, and the least value of whole numbers
+#: there: few counts are often equal.
+PLATEAU, LEAST_COUNT = 5, 255
+#: ROIs of a thread's share, and pixels that are looked at at a time.
+_SHARE, _AT_A_TIME = 1 << 14, 1 << 22
+
+
+class _FlatTops(ctypes.Structure):
+    """What makes pixels suspect, as kernels/cpu/own_pixels.h explains it."""
+
+    _fields_ = fields("double largest least", "int count")
+
+
+class _Tops(NamedTuple):
+    """The rule for pixels of a type."""
+
+    #: The type's largest value, infinite if there is none.
+    largest: float
+    least: float
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any]) -> _Tops:
+        if dtype.kind in "iu":
+            return cls(float(np.iinfo(dtype).max), LEAST_COUNT)
+        return cls(np.inf, -np.inf)
+
+
+def saturated_pixels(
+    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], workers: int | None = None
+) -> Lost | None:
+    """Return the saturated pixels of ROIs; None if none has any.
+
+    They have the largest value of the pixels' whole-numbered type. Or they have the largest
+    value of their frame, and it is that of a plateau in the ROI: as noise makes none, the
+    camera's converter has ended there.
+
+    Parameters
+    ----------
+    frames : array, shape (n, Y, X)
+        As the camera took them.
+    corners : ndarray of int64, shape (n, 3)
+        Frame, first row and first column of each ROI; a negative frame stands for none.
+    roi_shape : tuple of int
+        Rows and columns of the ROIs.
+    workers : int, optional
+        Threads to use.
+
+    Examples
+    --------
+    >>> frames = np.arange(49, dtype=np.uint8).reshape(1, 7, 7)
+    >>> frames[0, 3, 3] = 255
+    >>> lost = saturated_pixels(frames, np.array([[0, 0, 0], [0, 1, 1]]), (5, 5))
+    >>> lost.rois, [np.argwhere(one).tolist() for one in lost.pixels]
+    (array([0, 1]), [[[3, 3]], [[2, 2]]])
+    """
+    rule = _Tops.of(frames.dtype)
+    suspect = np.flatnonzero(_with_flat_tops(frames, corners, roi_shape, rule, workers))
+    found, masks = [suspect[:0]], [np.empty((0, *roi_shape), bool)]
+    step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)
+    for first in range(0, len(suspect), step):
+        rows = suspect[first : first + step]
+        rois = to_host(cut_out(frames, corners[rows], roi_shape))
+        mask = _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), rule)
+        some = mask.any(axis=(1, 2))
+        found.append(rows[some])
+        masks.append(mask[some])
+    lost = Lost(np.concatenate(found), np.concatenate(masks))
+    return lost if len(lost.rois) else None
+
+
+def _with_flat_tops(
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    rule: _Tops,
+    workers: int | None,
+) -> NDArray[np.bool_]:
+    """Return which ROIs may have saturated pixels, most often none."""
+    found = np.zeros(len(corners), bool)
+    if is_on_device(frames):
+        step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)
+        for first in range(0, len(corners), step):
+            rois = cut_out(frames, corners[first : first + step], roi_shape)
+            found[first : first + step] = to_host(flat_tops(rois, rule))
+        return found & (corners[:, 0] >= 0)
+    library, tops = load(), _FlatTops(rule.largest, rule.least, PLATEAU)
+
+    def work(first: int, last: int) -> None:
+        library.functions.spotfit_find_flat_tops(
+            library.index, address(frames), PIXEL_TYPES[frames.dtype.str[1:]], *frames.shape[1:],
+            address(corners), first, last, *roi_shape, ctypes.byref(tops), address(found),
+        )  # fmt: skip
+
+    threads.in_pieces(work, len(corners), _SHARE, workers)
+    return found
+
+
+def flat_tops(rois: Any, rule: _Tops) -> Any:
+    """Return what the library does of ROIs that were cut out, by what arrays can do."""
+    if rois.dtype.kind == "f":
+        rois = _module_of(rois).where(rois > -np.inf, rois, -np.inf)
+    highest = rois.max(axis=(1, 2), keepdims=True)
+    count = (rois == highest).sum(axis=(1, 2))
+    highest = highest[:, 0, 0]
+    return (highest >= rule.largest) | ((highest >= rule.least) & (count >= PLATEAU))
+
+
+def _highest_of_frames(frames: Any, frame: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the largest number of each ROI's frame."""
+    which, back = np.unique(frame, return_inverse=True)
+    highest = [np.nanmax(to_host(frames[number])) for number in which]
+    return np.asarray(highest)[back]
+
+
+def _at_the_top(rois: NDArray[Any], highest: NDArray[Any], rule: _Tops) -> NDArray[np.bool_]:
+    """Return which pixels of ROIs are saturated."""
+    at_end = rois >= rule.largest
+    level = highest[:, np.newaxis, np.newaxis]
+    top = (rois == level) & ((level >= LEAST_COUNT) | (level % 1 != 0)) & np.isfinite(level)
+    padded = np.pad(top, ((0, 0), (1, 1), (1, 1))).astype(np.int8)
+    rows, columns = rois.shape[1:]
+    around = sum(padded[:, v : v + rows, u : u + columns] for v in range(3) for u in range(3))
+    plateau = (np.asarray(around) >= PLATEAU).any(axis=(1, 2), keepdims=True)
+    saturated: NDArray[np.bool_] = at_end | (top & plateau)
+    return saturated
+
+
+def _module_of(array: Any) -> ModuleType:
+    """Return NumPy, or CuPy for an array on a GPU."""
+    if not is_on_device(array):
+        return np
+    import cupy
+
+    module: ModuleType = cupy
+    return module

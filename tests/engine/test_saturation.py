@@ -1,0 +1,148 @@
+"""Saturated pixels count in no fit: which these are, and what it does to fits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scenes import DTYPES, light
+
+from napari_spotfit import Camera, Flag, StopCondition, fit_at, localize
+from napari_spotfit.engine import saturation
+from napari_spotfit.engine.own_pixels import Lost
+from napari_spotfit.engine.saturation import LEAST_COUNT, PLATEAU, saturated_pixels
+
+SHAPE = (60, 70)
+CENTRES = np.array([(14.2, 15.3), (15.8, 47.4), (42.7, 20.1), (44.0, 52.6)])
+#: The last spot is so bright that it is cut off.
+PHOTONS = np.array([3000, 4000, 5000, 80_000])
+
+
+def scene(rng, frames=1, level=4095):
+    """Return frames of a 12-bit camera whose last spot is cut off."""
+    lights = sum(
+        light(centre[None], photons, 1.3, SHAPE)
+        for centre, photons in zip(CENTRES, PHOTONS, strict=True)
+    )
+    return np.minimum(rng.poisson(lights + 30, (frames, *SHAPE)) + 100, level)
+
+
+def by_hand(frames, corner, roi_shape):
+    """Return the saturated pixels of a ROI, one by one."""
+    window = tuple(slice(n, n + m) for n, m in zip(corner[1:], roi_shape, strict=True))
+    frame, roi = frames[corner[0]], frames[corner[0]][window]
+    whole = frame.dtype.kind in "iu"
+    lost = roi == np.iinfo(frame.dtype).max if whole else np.zeros(roi.shape, bool)
+    top = roi == np.nanmax(frame)
+    if np.nanmax(frame) < LEAST_COUNT and np.nanmax(frame) % 1 == 0:
+        return lost
+    for y in range(roi.shape[0]):
+        for x in range(roi.shape[1]):
+            if top[max(y - 1, 0) : y + 2, max(x - 1, 0) : x + 2].sum() >= PLATEAU:
+                return lost | top
+    return lost
+
+
+@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (33, 40)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape):
+    rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
+    frames = rng.integers(0, 200, (6, 50, 60)).astype(dtype)
+    top = 255 if dtype == np.uint8 else 4095
+    frames[1, 20:23, 30:32] = top  # of which a ROI may have any part
+    frames[2, 5, 5:8] = top  # too few for a plateau
+    frames[3, 10:13, 10:13] = 220  # not the highest
+    frames[3, 40, 40] = 230
+    frames[4, 30, 30] = np.iinfo(dtype).max if frames.dtype.kind in "iu" else np.nan
+    if frames.dtype.kind == "f":
+        frames[5] = 0.5
+    corners = np.column_stack(
+        [
+            np.sort(rng.integers(-1, 6, 500)),
+            *(rng.integers(0, n - m + 1, 500) for n, m in zip((50, 60), roi_shape, strict=True)),
+        ]
+    )
+    expected = {
+        n: mask
+        for n, corner in enumerate(corners)
+        if corner[0] >= 0 and (mask := by_hand(frames, corner, roi_shape)).any()
+    }
+    assert expected
+    lost = saturated_pixels(frames, corners, roi_shape)
+    np.testing.assert_array_equal(lost.rois, list(expected))
+    np.testing.assert_array_equal(lost.pixels, list(expected.values()))
+    # What is done on a GPU, here by NumPy.
+    inside = corners[corners[:, 0] >= 0]
+    rule = saturation._Tops.of(frames.dtype)
+    rois = saturation.cut_out(frames, inside, roi_shape)
+    suspect = saturation.flat_tops(rois, rule)
+    assert suspect[[n - (corners[:, 0] < 0).sum() for n in expected]].all()
+    monkeypatch.setattr(saturation, "_AT_A_TIME", 3 * roi_shape[0] * roi_shape[1])
+    again = saturated_pixels(frames, corners, roi_shape, 3)
+    np.testing.assert_array_equal(again.rois, lost.rois)
+    np.testing.assert_array_equal(again.pixels, lost.pixels)
+
+
+def test_none_is_none():
+    frames = np.random.default_rng(1).poisson(500, (2, 40, 40)).astype(np.uint16)
+    corners = np.array([[0, 3, 3], [1, 20, 20]])
+    assert saturated_pixels(frames, corners, (9, 9)) is None
+    assert saturated_pixels(frames, corners[:0], (9, 9)) is None
+
+
+def test_lost_pixels_are_found_among_rois():
+    lost = Lost(np.array([2, 5]), np.array([[[True, False]], [[False, True]]]))
+    having, pixels = lost.among(np.array([0, 2, 3, 5, 9]))
+    assert having.tolist() == [1, 3]
+    np.testing.assert_array_equal(pixels, lost.pixels)
+
+
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+@pytest.mark.parametrize("neighbours", ["leave out", "ignore"])
+def test_a_fit_without_them_finds_the_light_that_was_cut_off(estimator, neighbours):
+    frames = scene(np.random.default_rng(2), 20)
+    known = {"sigma": 1.3, "estimator": estimator, "gain": 1.0, "offset": 100.0, "variance": 0.0}
+    fits = localize(frames.astype(np.uint16), neighbours=neighbours, **known)
+    assert len(fits) == 80
+    cut_off = np.hypot(fits.y - CENTRES[3, 0], fits.x - CENTRES[3, 1]) < 1
+    assert cut_off.sum() == 20
+    assert ((fits.flags[cut_off] & Flag.SATURATED) != 0).all()
+    np.testing.assert_allclose(fits.sigma[cut_off].mean(), 1.3, atol=0.06)
+    np.testing.assert_allclose(fits.photons[cut_off].mean(), 80_000, rtol=0.04)
+
+
+@pytest.mark.parametrize("more", [{}, {"estimator": "mle", "gain": 1.0, "offset": 100.0}])
+def test_fits_at_places_are_those_with_bad_pixels(more):
+    frames = scene(np.random.default_rng(3), 3)
+    places = np.array([(n, *centre) for n in range(3) for centre in CENTRES])
+    known = {"sigma": 1.3, "roi_size": 9, **more}
+    noise = localize(frames.astype(np.uint16), **known).settings.noise
+    known["noise"] = noise
+    fits = fit_at(frames.astype(np.uint16), places, **known)
+    # Nothing is the highest any more, as one pixel is higher.
+    higher = frames.astype(np.uint16)
+    higher[:, 0, 0] = 5000
+    named = fit_at(higher, places, bad_pixels=frames >= 4095, **known)
+    plain = fit_at(higher, places, **known)
+    for name in ("y", "x", "sigma", "photons", "sigma_stderr", "chi_square"):
+        np.testing.assert_allclose(fits.columns[name], named.columns[name], rtol=1e-5)
+        rows = places[:, 1] != CENTRES[3, 0]
+        np.testing.assert_array_equal(fits.columns[name][rows], plain.columns[name][rows])
+    assert (abs(plain.sigma[3::4] - 1.3) > 2 * abs(fits.sigma[3::4] - 1.3)).all()
+
+
+def test_they_are_those_that_the_camera_took():
+    frames = scene(np.random.default_rng(4), 2)
+    offset = np.random.default_rng(5).normal(100, 3, SHAPE)
+    fits = localize(frames.astype(np.uint16), sigma=1.3, camera=Camera(offset=offset, gain=1.0))
+    cut_off = (fits.flags & Flag.SATURATED) != 0
+    assert cut_off.sum() == 2
+    np.testing.assert_allclose(fits.sigma[cut_off], 1.3, atol=0.1)
+
+
+def test_what_is_all_saturated_is_invalid():
+    frame = np.full((1, 40, 40), 100, np.uint16) + np.random.default_rng(0).poisson(
+        9, (1, 40, 40)
+    ).astype(np.uint16)
+    frame[0, 8:30, 8:30] = 65535
+    fits = fit_at(frame, [[0, 19, 19]], 9, sigma=1.3)
+    assert fits.stop_condition[0] == StopCondition.INVALID

@@ -1,0 +1,119 @@
+"""The slider, the histogram and the words that say where noise ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph
+import pytest
+from hand import Mouse, in_plot
+from qtpy.QtCore import Qt
+
+from napari_spotfit.engine.detection.false_spots import expected_false_spots, score_for
+from napari_spotfit.results.flags import Flag
+from napari_spotfit.results.spot_fits import SpotFits
+from napari_spotfit.settings.settings import Settings
+from napari_spotfit.widgets.preview.detection_panel import _in_words
+
+
+def test_the_keyboard_changes_false_spots(widget, image, tick, shows, qtbot, viewer):
+    tick(widget)
+    box = widget.settings.controls["false_spots"]
+    box.setFocus()
+    box.selectAll()
+    qtbot.keyClicks(box, "5e3")
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    fits = shows(widget, image, viewer.dims.current_step[0], false_spots=5000)
+    share = round(100 * fits.good.mean())
+    qtbot.waitUntil(lambda: f"{len(fits)} spots" in widget.settings.detection_panel.count.text())
+    text = widget.settings.detection_panel.count.text()
+    assert f"{share}\u202f% good · about 12 false" in text
+
+
+@pytest.mark.parametrize(
+    ("total", "good", "false", "words"),
+    [
+        (0, 0, 3.0, "no spots"),
+        (52, 49, 2.6, "52 spots · 94 % good · about 3 false"),
+        (1, 1, 0.3, "1 spot · 100 % good · about 0.3 false"),
+        (1000, 999, 0.096, "1 000 spots · 99 % good · less than 0.1 false"),
+        (2, 1, 0.96, "2 spots · 50 % good · about 1 false"),
+        (5000, 5000, 1234.0, "5 000 spots · 100 % good · about 1 200 false"),
+        (52, 49, None, "52 spots · 94 % good"),
+    ],
+)
+def test_the_frame_in_words(total, good, false, words):
+    doubtful = np.arange(total) >= good
+    flags = np.where(doubtful, np.uint32(Flag.MOVED), np.uint32(0))
+    fits = SpotFits({"flags": flags, "y": np.zeros(total)}, (), Settings(sigma=1.3, roi_size=9))
+    assert _in_words(fits, false).replace("\u202f", " ") == words
+
+
+def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer, monkeypatch):
+    # Else pyqtgraph takes no notice of a mouse that moves so often.
+    monkeypatch.setitem(pyqtgraph.CONFIG_OPTIONS, "mouseRateLimit", -1)
+    assert widget.settings.detection_panel.isHidden()
+    widget.settings.controls["sigma"].put(1.3)
+    tick(widget)
+    panel, box = widget.settings.detection_panel, widget.settings.controls["false_spots"]
+    assert panel.isVisible()
+    panel.slider.setFocus()
+    before = box.value()
+    for _ in range(10):
+        qtbot.keyClick(panel.slider, Qt.Key.Key_Right)
+    slid = box.value()
+    assert slid < before
+    assert panel.line.value() == pytest.approx(np.log10(score_for(slid, 1.3)))
+    frame = viewer.dims.current_step[0]
+    assert len(shows(widget, image, frame)) == 4
+    place = panel.line.value()
+    places = np.linspace((place, 0.3), (place - 0.25, 0.3), 11)
+    Mouse(panel.plot.viewport()).drag(*(in_plot(panel.plot, *there) for there in places))
+    score = 10 ** (place - 0.25)
+    assert np.log10(box.value()) == pytest.approx(
+        np.log10(expected_false_spots(score, 1.3)), abs=0.3
+    )
+    assert box.value() == float(f"{box.value():.3g}") > 1000
+    assert len(shows(widget, image, frame)) > 4
+    box.put(1e-9)
+    low, high = panel.plot.getViewBox().viewRange()[0]
+    assert panel.line.value() == pytest.approx(np.log10(score_for(1e-9, 1.3)), rel=1e-3)
+    assert panel.line.value() < high  # the spots are far above all noise
+    assert panel.slider.value() == panel.slider.maximum()
+    qtbot.waitUntil(lambda: panel.count.text().endswith("less than 0.1 false"))
+    widget.settings.controls["threshold"].put(1e6)
+    assert panel.count.accessibleName()
+    assert all(part.toolTip() for part in (panel.slider, panel.count, panel.plot))
+    qtbot.waitUntil(lambda: panel.count.text() == "no spots")
+    assert low < high
+
+
+def test_a_threshold_in_counts_takes_the_place_of_false_spots(
+    widget, image, tick, shows, qtbot, viewer
+):
+    widget.settings.controls["sigma"].put(1.3)
+    tick(widget)
+    panel, controls = widget.settings.detection_panel, widget.settings.controls
+    frame = viewer.dims.current_step[0]
+    controls["false_spots"].put(500)
+    shows(widget, image, frame)
+    about = controls["false_spots"].toolTip()
+    controls["threshold"].put(40)
+    assert not controls["false_spots"].isEnabled()
+    assert "threshold is set under Advanced" in controls["false_spots"].toolTip()
+    assert widget.settings.settings().threshold == 40
+    assert len(shows(widget, image, frame)) == 4
+    qtbot.waitUntil(lambda: panel.count.text() == "4 spots · 100\u202f% good")
+    assert "counts" in panel.plot.getAxis("bottom").labelText
+    assert panel.line.value() == pytest.approx(np.log10(40))
+    for _ in range(10):
+        qtbot.keyClick(panel.slider, Qt.Key.Key_Left)
+    assert controls["threshold"].get() < 40
+    assert panel.line.value() == pytest.approx(np.log10(controls["threshold"].get()))
+    shows(widget, image, frame)
+    controls["threshold"].put(None)
+    assert controls["false_spots"].isEnabled()
+    assert controls["false_spots"].toolTip() == about
+    assert widget.settings.settings().false_spots == 500
+    shows(widget, image, frame)
+    qtbot.waitUntil(lambda: "false" in panel.count.text())
+    assert panel.line.value() == pytest.approx(np.log10(score_for(500, 1.3)))
