@@ -7,6 +7,7 @@ import pytest
 
 from napari_spotfit import Flag, Settings, detect_spots, fit_at, localize
 from napari_spotfit.widgets.layers.maps import LayerMaps
+from napari_spotfit.widgets.picking import pick
 from napari_spotfit.widgets.picking.pick import Pick
 
 
@@ -43,3 +44,26 @@ def test_without_snap_the_nearest_spot_is_the_one_that_is_meant(crowds):
     one = pick.fit(place)
     for name in ("y", "x", "sigma", "photons"):
         np.testing.assert_array_equal(one.columns[name], expected.columns[name][:1], name)
+
+
+def test_the_spots_of_a_frame_are_looked_for_once_and_anew_when_it_changes(crowds, monkeypatch):
+    movie, fits = crowds
+    calls, find = [], pick.find
+    monkeypatch.setattr(
+        pick, "find", lambda *given, **more: calls.append(1) or find(*given, **more)
+    )
+    spots, pixels = pick.FrameSpots(), movie.copy()
+
+    def fit(row, settings=fits.settings):
+        one = pick.Pick(pixels, (2,), settings, spots=spots)
+        return one.fit((fits.y[row], fits.x[row]))
+
+    first, second = np.argsort(-fits.score * (fits.frame == 2) * fits.good)[:2]
+    for row in (first, second, first):
+        assert fit(row).x[0] == fits.x[row]
+    assert len(calls) == 1
+    fit(first, fits.settings.changed(false_spots=1000))
+    assert len(calls) == 2
+    pixels[2, 0, 0] += 1  # without a word to anybody
+    fit(first, fits.settings.changed(false_spots=1000))
+    assert len(calls) == 3

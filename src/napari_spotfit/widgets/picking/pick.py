@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,25 @@ from ..layers.noise import MeasuredNoise
 _FAR = 3
 
 
+class FrameSpots:
+    """Where the spots are of the frame that was clicked last: most often the next click's, too."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[Settings, NDArray[Any], NDArray[np.float64]] | None = None
+
+    def get(
+        self, frame: HeldFrame, settings: Settings, look: Callable[[], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Return the spots of a frame, looked for unless pixels and settings are as they were."""
+        if (
+            self._kept is None
+            or self._kept[0] != settings
+            or not np.array_equal(self._kept[1], frame.pixels)
+        ):
+            self._kept = settings, frame.pixels.copy(), look()
+        return self._kept[2]
+
+
 @dataclass(frozen=True, eq=False)
 class Pick:
     """What a press of the mouse fits: spots of one frame, which is read once.
@@ -42,6 +62,8 @@ class Pick:
         detection finds it, or lies at the place itself.
     noise : MeasuredNoise
         That of the image.
+    spots : FrameSpots
+        What earlier presses have found.
     """
 
     image: Any
@@ -50,6 +72,7 @@ class Pick:
     maps: LayerMaps = NO_MAPS
     snap: bool = True
     noise: MeasuredNoise = field(default_factory=MeasuredNoise)
+    spots: FrameSpots = field(default_factory=FrameSpots)
 
     @cached_property
     def frame(self) -> HeldFrame:
@@ -75,8 +98,13 @@ class Pick:
             return np.empty((0, 2))
         maps = {name: known for name, known in self._maps.items() if name != "weights"}
         settings = self._estimated.changed(backend="cpu")
-        places, _ = find(self.frame, settings, frames=self.index or None, **maps)
-        return places[:, -2:]
+
+        def look() -> NDArray[np.float64]:
+            places, _ = find(self.frame, settings, frames=self.index or None, **maps)
+            return places[:, -2:]
+
+        # Maps may have been painted in since.
+        return look() if maps else self.spots.get(self.frame, settings, look)
 
     @property
     def frame_shape(self) -> tuple[int, int]:

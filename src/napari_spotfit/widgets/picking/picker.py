@@ -19,7 +19,7 @@ from ..layers import images
 from ..layers.maps import LayerMaps
 from ..layers.noise import MeasuredNoise
 from ..parts.latest import Latest
-from .pick import Pick
+from .pick import FrameSpots, Pick
 from .picked_layer import PickedLayers
 from .table import Picked, arguments
 
@@ -107,6 +107,7 @@ class Picker(QObject):
         self._latest.failed.connect(self._on_failed)
         self._presses: deque[_Press] = deque()
         self._fitting: _Press | None = None
+        self._spots = FrameSpots()
 
     def bind(self) -> None:
         """Follow the viewer."""
@@ -117,6 +118,7 @@ class Picker(QObject):
         self._latest.drop()
         self._presses.clear()
         self._fitting = None
+        self._spots = FrameSpots()
         self.awaited.emit(False)
         self.layers.unbind()
 
@@ -141,6 +143,7 @@ class Picker(QObject):
             source.maps,
             source.snap,
             source.noise,
+            self._spots,
         )
         press = _Press(source, pick, self._next)
         if not press.aim(position):
