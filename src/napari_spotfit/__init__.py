@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .models.stopping import StopCondition
     from .precision import localization_precision
     from .results.flags import Flag
+    from .results.load import load_fits
     from .results.spot_fits import SpotFits
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
@@ -44,6 +45,7 @@ __all__ = [
     "estimate_sigma",
     "fit_at",
     "fit_spots",
+    "load_fits",
     "localization_precision",
     "localize",
     "noise_model",
@@ -67,6 +69,7 @@ _MODULES = {
     "estimate_sigma": "localization.psf_width",
     "fit_at": "localization.fit_at",
     "fit_spots": "localization.fit_spots",
+    "load_fits": "results.load",
     "localization_precision": "precision",
     "localize": "localization.localize",
     "noise_model": "localization.noise",
