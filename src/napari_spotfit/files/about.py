@@ -61,8 +61,8 @@ def from_texts(texts: Mapping[str, str]) -> About:
             index=tuple(values["index"]),
             settings=None if settings is None else Settings(**settings),
             roi_shape=None if roi is None else (int(roi[0]), int(roi[1])),
-            image=values.get("image"),
-            layer=values.get("layer"),
+            image=_mapping(values["image"]),
+            layer=_mapping(values["layer"]),
             version=str(values["version"]),
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -93,6 +93,12 @@ def _plain_column(column: Column) -> dict[str, Any]:
     return {
         name: value for name, value in asdict(column).items() if value != _COLUMN[name]
     }  # fmt: skip
+
+
+def _mapping(value: Any) -> Mapping[str, Any] | None:
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"image and layer have values by name; got {value!r}")
+    return value
 
 
 def _column(**about: Any) -> Column:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from .about import FORMAT_KEY, from_texts, to_texts
 from .csv_rows import rows_as_text, rows_of_text
-from .table import SpotTable, UnreadableFileError
+from .table import DERIVED, SpotTable, UnreadableFileError
 
 #: Rows that are written at a time.
 CHUNK = 100_000
@@ -63,7 +63,7 @@ def read_csv(path: Path) -> SpotTable:
         about = from_texts({name.decode(): value.decode() for name, value in texts.items()})
     except UnicodeDecodeError as error:
         raise UnreadableFileError(f"it is damaged: {error}") from None
-    stored = {name: column for name, column in about.columns.items() if not column.derived}
+    stored = {name: column for name, column in about.columns.items() if column.role != DERIVED}
     rows = text[begin : end + 1]
     return SpotTable(rows_of_text(rows, stored), replace(about, columns=stored))
 

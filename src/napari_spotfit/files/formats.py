@@ -14,7 +14,7 @@ from .csv_text import read_csv, write_csv
 from .parquet import read_parquet, write_parquet
 from .table import TEXT, WORDS, Column, SpotTable, UnreadableFileError
 
-_FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]] = {
+FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]] = {
     ".parquet": (write_parquet, read_parquet),
     ".csv": (write_csv, read_csv),
 }
@@ -89,7 +89,7 @@ def unfinished(path: Path) -> Iterator[Path]:
 def _format(
     path: Path,
 ) -> tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]:
-    found = _FORMATS.get(path.suffix.lower())
+    found = FORMATS.get(path.suffix.lower())
     if found is None:
         raise ValueError(f"the name of a file of spots {_ENDINGS}; got “{path.name}”")
     return found
@@ -111,5 +111,5 @@ def _in_pixels(table: SpotTable) -> SpotTable:
         if column.factor != 1 and column.type not in (TEXT, WORDS) and name in columns:
             kind = columns[name].dtype
             columns[name] = (columns[name] / np.float64(column.factor)).astype(kind)
-        known[name] = Column(column.type, words=column.words, derived=column.derived)
+        known[name] = Column(column.type, words=column.words, role=column.role)
     return SpotTable(columns, replace(table.about, columns=known))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .about import FORMAT_KEY, from_texts, to_texts
-from .table import TEXT, WORDS, About, Column, SpotTable, UnreadableFileError, codes_of
+from .table import DERIVED, TEXT, WORDS, About, Column, SpotTable, UnreadableFileError, codes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +93,7 @@ def _table_of_arrow(found: pa.Table, about: About) -> SpotTable:
     """
     columns = {}
     for name, column in about.columns.items():
-        if column.derived:
+        if column.role == DERIVED:
             continue
         title = column.title or name
         if found.schema.get_all_field_indices(title) == []:

@@ -15,6 +15,8 @@ from ..version import __version__
 
 #: Types of columns beside those of NumPy's numbers: any words, and codes of a few words.
 TEXT, WORDS = "text", "words"
+#: What a column may be there for.
+FIT, DERIVED, LAYER = "fit", "derived", "layer"
 _STOP = "stop_condition"
 
 
@@ -38,8 +40,9 @@ class Column:
         Its name in the file, if that is another.
     factor : float
         What the numbers were multiplied by for the file, as pixels are to become µm.
-    derived : bool
-        Whether it follows from the others, so that it is there for other programs alone.
+    role : str
+        ``"fit"``; ``"derived"`` for what follows from the others and is there for other programs;
+        ``"layer"`` for what belongs to the layer that showed the fits.
     """
 
     type: str
@@ -47,7 +50,7 @@ class Column:
     words: tuple[str, ...] = ()
     title: str = ""
     factor: float = 1.0
-    derived: bool = False
+    role: str = FIT
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,10 @@ def table_of(
     for name, values in {**columns, **derived}.items():
         stored[name], column = _stored(name, values)
         known[name] = Column(
-            column, units.get(name, ""), _words(name, column), derived=name not in columns
+            column,
+            units.get(name, ""),
+            _words(name, column),
+            role=FIT if name in columns else DERIVED,
         )
     return SpotTable(stored, About(known, **about))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..files.formats import read
-from ..files.table import SpotTable
+from ..files.table import FIT, SpotTable
 from .spot_fits import SpotFits
 
 
@@ -46,4 +46,6 @@ def load_fits(path: str | os.PathLike[str]) -> SpotFits:
 def fits_of(table: SpotTable) -> SpotFits:
     """Return the fits of a table that was read from a file."""
     about = table.about
-    return SpotFits(table.columns, about.index, about.settings, about.roi_shape)
+    known = about.columns
+    columns = {name: values for name, values in table.columns.items() if known[name].role == FIT}
+    return SpotFits(columns, about.index, about.settings, about.roi_shape)
