@@ -165,8 +165,8 @@ def _single(values: NDArray[np.float64], cells: Sequence[str]) -> NDArray[np.flo
     """
     with np.errstate(over="ignore"):
         single = values.astype(np.float32)
-    for end in (np.float32(-np.inf), np.float32(np.inf)):
-        other = np.nextafter(single, end)
+        neighbours = [np.nextafter(single, np.float32(end)) for end in (-np.inf, np.inf)]
+    for other, end in zip(neighbours, (-1, 1), strict=True):
         halfway = values == (single.astype(np.float64) + other) / 2
         for row in np.flatnonzero(halfway & np.isfinite(values)).tolist():
             away = Fraction(cells[row]) - Fraction(values[row])

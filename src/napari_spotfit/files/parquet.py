@@ -33,6 +33,7 @@ def write_parquet(path: Path, table: SpotTable) -> None:
         # Fitted numbers hardly ever come twice: looking for those that do takes most of the time.
         use_dictionary=[c.title or n for n, c in table.about.columns.items() if c.type == WORDS],
         compression="zstd",
+        write_page_checksum=True,
     )
 
 
@@ -50,16 +51,18 @@ def read_parquet(path: Path) -> SpotTable:
     import pyarrow as pa
     from pyarrow import parquet
 
-    try:
-        with parquet.ParquetFile(path) as file:
+    # Whatever is wrong with the file itself is told here; what Arrow cannot read is damaged.
+    with path.open("rb") as content:
+        try:
+            file = parquet.ParquetFile(content, page_checksum_verification=True)
             metadata = file.schema_arrow.metadata or {}
             if FORMAT_KEY.encode() not in metadata:
                 raise UnreadableFileError("it was not written by napari-spotfit")
             names = (name for name in metadata if not name.startswith(b"ARROW:"))
             about = from_texts({name.decode(): metadata[name].decode() for name in names})
             found = file.read()
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise UnreadableFileError(f"it is damaged, or no Parquet file: {error}") from None
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise UnreadableFileError(f"it is damaged, or no Parquet file: {error}") from None
     return _table_of_arrow(found, about)
 
 

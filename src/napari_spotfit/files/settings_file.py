@@ -118,8 +118,9 @@ def settings_of_toml(text: str) -> Settings:
     _open_ends(values)
     if isinstance(values.get("model"), dict):
         _open_ends(values["model"])
-    for name, held in dict(values.get("fixed", {})).items():
-        values["fixed"][name] = None if held == _START else held
+    if isinstance(values.get("fixed"), dict):
+        held = values["fixed"].items()
+        values["fixed"] = {name: None if one == _START else one for name, one in held}
     return Settings(**values)
 
 

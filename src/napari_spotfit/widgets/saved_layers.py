@@ -36,17 +36,33 @@ _LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
 _SHOWN, _MOVED = "_shown", "_point_{}"
 
 
-def write_layer(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
-    """Save a layer of fitted spots; what napari calls for *File ▸ Save*.
+def write_parquet(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+    """Save a layer of fitted spots as Parquet; what napari calls for *File ▸ Save*.
 
     Raises
     ------
-    ValueError
-        If the layer has no fitted spots, or the file's name ends otherwise than it should.
+    RuntimeError
+        If the layer has no fitted spots; napari would not show a ValueError.
+    ImportError
+        If pyarrow is missing.
     OSError
         If the file cannot be written.
     """
-    return [str(write(path, table_of_layer(np.asarray(data), attributes)))]
+    return _write(path, ".parquet", data, attributes)
+
+
+def write_csv(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+    """Save a layer of fitted spots as CSV; else as :func:`write_parquet`."""
+    return _write(path, ".csv", data, attributes)
+
+
+def _write(path: str, ending: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+    # A kind of file that is chosen in napari's dialog does not complete the name.
+    named = path if path.lower().endswith(ending) else f"{path}.spots{ending}"
+    try:
+        return [str(write(named, table_of_layer(np.asarray(data), attributes)))]
+    except ValueError as error:
+        raise RuntimeError(str(error)) from None
 
 
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[LayerData]] | None:
