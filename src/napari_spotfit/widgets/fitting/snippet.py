@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...files.as_python import literal, settings_as_python
 from ...settings.settings import Settings
+from .camera_form import QUANTITIES
 
 if TYPE_CHECKING:
     from napari.layers import Image
 
 #: Chosen frames as plain values; see :func:`~.fit_run.plain_frames`.
 PlainFrames = list[list[int] | int | None] | None
+
+
+_DEFAULTS = Settings()
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ def fit_as_python(fit: Fit, layer: Image | None = None) -> str:
     lines = ["import napari", "import napari_spotfit"]
     if fit.maps:
         lines.append("from napari_spotfit.widgets.layers.maps import layer_maps")
-    lines += ["", f"settings = {settings_as_python(fit.settings)}"]
+    # Of what a map says, a result's settings have the mean: no second word on it is accepted.
+    without = {name: getattr(_DEFAULTS, name) for name in QUANTITIES if name in fit.maps}
+    lines += ["", f"settings = {settings_as_python(fit.settings.changed(**without))}"]
     lines.append("viewer = napari.current_viewer() or napari.Viewer()")
     if layer is not None and (opening := _opening(layer, fit.image)):
         lines += [f"if {fit.image!r} not in viewer.layers:", f"    {opening}"]
