@@ -155,7 +155,9 @@ def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
     metadata = attributes["metadata"]
     sizes = sizes_when_shown(attributes["size"], metadata, count)
     size = float(sizes[0]) if count and (sizes == sizes[0]).all() else None
-    symbols = {str(symbol) for symbol in {*np.atleast_1d(attributes["symbol"])}}
+    # Each once: by what they are, as napari's symbols take long to compare.
+    different = {id(symbol): symbol for symbol in np.atleast_1d(attributes["symbol"]).tolist()}
+    symbols = {str(symbol) for symbol in different.values()}
     return {
         "name": attributes["name"],
         **{name: _plain(attributes[name]) for name in (*_PLACE, *_LOOK) if name in attributes},

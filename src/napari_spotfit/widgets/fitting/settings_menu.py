@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QToolButton, QWidget
+from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QPushButton, QWidget
 
 from ...files.settings_file import load_settings, save_settings
 from ...models.profiles import Profile
@@ -47,7 +47,7 @@ _RECENT, _KEPT = "recent_fits", 8
 _ANEW = "noise"
 
 
-class SettingsMenu(QToolButton):
+class SettingsMenu(QPushButton):
     """A button with a menu.
 
     Parameters
@@ -72,11 +72,9 @@ class SettingsMenu(QToolButton):
         result: Callable[[], Points | None],
         parent: QWidget | None = None,
     ):
-        super().__init__(parent)
+        super().__init__("Settings", parent)
         self._viewer, self._panel, self._result = viewer, panel, result
-        self.setText("Settings")
         self.setToolTip(_TIP)
-        self.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         menu = QMenu(self)
         menu.setToolTipsVisible(True)
         menu.aboutToShow.connect(self.fill)

@@ -48,11 +48,12 @@ def settings_of_layer(metadata: Mapping[str, Any]) -> Settings | None:
 
 def _column(name: str, values: pd.Series) -> NDArray[Any]:
     if name == _STOP:
-        # A point without a condition was not fitted.
-        codes = values.astype(object).map(_CODES).fillna(StopCondition.INVALID)
-        stops: NDArray[np.uint8] = codes.to_numpy(np.uint8)
-        return stops
+        words = values.astype("category").cat
+        # A point without a condition, the code -1, was not fitted.
+        codes = [_CODES.get(word, StopCondition.INVALID) for word in words.categories]
+        known = np.array([*codes, StopCondition.INVALID], np.uint8)
+        return known[words.codes.to_numpy()]
     if getattr(values.dtype, "kind", "O") in "fiub":
         return as_column(name, values.to_numpy())
-    words: NDArray[Any] = values.to_numpy(object)
-    return words
+    text: NDArray[Any] = values.to_numpy(object)
+    return text
