@@ -51,8 +51,9 @@ def _column(name: str, values: pd.Series) -> NDArray[Any]:
         words = values.astype("category").cat
         # A point without a condition, the code -1, was not fitted.
         codes = [_CODES.get(word, StopCondition.INVALID) for word in words.categories]
-        known = np.array([*codes, StopCondition.INVALID], np.uint8)
-        return known[words.codes.to_numpy()]
+        stops = np.array([*codes, StopCondition.INVALID], np.uint8)
+        rows: NDArray[np.int8] = words.codes.to_numpy()
+        return stops[rows]
     if getattr(values.dtype, "kind", "O") in "fiub":
         return as_column(name, values.to_numpy())
     text: NDArray[Any] = values.to_numpy(object)
