@@ -28,7 +28,7 @@ INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
 BASE_DEPENDENCIES = {"numpy", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt"}
 
 #: What the public names must leave to the functions that need it.
-HEAVY = {"cupy", "napari", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt"}
+HEAVY = {"cupy", "napari", "pandas", "pyarrow", "pyqtgraph", "qtpy", "scipy", "superqt"}
 HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 
@@ -176,7 +176,7 @@ def test_base_install_brings_no_qt_binding(metadata: Message) -> None:
 
 
 def test_extras(metadata: Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "cuda12", "cuda13"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "cuda12", "cuda13", "parquet"}
 
 
 def test_sdist_has_what_development_needs(source_tree: Path) -> None:

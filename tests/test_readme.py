@@ -6,17 +6,22 @@ import re
 from pathlib import Path
 
 import pytest
+from same_fits import assert_same
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_the_script_runs():
-    script, models = (block for block in BLOCKS if "viewer" not in block)
+def test_the_script_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    script, files, models = (block for block in BLOCKS if "viewer" not in block)
     names: dict = {}
     exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
     assert len(names["table"]) > 3000
+    exec(compile(files, "README.md", "exec"), names)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["movie.spots.parquet", "movie.toml"]
+    assert_same(names["again"], names["fits"])
     exec(compile(models, "README.md", "exec"), names)
     assert names["fits"].converged.mean() > 0.9
 

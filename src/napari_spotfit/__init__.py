@@ -12,6 +12,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .engine.errors import BackendFallbackWarning, BackendUnavailableError
+    from .files.settings_file import load_settings, save_settings
     from .images.camera import Camera
     from .localization.detect_spots import detect_spots
     from .localization.fit_at import fit_at
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .models.stopping import StopCondition
     from .precision import localization_precision
     from .results.flags import Flag
+    from .results.load import load_fits
     from .results.spot_fits import SpotFits
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
@@ -44,9 +46,12 @@ __all__ = [
     "estimate_sigma",
     "fit_at",
     "fit_spots",
+    "load_fits",
+    "load_settings",
     "localization_precision",
     "localize",
     "noise_model",
+    "save_settings",
     "simulate_movie",
     "simulate_spots",
     "to_points_layer",
@@ -67,9 +72,12 @@ _MODULES = {
     "estimate_sigma": "localization.psf_width",
     "fit_at": "localization.fit_at",
     "fit_spots": "localization.fit_spots",
+    "load_fits": "results.load",
+    "load_settings": "files.settings_file",
     "localization_precision": "precision",
     "localize": "localization.localize",
     "noise_model": "localization.noise",
+    "save_settings": "files.settings_file",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
     "to_points_layer": "widgets.layers.points",

@@ -53,6 +53,8 @@ class Profile:
     separable: bool = True
     #: What the model was made from, if it is somebody's own.
     expression: Expression | None = None
+    #: f as people write it, for files and for those who read them.
+    formula: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def from_expression(
@@ -121,7 +123,7 @@ class Profile:
             unit = "px" if per_sigma and not constant else ""
             about = f"parameter {parameter} of {expression}"
             shape.append(ShapeParameter(parameter, unit, about, (constant, per_sigma), low, high))
-        return cls(name, tuple(shape), own, separable=False, expression=own)
+        return cls(name, tuple(shape), own, separable=False, expression=own, formula=own.text)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a model of somebody's own as the arguments that make it anew."""
@@ -241,23 +243,31 @@ _TURNED_SIGMAS = (
     ShapeParameter("angle", "°", "from the x axis to that axis, positive towards y", (0.0, 0.0)),
 )
 
-#: f = exp(-((x - x̄)² + (y - ȳ)²) / 2σ²).
 GAUSSIAN = Profile(
     "gaussian",
     (*CENTER, ShapeParameter("sigma", "px", "standard deviation of the spot")),
     _round,
     _round_averaged,
     places=(0, 2),
+    formula="exp(-((x - x̄)² + (y - ȳ)²) / 2σ²)",
 )
-#: f = exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy²).
 GAUSSIAN_ELLIPTICAL = Profile(
-    "gaussian_elliptical", (*CENTER, *_SIGMAS), _elliptical, _elliptical_averaged, places=(1, 3)
+    "gaussian_elliptical",
+    (*CENTER, *_SIGMAS),
+    _elliptical,
+    _elliptical_averaged,
+    places=(1, 3),
+    formula="exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy²)",
 )
-#: The same in axes turned by the angle.
 GAUSSIAN_ROTATED = Profile(
-    "gaussian_rotated", (*CENTER, *_TURNED_SIGMAS), _rotated, places=(4,), separable=False
+    "gaussian_rotated",
+    (*CENTER, *_TURNED_SIGMAS),
+    _rotated,
+    places=(4,),
+    separable=False,
+    formula="exp(-u² / 2σx² - v² / 2σy²), where u = (x - x̄) cos α + (y - ȳ) sin α and "
+    "v = (y - ȳ) cos α - (x - x̄) sin α",
 )
-#: f = 1 / ((1 + (x - x̄)²/w²) (1 + (y - ȳ)²/w²)).
 LORENTZIAN = Profile(
     "lorentzian",
     (
@@ -266,8 +276,9 @@ LORENTZIAN = Profile(
     ),
     _lorentzian,
     places=(5,),
+    formula="1 / ((1 + (x - x̄)²/w²) (1 + (y - ȳ)²/w²))",
 )
-#: f = (1 + r²/w²)^-exponent with r the distance from the centre (Moffat 1969).
+#: Moffat 1969.
 MOFFAT = Profile(
     "moffat",
     (
@@ -288,6 +299,7 @@ MOFFAT = Profile(
     _moffat,
     places=(6,),
     separable=False,
+    formula="(1 + ((x - x̄)² + (y - ȳ)²)/w²)^-exponent",
 )
 
 MODELS = {

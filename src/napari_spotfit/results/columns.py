@@ -58,6 +58,38 @@ def invalid_columns(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     return columns
 
 
+#: Types of the columns that are not of single precision; ``axis_0``, … are as ``frame``.
+_TYPES = {
+    "y": np.float64,
+    "x": np.float64,
+    "frame": np.int64,
+    "iterations": np.uint16,
+    "stop_condition": np.uint8,
+    "roi_y": np.int32,
+    "roi_x": np.int32,
+    "flags": np.uint32,
+}
+
+
+def as_column(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers in the type that fits have them in, if that holds all of them exactly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_column("roi_y", np.array([3.0, 12.0])).dtype, as_column("roi_y", np.array([np.nan]))
+    (dtype('int32'), array([nan]))
+    """
+    kind = np.dtype(_TYPES.get("frame" if name.startswith("axis_") else name, values.dtype))
+    if kind == values.dtype or kind.kind == "f":
+        return values
+    ends = np.iinfo(kind)
+    inside = (values >= ends.min) & (values <= ends.max)
+    if not inside.all() or not (values == np.rint(values)).all():
+        return values
+    return values.astype(kind)
+
+
 #: Units of the columns that every model has, and of the rest where they do not depend on it.
 _UNITS = {
     "y": "px",

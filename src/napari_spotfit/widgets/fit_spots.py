@@ -21,6 +21,7 @@ from ..images.axes import fitted_by_plane, plane_axis
 from .fitting.fit_run import FitRun, Fitted, Job
 from .fitting.gain_offer import GainOffer
 from .fitting.result_panel import ResultPanel
+from .fitting.settings_menu import SettingsMenu, remember_fit
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
 from .layers.colors import COLORMAPS, FACE_COLORMAP
@@ -91,6 +92,7 @@ class FitSpots(Docked):
         )
         self.status = StatusLine(viewer)
         self.result = ResultPanel(viewer)
+        self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
         self._patience.setInterval(_PATIENCE)
@@ -218,6 +220,7 @@ class FitSpots(Docked):
             if self.preview.image is image:
                 # The same spots would lie on top of each other.
                 self.preview.box.setChecked(False)
+        remember_fit(image.name, result.fits)
         text = summary(result.fits, time.perf_counter() - self._started, result.device)
         text += _planes_in_words(image, result.fits)
         if layer is not None:
@@ -285,6 +288,8 @@ class FitSpots(Docked):
         self.cancel_button.clicked.connect(self.cancel)
         self.defaults_button.clicked.connect(self.settings.reset)
         self.settings.changed.connect(self._remember)
+        self.settings_menu.said.connect(self.status.say)
+        self.settings_menu.failed.connect(self.status.fail)
         self.result.face_chosen.connect(self._on_face)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.drawn.connect(self._told.show)
@@ -308,7 +313,7 @@ class FitSpots(Docked):
         self.cancel_button.setToolTip("<p>Stop fitting; the layers stay as they are.</p>")
         self.defaults_button.setToolTip("<p>Set every control to its default.</p>")
         for widgets in (
-            (self.fit_button, self.preview.box, self.defaults_button),
+            (self.fit_button, self.preview.box, self.settings_menu, self.defaults_button),
             (self.progress, self.cancel_button),
         ):
             page = QWidget()

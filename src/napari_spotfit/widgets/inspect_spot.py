@@ -38,6 +38,10 @@ _GONE = (
     "The image of these spots is gone from the viewer, so data, model and residual cannot be "
     "shown. The numbers are those of the fit."
 )
+_NOT_OPEN = (
+    "The image “{}” of these spots is not open, so data, model and residual cannot be shown. Open "
+    "it, as a layer of this name. The numbers are those of the fit."
+)
 _NO_IMAGE = (
     "This layer does not say which image its spots were fitted in, so data, model and residual "
     "cannot be shown. The numbers are those of the fit."
@@ -204,7 +208,7 @@ class InspectSpot(Docked):
     def _pixels(self, layer: Points, image: Image | None, spot: Spot) -> SpotSample | str | None:
         """Return a spot's pixels, or why there are none; None if they are now being read."""
         if image is None:
-            return _GONE if "image" in layer.metadata else _NO_IMAGE
+            return _why_no_image(layer)
         maps = maps_of(layer, image, self._viewer.layers)
         camera = camera_settings(settings_of(spot.values, spot.settings), maps.ids)
         seen = self._keeper.frame(image, spot.index, camera, maps)
@@ -245,3 +249,10 @@ class InspectSpot(Docked):
 
     def _on_failed(self, error: Exception) -> None:
         self._show_without_pixels(f"⚠ {error}")
+
+
+def _why_no_image(layer: Points) -> str:
+    if "image" in layer.metadata:
+        return _GONE
+    name = layer.metadata.get("image_name")
+    return _NO_IMAGE if name is None else _NOT_OPEN.format(name)

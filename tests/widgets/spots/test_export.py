@@ -26,7 +26,7 @@ def test_csv_holds_what_is_shown_or_everything(spots, layer, qtbot, tmp_path, ph
         path = tmp_path / f"{everything}.csv"
         with qtbot.waitSignal(spots.export.finished):
             spots.export.save_to(path, everything=everything)
-        table = pd.read_csv(path)
+        table = pd.read_csv(path, comment="#")
         features = layer.features
         if not everything:
             features = features[features["sigma"] >= 1.0].sort_values("photons", kind="stable")

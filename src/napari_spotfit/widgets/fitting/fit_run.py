@@ -68,5 +68,26 @@ def _fit(job: Job) -> Steps:
         yield part.done, part.total
     fits = SpotFits.concatenate(parts)
     face = job.face if job.face in fits.columns else default_face(fits)
-    points = points_arguments(fits, face, job.colormap, job.maps.ids)
+    points = points_arguments(fits, face, job.colormap, job.maps)
+    points["metadata"]["frames"] = plain_frames(job.frames)
     return Fitted(fits, points, part.device)
+
+
+def plain_frames(frames: FrameSelection) -> list[list[int] | int | None] | None:
+    """Return chosen frames as plain values: an index, [first, behind last], or None for all.
+
+    Examples
+    --------
+    >>> plain_frames((slice(2, 5), 3, slice(None)))
+    [[2, 5], 3, None]
+    """
+    if frames is None:
+        return None
+    axes = frames if isinstance(frames, tuple) else (frames,)
+    return [_plain_axis(along) for along in axes]
+
+
+def _plain_axis(along: Any) -> list[int] | int | None:
+    if not isinstance(along, slice):
+        return int(along)
+    return None if along == slice(None) else [int(along.start), int(along.stop)]

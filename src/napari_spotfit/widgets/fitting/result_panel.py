@@ -9,6 +9,7 @@ from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
 from superqt import QElidingLabel
 
 from ..layers.colors import COLORMAPS, color_faces, is_number
+from ..layers.points import stop_counts
 from ..parts.color_bar import ColorBar
 from ..parts.legend import Legend
 from ..parts.wheel import guard_wheel
@@ -88,7 +89,7 @@ class ResultPanel(QWidget):
         if layer is not None:
             self.title.setText(layer.name)
             self.title.setToolTip(layer.name)
-            self.legend.show_counts(layer.metadata["stop_counts"])
+            self.legend.show_counts(stop_counts(layer))
             self.doubtful.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)

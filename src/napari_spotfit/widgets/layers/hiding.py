@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,7 @@ def show_only(layer: Points, shown: NDArray[np.bool_] | bool, ndisplay: int) -> 
     layer.shown = shown
     all_axes = layer.ndim <= ndisplay
     if all_axes and not np.all(shown) and napari_draws_hidden_points():
-        sizes = _sizes(layer)
+        sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
         layer.metadata = {**layer.metadata, _KEPT: sizes}
         # A point without a size is not drawn, unless there is a smallest size on the canvas.
         layer.canvas_size_limits = (0, layer.canvas_size_limits[1])
@@ -56,16 +57,29 @@ def show_all(layer: Points) -> None:
     _restore_sizes(layer)
 
 
-def _restore_sizes(layer: Points) -> None:
-    if _KEPT in layer.metadata:
-        layer.size = _sizes(layer)
-        layer.metadata.pop(_KEPT)
-        layer.canvas_size_limits = CANVAS_SIZES
+def hidden_arguments(arguments: dict[str, Any], shown: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return what else napari makes a layer of, some of whose points are hidden.
+
+    Parameters
+    ----------
+    arguments : dict
+        What napari makes the layer of that shows them all.
+    shown : array of bool, shape (n,)
+        Which points are shown.
+    """
+    hiding: dict[str, Any] = {"shown": shown}
+    # A frame that is a whole layer is displayed with all axes, as long as nobody asks for 3-D.
+    if arguments["data"].shape[1] <= 2 and napari_draws_hidden_points():
+        sizes = np.broadcast_to(np.asarray(arguments["size"], float), shown.shape)
+        hiding["size"] = np.where(shown, sizes, 0)
+        hiding["metadata"] = {**arguments["metadata"], _KEPT: sizes.copy()}
+        hiding["canvas_size_limits"] = (0, CANVAS_SIZES[1])
+    return hiding
 
 
-def _sizes(layer: Points) -> NDArray[np.float64]:
-    """Return the size of every point when it is shown."""
-    sizes, kept = np.array(layer.size, float), layer.metadata.get(_KEPT)
+def sizes_when_shown(size: Any, metadata: Mapping[str, Any], count: int) -> NDArray[np.float64]:
+    """Return the size of every point when it is shown, from what napari knows of a layer."""
+    sizes, kept = np.array(np.broadcast_to(size, count), float), metadata.get(_KEPT)
     hidden = sizes <= 0
     if kept is not None and len(kept) == len(sizes):
         sizes[hidden] = kept[hidden]
@@ -73,3 +87,10 @@ def _sizes(layer: Points) -> NDArray[np.float64]:
         known = sizes[~hidden] if kept is None or not len(kept) else kept
         sizes[hidden] = np.median(known)
     return sizes
+
+
+def _restore_sizes(layer: Points) -> None:
+    if _KEPT in layer.metadata:
+        layer.size = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
+        layer.metadata.pop(_KEPT)
+        layer.canvas_size_limits = CANVAS_SIZES

@@ -63,10 +63,31 @@ def current_frame(viewer: Viewer, layer: Image) -> tuple[int, ...]:
     return tuple(int(index) for index in indices)
 
 
+def image_link(layer: Image) -> dict[str, Any]:
+    """Return the metadata by which a layer of spots knows its image, here and in a file."""
+    shape = [int(length) for length in full_resolution(layer).shape]
+    return {"image": layer.unique_id, "image_name": layer.name, "image_shape": shape}
+
+
 def image_of(points: Points, layers: LayerList) -> Image | None:
-    """Return the image layer that a layer of fitted spots was made of, if it is still there."""
-    made_of = points.metadata.get("image")
-    return next((layer for layer in layers if layer.unique_id == made_of), None)
+    """Return the image layer that a layer of fitted spots was made of, if it is still there.
+
+    Of spots from a file it is the one that has the image's name and shape.
+    """
+    known = points.metadata
+    if "image" in known:
+        return next((layer for layer in layers if layer.unique_id == known["image"]), None)
+    if "image_name" not in known:
+        return None
+    name, shape = known["image_name"], known.get("image_shape")
+    named = [
+        layer
+        for layer in layers
+        if type(layer).__name__ == "Image"
+        and layer.name == name
+        and list(full_resolution(layer).shape) == shape
+    ]
+    return named[0] if len(named) == 1 else None
 
 
 def transform_arguments(layer: Layer) -> dict[str, Any]:

@@ -41,10 +41,13 @@ class LayerMaps:
         and ``camera``, as far as there is something to say. It may run in any thread.
     ids : dict of str to str
         The ids of the layers that a fit depends on, by what they say.
+    names : dict of str to str
+        The names of all layers, by what they say.
     """
 
     read: Callable[[], dict[str, Any]] = dict
     ids: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
 
 #: Of an image of which no layer says anything.
@@ -72,7 +75,7 @@ def layer_maps(image: Image, layers: Mapping[str, Layer]) -> LayerMaps:
     """
     readers = {role: _reader(role, layer, image) for role, layer in layers.items()}
     ids = {role: str(layer.unique_id) for role, layer in layers.items() if role != "mask"}
-    return LayerMaps(partial(_read, readers), ids)
+    return LayerMaps(partial(_read, readers), ids, {role: one.name for role, one in layers.items()})
 
 
 def maps_of(points: Points, image: Image, layers: LayerList) -> LayerMaps:
@@ -83,14 +86,23 @@ def maps_of(points: Points, image: Image, layers: LayerList) -> LayerMaps:
     ValueError
         If some of their layers are gone, or no longer go together with the image.
     """
-    ids = points.metadata.get("maps", {})
-    by_id = {str(layer.unique_id): layer for layer in layers}
-    if gone := [ROLES[role] for role, one in ids.items() if one not in by_id]:
+    found = {role: _layer_of(role, points, layers) for role in points.metadata.get("maps", {})}
+    if gone := [ROLES[role] for role, layer in found.items() if layer is None]:
         raise ValueError(
             f"The layer with {' and with '.join(gone)} of this fit is gone from the viewer, so "
             "the data cannot be shown as it was fitted. The numbers are those of the fit."
         )
-    return layer_maps(image, {role: by_id[one] for role, one in ids.items()})
+    return layer_maps(image, {role: layer for role, layer in found.items() if layer is not None})
+
+
+def _layer_of(role: str, points: Points, layers: LayerList) -> Layer | None:
+    """Return a layer with a map: by its id, or of spots from a file by its name."""
+    known = points.metadata
+    if "image" in known:
+        by_id = {str(layer.unique_id): layer for layer in layers}
+        return by_id.get(known["maps"][role])
+    name = known.get("map_names", {}).get(role)
+    return next((layer for layer in layers if layer.name == name), None)
 
 
 def _reader(role: str, layer: Layer, image: Image) -> Callable[[], Any]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits, good_rows
 from .hiding import CANVAS_SIZES, show_all
-from .images import transform_arguments
+from .images import image_link, transform_arguments
+from .maps import NO_MAPS, LayerMaps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
     from napari.layers import Image, Layer, Points
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 _RING = 7.0
 #: The symbols of good and of doubtful fits.
 _GOOD, _DOUBTFUL = "ring", "x"
+OWN_SYMBOLS = frozenset({_GOOD, _DOUBTFUL})
+_STOP = "stop_condition"
+_STOPS = tuple(condition.name for condition in StopCondition)
+#: So many rows tell whether a column has stop conditions.
+_LOOKED_AT = 1000
 #: Width of the ring's border in fractions of its diameter.
 _BORDER = 0.06
 
@@ -32,7 +37,9 @@ def points_arguments(
     fits: SpotFits,
     face: str | None = None,
     colormap: str = FACE_COLORMAP,
-    maps: Mapping[str, str] | None = None,
+    maps: LayerMaps = NO_MAPS,
+    *,
+    everything: bool = False,
 ) -> dict[str, Any]:
     """Return what napari's Points are made of, without touching napari.
 
@@ -44,11 +51,13 @@ def points_arguments(
         The column that colours the faces; by default the first of the widths.
     colormap : str
         The colour map of the faces of a new layer.
-    maps : mapping of str to str, optional
-        The ids of the layers with what was known of the pixels, by what they say.
+    maps : LayerMaps
+        The layers with what was known of the pixels.
+    everything : bool
+        Draw invalid fits, too: a layer's points that were not fitted have a place of their own.
     """
     face = face or default_face(fits)
-    drawn = fits[fits.valid]
+    drawn = fits if everything else fits[fits.valid]
     features = _features(drawn)
     if face not in features:
         raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
@@ -71,7 +80,8 @@ def points_arguments(
             "stop_counts": {condition.name: n for condition, n in fits.stop_counts().items()},
             "invalid": len(fits) - len(drawn),
             "face": face,
-            "maps": dict(maps or {}),
+            "maps": dict(maps.ids),
+            "map_names": dict(maps.names),
         },
     }
 
@@ -86,24 +96,26 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
             f"the fits have {ndim} axes but “{image_layer.name}” has {image_layer.ndim}: "
             "fit the layer's whole data, and choose frames with frames=…"
         )
-    arguments = dict(arguments)
-    face, metadata = arguments.pop("face_color"), dict(arguments.pop("metadata"))
+    place: dict[str, Any] = {}
     if image_layer is not None:
-        metadata["image"] = image_layer.unique_id
-    layer = Points(
+        metadata = arguments["metadata"] | image_link(image_layer)
+        arguments = arguments | {"metadata": metadata}
+        place = transform_arguments(image_layer)
+    return Points(**layer_arguments(arguments, name), **place)
+
+
+def layer_arguments(arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return what napari makes a layer of, from :func:`points_arguments`."""
+    return {
         **arguments,
-        **(transform_arguments(image_layer) if image_layer is not None else {}),
-        metadata=metadata,
-        name=name,
-        ndim=ndim,
-        border_width=_BORDER,
-        border_color="stop_condition",
-        border_color_cycle=STOP_COLORS,
-        face_color=face,
-        face_color_cycle=STOP_COLORS,
-        canvas_size_limits=CANVAS_SIZES,
-    )
-    return layer
+        "name": name,
+        "ndim": arguments["data"].shape[1],
+        "border_width": _BORDER,
+        "border_color": "stop_condition",
+        "border_color_cycle": STOP_COLORS,
+        "face_color_cycle": STOP_COLORS,
+        "canvas_size_limits": CANVAS_SIZES,
+    }
 
 
 def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: Image) -> None:
@@ -119,7 +131,7 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     layer.features = arguments["features"]
     mark_doubtful(layer, arguments["symbol"])
     show_all(layer)
-    layer.metadata = {**layer.metadata, **arguments["metadata"], "image": image_layer.unique_id}
+    layer.metadata = {**layer.metadata, **arguments["metadata"], **image_link(image_layer)}
     align(layer, image_layer)
 
 
@@ -132,7 +144,7 @@ def mark_doubtful(layer: Points, symbol: Any = None) -> None:
     """Let doubtful fits of a layer look doubtful, unless the user has chosen other symbols."""
     if symbol is None:
         symbol = symbols(good_rows(layer.features))
-    if {str(one) for one in {*layer.symbol}} <= {_GOOD, _DOUBTFUL}:
+    if {str(one) for one in {*layer.symbol}} <= OWN_SYMBOLS:
         layer.symbol = symbol
 
 
@@ -202,13 +214,24 @@ def default_face(fits: SpotFits) -> str:
 
 
 def is_result(layer: Layer | None) -> bool:
-    """Whether a layer shows fitted spots."""
-    return (
-        layer is not None
-        and type(layer).__name__ == "Points"
-        and "stop_counts" in layer.metadata
-        and "stop_condition" in layer.features
-    )
+    """Whether a layer shows fitted spots: ours, or a table of theirs that came another way."""
+    if layer is None or type(layer).__name__ != "Points" or _STOP not in layer.features:
+        return False
+    return "stop_counts" in layer.metadata or _is_table_of_fits(layer.features)
+
+
+def stop_counts(layer: Points) -> dict[str, int]:
+    """Return how many of a layer's fits ended under each condition."""
+    if "stop_counts" in layer.metadata:
+        return dict(layer.metadata["stop_counts"])
+    counts = layer.features[_STOP].value_counts()
+    return {name: int(counts.get(name, 0)) for name in _STOPS}
+
+
+def _is_table_of_fits(features: pd.DataFrame) -> bool:
+    """Whether a table has the columns of fits: those of pasted points, or of napari's own CSV."""
+    known = {"y", "x", "amplitude", "background", "photons"} <= set(features)
+    return known and bool(features[_STOP].iloc[:_LOOKED_AT].isin(_STOPS).all())
 
 
 def layer_name(image_layer: Image) -> str:

@@ -211,7 +211,7 @@ def _fit(press: _Press, place: NDArray[np.float64]) -> tuple[SpotFits, dict[str,
     """Fit the spot at a place; return also what a layer is made of that shows it."""
     fits = press.pick.fit(place)
     source = press.source
-    return fits, arguments(fits, source.face, source.colormap, source.maps.ids)
+    return fits, arguments(fits, source.face, source.colormap, source.maps)
 
 
 def _in_words(fits: SpotFits) -> str:

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...results.widths import mean_sigma
+from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import default_face, points_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
     from napari.layers import Points
 
@@ -51,11 +50,11 @@ class Picked(NamedTuple):
 
 
 def _made_with(metadata: dict[str, Any]) -> dict[str, Any]:
-    return {name: metadata.get(name, {}) for name in ("settings", "maps")}
+    return {name: metadata.get(name, {}) for name in ("settings", "maps", "map_names")}
 
 
 def arguments(
-    fits: SpotFits, face: str, colormap: str, maps: Mapping[str, str] | None = None
+    fits: SpotFits, face: str, colormap: str, maps: LayerMaps = NO_MAPS
 ) -> dict[str, Any]:
     """Return what a layer is made of that shows one pick.
 
@@ -69,8 +68,8 @@ def arguments(
     face, colormap : str
         The column that colours the faces, σ if the fit has no such column, and the
         colour map.
-    maps : mapping of str to str, optional
-        The ids of the layers with what was known of the pixels, by what they say.
+    maps : LayerMaps
+        The layers with what was known of the pixels.
     """
     face = face if face in fits.columns else default_face(fits)
     made = points_arguments(fits, face, colormap, maps)

@@ -88,7 +88,7 @@ class Previewer:
         )
         fits = SpotFits.concatenate([part.fits for part in parts])
         face = job.face if job.face in fits.columns else default_face(fits)
-        points = points_arguments(fits, face, job.colormap, job.maps.ids)
+        points = points_arguments(fits, face, job.colormap, job.maps)
         return Previewed(job, fits, points, heights, settings.known_sigma, _searched(held, maps))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject
 
+from ...files.csv_text import csv_parts
+from ...files.table import TEXT, WORDS, SpotTable
 from ..parts.work import Steps, Work
+from ..saved_layers import table_of_layer
 from .columns import Column, Units
 
 if TYPE_CHECKING:
@@ -35,9 +38,28 @@ class CsvJob:
     """What to write; made on the GUI thread, used in the worker."""
 
     path: Path
-    columns: Mapping[str, Column]
+    #: The layer's points, and what else is known of it.
+    data: NDArray[np.float64]
+    attributes: Mapping[str, Any]
+    #: The columns in the order of the table, and their units.
+    columns: tuple[str, ...]
     units: Units
     rows: Rows
+
+    def table(self) -> SpotTable:
+        """Return the rows as a file holds them, which opens as a layer again."""
+        table = table_of_layer(self.data, self.attributes, self.rows)
+        names = [*self.columns, *(name for name in table.columns if name not in self.columns)]
+        values, known = {}, {}
+        for name in names:
+            values[name], column = table.columns[name], table.about.columns[name]
+            factor = self.units.factor(name)
+            if factor != 1 and column.type not in (TEXT, WORDS):
+                # A plain number, so that single precision stays single, with its few digits.
+                values[name] = values[name] * float(factor)
+                column = replace(column, type=values[name].dtype.name, factor=factor)
+            known[name] = replace(column, unit=self.units.unit(name), title=self.units.title(name))
+        return SpotTable(values, replace(table.about, columns=known))
 
 
 class CsvRun(Work):
@@ -76,13 +98,11 @@ def _write(job: CsvJob, decision: threading.Lock) -> Steps:
 
     If so, or if it fails or is closed before, whatever had that name is as it was.
     """
-    unfinished, rows = job.path.with_name(f".{job.path.name}.part"), job.rows
+    unfinished, count = job.path.with_name(f".{job.path.name}.part"), len(job.rows)
     try:
-        with unfinished.open("w", encoding="utf-8", newline="") as file:
-            for start in range(0, max(len(rows), 1), _CHUNK):
-                part = rows[start : start + _CHUNK]
-                _chunk(job.columns, job.units, part).to_csv(file, index=False, header=start == 0)
-                yield start + len(part), len(rows)
+        with unfinished.open("wb") as file:
+            for done in csv_parts(file, job.table(), _CHUNK):
+                yield done, count
         if decision.acquire(blocking=False):
             unfinished.replace(job.path)
     finally:

@@ -21,6 +21,7 @@ from qtpy.QtWidgets import (
 
 from ..parts.latest import Latest
 from ..parts.status import number
+from ..saved_layers import attributes_of
 from .csv_file import CsvJob, CsvRun, as_text
 from .shown_spots import ShownSpots
 from .view import SpotsTable
@@ -31,7 +32,11 @@ _COPY_TIP = (
     "<p>Copy the selected rows, or all that are shown if none is selected, to paste them into a "
     "spreadsheet.</p>"
 )
-_SAVE_TIP = "<p>Save spots as a CSV file, in the units that the table shows.</p>"
+_SAVE_TIP = (
+    "<p>Save spots as a CSV file in the units that the table shows, with all that is known of them "
+    "in lines that begin with #. As .spots.csv, napari opens it again as this layer. Many spots "
+    "are smaller and faster as .spots.parquet, in File ▸ Save Selected Layers.</p>"
+)
 #: No higher than tabs, beside which they may stand.
 _LOW_BUTTONS = "QPushButton { padding: 3px 8px }"
 
@@ -91,11 +96,13 @@ class ExportBar(QStackedWidget):
 
     def save_to(self, path: Path, *, everything: bool) -> None:
         """Write the spots that are shown, in the table's order, or all of them, as CSV."""
-        if self._run is not None:
-            return
         spots = self._spots
+        if self._run is not None or spots.layer is None:
+            return
         rows = np.arange(len(spots.shown)) if everything else self._table.spots_model.rows
-        self._run = CsvRun(CsvJob(path, spots.columns, spots.units, rows), self)
+        known = attributes_of(spots.layer)
+        job = CsvJob(path, spots.layer.data, known, tuple(spots.columns), spots.units, rows)
+        self._run = CsvRun(job, self)
         self._run.progressed.connect(self._on_progress)
         self._run.done.connect(self._on_saved)
         self._run.failed.connect(self._on_failed)
@@ -126,13 +133,12 @@ class ExportBar(QStackedWidget):
         layer = self._spots.layer
         if layer is None:
             return
-        name = f"{layer.name}.csv".replace("/", "-")
+        name = f"{layer.name}.spots.csv".replace("/", "-")
         path, _ = QFileDialog.getSaveFileName(self, "Save spots", name, "CSV (*.csv)")
         if path:
             place = Path(path)
-            self.save_to(
-                place if place.suffix else place.with_suffix(".csv"), everything=everything
-            )
+            named = place if place.suffix else place.with_name(f"{place.name}.spots.csv")
+            self.save_to(named, everything=everything)
 
     def _on_copied(self, copied: tuple[str, int]) -> None:
         text, count = copied

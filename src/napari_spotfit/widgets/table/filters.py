@@ -82,7 +82,7 @@ class Filters:
             if high is not None:
                 mask &= values <= np.float64(high)
         if self.hidden:
-            stop = features[STOP].cat
+            stop = features[STOP].astype("category").cat
             # One more for the code -1, a spot without a condition.
             kept = np.array([name not in self.hidden for name in stop.categories] + [True])
             mask &= kept[stop.codes.to_numpy()]

@@ -1,0 +1,175 @@
+"""Rows of comma-separated values: by pyarrow, or without it, slower, by Python alone.
+
+Both write numbers with the fewest digits that tell them from all others of their precision, and
+read them back to the bit. NaN is nothing between two commas.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .table import TEXT, WORDS, Column, UnreadableFileError, codes_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Columns = Mapping[str, NDArray[Any]]
+_NAN = ["", "nan", "NaN"]
+_TRUTH = {"true": True, "false": False}
+
+
+def rows_as_text(values: Columns, columns: Mapping[str, Column]) -> bytes:
+    """Return rows as lines.
+
+    Parameters
+    ----------
+    values, columns : mapping
+        The columns by name, and what there is to know about them.
+    """
+    return (_arrow_lines if find_spec("pyarrow") else _plain_lines)(values, columns)
+
+
+def rows_of_text(text: bytes, columns: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
+    """Return columns by name from a line of titles and lines of values.
+
+    Raises
+    ------
+    UnreadableFileError
+        If a column is missing or has something else in it.
+    """
+    read = _arrow_columns if find_spec("pyarrow") else _plain_columns
+    try:
+        return read(text, columns)
+    except UnreadableFileError:
+        raise
+    except (csv.Error, KeyError, ValueError) as error:
+        raise UnreadableFileError(f"its columns are damaged: {error}") from None
+
+
+def _has_text(columns: Mapping[str, Column]) -> bool:
+    return any(column.type == TEXT for column in columns.values())
+
+
+def _arrow_lines(values: Columns, columns: Mapping[str, Column]) -> bytes:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    arrays = []
+    for name, column in columns.items():
+        if column.type == WORDS:
+            words = pa.array(list(column.words), pa.string())
+            arrays.append(words.take(pa.array(values[name])))
+        else:
+            # From pandas: NaN has no value.
+            arrays.append(pa.array(values[name], from_pandas=True))
+    lines = io.BytesIO()
+    quoting = "needed" if _has_text(columns) else "none"
+    rows = pa.Table.from_arrays(arrays, names=[str(number) for number in range(len(arrays))])
+    options = arrow_csv.WriteOptions(include_header=False, quoting_style=quoting)
+    arrow_csv.write_csv(rows, lines, options)
+    return lines.getvalue()
+
+
+def _arrow_columns(text: bytes, columns: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    types = {
+        column.title or name: pa.string()
+        if column.type in (TEXT, WORDS)
+        else pa.from_numpy_dtype(column.type)
+        for name, column in columns.items()
+    }
+    found = arrow_csv.read_csv(
+        pa.BufferReader(text),
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=_has_text(columns)),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=types, include_columns=list(types), null_values=_NAN
+        ),
+    )
+    return {
+        name: _arrow_values(name, found.column(column.title or name), column)
+        for name, column in columns.items()
+    }
+
+
+def _arrow_values(name: str, found: pa.ChunkedArray, column: Column) -> NDArray[Any]:
+    if column.type == WORDS:
+        words = found.dictionary_encode().unify_dictionaries().combine_chunks()
+        return codes_of(name, words.indices.to_numpy(), words.dictionary.to_pylist(), column)
+    if found.null_count:
+        if np.dtype(column.type).kind != "f":
+            raise UnreadableFileError(f"its column {name!r} has rows without a value")
+        found = found.fill_null(np.nan)
+    return np.array(found.to_numpy())
+
+
+def _plain_lines(values: Columns, columns: Mapping[str, Column]) -> bytes:
+    cells = [_cells(values[name], column) for name, column in columns.items()]
+    return "".join(f"{','.join(row)}\n" for row in zip(*cells, strict=True)).encode()
+
+
+def _cells(values: NDArray[Any], column: Column) -> Iterable[str]:
+    if column.type == TEXT:
+        return ('"' + text.replace('"', '""') + '"' for text in values)
+    if column.type == WORDS:
+        return (column.words[code] for code in values)
+    if values.dtype.kind == "b":
+        return np.where(values, "true", "false")
+    cells = values.astype(str)
+    if values.dtype.kind == "f":
+        cells[np.isnan(values)] = ""
+    return cells
+
+
+def _plain_columns(text: bytes, columns: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
+    titles, *rows = csv.reader(io.StringIO(text.decode(), newline=""), strict=True)
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(titles):
+            raise ValueError(f"row {number} has {len(row)} values instead of {len(titles)}")
+    cells = dict(zip(titles, zip(*rows, strict=True) if rows else [()] * len(titles), strict=True))
+    return {
+        name: _plain_values(name, cells[column.title or name], column)
+        for name, column in columns.items()
+    }
+
+
+def _plain_values(name: str, cells: Sequence[str], column: Column) -> NDArray[Any]:
+    if column.type == WORDS:
+        words = {word: code for code, word in enumerate(dict.fromkeys(cells))}
+        return codes_of(name, np.array([words[cell] for cell in cells], int), list(words), column)
+    if column.type == TEXT:
+        return np.array(cells, object)
+    kind = np.dtype(column.type)
+    if kind.kind == "b":
+        return np.array([_TRUTH[cell.lower()] for cell in cells], bool)
+    if kind.kind in "iu":
+        return np.array([int(cell) for cell in cells], kind)
+    numbers = np.array([math.nan if cell in _NAN else float(cell) for cell in cells])
+    return _single(numbers, cells) if kind == np.float32 else numbers
+
+
+def _single(values: NDArray[np.float64], cells: Sequence[str]) -> NDArray[np.float32]:
+    """Return numbers in single precision, rounded once: from their digits.
+
+    In double precision a number may lie halfway between two that its digits are not halfway of.
+    """
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+        neighbours = [np.nextafter(single, np.float32(end)) for end in (-np.inf, np.inf)]
+    for other, end in zip(neighbours, (-1, 1), strict=True):
+        halfway = values == (single.astype(np.float64) + other) / 2
+        for row in np.flatnonzero(halfway & np.isfinite(values)).tolist():
+            away = Fraction(cells[row]) - Fraction(values[row])
+            if away and (away > 0) == (end > 0):
+                single[row] = other[row]
+    return single

@@ -1,0 +1,131 @@
+"""Spots as Parquet files, whose metadata say what the columns are."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .about import FORMAT_KEY, from_texts, to_texts
+from .table import DERIVED, TEXT, WORDS, About, Column, SpotTable, UnreadableFileError, codes_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def write_parquet(path: Path, table: SpotTable) -> None:
+    """Write a table as a Parquet file.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is missing; the message says how to get it.
+    """
+    _need_pyarrow()
+    from pyarrow import parquet
+
+    parquet.write_table(
+        _arrow_table(table),
+        path,
+        # Fitted numbers hardly ever come twice: looking for those that do takes most of the time.
+        use_dictionary=[c.title or n for n, c in table.about.columns.items() if c.type == WORDS],
+        compression="zstd",
+        write_page_checksum=True,
+    )
+
+
+def read_parquet(path: Path) -> SpotTable:
+    """Read a table that :func:`write_parquet` has written.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is missing; the message says how to get it.
+    UnreadableFileError
+        If the file is damaged, of a newer version, or something else.
+    """
+    _need_pyarrow()
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    # Whatever is wrong with the file itself is told here; what Arrow cannot read is damaged.
+    with path.open("rb") as content:
+        try:
+            file = parquet.ParquetFile(content, page_checksum_verification=True)
+            metadata = file.schema_arrow.metadata or {}
+            if FORMAT_KEY.encode() not in metadata:
+                raise UnreadableFileError("it was not written by napari-spotfit")
+            names = (name for name in metadata if not name.startswith(b"ARROW:"))
+            about = from_texts({name.decode(): metadata[name].decode() for name in names})
+            found = file.read()
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise UnreadableFileError(f"it is damaged, or no Parquet file: {error}") from None
+    return _table_of_arrow(found, about)
+
+
+def _need_pyarrow() -> None:
+    if find_spec("pyarrow") is None:
+        raise ImportError(
+            "Parquet files need pyarrow, which is missing: pip install "
+            '"napari-spotfit[parquet]", or take a name that ends in .spots.csv'
+        )
+
+
+def _arrow_table(table: SpotTable) -> pa.Table:
+    """Return a table as one of Arrow's, which says what its columns are."""
+    import pyarrow as pa
+
+    arrays, columns = [], []
+    for name, column in table.about.columns.items():
+        arrays.append(_array(table.columns[name], column))
+        unit = {"unit": column.unit} if column.unit else None
+        columns.append(pa.field(column.title or name, arrays[-1].type, metadata=unit))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(columns, to_texts(table.about)))
+
+
+def _table_of_arrow(found: pa.Table, about: About) -> SpotTable:
+    """Return the columns that a table of Arrow's has besides those that follow from others.
+
+    Raises
+    ------
+    UnreadableFileError
+        If a column is missing, or is not what it should be.
+    """
+    columns = {}
+    for name, column in about.columns.items():
+        if column.role == DERIVED:
+            continue
+        title = column.title or name
+        if found.schema.get_all_field_indices(title) == []:
+            raise UnreadableFileError(f"its column {title!r} is missing")
+        columns[name] = _values(name, found.column(title), column)
+    return SpotTable(columns, about)
+
+
+def _array(values: NDArray[Any], column: Column) -> pa.Array:
+    import pyarrow as pa
+
+    if column.type == WORDS:
+        return pa.DictionaryArray.from_arrays(
+            pa.array(values.astype(np.int8)), pa.array(list(column.words), pa.string())
+        )
+    return pa.array(values, pa.string() if column.type == TEXT else None)
+
+
+def _values(name: str, found: pa.ChunkedArray, column: Column) -> NDArray[Any]:
+    """Return a column as NumPy's array that nobody else has."""
+    import pyarrow as pa
+
+    if found.null_count:
+        raise UnreadableFileError(f"its column {name!r} has rows without a value")
+    if column.type == WORDS:
+        words = found.cast(pa.string()).dictionary_encode().unify_dictionaries().combine_chunks()
+        return codes_of(name, words.indices.to_numpy(), words.dictionary.to_pylist(), column)
+    values = np.array(found.to_numpy())
+    kind = object if column.type == TEXT else np.dtype(column.type)
+    if values.dtype != kind:
+        raise UnreadableFileError(f"its column {name!r} has {found.type} instead of {column.type}")
+    return values

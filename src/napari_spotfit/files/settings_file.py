@@ -1,0 +1,193 @@
+"""Settings as TOML: what people write by hand, save from the widget, and give the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..settings.settings import Settings, parameters
+from ..version import __version__
+from .about import check_format
+from .formats import FORMATS, read, unfinished
+from .table import UnreadableFileError
+
+#: The format of the file; a change that an older version would misread makes it one more.
+FORMAT = 1
+#: What TOML has no word for: a held parameter that keeps each spot's own start value.
+_START = "start"
+_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+def save_settings(settings: Settings, path: str | os.PathLike[str]) -> None:
+    """Save settings as a TOML file, which :func:`load_settings` and people read.
+
+    Parameters
+    ----------
+    settings : Settings
+        The settings; those of fits have all that was estimated.
+    path : str or path
+        The file, ``.toml``.
+
+    Raises
+    ------
+    ValueError
+        If the name ends otherwise.
+    OSError
+        If the file cannot be written; whatever had its name is as it was.
+    """
+    place = Path(path)
+    if place.suffix.lower() != ".toml":
+        raise ValueError(f"the name of a file of settings must end in .toml; got “{place.name}”")
+    with unfinished(place) as part:
+        part.write_text(settings_as_toml(settings), encoding="utf-8", newline="\n")
+
+
+def load_settings(path: str | os.PathLike[str]) -> Settings:
+    """Return the settings of a TOML file, or those that fits in a file were made with.
+
+    Parameters
+    ----------
+    path : str or path
+        A ``.toml`` of :func:`save_settings`, or written by hand: what it leaves out has its
+        default. Or a file of fits.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, of a newer version or something else, or if a setting is not
+        accepted; the message says what.
+    OSError
+        If there is no such file, or it cannot be read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from napari_spotfit import Settings, load_settings, save_settings
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "beads.toml"
+    ...     save_settings(Settings(sigma=1.7, bounds={"sigma": (0.8, None)}), path)
+    ...     text = path.read_text(encoding="utf-8")
+    ...     same = load_settings(path)
+    >>> same.sigma, same.bounds
+    (1.7, {'sigma': (0.8, None)})
+    >>> print(text[text.index("[settings]") :])
+    [settings]
+    sigma = 1.7 # PSF σ, px
+    ...
+    """
+    place = Path(path)
+    if place.suffix.lower() in FORMATS:
+        settings = read(place).about.settings
+        if settings is None:
+            raise ValueError(f"“{place.name}” does not say which settings its fits were made with")
+        return settings
+    try:
+        return settings_of_toml(place.read_text(encoding="utf-8"))
+    except (TypeError, ValueError) as error:
+        raise UnreadableFileError(f"“{place.name}” cannot be opened: {error}") from None
+
+
+def settings_as_toml(settings: Settings) -> str:
+    """Return settings as the text of a TOML file, from which they come back exactly."""
+    return "\n".join((*_lines(settings), ""))
+
+
+def settings_of_toml(text: str) -> Settings:
+    """Return the settings that a TOML text has.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no such text, or a setting is not accepted; the message says what.
+    """
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UnreadableFileError(f"it is damaged, or no TOML file: {error}") from None
+    if not isinstance(found.get("settings"), dict):
+        raise UnreadableFileError("it has no part [settings], in which settings stand")
+    check_format(found.get("format", FORMAT), FORMAT, found.get("version", "of later"))
+    values = found["settings"]
+    _open_ends(values)
+    if isinstance(values.get("model"), dict):
+        _open_ends(values["model"])
+    if isinstance(values.get("fixed"), dict):
+        held = values["fixed"].items()
+        values["fixed"] = {name: None if one == _START else one for name, one in held}
+    return Settings(**values)
+
+
+def _lines(settings: Settings) -> Iterator[str]:
+    yield "# Settings of napari-spotfit. What is left out has its default."
+    yield f"format = {FORMAT}"
+    yield f'version = "{__version__}"'
+    yield ""
+    yield "[settings]"
+    values, defaults = settings.to_dict(), Settings().to_dict()
+    tables = {}
+    for item in fields(Settings):
+        value, about = values[item.name], parameters()[item.name]
+        if isinstance(value, Mapping):
+            tables[item.name] = value
+        elif value is not None:
+            unit = f", {about.unit}" if about.unit else ""
+            yield f"{item.name} = {_value(value)} # {about.label}{unit}"
+        elif defaults[item.name] is None:
+            yield f"# {item.name} is not set: {about.none_means}"
+    for name, table in tables.items():
+        yield from _table(f"settings.{name}", table, f" # {parameters()[name].label}")
+
+
+def _table(name: str, table: Mapping[str, Any], comment: str = "") -> Iterator[str]:
+    """Write a table, and after it those that are in it; nothing if it is empty."""
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    if not table:
+        return
+    yield ""
+    yield f"[{name}]{comment}"
+    for key, value in table.items():
+        if key not in inner and (value is not None or name.endswith(".fixed")):
+            yield f"{_key(key)} = {_value(_START if value is None else value)}"
+    for key, value in inner.items():
+        yield from _table(f"{name}.{_key(key)}", value)
+
+
+def _value(value: Any) -> str:
+    """Return a plain value as TOML has it; of two ends, an open one is infinite."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, (list, tuple)):
+        ends = zip(value, (-math.inf, math.inf), strict=False)
+        open_ends = [end if one is None else one for one, end in ends] + list(value[2:])
+        return f"[{', '.join(_value(one) for one in open_ends)}]"
+    return repr(float(value) if isinstance(value, float) else int(value))
+
+
+def _key(key: str) -> str:
+    return key if key and set(key) <= _BARE else _text(key)
+
+
+def _text(text: str) -> str:
+    # JSON's escapes are TOML's, but for one character that has to be escaped here.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _open_ends(values: Mapping[str, Any]) -> None:
+    """Let infinite ends of bounds be open again."""
+    bounds = values.get("bounds")
+    for name, ends in dict(bounds if isinstance(bounds, dict) else {}).items():
+        if isinstance(ends, list) and len(ends) == 2:
+            low, high = ends
+            values["bounds"][name] = [
+                None if low == -math.inf else low,
+                None if high == math.inf else high,
+            ]

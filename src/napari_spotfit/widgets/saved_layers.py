@@ -1,0 +1,236 @@
+"""napari's commands that save layers of fitted spots, and open them as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..files.formats import read, write
+from ..files.table import LAYER, Column, SpotTable, UnreadableFileError
+from ..results.load import fits_of
+from .layers.colors import FACE_COLORMAP
+from .layers.fits import fits_of_features
+from .layers.hiding import hidden_arguments, sizes_when_shown
+from .layers.images import transform_arguments
+from .layers.points import OWN_SYMBOLS, default_face, layer_arguments, points_arguments
+
+if TYPE_CHECKING:
+    from napari.layers import Points
+
+LayerData = tuple[Any, dict[str, Any], str]
+
+#: What a layer's metadata say of its spots beside their settings, which a file has anyway.
+_KEPT_METADATA = (
+    "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
+    "map_names", "frames",
+)  # fmt: skip
+#: How a layer lies in the world and looks, as napari names it.
+_PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
+_LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
+#: Columns of which points are shown, and where they lie if they were moved from their centres.
+_SHOWN, _MOVED = "_shown", "_point_{}"
+
+
+def write_parquet(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+    """Save a layer of fitted spots as Parquet; what napari calls for *File ▸ Save*.
+
+    Raises
+    ------
+    RuntimeError
+        If the layer has no fitted spots; napari would not show a ValueError.
+    ImportError
+        If pyarrow is missing.
+    OSError
+        If the file cannot be written.
+    """
+    return _write(path, ".parquet", data, attributes)
+
+
+def write_csv(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+    """Save a layer of fitted spots as CSV; else as :func:`write_parquet`."""
+    return _write(path, ".csv", data, attributes)
+
+
+def _write(path: str, ending: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+    # A kind of file that is chosen in napari's dialog does not complete the name.
+    named = path if path.lower().endswith(ending) else f"{path}.spots{ending}"
+    try:
+        return [str(write(named, table_of_layer(np.asarray(data), attributes)))]
+    except ValueError as error:
+        raise RuntimeError(str(error)) from None
+
+
+def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[LayerData]] | None:
+    """Return what opens files of fitted spots, if these are such; what napari asks first."""
+    paths = [path] if isinstance(path, str) else path
+    ours = all(one.lower().endswith((".spots.parquet", ".spots.csv")) for one in paths)
+    return _open if ours else None
+
+
+def read_layers(path: str | list[str]) -> list[LayerData]:
+    """Return layers of fitted spots as they were saved.
+
+    Raises
+    ------
+    ValueError
+        If a file is damaged, of a newer version, or something else; the message says what.
+    """
+    return [_layer_of(read(one), one) for one in ([path] if isinstance(path, str) else path)]
+
+
+def _open(path: str | list[str]) -> list[Any]:
+    """Open files in napari; where that fails, its window says why, and nothing changes."""
+    from napari import current_viewer
+    from napari.utils.notifications import show_error
+
+    try:
+        return read_layers(path)
+    except (ImportError, OSError, ValueError) as error:
+        if current_viewer() is None:
+            raise
+        # napari would put it below sentences about other plugins.
+        show_error(str(error))
+        return [(None,)]
+
+
+def attributes_of(layer: Points) -> dict[str, Any]:
+    """Return what :func:`table_of_layer` needs to know of a layer, without copying its points."""
+    names = ("name", "metadata", "features", "shown", "symbol", "size", "face_colormap", *_LOOK)
+    return {name: getattr(layer, name) for name in names} | transform_arguments(layer)
+
+
+def table_of_layer(
+    data: Any, attributes: Mapping[str, Any], rows: NDArray[np.intp] | None = None
+) -> SpotTable:
+    """Return what a file of a layer holds.
+
+    Parameters
+    ----------
+    data : ndarray, shape (n, ndim)
+        The layer's points.
+    attributes : mapping
+        What else napari knows of the layer.
+    rows : ndarray of int, optional
+        The points to save, in order, all of which are shown then; by default all, as they are.
+    """
+    features, metadata = attributes["features"], attributes["metadata"]
+    missing = [name for name in ("y", "x", "stop_condition") if name not in features]
+    if missing:
+        raise ValueError(
+            f"“{attributes['name']}” has no fitted spots: its features have no {missing[0]!r}. "
+            "Choose the layer of a fit, or save these points as napari's own CSV"
+        )
+    shown = np.broadcast_to(attributes["shown"], len(data)).astype(bool)
+    look = _layer(attributes, len(data))
+    if rows is not None:
+        data, features, shown = data[rows], features.iloc[rows], np.ones(len(rows), bool)
+    fits = fits_of_features(features, metadata)
+    if rows is not None and len(rows) < len(attributes["features"]):
+        counts = {condition.name: count for condition, count in fits.stop_counts().items()}
+        look["metadata"] |= {"stop_counts": counts, "invalid": 0}
+    table = fits.to_table()
+    more: dict[str, Any] = {}
+    if not shown.all():
+        more[_SHOWN] = shown
+    if not np.array_equal(data, fits.points()):
+        more |= {_MOVED.format(axis): data[:, axis].astype(float) for axis in range(data.shape[1])}
+    known = {name: Column(values.dtype.name, role=LAYER) for name, values in more.items()}
+    image = {key: metadata[f"image_{key}"] for key in ("name", "shape") if "image_name" in metadata}
+    about = replace(
+        table.about,
+        columns={**table.about.columns, **known},
+        image=image or None,
+        layer=look,
+    )
+    return SpotTable({**table.columns, **more}, about)
+
+
+def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return as plain values where a layer lies, how it looks, and what it says of its spots."""
+    metadata = attributes["metadata"]
+    sizes = sizes_when_shown(attributes["size"], metadata, count)
+    size = float(sizes[0]) if count and (sizes == sizes[0]).all() else None
+    # Each once: by what they are, as napari's symbols take long to compare.
+    different = {id(symbol): symbol for symbol in np.atleast_1d(attributes["symbol"]).tolist()}
+    symbols = {str(symbol) for symbol in different.values()}
+    return {
+        "name": attributes["name"],
+        **{name: _plain(attributes[name]) for name in (*_PLACE, *_LOOK) if name in attributes},
+        "size": size,
+        # The two that tell good fits from doubtful ones follow from the fits.
+        "symbol": symbols.pop() if len(symbols) == 1 and not symbols & OWN_SYMBOLS else None,
+        "features": [str(name) for name in attributes["features"]],
+        "face_colormap": _colormap_name(attributes["face_colormap"]),
+        "metadata": {name: metadata[name] for name in _KEPT_METADATA if name in metadata},
+    }
+
+
+def _layer_of(table: SpotTable, path: str) -> LayerData:
+    """Return what napari makes the layer of a file of."""
+    try:
+        return _layer_data(table, path)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise UnreadableFileError(
+            f"“{Path(path).name}” cannot be opened: what it says of its layer is damaged: {error}"
+        ) from None
+
+
+def _layer_data(table: SpotTable, path: str) -> LayerData:
+    fits, about = fits_of(table), table.about
+    layer: Mapping[str, Any] = about.layer or {}
+    metadata = dict(layer.get("metadata", {}))
+    face = metadata.get("face")
+    made = points_arguments(
+        fits,
+        face if face in fits.columns else default_face(fits),
+        _known_colormap(layer.get("face_colormap")),
+        everything=about.layer is not None,
+    )
+    made["metadata"] |= metadata
+    made["metadata"] |= {f"image_{name}": value for name, value in (about.image or {}).items()}
+    if "features" in layer:
+        made["features"] = made["features"][[n for n in layer["features"] if n in made["features"]]]
+    if _MOVED.format(0) in table.columns:
+        moved = [name for name in table.columns if name.startswith(_MOVED.format(""))]
+        made["data"] = np.column_stack([table.columns[name] for name in moved])
+    made |= {
+        name: layer[name]
+        for name in (*_PLACE, *_LOOK, "size", "symbol")
+        if layer.get(name) is not None
+    }
+    arguments = layer_arguments(made, str(layer.get("name", _stem(path))))
+    if _SHOWN in table.columns:
+        arguments |= hidden_arguments(arguments, table.columns[_SHOWN])
+    return arguments.pop("data"), arguments, "points"
+
+
+def _plain(value: Any) -> Any:
+    """Return a transform, units or a plain value as JSON has them."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+
+
+def _colormap_name(colormap: Any) -> str:
+    name = colormap.get("name") if isinstance(colormap, Mapping) else colormap
+    return str(getattr(name, "name", name))
+
+
+def _known_colormap(name: Any) -> str:
+    """Return a colour map that napari has."""
+    from napari.utils.colormaps import AVAILABLE_COLORMAPS
+
+    return name if isinstance(name, str) and name in AVAILABLE_COLORMAPS else FACE_COLORMAP
+
+
+def _stem(path: str) -> str:
+    """Return what to call a layer whose file does not say it."""
+    name = Path(path).name
+    return name[: name.lower().rfind(".spots.")] or name
