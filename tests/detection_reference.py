@@ -172,7 +172,7 @@ def noise_of(frames, sigma, variance=None):
         # Little light and shade: counts are as skewed as their variance over their mean.
         usual = np.median(usable[:, 0])
         middle, level = max(middle + slope * (usual - level), least), usual
-        most = max(middle / (level - np.median(usable[:, 5])), apparent - scatter)
+        most = max(middle / (level - np.median(usable[:, 5])), apparent - 2 * scatter)
         skewness = min(skewness / spectrum if spectrum > 2 else skewness, most)
         slope = slope if skewness > slope + 2 * error else skewness
     noise = Noise(slope, middle - slope * level, least)

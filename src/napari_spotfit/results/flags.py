@@ -83,8 +83,9 @@ RULES = {
     ),
     Flag.WEAK: Rule(
         "too weak",
-        "The amplitude is not above 3 of its standard errors: there may be no spot here.",
-        f"|amplitude| ≤ {LEAST_ERRORS:g} standard errors, or the data do not tell its error",
+        "The amplitude is not above 3 standard errors of noise alone: there may be no spot here.",
+        f"|amplitude| ≤ {LEAST_ERRORS:g} standard errors, those of the background's noise alone, "
+        "or the data do not tell its error",
         "noise alone comes as high at one place in 700, and a fit takes the best place it finds",
         True,
         "standard errors (errors=True)",

@@ -31,6 +31,8 @@ _SINGLE = 2e-7
 _MODEL, _FEWEST = 0.05, 3.0
 #: How far a noise model that was measured may be too low, as a fraction.
 _MEASURED = 0.1
+#: Of the noise of a spot's own light, by its height, so much is in its amplitude's error.
+_LIGHT_IN_ERROR = 0.73
 _CHI_COLUMNS = {"chi_square", "reduced_chi_square", "amplitude", "background", "photons"}
 
 
@@ -79,8 +81,9 @@ def judge(
         if "amplitude" in columns and "photons" in columns:
             put(Flag.NEGATIVE, (columns["amplitude"] <= 0) | (columns["photons"] <= 0))
         if "amplitude_stderr" in columns:
-            error = flags.LEAST_ERRORS * columns["amplitude_stderr"]
-            put(Flag.WEAK, ~(abs(columns["amplitude"]) > error))
+            error = columns["amplitude_stderr"].astype(float)
+            error = error * _without_its_light(columns, settings)
+            put(Flag.WEAK, ~(abs(columns["amplitude"]) > flags.LEAST_ERRORS * error))
         if settings is not None and roi_shape is not None:
             for mask in _at_bounds(columns, settings, roi_shape):
                 put(Flag.AT_BOUND, mask)
@@ -89,6 +92,17 @@ def judge(
             for flag, mask in _in_image(columns, settings, origin, valid):
                 put(flag, mask)
     return found
+
+
+def _without_its_light(columns: Columns, settings: Settings | None) -> Any:
+    """Return the amplitude's error if there were no spot, over that with the noise of its light."""
+    noise = None if settings is None else noise_of(settings)
+    if settings is None or noise is None or "background" not in columns:
+        return 1.0
+    dark = noise.intercept + noise.slope * settings.offset
+    level = np.maximum(noise.slope * columns["background"].astype(float) + dark, noise.least)
+    own = noise.slope * np.maximum(columns["amplitude"].astype(float), 0.0)
+    return np.sqrt(level / (level + _LIGHT_IN_ERROR * own))
 
 
 def _at_bounds(columns: Columns, settings: Settings, roi_shape: tuple[int, int]) -> Iterator[Mask]:

@@ -21,7 +21,7 @@ BLOCK_NOISE = np.dtype(
 )
 #: The median over blocks of white noise's fine detail, over the mean.
 _MEDIAN_OVER_MEAN = 0.934
-#: By so many of its errors the line may be less steep than skewness tells.
+#: By so many of its errors the line may be less steep than skewness tells, and steeper than it is.
 _STEEPER = 2.0
 #: The variance of rounding to whole counts, less what it may share with other noise.
 _ROUNDING = 1 / 20
@@ -57,7 +57,7 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         middle, level = max(middle + slope * (usual - level), least), usual
         # Where every block has a spot, that is too much; but no light is below none, and the line
         # may know better: bright blocks are noisier, too, if noise is skewed.
-        most = max(middle / max(level - darkest, 1e-30), apparent - apparent_error)
+        most = max(middle / max(level - darkest, 1e-30), apparent - _STEEPER * apparent_error)
         coarse = spectral_correlation(usable, whole_counts)
         skewness = min(skewness / coarse if coarse > FILTERED else skewness, most)
         slope = slope if skewness > slope + _STEEPER * error else skewness
