@@ -231,3 +231,12 @@ def test_few_blocks_tell_that_light_has_noise(side):
         places = scattered(rng, (side, side), 6)
         slopes.append(noise_model(movie_of(rng, places, 1, (side, side), photons=2000)).slope)
     assert np.median(slopes) == pytest.approx(1, rel=0.4)
+
+
+def test_an_unsure_gain_is_told_as_such():
+    unsure = NoiseModel(1.3, -100.0, 1.0, slope_error=0.2, blocks=100)
+    assert unsure.gain is None
+    assert unsure.offset is None
+    assert "no better than 1.3 ± 0.2" in str(unsure)
+    sure = NoiseModel(1.3, -100.0, 1.0, slope_error=0.1, blocks=100)
+    assert sure.gain == 1.3
