@@ -61,15 +61,24 @@ def along(image, by_y, by_x):
 # ---- Noise ----
 
 
+def grid_of(shape):
+    """Return the corners of the rows and of the columns of blocks."""
+    margin = 6 if min(shape) >= BLOCK + 12 else 0
+    return [range(margin, size - margin - BLOCK + 1, BLOCK) for size in shape]
+
+
 def blocks(image, sigma):
     """Return mean, fine detail along both axes, along x and y, cube and lowest of all blocks."""
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     scatter = ndimage.uniform_filter((image - ring) ** 2 * 8 / 9, BLOCK + 12, mode="mirror")
     image = np.where(lone_pixels(image, sigma, 12, scatter), ring, image)
-    squares = [along(image, y, x) ** 2 for y, x in ((FINE, FINE), (COARSE, FINE), (FINE, COARSE))]
+    # Fine taps do not add up to 0 exactly.
+    level = np.median(image)
+    squares = [
+        along(image - level, y, x) ** 2 for y, x in ((FINE, FINE), (COARSE, FINE), (FINE, COARSE))
+    ]
     cubes = (image - ndimage.correlate(image, RING / 8, mode="mirror")) ** 3 / (1 - 8 / 8**3)
-    margin = 6 if min(image.shape) >= BLOCK + 12 else 0
-    tops, lefts = (range(margin, size - margin - BLOCK + 1, BLOCK) for size in image.shape)
+    tops, lefts = grid_of(image.shape)
     parts = [
         [np.mean(plane[y : y + BLOCK, x : x + BLOCK]) for plane in (image, *squares, cubes)]
         + [np.min(image[y : y + BLOCK, x : x + BLOCK])]
@@ -79,52 +88,94 @@ def blocks(image, sigma):
     return np.array(parts).reshape(-1, 6)
 
 
-def photon_transfer(mean, variance):
-    """Return slope and intercept of variance over mean, least variance, and the slope's error."""
-    order = np.argsort(mean, kind="stable")
-    bins = np.array_split(order, int(np.clip(len(order) // 12, 1, 32)))
-    x = np.array([np.median(mean[part]) for part in bins])
-    v = [np.mean(np.clip(variance[part], 0, 4 * np.median(variance[part]))) for part in bins]
-    v = np.maximum(v, 1e-12)
-    slope, intercept, model = 0.0, float(np.median(v)), np.full(len(v), np.median(v))
-    spread = 0.0
-    for _ in range(5 if len(bins) >= 4 else 0):
-        weight = model**-2.0
-        mean_x, mean_v = np.average(x, weights=weight), np.average(v, weights=weight)
-        spread = np.sum(weight * (x - mean_x) ** 2)
-        slope = max(np.sum(weight * (x - mean_x) * (v - mean_v)) / max(spread, 1e-300), 0.0)
-        intercept = mean_v - slope * mean_x
-        model = np.maximum(slope * x + intercept, v.min() / 4)
-    error = math.sqrt(0.2) * math.sqrt(len(bins) / len(mean)) / math.sqrt(max(spread, 1e-300))
-    return slope, intercept, v.min(), error
+def photon_transfer(table, grid, skewness):
+    """Return slope, level, variance there, the slope's error, and what it looks like."""
+    usable = table[:, 1] > 0
+    place = np.arange(len(table)) % (grid[0] * grid[1])
+    mean = np.where(usable, table[:, 0], np.median(table[usable, 0])).reshape(-1, *grid)
+    beside = np.zeros_like(mean)
+    padded = np.pad(mean, [(0, 0), (1, 1), (1, 1)], constant_values=np.median(table[usable, 0]))
+    for y, x in ((0, 1), (2, 1), (1, 0), (1, 2)):
+        beside += padded[:, y : y + grid[0], x : x + grid[1]]
+    x = (0.94 * mean + 0.015 * beside).ravel()
+    order = np.argsort(x[usable], kind="stable")
+    x, v, place = x[usable][order], table[usable, 1][order], place[usable][order]
+
+    # A first line through what is low in each set of like brightness.
+    sets = np.array_split(np.arange(len(x)), int(np.clip(len(x) // 12, 1, 32)))
+    low = np.array([np.quantile(v[part], 0.3) for part in sets]) / 0.76
+    level = np.array([np.median(x[part]) for part in sets])
+    weight = 1 / np.maximum(low, np.median(low) / 4) ** 2
+    x0, v0 = np.average(level, weights=weight), np.average(low, weights=weight)
+    spread = np.average((level - x0) ** 2, weights=weight)
+    slope = max(np.average((level - x0) * (low - v0), weights=weight), 0) / spread if spread else 0
+
+    # Then through all, the less the farther, until it stays.
+    least, shape = np.quantile(v, 0.05) / 2, 6.0
+    line = np.maximum(v0 + slope * (x - x0), least)
+    for _ in range(8):
+        z = 2 * math.sqrt(shape) * (np.sqrt(v / line) - math.sqrt(1 - 0.25 / shape))
+        counts = (1 - np.clip((abs(z) - 3) / 2, 0, 1) ** 2) ** 2
+        weight = counts / line**2
+        x0, v0 = np.average(x, weights=weight), np.average(v, weights=weight)
+        spread = np.sum(weight * (x - x0) ** 2)
+        # Noise makes blocks differ in brightness, too, and bright ones noisier if it is skewed.
+        noise = 0.88 / 256 * np.sum(weight * v)
+        own, rise = spread - noise, np.sum(weight * (x - x0) * (v - v0))
+        apparent = max(rise / spread, 0)
+        rise -= min(skewness, apparent) * noise
+        slope = max(rise / own, 0) if own > 0.2 * spread else 0.0
+        line = np.maximum(v0 + slope * (x - x0), least)
+        scatter = np.average((v / line - 1) ** 2, weights=counts)
+        shape = np.clip(1 / scatter, 2.5, 6)
+    z = 2 * math.sqrt(shape) * (np.sqrt(v / line) - math.sqrt(1 - 0.25 / shape))
+    weight = counts / line**2
+    errors = [math.sqrt(np.sum(weight * counts * (x - x0) ** 2) / shape)]
+    usual = errors[0] / spread
+    if own <= 0.2 * spread or np.mean(abs(z) > 4) > 0.12:
+        return slope, x0, v0, math.inf, apparent, usual
+    for group in (place, place // grid[1], place % grid[1]):
+        parts = [group == one for one in np.unique(group)]
+        share = np.array([np.sum((weight * (x - x0) ** 2)[part]) for part in parts]) / spread
+        pull = np.array([np.sum((weight * (x - x0) * (v - line))[part]) for part in parts])
+        places = 1 / np.sum(share**2)
+        if places < 3:
+            return slope, x0, v0, math.inf, apparent, usual
+        pull /= np.maximum(1 - share, 0.2)
+        errors.append(math.sqrt(np.sum(pull**2) * places / (places - 2)))
+    return slope, x0, v0, math.hypot(max(errors) / own, 0.05 * slope), apparent, usual
 
 
 def noise_of(frames, sigma, variance=None):
     """Return the noise of frames, from all of their pixels."""
     table = np.concatenate([blocks(np.asarray(frame, float), sigma) for frame in frames])
+    grid = tuple(map(len, grid_of(np.shape(frames[0]))))
     if variance is not None:
         known = np.tile(blocks(variance, sigma)[:, 0], len(frames))
-        quiet = known <= 1.5 * np.quantile(known, 0.3)
-        table = np.column_stack([table[:, 0], table[:, 1:4] - known[:, None], table[:, 4:]])[quiet]
-    table = table[table[:, 1] > 0]
-    if not len(table):
+        loud = known > 1.5 * np.quantile(known, 0.3)
+        table[:, 1:4] -= known[:, None]
+        table[loud, 1] = 0
+    usable = table[table[:, 1] > 0]
+    if not len(usable):
         return Noise(0.0, 0.0, 0.0)
     integers = np.asarray(frames[0]).dtype.kind in "iu"
     rounding = 1 / 20 if integers else 0.0
-    fine = table[:, 1] / MEDIAN_OF_BLOCK
-    slope, intercept, smallest, error = photon_transfer(table[:, 0], table[:, 1])
-    both, by_x, by_y = (max(np.median(table[:, i]), rounding) for i in (1, 2, 3))
+    both, by_x, by_y, cube = (np.median(usable[:, i]) for i in (1, 2, 3, 4))
+    skewness = max(cube, 0) / both
+    slope, level, middle, error, apparent, scatter = photon_transfer(table, grid, skewness)
+    ordered = usable[np.argsort(usable[:, 0], kind="stable"), 1]
+    sets = np.array_split(ordered, int(np.clip(len(ordered) // 12, 1, 32)))
+    least = max(min(map(np.median, sets)) / MEDIAN_OF_BLOCK / 2, rounding)
+    both, by_x, by_y = (max(one, rounding) for one in (both, by_x, by_y))
     spectrum = math.sqrt(by_x * by_y) / both
-    if slope <= 4 * error and spectrum < 2:
+    if slope <= 4 * error:
         # Little light and shade: counts are as skewed as their variance over their mean.
-        middle = np.median(fine)
-        level = np.median(table[:, 0])
-        line = slope
-        slope = max(np.median(table[:, 4]), 0) / middle
-        slope = min(slope, middle / (level - np.median(table[:, 5])))
-        slope = line if slope > line + 2 * error else slope
-        intercept = middle - slope * level
-    noise = Noise(slope, intercept, max(smallest / 2, rounding))
+        usual = np.median(usable[:, 0])
+        middle, level = max(middle + slope * (usual - level), least), usual
+        most = max(middle / (level - np.median(usable[:, 5])), apparent - 2 * scatter)
+        skewness = min(skewness / spectrum if spectrum > 2 else skewness, most)
+        slope = slope if skewness > slope + 2 * error else skewness
+    noise = Noise(slope, middle - slope * level, least)
     scatter = clipped_deviation(
         np.concatenate(
             [(gaussian(f, sigma) - w) / (kernels(sigma)[0].gain * np.sqrt(noise.variance(w)))

@@ -162,3 +162,81 @@ def test_spots_on_white_noise_are_no_shot_noise():
     found = noise_model(rng.normal(image, 5, (8, 384, 384)))
     assert found.slope < 0.3
     assert found.variance(100) == pytest.approx(25, rel=0.05)
+
+
+def _defects(kind, rng, shape):
+    """Return what a camera's faults add in every frame, in photons."""
+    added = np.zeros(shape)
+    if kind == "columns":
+        added[:, shape[1] // 3] = 4000
+        added[: shape[0] // 2, shape[1] // 2] = 300
+        return added
+    count, side = {"single": (33, 1), "pairs": (13, 2), "clusters": (13, 3)}[kind]
+    for y, x in rng.integers(0, np.array(shape) - side, (count, 2)):
+        for k in range(side):
+            added[y + k * (k % 2), x + k] += np.exp(rng.uniform(np.log(30), np.log(5000)))
+    return added
+
+
+@pytest.mark.parametrize("background", ["flat", "graded"])
+@pytest.mark.parametrize("spots", [0, 40])
+@pytest.mark.parametrize("kind", ["single", "pairs", "clusters", "columns"])
+def test_faults_of_a_camera_are_no_gain(kind, spots, background):
+    rng = np.random.default_rng(15)
+    shape = (256, 256)
+    level = (
+        np.full(shape, 10.0) if background == "flat" else np.full(shape, np.linspace(5, 100, 256))
+    )
+    light_of_all = level + _defects(kind, rng, shape)
+    frames = [
+        rng.poisson(light_of_all + light(scattered(rng, shape, spots), 1000, 1.3, shape))
+        for _ in range(4)
+    ]
+    found = noise_model((2.2 * np.array(frames) + 100).astype(np.float32))
+    assert found.gain is None or found.gain == pytest.approx(2.2, rel=0.15)
+    if background == "graded" and kind != "columns":
+        assert found.gain is not None
+    middle = float(np.median(level))
+    assert found.variance(100 + 2.2 * middle) == pytest.approx(2.2**2 * middle, rel=0.25)
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_cosmic_rays_are_no_gain(graded):
+    rng = np.random.default_rng(16)
+    frames = rng.poisson(np.full((4, 256, 256), np.linspace(5, 100, 256) if graded else 10.0))
+    frames = frames.astype(np.float32) + 100
+    for frame in frames:
+        for y, x in rng.integers(0, 240, (6, 2)):
+            length = rng.integers(2, 12)
+            frame[y + np.arange(length), x + np.arange(length) // 2] += rng.uniform(100, 20000)
+    found = noise_model(frames)
+    assert (found.gain is not None) == graded
+    assert not graded or found.gain == pytest.approx(1, rel=0.15)
+
+
+def test_a_gain_that_is_not_sure_is_not_offered():
+    rng = np.random.default_rng(17)
+    # Spots in few blocks, that tell more or less how steep the line is.
+    movie = movie_of(rng, scattered(rng, (160, 160), 20), 4, (160, 160), photons=500)
+    found = noise_model(movie)
+    assert found.gain is None
+    assert found.slope == pytest.approx(1, rel=0.5)
+
+
+@pytest.mark.parametrize("side", [64, 96])
+def test_few_blocks_tell_that_light_has_noise(side):
+    rng = np.random.default_rng(18)
+    slopes = []
+    for _ in range(9):
+        places = scattered(rng, (side, side), 6)
+        slopes.append(noise_model(movie_of(rng, places, 1, (side, side), photons=2000)).slope)
+    assert np.median(slopes) == pytest.approx(1, rel=0.4)
+
+
+def test_an_unsure_gain_is_told_as_such():
+    unsure = NoiseModel(1.3, -100.0, 1.0, slope_error=0.2, blocks=100)
+    assert unsure.gain is None
+    assert unsure.offset is None
+    assert "no better than 1.3 ± 0.2" in str(unsure)
+    sure = NoiseModel(1.3, -100.0, 1.0, slope_error=0.1, blocks=100)
+    assert sure.gain == 1.3

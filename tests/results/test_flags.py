@@ -487,3 +487,20 @@ def test_the_documented_table_is_that_of_the_code():
         cells = (flag.name, str(int(flag)), limit, rule.reason, good, rule.needs, rule.advice)
         expected.append(f"| {' | '.join(cells)} |")
     assert rows == expected
+
+
+@pytest.mark.parametrize("excess", [1, 2])
+def test_a_spot_is_not_weak_for_the_noise_of_its_own_light(excess):
+    """Noise alone does not come so high where there is no light."""
+    rng = np.random.default_rng(5)
+    places = on_grid(rng, (256, 256), 16)
+    image = light(places, 50, 1.3, (256, 256)) + 0.05
+    counts = rng.poisson(image).astype(float)
+    if excess == 2:
+        counts = rng.gamma(np.maximum(counts, 1)) * (counts > 0)
+    known = {"gain": 1.0, "emccd": excess == 2, "variance": 0.01}
+    fits = fit_at(counts, places, settings=Settings(sigma=1.3, **known))
+    assert has(fits, Flag.WEAK).mean() < (0.03, 0.1)[excess - 1]
+    beside = places + 8
+    nothing = fit_at(counts, beside, settings=Settings(sigma=1.3, **known))
+    assert nothing.good.mean() < 0.02

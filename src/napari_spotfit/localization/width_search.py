@@ -364,7 +364,8 @@ def _of_one_width(sigma: NDArray[np.float64], error: NDArray[np.float64]) -> NDA
     near = ordered[first : first + half + 1]
     reach = _FARTHEST * math.hypot(float(np.median(error)), _DIFFER)
     for _ in range(_ROUNDS):
-        near = ordered[abs(ordered / np.median(near) - 1) <= reach]
+        if len(near):  # of two widths, that between them may be none
+            near = ordered[abs(ordered / np.median(near) - 1) <= reach]
     return near
 
 

@@ -10,8 +10,9 @@ from typing import Any
 #: Noise that is so many times as strong in what is as coarse as spots as its fine detail says
 #: is no camera's own: the image was filtered, interpolated or compressed.
 FILTERED = 2.0
-#: An image tells the gain if it stands out of its own error so many times.
-TOLD = 4.0
+#: An image tells a slope if it stands out of its own error so many times, and the camera's gain if
+#: it stands out far.
+TOLD, SURE = 4.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,10 @@ class NoiseModel:
 
     @property
     def gain(self) -> float | None:
-        """Counts per electron, as far as the image tells: None if it is flat or was filtered."""
+        """Counts per electron, if the image tells: None if it is flat, uneven or was filtered."""
         if self.slope_error is None or self.is_filtered:
             return None
-        return self.slope if self.slope > TOLD * self.slope_error else None
+        return self.slope if self.slope > SURE * self.slope_error else None
 
     @property
     def offset(self) -> float | None:
@@ -108,6 +109,11 @@ class NoiseModel:
             return (
                 f"the image was filtered or interpolated: its noise is {self.correlation:.1f} "
                 "times what its finest detail tells; photons and standard errors mean little"
+            )
+        if self.gain is None and self.slope_error is not None:
+            return (
+                f"the image tells the camera's gain no better than {self.slope:.2g} "
+                f"± {self.slope_error:.1g} counts per electron, too little to go by"
             )
         if self.gain is None:
             return (

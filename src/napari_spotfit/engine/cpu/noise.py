@@ -79,7 +79,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         for name, fine in (("both", "yx"), ("along_x", "x"), ("along_y", "y")):
             for axis, side in zip("yx", shape, strict=True):
                 blocks[name] /= _mirrored(side, axis in fine)
-    model = photon_transfer(blocks, whole_counts)
+    model = photon_transfer(blocks.reshape(len(frames), -1, _columns(shape)), whole_counts)
     spectral = spectral_correlation(blocks, whole_counts)
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and (spectral <= 1 or any(missing)):
@@ -101,6 +101,12 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         variance = max(scatter**2, model.least)
         return NoiseModel(0.0, variance, variance)
     return replace(model, correlation=max(1.0, min(spectral, scatter)))
+
+
+def _columns(shape: tuple[int, ...]) -> int:
+    """Return how many blocks are in a row of them, as kernels/noise.h has it."""
+    margin = _REACH if min(shape) >= BLOCK + 2 * _REACH else 0
+    return (max(shape[1], BLOCK) - 2 * margin) // BLOCK
 
 
 @lru_cache(maxsize=256)
