@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.noise_model import FILTERED, TOLD, NoiseModel
-from .noise_line import is_usable, line_through, sets_of
+from .noise_line import is_usable, line_through, median, of_sets
 
 #: A block's measurements.
 BLOCK_NOISE = np.dtype(
@@ -86,4 +86,4 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
 def _least_of_sets(blocks: NDArray[np.void]) -> float:
     """Return the least variance of blocks that are alike in brightness."""
     ordered = blocks["both"][np.argsort(blocks["mean"], kind="stable")]
-    return min(float(np.median(ordered[of])) for of in sets_of(len(ordered))) / _MEDIAN_OVER_MEAN
+    return float(of_sets(median, ordered).min()) / _MEDIAN_OVER_MEAN

@@ -8,6 +8,7 @@ others, and count in its error where they agree with one another only.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -104,9 +105,22 @@ def is_usable(blocks: NDArray[np.void]) -> NDArray[np.bool_]:
     return usable
 
 
-def sets_of(count: int) -> list[NDArray[np.int64]]:
-    """Return which of so many blocks are of similar brightness, if they are in its order."""
-    return np.array_split(np.arange(count), int(np.clip(count // _LEAST_TOGETHER, 1, _MOST_SETS)))
+def of_sets(tell: Callable[[Numbers], Numbers], values: Numbers) -> Numbers:
+    """Return what is told of numbers that follow each other, as many at a time as make a set.
+
+    ``tell`` is given rows of numbers, and returns a number for each.
+    """
+    sets = int(np.clip(len(values) // _LEAST_TOGETHER, 1, _MOST_SETS))
+    size, larger = divmod(len(values), sets)
+    end = larger * (size + 1)
+    rows = (values[:end].reshape(-1, size + 1), values[end:].reshape(-1, size))
+    return np.concatenate([tell(own) for own in rows if len(own)])
+
+
+def median(rows: Numbers) -> Numbers:
+    """Return the median of each row."""
+    medians: Numbers = np.median(rows, axis=1)
+    return medians
 
 
 def _usable(blocks: NDArray[np.void]) -> _Blocks:
@@ -130,9 +144,8 @@ def _with_neighbours(mean: Numbers) -> Numbers:
 
 def _first_line(own: _Blocks) -> Line:
     """Return a line that the brighter half of each set has no part in."""
-    sets = sets_of(len(own.variance))
-    level = np.array([np.median(own.brightness[of]) for of in sets])
-    low = np.array([np.quantile(own.variance[of], _LOW) for of in sets]) / _LOW_OVER_MEAN
+    level = of_sets(median, own.brightness)
+    low = of_sets(lambda rows: np.quantile(rows, _LOW, axis=1), own.variance) / _LOW_OVER_MEAN
     line, _, _ = _weighted(level, low, np.maximum(low, np.median(low) / 4) ** -2.0)
     return line
 
