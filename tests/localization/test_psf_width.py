@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from noisy_scenes import noisy_scenes
 from scenes import light
 
 from napari_spotfit import (
@@ -182,3 +183,9 @@ class TestKnownPixels:
         width = estimate_sigma(movie, settings=self.settings, **known)
         assert width.sigma == pytest.approx(1.35, abs=0.06)  # 1.3, sampled
         assert width.scatter < 0.2
+
+
+def test_spots_of_few_amplified_electrons_tell_the_width():
+    """Fits of a few of them are narrow: good places, but their widths must not be the most."""
+    frames = next(np.array(s.frames) for s in noisy_scenes(1.3) if s.name == "EMCCD 0.05")
+    assert abs(estimate_sigma(frames).sigma / 1.332 - 1) < 0.1

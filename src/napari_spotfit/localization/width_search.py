@@ -14,7 +14,7 @@ from ..engine.detection.false_spots import expected_false_spots
 from ..engine.select import select_backend
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration
-from ..results.flags import NOT_GOOD, Flag, reasons_in_words
+from ..results.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
@@ -308,6 +308,9 @@ class _Search:
         with np.errstate(invalid="ignore", divide="ignore"):
             error = fits["sigma_stderr"] / sigma
             telling = real & ((flags & int(_DOUBTFUL)) == 0) & (error < _WORST)
+            # Of so few photons that their own noise hides the amplitude, some that lie close make
+            # a narrow spot, whose error looks small.
+            telling &= fits["amplitude"] > LEAST_ERRORS * fits["amplitude_stderr"]
         count = int(telling.sum())
         if count < TOO_FEW and real.sum() < TOO_FEW <= len(real):
             self.why = f"found {len(real)}, which noise alone may make"
