@@ -13,7 +13,7 @@ from ..engine.cpu.noise import measure_noise
 from ..engine.select import select_backend
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration
-from ..results.flags import NOT_GOOD, Flag, reasons_in_words
+from ..results.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
@@ -249,6 +249,8 @@ class _Search:
         with np.errstate(invalid="ignore", divide="ignore"):
             error = fits["sigma_stderr"] / sigma
             telling = ((flags & int(_DOUBTFUL)) == 0) & (error < _WORST)
+            # Widths of few photons are too narrow: their light has to be above its own noise, too.
+            telling &= fits["amplitude"] > LEAST_ERRORS * fits["amplitude_stderr"]
         count = int(telling.sum())
         if count < TOO_FEW:
             judged = f"; of their fits, {reasons_in_words(flags)}" if len(flags) else ""
