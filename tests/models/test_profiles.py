@@ -94,3 +94,11 @@ def test_turned_spots_must_be_sampled_and_elliptical():
     for options in ({}, {"sigma_y": 1.0, "pixel": "integrated"}):
         with pytest.raises(ValueError, match="turned spots need sigma_y"):
             simulate_spots(1, angle=10.0, **options)
+
+
+def test_every_model_says_its_formula():
+    for profile in MODELS.values():
+        names = {parameter.name for parameter in profile.shape} - {"y", "x"}
+        said = {"sigma": "σ²", "sigma_x": "σx²", "sigma_y": "σy²", "angle": "α", "width": "w²"}
+        for name in names:
+            assert said.get(name, name) in profile.formula, (profile.name, name)

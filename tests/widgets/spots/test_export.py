@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ from qtpy.QtCore import QDeadlineTimer, Qt
 from qtpy.QtWidgets import QApplication
 from spot_table import PIXEL, add_spots, click_header, click_row, dock, titles
 
+from napari_spotfit import load_fits
 from napari_spotfit.widgets.table import csv_file
 from napari_spotfit.widgets.table.filters import Filters
 
@@ -43,6 +46,30 @@ def test_csv_holds_what_is_shown_or_everything(spots, layer, qtbot, tmp_path, ph
         assert f"{len(features)} spots saved" in spots.status.text()
     assert sorted(path.name for path in tmp_path.glob("*.csv")) == ["False.csv", "True.csv"]
     assert not list(tmp_path.glob(".*.part"))
+    qtbot.waitUntil(no_worker)
+
+
+@pytest.mark.parametrize("physical", [False, True])
+def test_what_was_exported_opens_again(viewer, spots, layer, qtbot, tmp_path, physical):
+    spots.units.setCurrentIndex(int(physical))
+    spots.spots.set_filters(Filters({"sigma": (1.0, None)}))
+    settle()
+    path = tmp_path / "shown.spots.csv"
+    with qtbot.waitSignal(spots.export.finished):
+        spots.export.save_to(path, everything=False)
+    kept = layer.features[layer.shown].reset_index(drop=True)
+    fits = load_fits(path)
+    same = np.testing.assert_array_equal
+    if physical:  # to µm and back
+        same = partial(np.testing.assert_allclose, rtol=1e-6)
+    for name in ("frame", "y", "x", "sigma", "photons", "sigma_stderr"):
+        same(fits.columns[name], kept[name])
+    (opened,) = viewer.open(str(path), plugin="napari-spotfit")
+    assert opened.shown.all()
+    assert sum(opened.metadata["stop_counts"].values()) == len(kept) == len(opened.data)
+    assert opened.metadata["units"] == layer.metadata["units"]
+    same(opened.data, layer.data[layer.shown])
+    np.testing.assert_array_equal(opened.scale, layer.scale)
     qtbot.waitUntil(no_worker)
 
 
