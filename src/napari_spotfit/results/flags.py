@@ -132,8 +132,8 @@ RULES = {
         "a point is as wide as the PSF; this is background, several spots or out of focus",
         True,
         "the PSF's σ (localize, or settings=…), no width held, none of one's own models",
-        "If most spots are flagged, set PSF σ (Estimate does it); else look for neighbours and "
-        "uneven background.",
+        "If most spots are flagged, set PSF σ, or leave it to the image; else look for neighbours "
+        "and uneven background.",
     ),
     Flag.NARROW: Rule(
         "too narrow",
@@ -142,12 +142,12 @@ RULES = {
         "no light is narrower than the PSF: a single bright pixel, or noise",
         True,
         "the PSF's σ (localize, or settings=…), no width held, none of one's own models",
-        "If most spots are flagged, set PSF σ (Estimate does it); else name hot pixels in "
+        "If most spots are flagged, set PSF σ, or leave it to the image; else name hot pixels in "
         "bad pixels, or allow fewer false spots.",
     ),
     Flag.SATURATED: Rule(
         "saturated",
-        "The camera was saturated here: height, light and width are not those of the spot.",
+        "The camera was saturated here: height, light and width are guesses from what is around.",
         "the centre's pixel and another of the 3×3 pixels there have the largest value of the "
         "image's integer type; or at least 5 of them have one value, the highest at any fit's "
         "centre in the frame, and at least 255 or no whole number",
@@ -155,7 +155,8 @@ RULES = {
         "with a single such pixel, the others tell the light to less than a standard error",
         True,
         "an image",
-        "Expose less, or name the saturated pixels in bad pixels.",
+        "Expose less: what the camera did not count is left out of the fit, and the light is a "
+        "guess.",
     ),
     Flag.POOR_FIT: Rule(
         "poor fit",
