@@ -25,6 +25,9 @@ _MEDIAN_OVER_MEAN = 0.934
 _STEEPER = 2.0
 #: The variance of rounding to whole counts, less what it may share with other noise.
 _ROUNDING = 1 / 20
+#: The standard error of how much stronger white noise looks where it is coarse, of one block; and by
+#: how many of them it has to look stronger.
+_CHANCE, _BEYOND_CHANCE = 0.72, 2.0
 
 
 def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
@@ -71,7 +74,8 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
 def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
     """Return how much stronger coarse noise is than fine noise, as detail along the axes tells.
 
-    The spectrum of filtered noise is taken for a product of one along y and one along x.
+    The spectrum of filtered noise is taken for a product of one along y and one along x. What
+    chance does to white noise is no more than 1.
     """
     blocks = blocks[is_usable(blocks)]
     if not len(blocks):
@@ -80,7 +84,9 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
     both, along_x, along_y = (
         max(float(np.median(blocks[name])), least) for name in ("both", "along_x", "along_y")
     )
-    return math.sqrt(along_x * along_y) / both
+    ratio = math.sqrt(along_x * along_y) / both
+    chance = 1 + _BEYOND_CHANCE * _CHANCE / math.sqrt(len(blocks))
+    return ratio if ratio > chance else min(ratio, 1.0)
 
 
 def _least_of_sets(blocks: NDArray[np.void]) -> float:
