@@ -213,16 +213,24 @@ class FrameReader:
 
     def read(self, numbers: NDArray[np.int64]) -> Any:
         """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
+        return _joined(self._runs(numbers))
+
+    def read_here(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """Return them in the host's memory; a GPU needs none of its own for it."""
+        here: NDArray[Any] = _joined([to_host(run) for run in self._runs(numbers)])
+        return here
+
+    def _runs(self, numbers: NDArray[np.int64]) -> list[Any]:
+        """Return frames of rising numbers, those that follow each other in one array."""
         if not self.leading:
             pixels = as_array(self._image)
             if pixels.shape != self.frame_shape:
                 raise ValueError(self._broken_promise(0, 1, (1, *pixels.shape)))
-            return to_native(pixels).reshape(1, *self.frame_shape)
+            return [to_native(pixels).reshape(1, *self.frame_shape)]
         breaks = np.diff(numbers) != 1
         breaks |= numbers[1:] % self._last == 0
         runs = np.split(numbers, np.flatnonzero(breaks) + 1)
-        parts = [to_native(self._read_run(int(run[0]), len(run))) for run in runs]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return [to_native(self._read_run(int(run[0]), len(run))) for run in runs]
 
     def _read_run(self, first: int, count: int) -> Any:
         if len(self._image.shape) == 3:
@@ -264,7 +272,7 @@ class HeldFrame:
         reader = FrameReader(image)
         number = int(np.ravel_multi_index(index, reader.leading)) if index else 0
         self.index, self.number = index, number
-        self.pixels: NDArray[Any] = to_host(reader.read(np.array([number])))[0]
+        self.pixels: NDArray[Any] = reader.read_here(np.array([number]))[0]
         self.shape, self.dtype = reader.shape, self.pixels.dtype
 
     def __getitem__(self, index: Any) -> NDArray[Any]:
@@ -287,6 +295,10 @@ def _indices(along: AxisSelection, size: int) -> NDArray[np.int64]:
     if len(indices) and not (-size <= indices.min() and indices.max() < size):
         raise ValueError(f"frames must lie in 0…{size - 1} along an axis of {size}; got {along!r}")
     return np.asarray(indices, np.int64) % size if size else np.empty(0, np.int64)
+
+
+def _joined(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _chunk(image: Any) -> int:

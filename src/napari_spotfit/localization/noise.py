@@ -77,7 +77,7 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     numbers = sample_frames(reader)
     if not len(numbers):
         return NoiseModel(0.0, 0.0, 0.0)
-    pixels = to_host(calibration.corrected(numbers, reader.read(numbers), mark_bad=True))
+    pixels = to_host(calibration.corrected(numbers, reader.read_here(numbers), mark_bad=True))
     settings = calibration.fitted
     if settings.sigma is None:
         settings = settings.changed(sigma=FALLBACK_SIGMA)

@@ -149,7 +149,7 @@ def samples(
         window = (..., *(slice(n, n + m) for n, m in zip(corner, size, strict=True)))
         bad = calibration.bad_pixels(numbers)
         yield Sample(
-            _part(calibration.corrected(numbers, reader.read(numbers)), window),
+            _part(calibration.corrected(numbers, reader.read_here(numbers)), window),
             None if bad is None else _part(bad, window),
             None if read_mask is None else _part(read_mask(numbers), window),
             None if places is None else _inside(places, numbers, corner, size),

@@ -25,8 +25,8 @@ _MEDIAN_OVER_MEAN = 0.934
 _STEEPER = 2.0
 #: The variance of rounding to whole counts, less what it may share with other noise.
 _ROUNDING = 1 / 20
-#: The standard error of how much stronger white noise looks where it is coarse, of one block; and by
-#: how many of them it has to look stronger.
+#: The standard error of how much stronger white noise looks where it is coarse, of one block; and
+#: by how many of them it has to look stronger.
 _CHANCE, _BEYOND_CHANCE = 0.72, 2.0
 
 
