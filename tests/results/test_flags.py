@@ -230,9 +230,9 @@ def test_dim_and_crowded_spots_have_the_iterations_they_need(photons, per_frame,
 def test_what_is_no_spot_is_not_good():
     """Noise, a hot pixel, a broad hump, a step: clicks there say so, each in its own way."""
     rng = np.random.default_rng(4)
-    image = rng.normal(100, 3, (64, 64))
+    image = rng.normal(100, 3, (160, 160))
     image[20, 20] += 300
-    image += light([(44.0, 20.0)], 60_000, 6.0, (64, 64))
+    image += light([(44.0, 20.0)], 60_000, 6.0, (160, 160))
     places = [(20, 20), (44, 20), (12, 50), (12, 40), (52, 52), (36, 54)]
     fits = fit_at(image, places, settings=Settings(sigma=SIGMA))
     assert not fits.good.any()
