@@ -44,15 +44,17 @@ if TYPE_CHECKING:
     from ...results.spot_fits import SpotFits
 
 #: Below this height the plot stands beside the table, from this width on.
-_TALL, _WIDE = 260, 480
+_TALL, _WIDE = 260, 560
+_ERROR, _STDERR = "error", "_stderr"
 _COLUMNS = {
     "median": "Half of the spots have less.",
     "spread": "1.4826 times the median distance from the median: the standard deviation of a "
     "normal distribution, but a few outliers do not change it.",
+    _ERROR: "The median of the standard errors that the fits have.",
     "low": "Of 100 spots, 5 have less.",
     "high": "Of 100 spots, 5 have more.",
 }
-_TITLES = ("median", "spread", "5 %", "95 %")
+_TITLES = ("median", "spread", "error", "5 %", "95 %")
 #: Significant digits of a median.
 _DIGITS = 4
 _COUNT, _DENSITY = "count", "density"
@@ -150,15 +152,14 @@ class SummaryPage(Page):
         self._draw()
 
     def _fill(self, summary: pd.DataFrame, units: Units) -> None:
-        self.table.setRowCount(len(summary))
-        for row, (name, values) in enumerate(summary.iterrows()):
-            heading = QTableWidgetItem(units.title(str(name)))
-            heading.setToolTip(f"<p>{meaning(str(name))}</p>")
+        rows = _rows(summary)
+        self.table.setRowCount(len(rows))
+        for row, name in enumerate(rows):
+            heading = QTableWidgetItem(units.title(name))
+            heading.setToolTip(f"<p>{meaning(name)}</p>")
             self.table.setVerticalHeaderItem(row, heading)
-            shown = [float(values[what]) * units.factor(str(name)) for what in _COLUMNS]
-            decimals = _decimals(*shown[:2])
-            for column, value in enumerate(shown):
-                item = QTableWidgetItem(number_text(value, decimals))
+            for column, text in enumerate(_texts(summary, name, units.factor(name))):
+                item = QTableWidgetItem(text)
                 item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
                 self.table.setItem(row, column, item)
 
@@ -222,7 +223,7 @@ class SummaryPage(Page):
             heading.setToolTip(f"<p>{tip}</p>")
         header = self.table.horizontalHeader()
         assert header is not None
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         names = self.table.verticalHeader()
         assert names is not None
         names.setDefaultSectionSize(self.fontMetrics().height() + 6)
@@ -254,8 +255,8 @@ class SummaryPage(Page):
         drawn.addLayout(row)
         drawn.addWidget(self.plot, 1)
         self._body.setSpacing(4)
-        self._body.addWidget(self.table, 1)
-        self._body.addLayout(drawn, 1)
+        self._body.addWidget(self.table, 3)
+        self._body.addLayout(drawn, 2)
 
 
 def _numbers(
@@ -264,6 +265,25 @@ def _numbers(
     names = usual_columns(fits)
     chosen = fits[shown]
     return _Numbers(summarize(chosen, names), per_frame(chosen, shape, frames, names))
+
+
+def _rows(summary: pd.DataFrame) -> list[str]:
+    """Return the quantities of a summary, each with its standard error in the same row."""
+    names = [str(name).removesuffix(_STDERR) for name in summary.index]
+    return list(dict.fromkeys(names))
+
+
+def _texts(summary: pd.DataFrame, name: str, factor: float) -> list[str]:
+    """Return a row of the table; a centre has an error, but no median that says anything."""
+    places = [
+        (f"{name}{_STDERR}", "median") if what == _ERROR else (name, what) for what in _COLUMNS
+    ]
+    values = [
+        float(summary.loc[row, what]) * factor if row in summary.index else None
+        for row, what in places
+    ]
+    decimals = _decimals(next(value for value in values if value is not None))
+    return ["" if value is None else number_text(value, decimals) for value in values]
 
 
 def _frames(layer: Points, axes: int) -> tuple[Sequence[int] | None, Any]:
@@ -302,7 +322,7 @@ def _area(units: Units) -> tuple[float, str]:
     return (1.0, "px") if units.pixel is None else (units.pixel.y * units.pixel.x, units.pixel.unit)
 
 
-def _decimals(median: float, spread: float) -> int:
-    """Return with how many decimal places a median and its spread are told."""
-    size = np.nanmax([abs(median), abs(spread), 1e-9], initial=0)
+def _decimals(value: float) -> int:
+    """Return with how many decimal places a value and its spread are told."""
+    size = abs(value) if np.isfinite(value) and value else 1.0
     return min(max(_DIGITS - 1 - math.floor(math.log10(size)), 0), 7)
