@@ -108,6 +108,7 @@ class CellsPage(Page):
         self._soon.setSingleShot(True)
         self._lay_out()
         self._connect()
+        self._show_nothing(_HINT)
         # Spots and cells keep their features up to date whether the page is seen or not.
         super().set_on_top(True)
 
