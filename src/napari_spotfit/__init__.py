@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from .models.stopping import StopCondition
     from .precision import localization_precision
     from .results.flags import Flag
+    from .results.labels import label_spots, per_label
     from .results.load import load_fits
     from .results.spot_fits import SpotFits
+    from .results.summary import per_frame, summarize
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
@@ -46,14 +48,18 @@ __all__ = [
     "estimate_sigma",
     "fit_at",
     "fit_spots",
+    "label_spots",
     "load_fits",
     "load_settings",
     "localization_precision",
     "localize",
     "noise_model",
+    "per_frame",
+    "per_label",
     "save_settings",
     "simulate_movie",
     "simulate_spots",
+    "summarize",
     "to_points_layer",
 ]
 
@@ -72,14 +78,18 @@ _MODULES = {
     "estimate_sigma": "localization.psf_width",
     "fit_at": "localization.fit_at",
     "fit_spots": "localization.fit_spots",
+    "label_spots": "results.labels",
     "load_fits": "results.load",
     "load_settings": "files.settings_file",
     "localization_precision": "precision",
     "localize": "localization.localize",
     "noise_model": "localization.noise",
+    "per_frame": "results.summary",
+    "per_label": "results.labels",
     "save_settings": "files.settings_file",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
+    "summarize": "results.summary",
     "to_points_layer": "widgets.layers.points",
 }
 

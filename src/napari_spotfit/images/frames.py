@@ -180,7 +180,9 @@ class FrameReader:
                 f"frames must choose along each of the {len(self.leading)} leading axes of an "
                 f"image of shape {self.shape}; got {frames!r}"
             )
-        axes = [_indices(along, size) for along, size in zip(chosen, self.leading, strict=True)]
+        axes = [
+            indices_along(along, size) for along, size in zip(chosen, self.leading, strict=True)
+        ]
         grid = np.meshgrid(*axes, indexing="ij") if axes else []
         if not grid:
             return np.arange(self.count)
@@ -282,7 +284,7 @@ class HeldFrame:
         return np.asarray(self.pixels, dtype)
 
 
-def _indices(along: AxisSelection, size: int) -> NDArray[np.int64]:
+def indices_along(along: AxisSelection, size: int) -> NDArray[np.int64]:
     """Return the indices that are chosen along one axis."""
     if isinstance(along, slice):
         return np.arange(size)[along]

@@ -68,6 +68,7 @@ _TYPES = {
     "roi_y": np.int32,
     "roi_x": np.int32,
     "flags": np.uint32,
+    "label": np.int64,
 }
 
 

@@ -27,7 +27,7 @@ LayerData = tuple[Any, dict[str, Any], str]
 #: What a layer's metadata say of its spots beside their settings, which a file has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
-    "map_names", "frames",
+    "map_names", "frames", "labels",
 )  # fmt: skip
 #: How a layer lies in the world and looks, as napari names it.
 _PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")

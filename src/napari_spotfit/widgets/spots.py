@@ -24,12 +24,14 @@ from .parts.docking import Docked
 from .parts.layer_choice import LayerChoice
 from .parts.status import StatusLine, number
 from .parts.wheel import guard_wheel
+from .table.cells_page import CellsPage
 from .table.export_bar import ExportBar
 from .table.filter_page import FilterPage
 from .table.filters import GOOD
 from .table.scatter import ScatterPage
 from .table.shown_spots import ShownSpots
 from .table.subpixel import SubpixelPage
+from .table.summary_page import SummaryPage
 from .table.view import SpotsTable
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ _TALL = 330
 #: High enough for the buttons beside the tabs.
 _HIGH_TABS = "QTabBar::tab { padding: 5px 8px }"
 #: From this width on the spots are counted and saved beside the tabs, which saves height.
-_ROOMY = 1000
+_ROOMY = 1400
 #: The smallest width and height. Not what the layout asks for: that depends on how wide it is.
 _SMALLEST = (280, 210)
 _LAYER_TIP = (
@@ -81,6 +83,8 @@ class Spots(Docked):
         self.filters = FilterPage(viewer, self.spots)
         self.scatter = ScatterPage(viewer, self.spots)
         self.subpixel = SubpixelPage(viewer, self.spots)
+        self.summary = SummaryPage(viewer, self.spots)
+        self.cells = CellsPage(viewer, self.spots)
         self.tabs, self.splitter = QTabWidget(), QSplitter(Qt.Orientation.Vertical)
         self._left, self._counting = QVBoxLayout(), QWidget()
         self._lay_out()
@@ -112,8 +116,8 @@ class Spots(Docked):
         self._orient(wide or self.height() < _TALL)
         self._place_counting(beside_tabs=wide and self.width() >= _ROOMY)
 
-    def _pages(self) -> tuple[FilterPage, ScatterPage, SubpixelPage]:
-        return self.filters, self.scatter, self.subpixel
+    def _pages(self) -> tuple[FilterPage, ScatterPage, SubpixelPage, SummaryPage, CellsPage]:
+        return self.filters, self.scatter, self.subpixel, self.summary, self.cells
 
     def _on_active(self, event: Any = None) -> None:
         active = self._viewer.layers.selection.active
@@ -160,7 +164,7 @@ class Spots(Docked):
         self.table.copy_asked.connect(self.export.copy)
         self.layer.changed.connect(self._on_layer)
         self.units.currentIndexChanged.connect(lambda row: self.spots.set_physical(row == 1))
-        for part in (self.export, self.filters.list):
+        for part in (self.export, self.filters.list, self.summary.export, self.cells.export):
             part.said.connect(self._say)
             part.failed.connect(self._fail)
         self.good_only.toggled.connect(
@@ -197,7 +201,8 @@ class Spots(Docked):
         self.count.setToolTip("<p>How many spots pass all filters, of how many.</p>")
         self.export.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.status.hide()
-        for page, title in zip(self._pages(), ("Filter", "Scatter", "Sub-pixel"), strict=True):
+        titles = ("Filter", "Scatter", "Sub-pixel", "Summary", "Cells")
+        for page, title in zip(self._pages(), titles, strict=True):
             self.tabs.addTab(page, title)
         self._fill_left()
         self.splitter.addWidget(self.tabs)

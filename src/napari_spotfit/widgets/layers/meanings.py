@@ -31,6 +31,8 @@ _MEANINGS = {
     "good": "1 for fits that nothing speaks against, 0 for doubtful ones.",
     "roi_y": "First row of the pixels that were fitted.",
     "roi_x": "First column of the pixels that were fitted.",
+    "label": "Label of the pixel that the centre lies in, of the Labels layer chosen under Cells; "
+    "0 is none.",
     "score": "How far the spot stands out of the noise, as a normal deviate: the number of false "
     "spots says how far it must.",
 }

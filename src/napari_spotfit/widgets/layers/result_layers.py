@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from .cells import LABEL, LABELS
 from .points import color_points_layer, layer_name, make_points_layer, update_points_layer
 
 if TYPE_CHECKING:
@@ -76,11 +77,13 @@ class ResultLayers:
 def _fingerprint(layer: Points) -> Hashable:
     """Return what changes when the user renames the layer or edits its points."""
     checksum = zlib.crc32(layer.data.tobytes())
-    for name in layer.features:
+    # The spots' labels follow from a Labels layer: they are no edit of the user's.
+    names = [name for name in layer.features if name != LABEL or LABELS not in layer.metadata]
+    for name in names:
         column = layer.features[name]
         values = column.cat.codes if column.dtype == "category" else column
         values = values.to_numpy()
         if values.dtype == object:
             values = np.array([repr(value) for value in values])
         checksum = zlib.crc32(values.tobytes(), checksum)
-    return layer.name, layer.data.shape, tuple(layer.features), checksum
+    return layer.name, layer.data.shape, tuple(names), checksum

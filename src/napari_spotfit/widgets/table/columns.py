@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.profiles import ShapeParameter
+from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
+from ..layers.fits import settings_of_layer
 from ..layers.meanings import AXIS, SHAPE, meaning
 from ..layers.units import PixelSize, pixel_size
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 #: The column with the reasons why the fits stopped.
 STOP = "stop_condition"
-_WHOLE = ("frame", "iterations", "roi_y", "roi_x", "flags", "good")
+_WHOLE = ("frame", "iterations", "roi_y", "roi_x", "flags", "good", "label")
 #: From so many values the usual size of a column's numbers is seen.
 _SAMPLE = 2000
 
@@ -128,6 +130,13 @@ def read_units(layer: Points, *, physical: bool) -> Units:
         {str(name): str(unit) for name, unit in units.items()},
         pixel_size(layer) if physical else None,
     )
+
+
+def as_fits(columns: Mapping[str, Column], layer: Points) -> SpotFits:
+    """Return a layer's columns of numbers as fits, for what is worked out of fits."""
+    numbers = {name: column.values for name, column in columns.items() if column.is_number}
+    index = tuple(name for name in numbers if name == "frame" or AXIS.fullmatch(name))
+    return SpotFits(numbers, index, settings_of_layer(layer.metadata))
 
 
 def _own_shape(settings: Mapping[str, Any]) -> tuple[ShapeParameter, ...]:

@@ -39,7 +39,7 @@ class SpotsModel(QAbstractTableModel):
         self.columns: list[Column] = []
         #: The layer's row in every row of the table.
         self.rows: NDArray[np.intp] = np.zeros(0, np.intp)
-        self._units = Units()
+        self.units = Units()
         self._shown: NDArray[np.bool_] = np.zeros(0, bool)
         self._order: NDArray[np.intp] | None = None
         self._sorted_by: tuple[str, bool] | None = None
@@ -49,7 +49,7 @@ class SpotsModel(QAbstractTableModel):
     ) -> None:
         """Show another table; it stays sorted by the same column if it has that."""
         self.beginResetModel()
-        self.columns, self._units, self._shown = list(columns.values()), units, shown
+        self.columns, self.units, self._shown = list(columns.values()), units, shown
         self._decimals = [_decimals(column, units.factor(column.name)) for column in self.columns]
         self._sort()
         self.endResetModel()
@@ -116,7 +116,7 @@ class SpotsModel(QAbstractTableModel):
             return None
         column = self.columns[section]
         if role == Qt.ItemDataRole.DisplayRole:
-            return self._units.title(column.name)
+            return self.units.title(column.name)
         if role == Qt.ItemDataRole.ToolTipRole:
             return f"<p>{html.escape(column.meaning)}</p><p>Click to sort.</p>"
         if role == Qt.ItemDataRole.TextAlignmentRole:
@@ -128,7 +128,7 @@ class SpotsModel(QAbstractTableModel):
         if words:
             return words[value] if value >= 0 else _MISSING
         return number_text(
-            float(value) * self._units.factor(self.columns[column].name), self._decimals[column]
+            float(value) * self.units.factor(self.columns[column].name), self._decimals[column]
         )
 
     def _sort(self) -> None:

@@ -1,0 +1,148 @@
+"""Labels layers as cells with spots: where they lie, what they know, and how they are coloured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from napari.layers import Labels, Layer, Points
+
+#: The feature of spots with the label they lie in, and the metadata with the Labels layer's name.
+LABEL, LABELS = "label", "labels"
+#: The feature of Labels with the label itself, as napari wants it, and that with how many spots.
+INDEX, SPOTS = "index", "spots"
+COLORMAP = "viridis"
+#: The colours of a layer before they showed counts, in its metadata.
+_EARLIER = "colors_before_counts"
+
+
+def is_labels(layer: Layer) -> bool:
+    """Whether a layer is a Labels layer."""
+    return type(layer).__name__ == "Labels"
+
+
+def to_labels(points: Points, labels: Labels) -> NDArray[np.float64]:
+    """Return the matrix that takes a point's coordinates and a 1 to the pixels of labels.
+
+    Raises
+    ------
+    ValueError
+        If the labels have more axes than the points.
+    """
+    if labels.ndim > points.ndim:
+        raise ValueError(
+            f"“{labels.name}” has {labels.ndim} axes, more than “{points.name}” with "
+            f"{points.ndim}; choose labels with as many axes or fewer"
+        )
+    world = _matrix(points.data_to_world, points.ndim)[points.ndim - labels.ndim :]
+    units = [_ratio(*pair) for pair in zip(points.units[-labels.ndim :], labels.units, strict=True)]
+    pixels = _matrix(labels.world_to_data, labels.ndim)
+    matrix: NDArray[np.float64] = pixels[:, :-1] @ (np.array(units)[:, None] * world)
+    matrix[:, -1] += pixels[:, -1]
+    return matrix
+
+
+def put_labels(points: Points, label: NDArray[np.int64], labels: Labels) -> None:
+    """Give spots the feature ``label``, if it is not there yet.
+
+    Raises
+    ------
+    ValueError
+        If the layer has such a feature that came from elsewhere.
+    """
+    features = points.features
+    if LABEL in features and LABELS not in points.metadata:
+        raise ValueError(
+            f"“{points.name}” has a feature “{LABEL}” that was not made here; rename it to have "
+            "the spots' labels there"
+        )
+    if points.metadata.get(LABELS) != labels.name:
+        points.metadata = {**points.metadata, LABELS: labels.name}
+    if LABEL in features and np.array_equal(features[LABEL].to_numpy(), label):
+        return
+    # Numbers, not categories: napari colours numbers by a scale.
+    values = label.astype(np.float64)
+    if LABEL in (_colored_by(points, "face"), _colored_by(points, "border")):
+        points.features = features.assign(**{LABEL: values})
+        return
+    # In place: by assignment napari maps all colours anew, seconds for a million spots.
+    features[LABEL] = values
+    points.feature_defaults = points.feature_defaults.assign(**{LABEL: 0.0})
+    points.events.features()
+
+
+def put_features(labels: Labels, table: pd.DataFrame) -> None:
+    """Give labels the columns of a table as features; other features stay.
+
+    Parameters
+    ----------
+    labels : Labels
+        The layer.
+    table : pandas.DataFrame
+        A row for each label, with the columns ``index`` and others.
+    """
+    import pandas as pd
+
+    known = pd.DataFrame(labels.features)
+    if INDEX not in known:
+        # So napari takes them: the row's number is the label.
+        known = known.assign(**{INDEX: np.arange(len(known))})
+    others = known[[INDEX, *(name for name in known if name not in table)]]
+    merged = others.merge(table, how="outer", on=INDEX)
+    if not merged.equals(pd.DataFrame(labels.features)):
+        labels.features = merged
+
+
+def shows_counts(labels: Labels) -> bool:
+    """Whether a layer's colours show counts."""
+    earlier = labels.metadata.get(_EARLIER)
+    return earlier is not None and labels.colormap is earlier[1]
+
+
+def color_by_counts(labels: Labels, label: NDArray[Any], counts: NDArray[Any]) -> None:
+    """Colour labels by counts: from dark for 0 to bright for the most."""
+    from napari.utils.colormaps import DirectLabelColormap, ensure_colormap
+
+    most = max(int(counts.max(initial=0)), 1)
+    colors = ensure_colormap(COLORMAP).map(counts / most)
+    clear = np.zeros(4, np.float32)
+    by_label = dict(zip(label.tolist(), colors, strict=True))
+    colormap = DirectLabelColormap(color_dict={**by_label, 0: clear, None: clear})
+    earlier = labels.metadata[_EARLIER][0] if shows_counts(labels) else labels.colormap
+    labels.colormap = colormap
+    labels.metadata = {**labels.metadata, _EARLIER: (earlier, labels.colormap)}
+
+
+def restore_colors(labels: Labels) -> None:
+    """Give labels the colours that they had before they showed counts."""
+    if shows_counts(labels):
+        labels.colormap = labels.metadata[_EARLIER][0]
+    labels.metadata = {name: one for name, one in labels.metadata.items() if name != _EARLIER}
+
+
+def _colored_by(points: Points, part: str) -> str:
+    """Return the feature that colours a part of the points; nothing if none does."""
+    by = getattr(points, f"_{part}").color_properties
+    return "" if by is None else str(by.name)
+
+
+def _matrix(transform: Any, ndim: int) -> NDArray[np.float64]:
+    """Return an affine transform of napari's as a matrix with the translation as last column."""
+    origin = np.asarray(transform(np.zeros(ndim)), float)
+    ends = [np.asarray(transform(end), float) - origin for end in np.eye(ndim)]
+    return np.column_stack([*ends, origin])
+
+
+def _ratio(unit: Any, other: Any) -> float:
+    """Return how many of another unit one has; 1 for units that are not of one kind."""
+    import pint
+
+    registry: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]
+    try:
+        return float(registry.Quantity(1, unit).to(other).magnitude)
+    except pint.DimensionalityError:
+        return 1.0

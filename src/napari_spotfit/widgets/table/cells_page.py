@@ -1,0 +1,337 @@
+"""Spots per cell: how many lie in every label of a Labels layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from qtpy.QtCore import QSignalBlocker, Qt, QTimer
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTableView, QVBoxLayout, QWidget
+
+from ...results.labels import label_sizes, label_spots, table_of_labels
+from ..layers.cells import (
+    INDEX,
+    LABEL,
+    SPOTS,
+    color_by_counts,
+    is_labels,
+    put_features,
+    put_labels,
+    restore_colors,
+    shows_counts,
+    to_labels,
+)
+from ..layers.images import full_resolution
+from ..layers.units import pixel_size
+from ..parts.latest import Latest
+from ..parts.layer_choice import LayerChoice
+from ..parts.status import number
+from .columns import Column, Units, as_fits
+from .feature_choice import FeatureChoice
+from .model import SpotsModel
+from .page import Page
+from .shown_spots import ShownSpots
+from .table_export import NamedTable, TableExport
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from napari import Viewer
+    from napari.layers import Labels, Points
+
+    from ...results.spot_fits import SpotFits
+
+#: What of a layer says where it lies.
+_PLACE = ("scale", "translate", "rotate", "shear", "affine", "units")
+#: What else says which labels it has.
+_PIXELS = ("data", "paint", "labels_update")
+_HINT = "Choose a Labels layer, such as of cells, to count the spots in each label."
+_LAYER_TIP = (
+    "<p>The cells: a Labels layer, for all frames if it has no axis for them. Each spot gets the "
+    "feature <i>label</i>, that of the pixel its centre lies in; each label gets the numbers of "
+    "its spots as features, which napari shows under the mouse.</p>"
+)
+_FEATURE_TIP = "<p>What is added up and averaged over the spots of each cell.</p>"
+_TABLE_TIP = (
+    "<p>A row for each label, for the spots that are shown. Click a row to select its spots, a "
+    "heading to sort.</p>"
+)
+_COLOR_TIP = (
+    "<p>Colour the cells by how many spots they have, dark for none, bright for the most. "
+    "Pressed again, the colours are as they were.</p>"
+)
+_MEANINGS = {
+    LABEL: "The label.",
+    "area": "Its pixels, those of all frames.",
+    "count": "How many of the spots that are shown lie in it.",
+    "sum": "The sum over its spots.",
+    "mean": "The mean over its spots.",
+}
+
+
+class _Place(NamedTuple):
+    """Where spots lie in labels, and what follows from it."""
+
+    points: NDArray[np.float64]
+    matrix: NDArray[np.float64]
+    label: NDArray[np.int64]
+    sizes: dict[int, int]
+
+
+class CellsPage(Page):
+    """A table of the labels of a Labels layer with the spots that are shown.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    spots : ShownSpots
+        The spots.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
+        super().__init__(spots, parent)
+        self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
+        self.feature = FeatureChoice(spots, "photons")
+        self.hint, self.view, self.model = QLabel(), QTableView(), SpotsModel(self)
+        self.color_button = QPushButton("Colour cells by count")
+        self.export = TableExport(self._named, "the table")
+        self.work = Latest(self)
+        self._followed: tuple[Any, ...] = ()
+        self._place: _Place | None = None
+        self._table: pd.DataFrame | None = None
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._lay_out()
+        self._connect()
+        self._show_nothing(_HINT)
+        # Spots and cells keep their features up to date whether the page is seen or not.
+        super().set_on_top(True)
+
+    def set_on_top(self, on_top: bool) -> None:
+        """Work on, whether the user sees the page or not."""
+
+    def bind(self) -> None:
+        """Follow the viewer's layers."""
+        self.labels.bind()
+        self._ask_soon()
+
+    def unbind(self) -> None:
+        """Stop following them."""
+        self._soon.stop()
+        self.work.drop()
+        self._follow(None, None)
+        self.labels.unbind()
+
+    def _connect(self) -> None:
+        self.table_due.connect(self.feature.show_features)
+        self.rows_due.connect(self._ask_soon)
+        self.labels.changed.connect(self._on_labels)
+        self.feature.chosen.connect(self._ask_soon)
+        self._soon.timeout.connect(self._ask)
+        self.work.done.connect(self._on_done)
+        self.work.failed.connect(lambda error: self._show_nothing(str(error)))
+        self.color_button.toggled.connect(self._on_color)
+        self.view.clicked.connect(self._on_click)
+
+    def _follow(self, points: Points | None, labels: Labels | None) -> None:
+        """Follow where two layers lie, and what the labels are."""
+        now = (points, labels)
+        if now == self._followed:
+            return
+        for layer, follow in ((self._followed, "disconnect"), (now, "connect")):
+            if layer and layer[0] is not None and layer[1] is not None:
+                ties: list[tuple[Any, str, Callable[..., None]]] = [
+                    (one, name, self._ask_soon) for one in layer for name in _PLACE
+                ]
+                ties += [(layer[1], name, self._on_pixels) for name in _PIXELS]
+                ties += [(layer[1], "colormap", self._on_colormap)]
+                for one, name, slot in ties:
+                    getattr(getattr(one.events, name), follow)(slot)
+        self._followed, self._place = now, None
+
+    def _on_labels(self) -> None:
+        self._ask_soon()
+        self._on_colormap()
+
+    def _on_pixels(self, event: Any = None) -> None:
+        self._place = None
+        self._ask_soon()
+
+    def _on_colormap(self, event: Any = None) -> None:
+        labels = self.labels.layer
+        with QSignalBlocker(self.color_button):
+            self.color_button.setChecked(labels is not None and shows_counts(labels))
+
+    def _ask_soon(self, event: Any = None) -> None:
+        self._soon.start()
+
+    def _ask(self) -> None:
+        points, labels = self._spots.layer, self.labels.layer
+        self._follow(points, labels)
+        if points is None or labels is None:
+            self.work.drop()
+            self._show_nothing(_HINT)
+            return
+        try:
+            matrix, array = to_labels(points, labels), full_resolution(labels)
+        except ValueError as error:
+            self._show_nothing(str(error))
+            return
+        fits, name = as_fits(self._spots.columns, points), self.feature.name
+        job = partial(_count, self._place, fits, self._spots.shown, array, matrix, name)
+        self.work.ask(lambda: (points, labels, name, *job()))
+
+    def _on_done(self, done: tuple[Points, Labels, str, _Place, pd.DataFrame]) -> None:
+        points, labels, name, place, table = done
+        waiting = self._soon.isActive() or self.work.busy
+        others = points is not self._spots.layer or labels is not self.labels.layer
+        if waiting or others or len(place.label) != len(points.features):
+            return  # other numbers come
+        self._place = place
+        try:
+            put_labels(points, place.label, labels)
+        except ValueError as error:
+            self._show_nothing(str(error))
+            return
+        names = {LABEL: INDEX, "count": SPOTS}
+        put_features(labels, table.rename(columns=names).drop(columns="pixels"))
+        self._show(points, labels, name, table)
+        if shows_counts(labels):
+            self._color(labels)
+
+    def _show(self, points: Points, labels: Labels, name: str, table: pd.DataFrame) -> None:
+        self._table = table
+        columns, units = _columns(table, name, self._spots.units, labels)
+        self.model.show_table(columns, units, np.ones(len(table), bool))
+        self.view.resizeColumnsToContents()
+        assert self._place is not None
+        total, inside = int(self._spots.shown.sum()), int(table["count"].sum())
+        empty = int((table["count"] == 0).sum())
+        mean = f", {inside / len(table):.3g} per cell" if len(table) else ""
+        self.hint.setText(
+            f"{number(inside)} of {number(total)} spots in {number(len(table))} cells{mean}; "
+            f"{number(empty)} cells without"
+        )
+        self._offer(len(table) > 0)
+
+    def _show_nothing(self, why: str) -> None:
+        self._table = None
+        self.model.show_table({}, Units(), np.zeros(0, bool))
+        self.hint.setText(why)
+        self._offer(False)
+
+    def _offer(self, some: bool) -> None:
+        self.export.offer(some)
+        self.color_button.setEnabled(some or self.color_button.isChecked())
+
+    def _named(self) -> NamedTable | None:
+        import pandas as pd
+
+        if self._table is None or self.labels.layer is None:
+            return None
+        units, rows = self.model.units, self.model.rows
+        values = {units.title(one.name): one.values[rows] for one in self.model.columns}
+        return NamedTable(f"{self.labels.layer.name}.spots-per-cell", "cells", pd.DataFrame(values))
+
+    def _on_color(self, by_count: bool) -> None:
+        labels = self.labels.layer
+        if labels is not None and by_count and self._table is not None:
+            self._color(labels)
+        elif labels is not None and not by_count:
+            restore_colors(labels)
+
+    def _color(self, labels: Labels) -> None:
+        assert self._table is not None
+        color_by_counts(labels, self._table[LABEL].to_numpy(), self._table["count"].to_numpy())
+        self._on_colormap()
+
+    def _on_click(self, index: Any) -> None:
+        """Select the spots of a cell that are shown."""
+        if self._table is None or self._place is None:
+            return
+        label = self._table[LABEL].to_numpy()[self.model.rows[index.row()]]
+        if len(self._place.label) == len(self._spots.shown):
+            self._spots.select(np.flatnonzero((self._place.label == label) & self._spots.shown))
+
+    def _lay_out(self) -> None:
+        self.labels.setToolTip(_LAYER_TIP)
+        self.labels.setAccessibleName("Labels layer with the cells")
+        self.feature.setToolTip(_FEATURE_TIP)
+        self.feature.setAccessibleName("Feature that is added up for each cell")
+        self.hint.setWordWrap(True)
+        self.hint.setToolTip("<p>The spots that are shown, and where they lie.</p>")
+        self.view.setModel(self.model)
+        self.view.setToolTip(_TABLE_TIP)
+        self.view.setAccessibleName("Spots per cell")
+        self.view.setSortingEnabled(True)
+        self.view.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
+        self.view.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
+        numbers = self.view.verticalHeader()
+        assert numbers is not None
+        numbers.setDefaultSectionSize(self.fontMetrics().height() + 6)
+        numbers.hide()
+        self.view.setMinimumHeight(60)
+        self.color_button.setCheckable(True)
+        self.color_button.setToolTip(_COLOR_TIP)
+        choice, buttons = QHBoxLayout(), QHBoxLayout()
+        choice.addWidget(self.labels, 1)
+        choice.addWidget(QLabel("with"))
+        choice.addWidget(self.feature, 1)
+        buttons.addWidget(self.color_button)
+        buttons.addStretch(1)
+        buttons.addWidget(self.export)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6, 6, 6, 6)
+        column.setSpacing(4)
+        column.addLayout(choice)
+        column.addWidget(self.hint)
+        column.addWidget(self.view, 1)
+        column.addLayout(buttons)
+
+
+def _count(
+    place: _Place | None,
+    fits: SpotFits,
+    shown: NDArray[np.bool_],
+    labels: Any,
+    matrix: NDArray[np.float64],
+    name: str,
+) -> tuple[_Place, pd.DataFrame]:
+    """Return where the spots lie, unless that is known, and the table of the labels."""
+    points = fits.points()
+    moved = place is None or not np.array_equal(place.points, points, equal_nan=True)
+    if place is None or moved or not np.array_equal(place.matrix, matrix):
+        label = label_spots(fits, labels, matrix)
+        sizes = label_sizes(labels) if place is None else place.sizes
+        place = _Place(points, matrix, label, sizes)
+    columns = {name: fits.columns[name][shown]} if name in fits else {}
+    return place, table_of_labels(place.label[shown], place.sizes, columns)
+
+
+def _columns(
+    table: pd.DataFrame, name: str, units: Units, labels: Labels
+) -> tuple[dict[str, Column], Units]:
+    """Return a table's columns as they are shown, in the units of the spots."""
+    pixel = pixel_size(labels) if units.pixel is not None and labels.ndim == 2 else None
+    area, unit = table["pixels"].to_numpy(), "px"
+    if pixel is not None:
+        area, unit = area * (pixel.y * pixel.x), f"{pixel.unit}²"
+    named = {
+        LABEL: (table[LABEL].to_numpy(), "", _MEANINGS[LABEL]),
+        "area": (area, unit, _MEANINGS["area"]),
+        "count": (table["count"].to_numpy(), "", _MEANINGS["count"]),
+    }
+    for what in ("sum", "mean"):
+        if f"{name}_{what}" in table:
+            values = table[f"{name}_{what}"].to_numpy() * float(units.factor(name))
+            named[f"{name} {what}"] = (values, units.unit(name), _MEANINGS[what])
+    columns = {
+        title: Column(title, values, meaning=meaning)
+        for title, (values, _, meaning) in named.items()
+    }
+    return columns, Units({title: unit for title, (_, unit, _) in named.items() if unit})

@@ -1,0 +1,328 @@
+"""The numbers one asks for first: medians and spreads, and how many spots each frame has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from qtpy.QtCore import Qt
+from qtpy.QtGui import QResizeEvent
+from qtpy.QtWidgets import (
+    QBoxLayout,
+    QComboBox,
+    QHBoxLayout,
+    QHeaderView,
+    QLabel,
+    QTableWidget,
+    QTableWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ...results.summary import per_frame, summarize, usual_columns
+from ..layers.meanings import meaning
+from ..parts.latest import Latest
+from ..parts.plots import BLUE, Plot
+from ..parts.status import number
+from ..parts.wheel import guard_wheel
+from .columns import Units, as_fits
+from .model import number_text
+from .page import Page
+from .shown_spots import ShownSpots
+from .table_export import NamedTable, TableExport
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from napari import Viewer
+    from napari.layers import Points
+
+    from ...results.spot_fits import SpotFits
+
+#: Below this height the plot stands beside the table, from this width on.
+_TALL, _WIDE = 260, 560
+_ERROR, _STDERR = "error", "_stderr"
+_COLUMNS = {
+    "median": "Half of the spots have less.",
+    "spread": "1.4826 times the median distance from the median: the standard deviation of a "
+    "normal distribution, but a few outliers do not change it.",
+    _ERROR: "The median of the standard errors that the fits have.",
+    "low": "Of 100 spots, 5 have less.",
+    "high": "Of 100 spots, 5 have more.",
+}
+_TITLES = ("median", "spread", "error", "5 %", "95 %")
+#: Significant digits of a median.
+_DIGITS = 4
+_COUNT, _DENSITY = "count", "density"
+_PLOT_TIP = (
+    "<p>The spots that are shown, frame by frame: how many there are, or the median of a feature. "
+    "With several leading axes the frames follow each other, the last axis fastest.</p>"
+)
+_OVER_TIP = "<p>What is drawn over the frames.</p>"
+_TABLE_TIP = "<p>The spots that are shown, in all frames.</p>"
+
+
+class _Numbers(NamedTuple):
+    """A layer's numbers, in pixels."""
+
+    summary: pd.DataFrame
+    frames: pd.DataFrame
+
+
+class SummaryPage(Page):
+    """Medians and spreads of the spots that are shown, and a plot over frames.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose theme counts.
+    spots : ShownSpots
+        The spots.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
+        super().__init__(spots, parent)
+        self.words, self.table, self.over = QLabel(), QTableWidget(0, len(_TITLES)), QComboBox()
+        self.plot = Plot(viewer, "frame")
+        pen, brush = pg.mkPen(BLUE, width=1), pg.mkBrush(BLUE)
+        self.curve = pg.PlotDataItem(
+            pen=pen, symbol="o", symbolSize=4, symbolPen=None, symbolBrush=brush, connect="finite"
+        )
+        self.plot.addItem(self.curve)
+        self.export = TableExport(self._named, "the numbers of every frame")
+        self.work = Latest(self)
+        self._numbers: _Numbers | None = None
+        self._wanted = _COUNT
+        self._body = QBoxLayout(QBoxLayout.Direction.TopToBottom)
+        self._lay_out()
+        self.rows_due.connect(self.show_rows)
+        self.over.activated.connect(self._on_over)
+        self.work.done.connect(self._on_done)
+        self.work.failed.connect(lambda error: self._show_nothing(str(error)))
+
+    def bind(self) -> None:
+        """Follow the viewer's theme."""
+        self.plot.bind()
+
+    def unbind(self) -> None:
+        """Stop following it."""
+        self.work.drop()
+        self.plot.unbind()
+
+    def resizeEvent(self, event: QResizeEvent | None) -> None:
+        """Put the plot beside the table where both would be low."""
+        super().resizeEvent(event)
+        low = self.height() < _TALL and self.width() >= _WIDE
+        across, down = QBoxLayout.Direction.LeftToRight, QBoxLayout.Direction.TopToBottom
+        self._body.setDirection(across if low else down)
+
+    def show_rows(self) -> None:
+        """Work out the numbers of the spots that are shown."""
+        layer = self._spots.layer
+        if layer is None:
+            self.work.drop()
+            self._show_nothing("")
+            return
+        fits = as_fits(self._spots.columns, layer)
+        job = partial(_numbers, fits, self._spots.shown, *_frames(layer, len(fits.index_names)))
+        units = self._spots.units
+        self.work.ask(lambda: (layer, units, job()))
+
+    def _on_done(self, done: tuple[Points, Units, _Numbers]) -> None:
+        layer, units, numbers = done
+        if self.work.busy or layer is not self._spots.layer or units is not self._spots.units:
+            return
+        self._numbers = numbers
+        self.words.setText(_in_words(numbers.frames, units))
+        self._fill(numbers.summary, units)
+        self._offer(numbers.summary, units)
+        self._draw()
+
+    def _show_nothing(self, why: str) -> None:
+        self._numbers = None
+        self.words.setText(why)
+        self.table.setRowCount(0)
+        self.over.clear()
+        self._draw()
+
+    def _fill(self, summary: pd.DataFrame, units: Units) -> None:
+        rows = _rows(summary)
+        self.table.setRowCount(len(rows))
+        for row, name in enumerate(rows):
+            heading = QTableWidgetItem(units.title(name))
+            heading.setToolTip(f"<p>{meaning(name)}</p>")
+            self.table.setVerticalHeaderItem(row, heading)
+            for column, text in enumerate(_texts(summary, name, units.factor(name))):
+                item = QTableWidgetItem(text)
+                item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+                self.table.setItem(row, column, item)
+
+    def _offer(self, summary: pd.DataFrame, units: Units) -> None:
+        """List what can be drawn; the choice stays where it can."""
+        self.over.clear()
+        self.over.addItem("spots per frame", _COUNT)
+        for name in summary.index:
+            self.over.addItem(f"median {units.title(name)}", name)
+        self.over.setCurrentIndex(max(self.over.findData(self._wanted), 0))
+
+    def _on_over(self) -> None:
+        self._wanted = str(self.over.currentData())
+        self._draw()
+
+    def _draw(self) -> None:
+        frames = None if self._numbers is None else self._numbers.frames
+        self.export.offer(frames is not None)
+        self.curve.setVisible(frames is not None)
+        if frames is None:
+            return
+        name = self.over.currentData()
+        if name == _COUNT:
+            values = frames[_COUNT].to_numpy().astype(float)
+        else:
+            values = frames[f"{name}_median"].to_numpy() * self._spots.units.factor(name)
+        # A movie with one axis of frames says which was fitted; others are numbered.
+        one_axis = "frame" in frames and "axis_0" not in frames
+        across = frames["frame"].to_numpy() if one_axis else np.arange(len(frames))
+        self.curve.setData(across.astype(float), values)
+        self.plot.setLabel("bottom", "frame" if one_axis else "frame, axes one after the other")
+        top = float(np.nanmax(values, initial=0))
+        finite = values[np.isfinite(values)]
+        low = 0.0 if name == _COUNT or not len(finite) else float(finite.min())
+        margin = 0.05 * (top - low) or 0.5 * abs(top) or 1
+        self.plot.setXRange(float(across[0]), float(across[-1]), padding=0.02)
+        self.plot.setYRange(low - (margin if low else 0), top + margin, padding=0)
+
+    def _named(self) -> NamedTable | None:
+        layer = self._spots.layer
+        if self._numbers is None or layer is None:
+            return None
+        units, frames = self._spots.units, self._numbers.frames
+        table = frames[[name for name in frames if not str(name).endswith("_median")]].copy()
+        if _DENSITY in table:
+            area, unit = _area(units)
+            table = table.rename(columns={_DENSITY: f"{_DENSITY} [1/{unit}²]"})
+            table[f"{_DENSITY} [1/{unit}²]"] /= area
+        for name in self._numbers.summary.index:
+            title = units.title(name)
+            table[f"median {title}"] = frames[f"{name}_median"] * units.factor(name)
+        return NamedTable(f"{layer.name}.frames", "frames", table)
+
+    def _lay_out(self) -> None:
+        self.words.setWordWrap(True)
+        self.words.setToolTip("<p>The spots that are shown; their mean number per frame.</p>")
+        self.table.setHorizontalHeaderLabels(list(_TITLES))
+        for number_of, tip in enumerate(_COLUMNS.values()):
+            heading = self.table.horizontalHeaderItem(number_of)
+            assert heading is not None
+            heading.setToolTip(f"<p>{tip}</p>")
+        header = self.table.horizontalHeader()
+        assert header is not None
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        names = self.table.verticalHeader()
+        assert names is not None
+        names.setDefaultSectionSize(self.fontMetrics().height() + 6)
+        self.table.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
+        self.table.setToolTip(_TABLE_TIP)
+        self.table.setAccessibleName("Medians and spreads")
+        self.table.setMinimumHeight(60)
+        self.over.setToolTip(_OVER_TIP)
+        self.over.setAccessibleName("Drawn over the frames")
+        self.over.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
+        self.over.setMinimumContentsLength(9)
+        guard_wheel(self.over)
+        self.plot.setToolTip(_PLOT_TIP)
+        self.plot.setMinimumHeight(80)
+        # Half of the topmost number stands above its axis.
+        self.plot.plotItem.layout.setContentsMargins(0, 6, 0, 0)
+        row = QHBoxLayout()
+        row.addWidget(self.over, 1)
+        row.addWidget(self.export)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(6, 6, 6, 6)
+        column.setSpacing(4)
+        column.addWidget(self.words)
+        column.addLayout(self._body, 1)
+        drawn = QVBoxLayout()
+        drawn.setSpacing(4)
+        drawn.addLayout(row)
+        drawn.addWidget(self.plot, 1)
+        self._body.setSpacing(4)
+        self._body.addWidget(self.table, 3)
+        self._body.addLayout(drawn, 2)
+
+
+def _numbers(
+    fits: SpotFits, shown: NDArray[np.bool_], shape: Sequence[int] | None, frames: Any
+) -> _Numbers:
+    names = usual_columns(fits)
+    chosen = fits[shown]
+    return _Numbers(summarize(chosen, names), per_frame(chosen, shape, frames, names))
+
+
+def _rows(summary: pd.DataFrame) -> list[str]:
+    """Return the quantities of a summary, each with its standard error in the same row."""
+    names = [str(name).removesuffix(_STDERR) for name in summary.index]
+    return list(dict.fromkeys(names))
+
+
+def _texts(summary: pd.DataFrame, name: str, factor: float) -> list[str]:
+    """Return a row of the table; a centre has an error, but no median that says anything."""
+    places = [
+        (f"{name}{_STDERR}", "median") if what == _ERROR else (name, what) for what in _COLUMNS
+    ]
+    values = [
+        float(summary.loc[row, what]) * factor if row in summary.index else None
+        for row, what in places
+    ]
+    decimals = _decimals(next(value for value in values if value is not None))
+    return ["" if value is None else number_text(value, decimals) for value in values]
+
+
+def _frames(layer: Points, axes: int) -> tuple[Sequence[int] | None, Any]:
+    """Return the shape of the image that was fitted, as far as it is known, and which frames."""
+    shape, frames = layer.metadata.get("image_shape"), layer.metadata.get("frames")
+    if shape is None or len(shape) != axes + 2:
+        return None, None
+    if frames is None or len(frames) != axes:
+        return shape, None
+    return shape, tuple(_selection(along) for along in frames)
+
+
+def _selection(along: Any) -> Any:
+    """Return what chooses along an axis, from a plain value that stands for it."""
+    if along is None:
+        return slice(None)
+    return slice(*along) if isinstance(along, (list, tuple)) else along
+
+
+def _in_words(frames: pd.DataFrame, units: Units) -> str:
+    counts = frames[_COUNT].to_numpy()
+    total = int(counts.sum())
+    words = f"{number(total)} spot{'' if total == 1 else 's'}"
+    if len(counts) > 1:
+        each = f"{counts.mean():.4g} ± {counts.std(ddof=1):.2g}"
+        words += f" in {number(len(counts))} frames, {each} per frame"
+    if _DENSITY in frames and total:
+        area, unit = _area(units)
+        and_frame = " and frame" if len(counts) > 1 else ""
+        words += f"; {frames[_DENSITY].mean() / area:.3g} per {unit}²{and_frame}"
+    return words
+
+
+def _area(units: Units) -> tuple[float, str]:
+    """Return the area of a pixel in the unit in which lengths are shown, and that unit."""
+    return (1.0, "px") if units.pixel is None else (units.pixel.y * units.pixel.x, units.pixel.unit)
+
+
+def _decimals(value: float) -> int:
+    """Return with how many decimal places a value and its spread are told."""
+    size = abs(value) if np.isfinite(value) and value else 1.0
+    return min(max(_DIGITS - 1 - math.floor(math.log10(size)), 0), 7)
