@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hand import Hand
+from qtpy.QtCore import Qt
+from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import SpotFits, StopCondition, localize, to_points_layer
+from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.marks import (
     MARKS,
     PREVIEW,
@@ -155,3 +160,111 @@ def test_sizes_follow_the_fits_unless_the_user_has_set_them(viewer, make_movie):
     update_points_layer(layer, points_arguments(localize(data, sigma=1.3)), image)
     assert not is_marked(layer)
     assert np.all(layer.size[:2] == 4)
+
+
+@pytest.fixture
+def fitted(viewer, make_movie, fit):
+    """Return the widget and its layer of fitted spots."""
+    viewer.add_image(make_movie(), name="movie")
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    fit(widget)
+    return widget, viewer.layers["movie spots"]
+
+
+def pick(box, text):
+    """Choose an item with the keyboard."""
+    box.setFocus()
+    QTest.keyClick(box, Qt.Key.Key_Home)
+    while box.currentText() != text:
+        row = box.currentIndex()
+        QTest.keyClick(box, Qt.Key.Key_Down)
+        assert box.currentIndex() > row, f"there is no {text!r}"
+
+
+def test_one_control_switches_ring_dot_cross_and_off(viewer, fitted, fit):
+    widget, layer = fitted
+    box = widget.result.marks
+    assert [box.itemText(row) for row in range(box.count())] == [*MARKS, "off"]
+    assert box.toolTip().startswith("<p>")
+    pictures = {}
+    for mark in (*MARKS, "off"):
+        pick(box, mark)
+        pictures[mark] = picture(viewer)
+        assert layer.visible == (mark != "off")
+    for one, other in itertools.combinations(pictures, 2):
+        assert not np.array_equal(pictures[one], pictures[other])
+    pick(box, "dot")
+    assert layer.visible
+    assert np.array_equal(picture(viewer), pictures["dot"])
+    layer.name = "mine"
+    fit(widget)
+    assert {str(one) for one in viewer.layers["movie spots"].symbol} == {"disc"}
+    again = FitSpots(viewer)
+    viewer.window.add_dock_widget(again, name="Again")
+    viewer.layers.remove("movie spots")
+    fit(again)
+    assert {str(one) for one in viewer.layers["movie spots"].symbol} == {"disc"}
+
+
+def test_the_key_held_down_shows_the_image(viewer, fitted):
+    _, layer = fitted
+    other = viewer.add_points([[20, 20]], name="not fitted")
+    off = viewer.add_layer(to_points_layer(fits_at(np.array([(3.0, 3.0)])), name="off"))
+    off.visible = False
+    canvas = viewer.window._qt_viewer.canvas.native
+    canvas.setFocus()
+    before = picture(viewer)
+    for _ in range(2):
+        QTest.keyPress(canvas, Qt.Key.Key_Period)
+        assert not layer.visible
+        assert other.visible
+        assert not np.array_equal(picture(viewer), before)
+        QTest.keyRelease(canvas, Qt.Key.Key_Period)
+        assert layer.visible
+        assert not off.visible
+        assert np.array_equal(picture(viewer), before)
+
+
+def test_the_key_is_free_again_once_the_widget_is_closed(viewer, fitted):
+    widget, layer = fitted
+    viewer.window.remove_dock_widget(widget)
+    canvas = viewer.window._qt_viewer.canvas.native
+    QTest.keyPress(canvas, Qt.Key.Key_Period)
+    assert layer.visible
+    QTest.keyRelease(canvas, Qt.Key.Key_Period)
+
+
+def test_a_preview_after_a_fit_is_a_halo_above_the_result(viewer, fitted, qtbot):
+    widget, layer = fitted
+    with qtbot.waitSignal(widget.preview.drawn):
+        widget.preview.box.click()
+    preview = widget.preview.layer
+    assert list(viewer.layers)[-1] is preview
+    assert preview.size[0] > 1.3 * layer.size[0]
+    assert preview.opacity < layer.opacity
+    difference, _ = changed(viewer, preview)
+    assert np.count_nonzero(difference > 40) > 100
+    viewer.layers.selection.active = preview
+    box = widget.result.marks
+    assert [box.itemText(row) for row in range(box.count())] == [PREVIEW, "off"]
+    layer_above = list(viewer.layers)
+    viewer.layers.move(layer_above.index(layer), len(layer_above))
+    with qtbot.waitSignal(widget.preview.drawn):
+        widget.settings.changed.emit()
+    assert list(viewer.layers)[-1] is preview
+
+
+def test_a_mark_comes_back_from_a_file(viewer, fitted, tmp_path):
+    widget, layer = fitted
+    pick(widget.result.marks, "cross")
+    viewer.layers.selection.active = layer
+    path = str(tmp_path / "a.spots.csv")
+    assert viewer.layers.save(path, selected=True)
+    viewer.layers.remove(layer)
+    (opened,) = viewer.open(path, plugin="napari-spotfit")
+    assert {str(one) for one in opened.symbol} == {"cross"}
+    np.testing.assert_array_equal(opened.size, layer.size)
+    np.testing.assert_array_equal(opened.border_width, layer.border_width)
+    assert opened.antialiasing == layer.antialiasing
+    assert widget.result.marks.currentText() == "cross"

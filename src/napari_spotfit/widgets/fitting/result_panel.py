@@ -14,6 +14,7 @@ from ..parts.color_bar import ColorBar
 from ..parts.legend import Legend
 from ..parts.wheel import guard_wheel
 from .doubtful_box import DoubtfulBox
+from .mark_box import MARK_TIP, MarkBox
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -61,7 +62,7 @@ class ResultPanel(QWidget):
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
         self.bar, self.legend = ColorBar(), Legend()
-        self.doubtful = DoubtfulBox(viewer)
+        self.doubtful, self.marks = DoubtfulBox(viewer), MarkBox()
         for box, name, tip in (
             (self.face, "Face colour", _FACE_TIP),
             (self.colormap, "Colour map", _MAP_TIP),
@@ -91,12 +92,14 @@ class ResultPanel(QWidget):
             self.title.setToolTip(layer.name)
             self.legend.show_counts(stop_counts(layer))
             self.doubtful.show_layer(layer)
+            self.marks.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)
 
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
         self.doubtful.look()
+        self.marks.look()
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
@@ -157,10 +160,12 @@ class ResultPanel(QWidget):
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
-        label, border = QLabel("Face colour"), QLabel("Border")
+        label, border, marks = QLabel("Face colour"), QLabel("Border"), QLabel("Marks")
         label.setToolTip(_FACE_TIP)
         label.setBuddy(self.face)
         border.setToolTip(_BORDER_TIP)
+        marks.setToolTip(MARK_TIP)
+        marks.setBuddy(self.marks)
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.face, 3)
@@ -172,6 +177,7 @@ class ResultPanel(QWidget):
         head.addWidget(self.title, 1)
         head.addWidget(self.doubtful)
         form.addRow(head)
+        form.addRow(marks, self.marks)
         form.addRow(label, row)
         form.addRow(self.bar)
         form.addRow(border, self.legend)

@@ -38,7 +38,7 @@ MARKS = {
     "cross": Mark("cross", 5.0, 0.1),
 }
 #: What stands for a spot of the preview: a ring around that of a result, whose own is seen in it.
-PREVIEW = "preview"
+PREVIEW = "halo"
 _ALL = {**MARKS, PREVIEW: Mark("ring", 10.0, 0.04)}
 #: What stands for a doubtful fit. It is found among thousands where good fits are points of light.
 _DOUBTFUL = Mark("x", 11.0, 0.18)
