@@ -120,6 +120,7 @@ class FitSpots(Docked):
         self.picking.bind()
         self.status.bind()
         self._image_key.bind()
+        self.result.on_canvas.show_layer(self.result.layer)
         events = self._viewer.layers.events
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
@@ -139,6 +140,7 @@ class FitSpots(Docked):
         self.settings.unbind()
         self.status.unbind()
         self._image_key.unbind()
+        self.result.on_canvas.remove()
         events = self._viewer.layers.events
         events.removed.disconnect(self._on_removed)
         events.renamed.disconnect(self._on_active)

@@ -10,6 +10,7 @@ from superqt import QElidingLabel
 
 from ..layers.colors import COLORMAPS, color_faces, is_number
 from ..layers.points import stop_counts
+from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
 from ..parts.legend import Legend
 from ..parts.wheel import guard_wheel
@@ -62,6 +63,7 @@ class ResultPanel(QWidget):
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
         self.bar, self.legend = ColorBar(), Legend()
+        self.on_canvas = BarOnCanvas(self)
         self.doubtful, self.marks = DoubtfulBox(viewer), MarkBox()
         for box, name, tip in (
             (self.face, "Face colour", _FACE_TIP),
@@ -87,6 +89,8 @@ class ResultPanel(QWidget):
         """Describe a layer of fitted spots, or nothing."""
         self.layer = layer
         self.setVisible(layer is not None)
+        if layer is None:
+            self.on_canvas.show_layer(None)
         if layer is not None:
             self.title.setText(layer.name)
             self.title.setToolTip(layer.name)
@@ -140,6 +144,7 @@ class ResultPanel(QWidget):
         self.colormap.setCurrentText(name)
         self.colormap.setEnabled(self.face.currentData() != "stop_condition")
         self.bar.show_layer(layer)
+        self.on_canvas.show_layer(layer)
 
     def _on_face(self) -> None:
         self._color()
