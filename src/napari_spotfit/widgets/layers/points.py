@@ -93,7 +93,12 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
         metadata = arguments["metadata"] | image_link(image_layer)
         arguments = arguments | {"metadata": metadata}
         place = transform_arguments(image_layer)
-    return Points(**layer_arguments(arguments, name), **place)
+    layer = Points(**layer_arguments(arguments, name), **place)
+    # What napari's own controls show, and points added by hand get; else a large disc.
+    added = mark_arguments(np.ones(1, bool), layer.metadata)
+    layer.current_symbol, layer.current_size = added["symbol"], added["size"]
+    layer.current_border_width = added["border_width"]
+    return layer
 
 
 def layer_arguments(arguments: dict[str, Any], name: str) -> dict[str, Any]:
