@@ -213,7 +213,7 @@ def test_other_models_colour_their_first_width():
     )
     arguments = points.points_arguments(other)
     assert arguments["face_color"] == "sigma_x"
-    assert arguments["size"] == pytest.approx(7 * 1.5)
+    assert arguments["size"][0] == pytest.approx(7 * 1.5)
     assert arguments["metadata"]["units"]["sigma_y"] == "px"
 
 

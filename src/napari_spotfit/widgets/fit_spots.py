@@ -20,12 +20,14 @@ from qtpy.QtWidgets import (
 from ..images.axes import fitted_by_plane, plane_axis
 from .fitting.fit_run import FitRun, Fitted, Job
 from .fitting.gain_offer import GainOffer
+from .fitting.mark_box import ImageKey
 from .fitting.result_panel import ResultPanel
 from .fitting.settings_menu import SettingsMenu, remember_fit
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
 from .layers.colors import COLORMAPS, FACE_COLORMAP
 from .layers.maps import LayerMaps, layer_maps
+from .layers.marks import MARKS, with_mark
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
 from .parts import remember
@@ -92,6 +94,7 @@ class FitSpots(Docked):
         )
         self.status = StatusLine(viewer)
         self.result = ResultPanel(viewer)
+        self._image_key = ImageKey(viewer)
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
@@ -102,6 +105,8 @@ class FitSpots(Docked):
         colormap = values.get("colormap")
         self._colormap = colormap if colormap in COLORMAPS else FACE_COLORMAP
         self.preview.face, self.preview.colormap = self._face, self._colormap
+        mark = values.get("mark")
+        self._mark = mark if mark in MARKS else "ring"
         self.picking.snap.setChecked(values.get("snap") is not False)
         self._lay_out()
         self._connect()
@@ -114,6 +119,8 @@ class FitSpots(Docked):
         self.preview.bind()
         self.picking.bind()
         self.status.bind()
+        self._image_key.bind()
+        self.result.on_canvas.show_layer(self.result.layer)
         events = self._viewer.layers.events
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
@@ -132,6 +139,8 @@ class FitSpots(Docked):
         self._noise.unbind()
         self.settings.unbind()
         self.status.unbind()
+        self._image_key.unbind()
+        self.result.on_canvas.remove()
         events = self._viewer.layers.events
         events.removed.disconnect(self._on_removed)
         events.renamed.disconnect(self._on_active)
@@ -211,7 +220,7 @@ class FitSpots(Docked):
         """Show the result in steps, each short enough not to be felt."""
         image, layer = self._fitted_image, None
         if len(result.points["data"]) or self._results.unchanged(image) is not None:
-            layer = self._results.prepare(image, result.points)
+            layer = self._results.prepare(image, with_mark(result.points, self._mark))
             yield
             self._results.add(image, layer)
             yield
@@ -268,10 +277,15 @@ class FitSpots(Docked):
         self.preview.face, self.preview.colormap = feature, colormap
         self._remember()
 
+    def _on_mark(self, mark: str) -> None:
+        self._mark = mark
+        self._remember()
+
     def _remember(self) -> None:
         own = {
             "face": self._face,
             "colormap": self._colormap,
+            "mark": self._mark,
             "snap": self.picking.snap.isChecked(),
         }
         remember.save("fit_spots", {**self.settings.values(), **own})
@@ -291,6 +305,7 @@ class FitSpots(Docked):
         self.settings_menu.said.connect(self.status.say)
         self.settings_menu.failed.connect(self.status.fail)
         self.result.face_chosen.connect(self._on_face)
+        self.result.marks.chosen.connect(self._on_mark)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.drawn.connect(self._told.show)
         self.preview.failed.connect(self._on_error)

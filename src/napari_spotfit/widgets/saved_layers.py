@@ -17,7 +17,8 @@ from .layers.colors import FACE_COLORMAP
 from .layers.fits import fits_of_features
 from .layers.hiding import hidden_arguments, sizes_when_shown
 from .layers.images import transform_arguments
-from .layers.points import OWN_SYMBOLS, default_face, layer_arguments, points_arguments
+from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
+from .layers.points import default_face, layer_arguments, points_arguments
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -27,7 +28,7 @@ LayerData = tuple[Any, dict[str, Any], str]
 #: What a layer's metadata say of its spots beside their settings, which a file has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
-    "map_names", "frames", "labels",
+    "map_names", "frames", "labels", MARK, SIGMA,
 )  # fmt: skip
 #: How a layer lies in the world and looks, as napari names it.
 _PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
@@ -155,15 +156,13 @@ def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
     metadata = attributes["metadata"]
     sizes = sizes_when_shown(attributes["size"], metadata, count)
     size = float(sizes[0]) if count and (sizes == sizes[0]).all() else None
-    # Each once: by what they are, as napari's symbols take long to compare.
-    different = {id(symbol): symbol for symbol in np.atleast_1d(attributes["symbol"]).tolist()}
-    symbols = {str(symbol) for symbol in different.values()}
+    symbols = names_of(attributes["symbol"])
     return {
         "name": attributes["name"],
         **{name: _plain(attributes[name]) for name in (*_PLACE, *_LOOK) if name in attributes},
         "size": size,
         # The two that tell good fits from doubtful ones follow from the fits.
-        "symbol": symbols.pop() if len(symbols) == 1 and not symbols & OWN_SYMBOLS else None,
+        "symbol": None if len(symbols) != 1 or symbols <= own_symbols(metadata) else symbols.pop(),
         "features": [str(name) for name in attributes["features"]],
         "face_colormap": _colormap_name(attributes["face_colormap"]),
         "metadata": {name: metadata[name] for name in _KEPT_METADATA if name in metadata},
@@ -193,6 +192,8 @@ def _layer_data(table: SpotTable, path: str) -> LayerData:
     )
     made["metadata"] |= metadata
     made["metadata"] |= {f"image_{name}": value for name, value in (about.image or {}).items()}
+    if about.layer is not None:
+        made |= mark_arguments(fits.good, made["metadata"])
     if "features" in layer:
         made["features"] = made["features"][[n for n in layer["features"] if n in made["features"]]]
     if _MOVED.format(0) in table.columns:

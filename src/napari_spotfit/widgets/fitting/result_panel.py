@@ -10,10 +10,12 @@ from superqt import QElidingLabel
 
 from ..layers.colors import COLORMAPS, color_faces, is_number
 from ..layers.points import stop_counts
+from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
 from ..parts.legend import Legend
 from ..parts.wheel import guard_wheel
 from .doubtful_box import DoubtfulBox
+from .mark_box import MARK_TIP, MarkBox
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -61,7 +63,8 @@ class ResultPanel(QWidget):
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
         self.bar, self.legend = ColorBar(), Legend()
-        self.doubtful = DoubtfulBox(viewer)
+        self.on_canvas = BarOnCanvas(self)
+        self.doubtful, self.marks = DoubtfulBox(viewer), MarkBox()
         for box, name, tip in (
             (self.face, "Face colour", _FACE_TIP),
             (self.colormap, "Colour map", _MAP_TIP),
@@ -86,17 +89,21 @@ class ResultPanel(QWidget):
         """Describe a layer of fitted spots, or nothing."""
         self.layer = layer
         self.setVisible(layer is not None)
+        if layer is None:
+            self.on_canvas.show_layer(None)
         if layer is not None:
             self.title.setText(layer.name)
             self.title.setToolTip(layer.name)
             self.legend.show_counts(stop_counts(layer))
             self.doubtful.show_layer(layer)
+            self.marks.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)
 
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
         self.doubtful.look()
+        self.marks.look()
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
@@ -137,6 +144,7 @@ class ResultPanel(QWidget):
         self.colormap.setCurrentText(name)
         self.colormap.setEnabled(self.face.currentData() != "stop_condition")
         self.bar.show_layer(layer)
+        self.on_canvas.show_layer(layer)
 
     def _on_face(self) -> None:
         self._color()
@@ -157,10 +165,12 @@ class ResultPanel(QWidget):
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
-        label, border = QLabel("Face colour"), QLabel("Border")
+        label, border, marks = QLabel("Face colour"), QLabel("Border"), QLabel("Marks")
         label.setToolTip(_FACE_TIP)
         label.setBuddy(self.face)
         border.setToolTip(_BORDER_TIP)
+        marks.setToolTip(MARK_TIP)
+        marks.setBuddy(self.marks)
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.face, 3)
@@ -172,6 +182,7 @@ class ResultPanel(QWidget):
         head.addWidget(self.title, 1)
         head.addWidget(self.doubtful)
         form.addRow(head)
+        form.addRow(marks, self.marks)
         form.addRow(label, row)
         form.addRow(self.bar)
         form.addRow(border, self.legend)

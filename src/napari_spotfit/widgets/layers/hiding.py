@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from napari.layers import Points
 
-#: Diameters in screen pixels between which points are drawn however far one zooms.
-CANVAS_SIZES = (5, 10000)
+#: Diameters in screen pixels between which points are drawn however far one zooms. A smallest
+#: one would cover the image of a whole field, and bring back points without a size.
+CANVAS_SIZES = (0, 10000)
 #: Key of the metadata under which the sizes of hidden points wait.
 _KEPT = "sizes_when_shown"
 
@@ -73,7 +74,6 @@ def hidden_arguments(arguments: dict[str, Any], shown: NDArray[np.bool_]) -> dic
         sizes = np.broadcast_to(np.asarray(arguments["size"], float), shown.shape)
         hiding["size"] = np.where(shown, sizes, 0)
         hiding["metadata"] = {**arguments["metadata"], _KEPT: sizes.copy()}
-        hiding["canvas_size_limits"] = (0, CANVAS_SIZES[1])
     return hiding
 
 
@@ -89,8 +89,15 @@ def sizes_when_shown(size: Any, metadata: Mapping[str, Any], count: int) -> NDAr
     return sizes
 
 
+def set_sizes(layer: Points, sizes: NDArray[np.float64]) -> None:
+    """Set the size of every point, of a hidden one for when it is shown."""
+    if _KEPT in layer.metadata:
+        layer.metadata = {**layer.metadata, _KEPT: np.array(sizes, float)}
+        sizes = np.where(layer.shown, sizes, 0)
+    layer.size = sizes
+
+
 def _restore_sizes(layer: Points) -> None:
     if _KEPT in layer.metadata:
         layer.size = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
         layer.metadata.pop(_KEPT)
-        layer.canvas_size_limits = CANVAS_SIZES

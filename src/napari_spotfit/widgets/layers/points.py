@@ -6,31 +6,23 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
-from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits, good_rows
+from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
 from .hiding import CANVAS_SIZES, show_all
 from .images import image_link, transform_arguments
 from .maps import NO_MAPS, LayerMaps
+from .marks import ANTIALIASING, MARK, draw_marks, is_marked, mark_arguments, mark_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
     from napari.layers import Image, Layer, Points
 
-#: Outer diameter of the rings in σ. Half of it is the hole through which the spot
-#: is seen: ±1.75 σ.
-_RING = 7.0
-#: The symbols of good and of doubtful fits.
-_GOOD, _DOUBTFUL = "ring", "x"
-OWN_SYMBOLS = frozenset({_GOOD, _DOUBTFUL})
 _STOP = "stop_condition"
 _STOPS = tuple(condition.name for condition in StopCondition)
 #: So many rows tell whether a column has stop conditions.
 _LOOKED_AT = 1000
-#: Width of the ring's border in fractions of its diameter.
-_BORDER = 0.06
 
 
 def points_arguments(
@@ -61,25 +53,25 @@ def points_arguments(
     features = _features(drawn)
     if face not in features:
         raise ValueError(f"face must be a column of the fits, {', '.join(features)}; got {face!r}")
-    widths = drawn.mean_sigma[drawn.good]
-    sigma = float(np.median(widths)) if len(widths) else 1.3
+    good = drawn.good
+    marks = mark_metadata(drawn.mean_sigma[good])
     limits = {}
     if face != "stop_condition":
-        limits["face_contrast_limits"] = face_limits(features[face].to_numpy(), drawn.good)
+        limits["face_contrast_limits"] = face_limits(features[face].to_numpy(), good)
     return {
         "data": drawn.points(),
         "features": features,
         "face_color": face,
         "face_colormap": colormap,
         **limits,
-        "size": round(_RING * sigma, 2),
-        "symbol": symbols(drawn.good),
+        **mark_arguments(good, marks),
         "metadata": {
             "units": dict(features.attrs["units"]),
             **({} if fits.settings is None else {"settings": fits.settings.to_dict()}),
             "stop_counts": {condition.name: n for condition, n in fits.stop_counts().items()},
             "invalid": len(fits) - len(drawn),
             "face": face,
+            **marks,
             "maps": dict(maps.ids),
             "map_names": dict(maps.names),
         },
@@ -101,7 +93,12 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
         metadata = arguments["metadata"] | image_link(image_layer)
         arguments = arguments | {"metadata": metadata}
         place = transform_arguments(image_layer)
-    return Points(**layer_arguments(arguments, name), **place)
+    layer = Points(**layer_arguments(arguments, name), **place)
+    # What napari's own controls show, and points added by hand get; else a large disc.
+    added = mark_arguments(np.ones(1, bool), layer.metadata)
+    layer.current_symbol, layer.current_size = added["symbol"], added["size"]
+    layer.current_border_width = added["border_width"]
+    return layer
 
 
 def layer_arguments(arguments: dict[str, Any], name: str) -> dict[str, Any]:
@@ -110,42 +107,33 @@ def layer_arguments(arguments: dict[str, Any], name: str) -> dict[str, Any]:
         **arguments,
         "name": name,
         "ndim": arguments["data"].shape[1],
-        "border_width": _BORDER,
         "border_color": "stop_condition",
         "border_color_cycle": STOP_COLORS,
         "face_color_cycle": STOP_COLORS,
         "canvas_size_limits": CANVAS_SIZES,
+        "antialiasing": ANTIALIASING,
     }
 
 
 def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: Image) -> None:
     """Show other spots in a layer that :func:`make_points_layer` made, not yet in their colours.
 
-    What else the user has set (symbol, size, opacity) stays. Then comes
+    What else the user has set (mark, symbol, size, opacity) stays. Then comes
     :func:`color_points_layer`; each takes long enough to be a step of its own.
     """
+    marked = is_marked(layer)
     # Any colours first: napari would map the old features' in between.
     layer.face_color_mode = layer.border_color_mode = "direct"
     layer.selected_data = set()
     layer.data = arguments["data"]
     layer.features = arguments["features"]
-    mark_doubtful(layer, arguments["symbol"])
     show_all(layer)
-    layer.metadata = {**layer.metadata, **arguments["metadata"], **image_link(image_layer)}
+    kept = {MARK: layer.metadata[MARK]} if MARK in layer.metadata else {}
+    link = image_link(image_layer)
+    layer.metadata = {**layer.metadata, **arguments["metadata"], **link, **kept}
+    if marked:
+        draw_marks(layer)
     align(layer, image_layer)
-
-
-def symbols(good: NDArray[np.bool_]) -> Any:
-    """Return the symbols of fits: a ring, or a cross for a doubtful one."""
-    return _GOOD if good.all() else np.where(good, _GOOD, _DOUBTFUL)
-
-
-def mark_doubtful(layer: Points, symbol: Any = None) -> None:
-    """Let doubtful fits of a layer look doubtful, unless the user has chosen other symbols."""
-    if symbol is None:
-        symbol = symbols(good_rows(layer.features))
-    if {str(one) for one in {*layer.symbol}} <= OWN_SYMBOLS:
-        layer.symbol = symbol
 
 
 def align(layer: Points, image_layer: Image) -> None:

@@ -12,7 +12,8 @@ from qtpy.QtCore import QObject, Signal
 from ...settings.settings import Settings
 from ..layers.colors import color_faces, face_limits, good_rows
 from ..layers.hiding import show_all
-from ..layers.points import align, is_result, make_points_layer, mark_doubtful
+from ..layers.marks import draw_marks, is_marked
+from ..layers.points import align, is_result, make_points_layer
 from .table import Picked, put
 
 if TYPE_CHECKING:
@@ -181,7 +182,8 @@ class PickedLayers(QObject):
             show_all(layer)
             self._fit_limits(layer, picked)
             layer.features = picked.features
-            mark_doubtful(layer)
+            if is_marked(layer):
+                draw_marks(layer)
             face, limits = _face(layer)
             if was_empty and face in picked.features:  # napari has forgotten what colours it
                 color_faces(layer, face, limits=limits)

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..layers.colors import color_faces
-from ..layers.points import color_points_layer, make_points_layer, update_points_layer
+from ..layers.marks import PREVIEW, with_mark
+from ..layers.points import (
+    color_points_layer,
+    is_result,
+    make_points_layer,
+    update_points_layer,
+)
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Points
+
+#: A preview is a halo: results are as they were, and shine through it.
+_OPACITY = 0.6
 
 
 class PreviewLayer:
@@ -41,7 +50,10 @@ class PreviewLayer:
         """
         self.image = image
         if self.layer is None:
-            self._add(make_points_layer(arguments, image, f"{image.name} (preview)"))
+            arguments = with_mark(arguments, PREVIEW)
+            layer = make_points_layer(arguments, image, f"{image.name} (preview)")
+            layer.opacity = _OPACITY
+            self._add(layer)
         else:
             self._update(self.layer, image, arguments)
         self._raise(image)
@@ -79,17 +91,16 @@ class PreviewLayer:
         """Show other spots in the layer; colours that were chosen for it stay."""
         earlier = dict(layer.metadata)
         update_points_layer(layer, arguments, image)
-        if len(layer.size) and layer.size[0] != arguments["size"]:
-            layer.size = arguments["size"]
         color_points_layer(layer)
         limits = earlier.get("face_limits")
         if limits is not None and earlier.get("face") == layer.metadata["face"]:
             color_faces(layer, layer.metadata["face"], limits=limits)
 
     def _raise(self, image: Image) -> None:
-        """Keep the layer above the image."""
+        """Keep the layer above the image, and above the results of earlier fits."""
         layers = self._viewer.layers
         if self.layer is not None and self.layer in layers and image in layers:
-            place, above = layers.index(self.layer), layers.index(image) + 1
-            if place < above:
-                layers.move(place, above)
+            place = layers.index(self.layer)
+            below = [i for i, one in enumerate(layers) if one is image or is_result(one)]
+            if place < max(below):
+                layers.move(place, max(below) + 1)

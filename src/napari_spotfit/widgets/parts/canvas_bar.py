@@ -1,0 +1,148 @@
+"""The scale of the face colours, on the canvas itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qtpy.QtCore import QEvent, QObject, QRect, Qt, QTimer
+from qtpy.QtGui import QColor, QPainter, QPaintEvent
+from qtpy.QtWidgets import QMainWindow, QWidget
+
+from .gradient import Gradient
+
+if TYPE_CHECKING:
+    from napari.layers import Points
+
+_WIDTH, _EDGE, _BAR = 170, 8, 10
+#: A dark plate with white words is read on any image, in either theme.
+_PLATE, _INK = QColor(0, 0, 0, 165), QColor(255, 255, 255)
+#: Milliseconds after which it looks at its layer: napari tells of no change of limits and maps.
+_LOOK = 500
+
+
+class CanvasBar(QWidget):
+    """The colours of a Points layer's faces in a corner of the canvas: quantity, unit and limits.
+
+    It lets the mouse through. napari's own bar crashed when a layer with one was removed
+    (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL), and cannot say the unit.
+
+    Parameters
+    ----------
+    canvas : QWidget
+        What it lies on.
+    """
+
+    def __init__(self, canvas: QWidget):
+        super().__init__(canvas)
+        self._layer: Points | None = None
+        self.title, self.low, self.high = "", "", ""
+        self._gradient = Gradient(_BAR, self)
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAccessibleName("Scale of the face colours")
+        self._line = self.fontMetrics().height()
+        self.setFixedSize(_WIDTH, 2 * self._line + _BAR + 2 * _EDGE)
+        self._gradient.setGeometry(_EDGE, _EDGE + self._line, _WIDTH - 2 * _EDGE, _BAR)
+        self._look = QTimer(self)
+        self._look.setInterval(_LOOK)
+        self._look.timeout.connect(self.look)
+        canvas.installEventFilter(self)
+        self.hide()
+
+    def show_layer(self, layer: Points | None) -> None:
+        """Show a layer's face colours as long as it is seen; nothing without one."""
+        self._layer = layer
+        self._look.stop() if layer is None else self._look.start()
+        self.look()
+
+    def look(self) -> None:
+        """Show the colours as they are now."""
+        layer = self._layer
+        limits = None if layer is None else layer.face_contrast_limits
+        if layer is None or limits is None or layer.face_color_mode != "colormap":
+            self.hide()
+            return
+        name = layer.metadata.get("face", "")
+        unit = layer.metadata.get("units", {}).get(name)
+        low, high = (float(limit) for limit in limits)
+        digits = next((n for n in (3, 6) if f"{low:.{n}g}" != f"{high:.{n}g}"), 9)
+        self.title = f"{name} ({unit})" if unit else str(name)
+        self.low, self.high = f"{low:.{digits}g}", f"{high:.{digits}g}"
+        self._gradient.show_map(layer.face_colormap.map)
+        self._move()
+        self.setVisible(layer.visible and len(layer.data) > 0)
+        self.raise_()
+        self.update()
+
+    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
+        """Stay in the corner when the canvas gets another size."""
+        if event is not None and event.type() == QEvent.Type.Resize:
+            self._move()
+        return False
+
+    def paintEvent(self, event: QPaintEvent | None) -> None:
+        """Draw the plate and the words."""
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), _PLATE)
+        painter.setPen(_INK)
+        inner = self.rect().adjusted(_EDGE, _EDGE // 2, -_EDGE, -_EDGE // 2)
+        words = QRect(inner.left(), inner.top(), inner.width(), self._line)
+        elided = self.fontMetrics().elidedText(
+            self.title, Qt.TextElideMode.ElideRight, words.width()
+        )
+        painter.drawText(words, Qt.AlignmentFlag.AlignHCenter, elided)
+        words.moveBottom(inner.bottom())
+        painter.drawText(words, Qt.AlignmentFlag.AlignLeft, self.low)
+        painter.drawText(words, Qt.AlignmentFlag.AlignRight, self.high)
+
+    def _move(self) -> None:
+        canvas = self.parentWidget()
+        if canvas is not None:
+            self.move(max(canvas.width() - _WIDTH - _EDGE, 0), _EDGE)
+
+
+class BarOnCanvas:
+    """The bar of the window in which a widget is docked, made when it is needed.
+
+    Parameters
+    ----------
+    widget : QWidget
+        A widget that is docked beside the canvas, or will be.
+    """
+
+    def __init__(self, widget: QWidget):
+        self._widget = widget
+        self.bar: CanvasBar | None = None
+
+    def show_layer(self, layer: Points | None) -> None:
+        """Show a layer's face colours on the canvas, if there is one."""
+        if self.bar is None and layer is not None:
+            canvas = _canvas_beside(self._widget)
+            if canvas is None:
+                return
+            self.bar = CanvasBar(canvas)
+            # With the window the canvas goes, and the bar with it.
+            self.bar.destroyed.connect(self._on_destroyed)
+        if self.bar is not None:
+            self.bar.show_layer(layer)
+
+    def remove(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            bar, self.bar = self.bar, None
+            bar.show_layer(None)
+            bar.setParent(None)
+            bar.deleteLater()
+
+    def _on_destroyed(self, bar: Any = None) -> None:
+        self.bar = None
+
+
+def _canvas_beside(widget: QWidget) -> QWidget | None:
+    """Return the canvas of the window in which a widget is docked."""
+    window: QWidget | None = widget
+    while window is not None and not isinstance(window, QMainWindow):
+        window = window.parentWidget()
+    if window is None:
+        return None
+    drawn = (one for one in window.findChildren(QWidget) if one.inherits("QOpenGLWidget"))
+    return next(drawn, None)
