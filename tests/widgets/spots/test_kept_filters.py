@@ -23,7 +23,7 @@ def test_filters_are_kept_when_the_widget_is_closed(viewer, layer):
     np.testing.assert_array_equal(layer.shown, expected)
     again = dock(viewer)
     assert again.spots.filters == Filters({"sigma": (1.0, 2.0)}, {"MIN_STEP"})
-    assert not again.filters.stops.boxes["MIN_STEP"].isChecked()
+    assert not again.filters.legend.boxes["MIN_STEP"].isChecked()
     np.testing.assert_array_equal(again.table.spots_model.rows, np.flatnonzero(expected))
     viewer.window.add_dock_widget(spots, name="Spots once more")
     assert spots.spots.filters == again.spots.filters

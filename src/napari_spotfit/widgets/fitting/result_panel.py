@@ -9,11 +9,11 @@ from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
 from superqt import QElidingLabel
 
 from ..layers.colors import COLORMAPS, color_faces, is_number
-from ..layers.points import stop_counts
 from ..parts.color_bar import ColorBar
-from ..parts.legend import Legend
+from ..parts.status import number
 from ..parts.wheel import guard_wheel
-from .doubtful_box import DoubtfulBox
+from ..table.legend import Legend
+from ..table.shown_spots import ShownSpots
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -29,9 +29,9 @@ _MAP_TIP = (
     "and <i>cividis</i> looks alike to all kinds of colour vision. It is remembered for the "
     "next fit.</p>"
 )
-_BORDER_TIP = (
-    "<p>The rim of every ring has the colour of the stop condition: why its fit ended, and how "
-    "many fits ended so.</p>"
+_SHOWN_TIP = (
+    "<p>How many of the layer's spots are shown, and which, in words. The widget Spots has more: "
+    "limits on every quantity, and these filters for other layers.</p>"
 )
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
@@ -39,7 +39,7 @@ _LOOK = 500
 
 
 class ResultPanel(QWidget):
-    """Colours and legend of one layer of fitted spots; hidden without one.
+    """Colours, legend and filter of one layer of fitted spots; hidden without one.
 
     Parameters
     ----------
@@ -60,8 +60,12 @@ class ResultPanel(QWidget):
         self.title.setStyleSheet("font-weight: bold")
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
-        self.bar, self.legend = ColorBar(), Legend()
-        self.doubtful = DoubtfulBox(viewer)
+        #: The layer's filters, which the widget Spots has, too.
+        self.spots = ShownSpots(viewer, self)
+        self.bar, self.legend = ColorBar(), Legend(self.spots)
+        self.shown = QLabel()
+        self.shown.setWordWrap(True)
+        self.shown.setToolTip(_SHOWN_TIP)
         for box, name, tip in (
             (self.face, "Face colour", _FACE_TIP),
             (self.colormap, "Colour map", _MAP_TIP),
@@ -77,6 +81,8 @@ class ResultPanel(QWidget):
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
         self.bar.limits_chosen.connect(self._on_limits)
+        self.spots.replaced.connect(self._on_table)
+        self.spots.changed.connect(self._on_shown)
         self._look = QTimer(self)
         self._look.setInterval(_LOOK)
         self._look.timeout.connect(self.look)
@@ -85,18 +91,16 @@ class ResultPanel(QWidget):
     def show_layer(self, layer: Points | None) -> None:
         """Describe a layer of fitted spots, or nothing."""
         self.layer = layer
+        self.spots.show_layer(layer)
         self.setVisible(layer is not None)
         if layer is not None:
             self.title.setText(layer.name)
             self.title.setToolTip(layer.name)
-            self.legend.show_counts(stop_counts(layer))
-            self.doubtful.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)
 
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
-        self.doubtful.look()
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
@@ -114,6 +118,16 @@ class ResultPanel(QWidget):
         """Rest."""
         super().hideEvent(event)
         self._look.stop()
+
+    def _on_table(self) -> None:
+        self.legend.show_table()
+        self._on_shown()
+
+    def _on_shown(self) -> None:
+        self.legend.show_rows()
+        shown, filters = self.spots.shown, self.spots.filters
+        text = f"{number(int(shown.sum()))} of {number(len(shown))} shown"
+        self.shown.setText(f"{text}: {filters.in_words(self.spots.units)}" if filters else text)
 
     def _list_features(self, layer: Points) -> None:
         units = layer.metadata.get("units", {})
@@ -157,10 +171,9 @@ class ResultPanel(QWidget):
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
-        label, border = QLabel("Face colour"), QLabel("Border")
+        label = QLabel("Face colour")
         label.setToolTip(_FACE_TIP)
         label.setBuddy(self.face)
-        border.setToolTip(_BORDER_TIP)
         row = QHBoxLayout()
         row.setSpacing(4)
         row.addWidget(self.face, 3)
@@ -168,13 +181,11 @@ class ResultPanel(QWidget):
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
-        head = QHBoxLayout()
-        head.addWidget(self.title, 1)
-        head.addWidget(self.doubtful)
-        form.addRow(head)
+        form.addRow(self.title)
         form.addRow(label, row)
         form.addRow(self.bar)
-        form.addRow(border, self.legend)
+        form.addRow(self.legend)
+        form.addRow(self.shown)
 
 
 class _Colors(NamedTuple):

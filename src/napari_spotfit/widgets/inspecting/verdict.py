@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 from ...models.stopping import StopCondition
 from ...results.flags import RULES, Flag, flags_of
 from ..layers.colors import STOP_COLORS
-from ..parts.legend import Ring
+from ..parts.ring import Ring
 from .hints import hint
 from .sample import roi_of
 from .spot import Spot

@@ -59,9 +59,9 @@ class ShownSpots(QObject):
 
     def show_layer(self, layer: Points | None) -> None:
         """Follow a layer, or none."""
+        self._finish()
         if layer is self.layer:
             return
-        self._finish()
         self._follow(False)
         self.layer = layer
         self._follow(True)
@@ -74,6 +74,11 @@ class ShownSpots(QObject):
             self.filters = filters
             self._apply_soon.start()
             self._keep(self.layer)
+
+    def apply_to(self, layer: Points, filters: Filters) -> None:
+        """Show the spots of any layer that pass filters, whose features it has, and keep them."""
+        layer.metadata = {**layer.metadata, "filters": filters.to_dict()}
+        show_only(layer, filters.mask(layer.features), self._viewer.dims.ndisplay)
 
     def set_physical(self, physical: bool) -> None:
         """Show pixels in the layer's physical unit, where it has one, or as pixels."""
@@ -181,8 +186,7 @@ class ShownSpots(QObject):
     def _put(self, layer: Points) -> None:
         self._applying = True
         try:
-            self._keep(layer)
-            show_only(layer, self.filters.mask(layer.features), self._viewer.dims.ndisplay)
+            self.apply_to(layer, self.filters)
         finally:
             self._applying = False
 
