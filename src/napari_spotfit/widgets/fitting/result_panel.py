@@ -10,6 +10,7 @@ from superqt import QElidingLabel
 
 from ..layers.colors import COLORMAPS, color_faces, is_number
 from ..parts.color_bar import ColorBar
+from ..parts.scrolled import Scrolled
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
 from ..table.legend import Legend
@@ -33,6 +34,8 @@ _SHOWN_TIP = (
     "<p>How many of the layer's spots are shown, and which, in words. The widget Spots has more: "
     "limits on every quantity, and these filters for other layers.</p>"
 )
+#: Height in pixels that the legend has in any case, if it is that high.
+_LEAST = 120
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
@@ -184,7 +187,7 @@ class ResultPanel(QWidget):
         form.addRow(self.title)
         form.addRow(label, row)
         form.addRow(self.bar)
-        form.addRow(self.legend)
+        form.addRow(Scrolled(self.legend, _LEAST))
         form.addRow(self.shown)
 
 

@@ -8,6 +8,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QFrame, QScrollArea, QVBoxLayout, QWidget
 
+from ..parts.scrolled import Scrolled
 from .filter_list import FilterList
 from .histogram import Histogram
 from .legend import Legend
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Below this width in pixels the parts stand one below the other.
 _WIDE = 460
+#: Height of the legend in any case, if it is that high.
+_LEAST = 60
 #: Height of the list there.
 _LIST = 110
 
@@ -44,7 +47,7 @@ class FilterPage(Page):
         column = QVBoxLayout(words)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addWidget(self.legend)
+        column.addWidget(Scrolled(self.legend, _LEAST))
         column.addWidget(self.list, 1)
         inner, area = QWidget(), QScrollArea()
         self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, inner)
