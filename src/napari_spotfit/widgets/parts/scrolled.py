@@ -5,6 +5,9 @@ from __future__ import annotations
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
 from qtpy.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
+#: Height in pixels of the frame that the viewer's theme draws around what scrolls.
+_FRAME = 2
+
 
 class Scrolled(QScrollArea):
     """Scrolls something up and down.
@@ -42,7 +45,7 @@ class Scrolled(QScrollArea):
 
     def _height(self) -> int:
         content = self.widget()
-        return 0 if content is None else content.sizeHint().height()
+        return 0 if content is None else content.sizeHint().height() + _FRAME
 
     def _width(self) -> int:
         content = self.widget()

@@ -179,6 +179,8 @@ class FilterList(QWidget):
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QFrame.Shape.NoFrame)
         self._area.setMinimumHeight(24)
+        # What is left beside the legend, not as much as all sentences would like.
+        self._area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
         buttons = QHBoxLayout()
         buttons.setSpacing(4)
         for button in (self.clear, self.others, self.save, self.load):
