@@ -223,7 +223,7 @@ def _table(widget: Spots, repeats: int) -> None:
         for low in np.linspace(1.1, 1.25, repeats)
     ]
     show("handle moved to points hidden, table and plot", handle, 150)
-    box = next(iter(widget.filters.stops.boxes.values()))
+    box = next(iter(widget.filters.legend.boxes.values()))
     show("stop condition ticked", [milliseconds(box.click) for _ in range(2 * repeats)], 150)
     widget.spots.set_filters(Filters())
     settle()

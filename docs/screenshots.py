@@ -64,7 +64,7 @@ def tell(sample: str) -> None:
     spots = dock(viewer, "Spots")
     spots.filters.histogram.feature.choose("photons")
     spots.filters.histogram.region.setRegion((500, 3000))
-    spots.filters.stops.boxes["MAX_ITERATIONS"].click()
+    spots.filters.legend.boxes["MAX_ITERATIONS"].click()
     wait_until(lambda: True)
     save_window(viewer, IMAGES / "spots.png")
     print("; ".join(spots.spots.filters.words()), "-", spots.count.text())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from event_loop import settle
+from hand import LEFT
 from inspector import docked, shows
+from qtpy.QtCore import QPoint
 from spot_table import dock
 
-from napari_spotfit import Flag, Settings, fit_at, localize, to_points_layer
-from napari_spotfit.results.flags import RULES
+from napari_spotfit import Flag, Settings, StopCondition, fit_at, localize, to_points_layer
+from napari_spotfit.results.flags import NOT_GOOD, RULES
 from napari_spotfit.widgets.inspecting.spot import spot_of
 from napari_spotfit.widgets.inspecting.verdict import verdict
 from napari_spotfit.widgets.picking.picker import _in_words
@@ -48,40 +50,98 @@ def test_they_are_crosses_and_counted(fitted, widget, crowd):
     assert {str(one) for one in layer.symbol} == {"ring", "x"}
     fits = localize(crowd, settings=widget.settings.settings())
     assert f", {(~fits.good).sum()} doubtful: " in text
-    assert widget.result.doubtful.text() == f"Hide {(~good).sum()} doubtful"
-    assert "doubtful: " in widget.result.doubtful.toolTip()
+    assert widget.result.legend.good.text() == f"Good ones ({good.sum()})"
+    assert f"{(~good).sum()} doubtful: " in widget.result.legend.good.toolTip()
 
 
 def test_one_click_hides_them_and_a_refit_too(fitted, widget, fit, press):
     layer, _, good = fitted
-    box = widget.result.doubtful
-    press(box)
+    legend = widget.result.legend
+    press(legend.good)
+    settle()
     np.testing.assert_array_equal(layer.shown, good)
+    assert widget.result.shown.text() == f"{good.sum()} of {len(good)} shown: good fits only"
     widget.settings.controls["roi_size"].put(7)
     fit(widget)
     good = layer.features["good"].to_numpy() == 1
     assert not good.all()
     np.testing.assert_array_equal(layer.shown, good)
-    assert box.isChecked()
-    press(box)
+    assert not legend.boxes["MOVED"].isChecked()
+    press(legend.all)
+    settle()
     assert layer.shown.all()
+    assert legend.boxes["MOVED"].isChecked()
+    assert widget.result.shown.text() == f"{len(good)} of {len(good)} shown"
 
 
-def test_both_boxes_and_the_list_go_together(fitted, viewer, widget, press):
+def test_both_widgets_have_one_filter(fitted, viewer, widget, press):
     layer, _, good = fitted
     spots = dock(viewer)
     settle()
-    spots.good_only.click()
+    press(spots.filters.legend.good)
     settle()
     np.testing.assert_array_equal(layer.shown, good)
     assert spots.spots.filters.words() == ["good fits only"]
-    widget.result.look()
-    assert widget.result.doubtful.isChecked()
-    press(widget.result.doubtful)
+    assert widget.result.shown.text().endswith("shown: good fits only")
+    press(widget.result.legend.all)
     settle()
     assert layer.shown.all()
-    assert not spots.good_only.isChecked()
     assert spots.filters.list.rows == []
+    for box in (widget.result.legend.boxes, spots.filters.legend.boxes):
+        assert box["MOVED"].isChecked()
+
+
+def test_flags_are_hidden_and_shown_alone(fitted, widget, qtbot):
+    layer, _, good = fitted
+    legend, flags = widget.result.legend, layer.features["flags"].to_numpy().astype(int)
+    moved = flags & Flag.MOVED != 0
+    assert legend.counts["MOVED"].text() == str(moved.sum())
+    assert 0 < moved.sum() < (~good).sum()
+    box = legend.boxes["MOVED"]
+    at = QPoint(10, box.height() // 2)
+    qtbot.mouseClick(box, LEFT, pos=at)
+    settle()
+    np.testing.assert_array_equal(layer.shown, ~moved)
+    qtbot.mouseDClick(box, LEFT, pos=at)
+    settle()
+    np.testing.assert_array_equal(layer.shown, moved)
+    assert [name for name, other in legend.boxes.items() if other.isChecked()] == ["MOVED"]
+    assert widget.result.shown.text() == f"{moved.sum()} of {len(moved)} shown: only “moved”"
+    box.actions()[1].trigger()
+    settle()
+    np.testing.assert_array_equal(layer.shown, ~moved)
+    # Of the good ones and those that have moved, too: what else is wrong still hides.
+    qtbot.mouseClick(legend.good, LEFT)
+    qtbot.mouseClick(box, LEFT, pos=at)
+    settle()
+    spoiled = flags & int(NOT_GOOD & ~Flag.MOVED) != 0
+    np.testing.assert_array_equal(layer.shown, ~spoiled)
+    qtbot.mouseClick(box, LEFT, pos=at)
+    settle()
+    assert widget.result.spots.filters.words() == ["good fits only"]
+
+
+def test_fits_that_have_not_converged_are_those_of_two_conditions(fitted, widget, qtbot):
+    layer, _, good = fitted
+    legend, stop = widget.result.legend, layer.features["stop_condition"]
+    flags = layer.features["flags"].to_numpy().astype(int)
+    unsettled = [n for n in ("MAX_ITERATIONS", "NO_DECREASE") if (stop == n).any()]
+    assert unsettled
+    name = unsettled[0]
+    box = legend.boxes[name]
+    at = QPoint(10, box.height() // 2)
+    qtbot.mouseClick(legend.good, LEFT)
+    settle()
+    assert not box.isChecked()
+    qtbot.mouseClick(box, LEFT, pos=at)
+    settle()
+    assert box.isChecked()
+    others = flags & int(NOT_GOOD & ~Flag.NOT_CONVERGED) != 0
+    np.testing.assert_array_equal(layer.shown, ~others & (good | (stop == name).to_numpy()))
+    qtbot.mouseDClick(box, LEFT, pos=at)
+    settle()
+    np.testing.assert_array_equal(layer.shown, stop == name)
+    assert widget.result.shown.text().endswith(f"only “{StopCondition[name].words}”")
 
 
 def test_symbols_of_the_users_own_stay(fitted, widget, fit):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from napari_spotfit import StopCondition
+from napari_spotfit import Flag, StopCondition
+from napari_spotfit.results.flags import RULES, flags_of
 from napari_spotfit.widgets.layers.units import PixelSize
 from napari_spotfit.widgets.table.columns import Units
 from napari_spotfit.widgets.table.filters import Filters, read_filters, write_filters
@@ -28,6 +30,8 @@ def tables(draw):
     count = draw(st.integers(0, 12))
     column = st.lists(numbers, min_size=count, max_size=count)
     table = {name: np.array(draw(column), draw(st.sampled_from(["f4", "f8"]))) for name in FEATURES}
+    bits = draw(st.lists(st.integers(0, 2**13 - 1), min_size=count, max_size=count))
+    table["flags"] = np.array(bits, float)
     words = draw(st.lists(st.sampled_from([*NAMES, None]), min_size=count, max_size=count))
     table["stop_condition"] = pd.Categorical(words, categories=NAMES)
     return pd.DataFrame(table)
@@ -41,7 +45,9 @@ def filters(draw):
         if low is not None and high is not None and low > high:
             low, high = high, low
         ranges[name] = low, high
-    return Filters(ranges, draw(st.sets(st.sampled_from(NAMES))))
+    flags = st.sampled_from([flag.name for flag in Flag])
+    only = draw(st.one_of(st.just(""), flags))
+    return Filters(ranges, draw(st.sets(st.sampled_from(NAMES))), draw(st.sets(flags)), only)
 
 
 def passes(filters: Filters, spot: dict) -> bool:
@@ -50,6 +56,9 @@ def passes(filters: Filters, spot: dict) -> bool:
         value = float(spot[name])
         if not ((low is None or value >= low) and (high is None or value <= high)):
             return False
+    set_flags = {flag.name for flag in flags_of(int(spot["flags"]))}
+    if set_flags & filters.flags or (filters.only and filters.only not in set_flags):
+        return False
     return spot["stop_condition"] not in filters.hidden
 
 
@@ -66,22 +75,34 @@ def test_combined_filters_are_the_intersection_in_any_order(table, chosen):
     np.testing.assert_array_equal(
         np.all([np.ones(len(table), bool), *single], axis=0), chosen.mask(table)
     )
-    turned = Filters(dict(reversed(chosen.ranges.items())), chosen.hidden)
+    turned = replace(chosen, ranges=dict(reversed(chosen.ranges.items())))
     assert turned == chosen
     np.testing.assert_array_equal(turned.mask(table), chosen.mask(table))
     for part in parts:
-        assert len(chosen.without(part).parts()) == len(parts) - 1
+        if len(chosen.hidden) < len(NAMES):  # of six, five are left: all but one
+            assert len(chosen.without(part).parts()) == len(parts) - 1
         assert part not in chosen.without(part).parts()
 
 
 @given(filters())
 def test_words_name_every_filter_and_its_limits(chosen):
     words = chosen.words()
-    assert len(words) == len(chosen.parts()) == len(chosen.ranges) + len(chosen.hidden)
+    # What leaves one stop condition is one filter.
+    left = [name for name in NAMES if name not in chosen.hidden]
+    stops = 1 if len(left) == 1 else len(chosen.hidden)
+    others = len(chosen.ranges) + len(chosen.flags) + bool(chosen.only)
+    assert len(words) == len(chosen.parts()) == others + stops
     for sentence, (name, ends) in zip(words, chosen.ranges.items(), strict=False):
         assert name in sentence
         assert all(f"{end:.6g}" in sentence for end in ends if end is not None)
-    assert {f"without {name}" for name in chosen.hidden} <= set(words)
+    if len(left) == 1:
+        assert f"only “{StopCondition[left[0]].words}”" in words
+    else:
+        told = {f"without “{StopCondition[name].words}”" for name in chosen.hidden}
+        assert told <= set(words)
+    assert {f"without “{RULES[Flag[name]].word}”" for name in chosen.flags} <= set(words)
+    assert not any(name in sentence for name in (*NAMES, *Flag.__members__) for sentence in words)
+    assert chosen.in_words() == ("; ".join(words) if chosen else "all spots")
 
 
 @given(filters())
@@ -98,7 +119,7 @@ def test_words_in_either_unit():
         "0.8 ≤ sigma ≤ 1.9 px",
         "photons ≥ 500",
         "x ≤ 20 px",
-        "without MAX_ITERATIONS",
+        "without “not converged: iterations used up”",
     ]
     assert chosen.words(Units(of, PixelSize(0.1, 0.1, "µm")))[:3] == [
         "0.08 ≤ sigma ≤ 0.19 µm",
@@ -127,6 +148,10 @@ def test_an_open_range_is_no_filter():
         ({"ranges": {"sigma": [3, 2]}}, "swap them"),
         ({"hidden": "MIN_STEP"}, "list of stop conditions"),
         ({"hidden": ["NEVER"]}, "MAX_ITERATIONS"),
+        ({"flags": "MOVED"}, "list of flags"),
+        ({"flags": ["NEVER"]}, "NOT_CONVERGED"),
+        ({"only": ["MOVED"]}, "name of a flag"),
+        ({"only": "NEVER"}, "NOT_CONVERGED"),
     ],
 )
 def test_what_are_no_filters_is_told(values, said):

@@ -70,9 +70,11 @@ def test_legend_and_face_choice(viewer, widget, fit, make_movie):
     layer = viewer.layers["movie spots"]
     assert not widget.result.isHidden()
     counts = layer.features["stop_condition"].value_counts()
-    for name, label in widget.result.legend.counts.items():
-        assert int(label.text()) == counts.get(name, 0)
-        assert StopCondition[name].explanation.split()[0] in label.toolTip()
+    for condition in StopCondition:
+        label = widget.result.legend.counts[condition.name]
+        assert int(label.text()) == counts.get(condition.name, 0)
+        assert label.isHidden() == (int(label.text()) == 0)
+        assert condition.words in widget.result.legend.boxes[condition.name].text()
     face = widget.result.face
     face.setCurrentIndex(face.findData("photons"))
     face.activated.emit(face.currentIndex())

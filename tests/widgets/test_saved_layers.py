@@ -12,6 +12,7 @@ from same_fits import assert_same
 from spot_table import add_spots, click_row, dock, make_fits
 
 from napari_spotfit import Profile, load_fits, localize, to_points_layer
+from napari_spotfit.files.formats import read
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.fits import fits_of_features
@@ -105,6 +106,27 @@ def test_what_the_user_did_to_a_layer_comes_back(viewer, tmp_path, end):
     assert spots.spots.filters == Filters({"sigma": (1.0, None)}, {"NO_DECREASE"})
     assert np.count_nonzero(opened.shown) < len(opened.data)
     assert len(spots.table.spots_model.rows) == np.count_nonzero(opened.shown)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_filter_of_flags_comes_back_and_stands_in_words(viewer, make_movie, tmp_path, end):
+    image = viewer.add_image(make_movie())
+    layer = viewer.add_layer(to_points_layer(localize(image.data, neighbours="ignore"), image))
+    layer.features = layer.features.assign(flags=[0.0, 4.0, 256.0, 260.0])
+    spots = dock(viewer)
+    chosen = Filters({"sigma": (1.0, None)}, {"NO_DECREASE"}, {"MOVED"}, "NEIGHBOUR")
+    spots.spots.set_filters(chosen)
+    settle()
+    assert layer.shown.tolist() == [False, False, True, False]
+    path = tmp_path / f"mine{end}"
+    opened = saved(viewer, layer, path)
+    settle()
+    assert spots.spots.filters == chosen
+    assert opened.shown.tolist() == [False, False, True, False]
+    assert read(path).about.layer["filter"] == (
+        "sigma ≥ 1 px; without “not converged: χ² falls no further”; without “moved”; "
+        "only “neighbour”"
+    )
 
 
 def test_hidden_spots_of_a_single_image_come_back_and_are_shown_again(viewer, make_movie, tmp_path):

@@ -47,6 +47,17 @@ class StopCondition(IntEnum):
         return self in CONVERGED
 
     @property
+    def words(self) -> str:
+        """What the condition says of a fit, in a few words.
+
+        Examples
+        --------
+        >>> StopCondition.MIN_DELTA.words
+        'converged: χ² settled'
+        """
+        return _WORDS[self]
+
+    @property
     def explanation(self) -> str:
         """One sentence that says what the condition means."""
         return _EXPLANATIONS[self]
@@ -59,6 +70,15 @@ class StopCondition(IntEnum):
 
 #: The conditions under which a fit sits in its minimum; their codes are neighbours.
 CONVERGED = (StopCondition.MAX_ERROR, StopCondition.MIN_DELTA, StopCondition.MIN_STEP)
+
+_WORDS = {
+    StopCondition.MAX_ITERATIONS: "not converged: iterations used up",
+    StopCondition.MAX_ERROR: "converged: χ² small enough",
+    StopCondition.MIN_DELTA: "converged: χ² settled",
+    StopCondition.MIN_STEP: "converged: parameters settled",
+    StopCondition.NO_DECREASE: "not converged: χ² falls no further",
+    StopCondition.INVALID: "not fitted",
+}
 
 _EXPLANATIONS = {
     StopCondition.MAX_ITERATIONS: "The iterations were used up before the fit settled.",

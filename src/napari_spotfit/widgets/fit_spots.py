@@ -125,6 +125,8 @@ class FitSpots(Docked):
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
         self._viewer.layers.selection.events.active.connect(self._on_active)
+        layer = self.result.layer
+        self.result.show_layer(layer if layer in self._viewer.layers else None)
         self._on_active()
 
     def leave_viewer(self) -> None:
@@ -141,6 +143,7 @@ class FitSpots(Docked):
         self.status.unbind()
         self._image_key.unbind()
         self.result.on_canvas.remove()
+        self.result.spots.show_layer(None)
         events = self._viewer.layers.events
         events.removed.disconnect(self._on_removed)
         events.renamed.disconnect(self._on_active)
@@ -306,6 +309,7 @@ class FitSpots(Docked):
         self.settings_menu.failed.connect(self.status.fail)
         self.result.face_chosen.connect(self._on_face)
         self.result.marks.chosen.connect(self._on_mark)
+        self.result.spots.said.connect(self.status.fail)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.drawn.connect(self._told.show)
         self.preview.failed.connect(self._on_error)

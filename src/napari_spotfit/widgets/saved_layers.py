@@ -19,6 +19,8 @@ from .layers.hiding import hidden_arguments, sizes_when_shown
 from .layers.images import transform_arguments
 from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
 from .layers.points import default_face, layer_arguments, points_arguments
+from .table.columns import Units
+from .table.filters import Filters
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -165,6 +167,8 @@ def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
         "symbol": None if len(symbols) != 1 or symbols <= own_symbols(metadata) else symbols.pop(),
         "features": [str(name) for name in attributes["features"]],
         "face_colormap": _colormap_name(attributes["face_colormap"]),
+        # For whoever reads the file; the layer's own are among its metadata.
+        "filter": _filter_in_words(metadata),
         "metadata": {name: metadata[name] for name in _KEPT_METADATA if name in metadata},
     }
 
@@ -208,6 +212,14 @@ def _layer_data(table: SpotTable, path: str) -> LayerData:
     if _SHOWN in table.columns:
         arguments |= hidden_arguments(arguments, table.columns[_SHOWN])
     return arguments.pop("data"), arguments, "points"
+
+
+def _filter_in_words(metadata: Mapping[str, Any]) -> str:
+    try:
+        filters = Filters.from_dict(metadata.get("filters", {}))
+    except ValueError:
+        filters = Filters()
+    return filters.in_words(Units(metadata.get("units", {})))
 
 
 def _plain(value: Any) -> Any:

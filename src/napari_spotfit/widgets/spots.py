@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QSignalBlocker, Qt
+from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
-    QCheckBox,
     QComboBox,
     QHBoxLayout,
     QLabel,
@@ -27,7 +26,6 @@ from .parts.wheel import guard_wheel
 from .table.cells_page import CellsPage
 from .table.export_bar import ExportBar
 from .table.filter_page import FilterPage
-from .table.filters import GOOD
 from .table.scatter import ScatterPage
 from .table.shown_spots import ShownSpots
 from .table.subpixel import SubpixelPage
@@ -55,11 +53,6 @@ _UNITS_TIP = (
     "<p>Show positions and widths in pixels or in the layer's unit, in the table, the plots, the "
     "filters and what is copied or saved. The unit comes from the image's scale.</p>"
 )
-_GOOD_TIP = (
-    "<p>Hide doubtful fits, those that something speaks against: that moved away from their "
-    "maximum, are at a bound, too weak, too wide or double. Inspect spot says what it is. Nothing "
-    "is deleted.</p>"
-)
 
 
 class Spots(Docked):
@@ -77,7 +70,6 @@ class Spots(Docked):
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)
-        self.good_only = QCheckBox("good only")
         self.table = SpotsTable(viewer, self.spots)
         self.export = ExportBar(self.spots, self.table)
         self.filters = FilterPage(viewer, self.spots)
@@ -136,9 +128,6 @@ class Spots(Docked):
         self._on_changed()
 
     def _on_changed(self) -> None:
-        self.good_only.setEnabled(GOOD in self.spots.columns)
-        with QSignalBlocker(self.good_only):
-            self.good_only.setChecked(self.spots.filters.good_only)
         shown, total = len(self.table.spots_model.rows), len(self.spots.shown)
         self.count.setText(f"{number(shown)} of {number(total)} spots shown" if total else "")
         self.export.show_rows()
@@ -167,9 +156,6 @@ class Spots(Docked):
         for part in (self.export, self.filters.list, self.summary.export, self.cells.export):
             part.said.connect(self._say)
             part.failed.connect(self._fail)
-        self.good_only.toggled.connect(
-            lambda only: self.spots.set_filters(self.spots.filters.with_good_only(only))
-        )
         self.tabs.currentChanged.connect(self._on_tab)
         self._on_tab()
 
@@ -191,8 +177,6 @@ class Spots(Docked):
     def _lay_out(self) -> None:
         self.layer.setToolTip(_LAYER_TIP)
         self.layer.setAccessibleName("Layer of spots")
-        self.good_only.setToolTip(_GOOD_TIP)
-        self.good_only.setAccessibleName("Show good fits only")
         self.units.addItems(["px", ""])
         self.units.setToolTip(_UNITS_TIP)
         self.units.setAccessibleName("Unit of lengths")
@@ -221,7 +205,7 @@ class Spots(Docked):
         """Lay out the table, what is above it, and below it what happened."""
         left, choice, counting = QWidget(), QHBoxLayout(), QHBoxLayout(self._counting)
         for row, widgets in (
-            (choice, (self.layer, self.good_only, self.units)),
+            (choice, (self.layer, self.units)),
             (counting, (self.count, self.export)),
         ):
             row.setContentsMargins(0, 0, 0, 0)

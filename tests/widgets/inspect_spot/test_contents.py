@@ -33,7 +33,9 @@ def test_a_selected_spot_is_shown_with_all_its_numbers(viewer, inspector, until,
     assert texts["iterations"][0] == f"{values['iterations']:.0f}"
     verdict = inspector.panel.verdict.text.text()
     condition = napari_spotfit.StopCondition[values["stop_condition"]]
-    assert condition.name in verdict
+    assert condition.words.capitalize() in verdict
+    assert condition.name not in verdict
+    assert condition.name in inspector.panel.verdict.toolTip()
     assert condition.explanation in verdict
     assert condition.advice in verdict
     assert "frame 1" in inspector.panel.title.text()

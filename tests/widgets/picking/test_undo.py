@@ -7,6 +7,7 @@ from hand import CONTROL, SHIFT
 from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import Qt
 
+from napari_spotfit import StopCondition
 from napari_spotfit.widgets.layers.colors import STOP_COLORS
 
 
@@ -21,8 +22,10 @@ def test_delete_and_undo(viewer, widget, hand, settle, qtbot, press, make_movie,
     layer.selected_data = {1}
     hand.key(Qt.Key.Key_Delete)
     np.testing.assert_array_equal(layer.data, full[[0, 2]])
+    legend = widget.result.legend
+    settle()
     assert sum(layer.metadata["stop_counts"].values()) == 2
-    assert sum(int(label.text()) for label in widget.result.legend.counts.values()) == 2
+    assert sum(int(legend.counts[stop.name].text()) for stop in StopCondition) == 2
     hand.key(Qt.Key.Key_Z, CONTROL)
     np.testing.assert_array_equal(layer.data, full)
     assert layer.features.astype(object).equals(table.astype(object))

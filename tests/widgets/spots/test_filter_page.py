@@ -59,7 +59,7 @@ def test_limits_check_boxes_and_the_list_go_together(spots, layer, qtbot):
     settle()
     low, _ = spots.spots.filters.ranges["photons"]
     np.testing.assert_array_equal(layer.shown, (sigma <= 1.9) & (photons >= low))
-    click_box(qtbot, page.stops.boxes["MAX_ITERATIONS"])
+    click_box(qtbot, page.legend.boxes["MAX_ITERATIONS"])
     everything = (sigma <= 1.9) & (photons >= low) & kept
     np.testing.assert_array_equal(layer.shown, everything)
     # Blue is what passes the other filters, so that one sees what a handle would take away.
@@ -68,7 +68,7 @@ def test_limits_check_boxes_and_the_list_go_together(spots, layer, qtbot):
     assert [label.text() for label, _ in page.list.rows] == [
         "sigma ≤ 1.9 px",
         f"photons ≥ {low:.6g} counts",
-        "without MAX_ITERATIONS",
+        "without “not converged: iterations used up”",
     ]
     qtbot.mouseClick(page.list.rows[0][1], LEFT)
     settle()
@@ -76,7 +76,7 @@ def test_limits_check_boxes_and_the_list_go_together(spots, layer, qtbot):
     qtbot.mouseClick(page.list.clear, LEFT)
     settle()
     assert layer.shown.all()
-    assert page.stops.boxes["MAX_ITERATIONS"].isChecked()
+    assert page.legend.boxes["MAX_ITERATIONS"].isChecked()
     assert page.histogram.low.get() is None
     assert len(layer.data) == 60, "nothing is ever deleted"
 
@@ -93,11 +93,16 @@ def click_box(qtbot, box):
 
 def test_counts_per_stop_condition(spots, layer):
     counts = layer.features["stop_condition"].value_counts()
-    for name, label in spots.filters.stops.counts.items():
+    legend = spots.filters.legend
+    for name, label in legend.counts.items():
         assert int(label.text()) == counts.get(name, 0)
-        assert (
-            StopCondition[name].explanation.split()[0] in spots.filters.stops.boxes[name].toolTip()
-        )
+        assert label.isHidden() == legend.boxes[name].isHidden() == (counts.get(name, 0) == 0)
+    for condition in StopCondition:
+        box = legend.boxes[condition.name]
+        assert condition.words in box.text()
+        assert condition.explanation.split("χ²")[0] in box.toolTip()
+        assert condition.name in box.toolTip()
+        assert condition.name not in box.text()
 
 
 def test_a_limit_beyond_the_axis_and_one_below_the_other(spots, layer, qtbot):

@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pytest
 from event_loop import settle
-from spot_table import dock, make_fits, titles
+from hand import LEFT
+from spot_table import add_spots, dock, make_fits, titles
 
+from napari_spotfit import to_points_layer
 from napari_spotfit.widgets.layers.points import points_arguments, update_points_layer
 from napari_spotfit.widgets.table.filters import Filters
 
@@ -23,7 +25,7 @@ def test_filters_are_kept_when_the_widget_is_closed(viewer, layer):
     np.testing.assert_array_equal(layer.shown, expected)
     again = dock(viewer)
     assert again.spots.filters == Filters({"sigma": (1.0, 2.0)}, {"MIN_STEP"})
-    assert not again.filters.stops.boxes["MIN_STEP"].isChecked()
+    assert not again.filters.legend.boxes["MIN_STEP"].isChecked()
     np.testing.assert_array_equal(again.table.spots_model.rows, np.flatnonzero(expected))
     viewer.window.add_dock_widget(spots, name="Spots once more")
     assert spots.spots.filters == again.spots.filters
@@ -70,6 +72,34 @@ def test_a_filter_whose_feature_is_gone_is_dropped(spots, layer):
     assert layer.metadata["filters"]["ranges"] == {"sigma": [1.0, None]}
     assert "photons ≥ 1000" in spots.status.text()
     assert "photons [counts]" not in titles(spots)
+
+
+def test_another_layer_gets_the_same_filters(open_viewer, qtbot):
+    viewer = open_viewer(show=True)
+    other = viewer.add_layer(to_points_layer(make_fits(90, seed=5)))
+    other.name = "this & that"
+    other.features = other.features.drop(columns="photons")
+    add_spots(viewer)
+    spots = dock(viewer)
+    settle()
+    spots.spots.set_filters(Filters({"sigma": (1.0, None), "photons": (1000, None)}, {"MIN_STEP"}))
+    settle()
+    chooser = spots.filters.list.others
+    # A click on the button would wait for the menu to close.
+    chooser.menu().popup(chooser.mapToGlobal(chooser.rect().bottomLeft()))
+    (action,) = chooser.menu().actions()
+    assert action.text() == "this && that"
+    qtbot.mouseClick(chooser.menu(), LEFT, pos=chooser.menu().actionGeometry(action).center())
+    settle()
+    known = Filters({"sigma": (1.0, None)}, {"MIN_STEP"})
+    np.testing.assert_array_equal(other.shown, known.mask(other.features))
+    assert Filters.from_dict(other.metadata["filters"]) == known
+    said = spots.status.text()
+    assert said.startswith(f"“this & that” has these filters, too, and shows {other.shown.sum()}")
+    assert "not “photons ≥ 1000”: the layer has no such feature" in said
+    viewer.layers.selection.active = other
+    settle()
+    assert spots.spots.filters == known
 
 
 def test_filters_are_saved_and_loaded(spots, layer, tmp_path):

@@ -45,8 +45,10 @@ def test_every_control_is_explained(spots):
         spots.layer, spots.units, spots.table, spots.export.copy_button, spots.export.save_button,
         spots.export.cancel_button, spots.filters.histogram.feature, spots.filters.histogram.low,
         spots.filters.histogram.high, spots.filters.list.clear, spots.filters.list.save,
-        spots.filters.list.load, spots.scatter.across, spots.scatter.up, spots.subpixel.plot,
-        *spots.filters.stops.boxes.values(),
+        spots.filters.list.load, spots.filters.list.others, spots.scatter.across,
+        spots.scatter.up, spots.subpixel.plot,
+        spots.filters.legend.all, spots.filters.legend.good,
+        *spots.filters.legend.boxes.values(),
     ]  # fmt: skip
     for control in controls:
         assert control.toolTip().startswith("<p>")

@@ -10,7 +10,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QStyleOptionViewItem
 from spot_table import add_spots, click_header, click_row, dock, selected_texts, texts, titles
 
-from napari_spotfit import Profile, fit_spots, simulate_spots, to_points_layer
+from napari_spotfit import Profile, StopCondition, fit_spots, simulate_spots, to_points_layer
 from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.widgets.table import shown_spots
 from napari_spotfit.widgets.table.filters import Filters
@@ -21,7 +21,11 @@ def test_the_table_shows_the_features(spots, layer):
     assert titles(spots)[:5] == ["frame", "y [px]", "x [px]", "sigma [px]", "photons [counts]"]
     assert set(spots.spots.columns) == set(features)
     assert texts(spots, "frame") == [f"{frame:.0f}" for frame in features["frame"]]
-    assert texts(spots, "stop_condition") == list(features["stop_condition"])
+    stops = list(features["stop_condition"])
+    assert texts(spots, "stop_condition") == [StopCondition[name].words for name in stops]
+    model, column = spots.table.model(), titles(spots).index("stop_condition")
+    tips = [model.index(r, column).data(Qt.ItemDataRole.ToolTipRole) for r in range(len(stops))]
+    assert tips == stops
     np.testing.assert_allclose(
         [float(text) for text in texts(spots, "y [px]")], features["y"], atol=5.1e-4
     )
@@ -149,7 +153,8 @@ def test_the_longest_stop_condition_fits_its_column(spots, layer):
     place = titles(spots).index("stop_condition")
     table = spots.table
     model = table.model()
-    assert {model.index(row, place).data() for row in range(60)} >= {"MAX_ITERATIONS"}
+    longest = StopCondition.NO_DECREASE.words
+    assert longest in {model.index(row, place).data() for row in range(60)}
     needed = max(
         table.itemDelegate().sizeHint(option(table), model.index(row, place)).width()
         for row in range(60)

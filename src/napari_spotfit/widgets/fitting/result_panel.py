@@ -9,12 +9,13 @@ from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
 from superqt import QElidingLabel
 
 from ..layers.colors import COLORMAPS, color_faces, is_number
-from ..layers.points import stop_counts
 from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
-from ..parts.legend import Legend
+from ..parts.scrolled import Scrolled
+from ..parts.status import number
 from ..parts.wheel import guard_wheel
-from .doubtful_box import DoubtfulBox
+from ..table.legend import Legend
+from ..table.shown_spots import ShownSpots
 from .mark_box import MARK_TIP, MarkBox
 
 if TYPE_CHECKING:
@@ -31,17 +32,19 @@ _MAP_TIP = (
     "and <i>cividis</i> looks alike to all kinds of colour vision. It is remembered for the "
     "next fit.</p>"
 )
-_BORDER_TIP = (
-    "<p>The rim of every ring has the colour of the stop condition: why its fit ended, and how "
-    "many fits ended so.</p>"
+_SHOWN_TIP = (
+    "<p>How many of the layer's spots are shown, and which, in words. The widget Spots has more: "
+    "limits on every quantity, and these filters for other layers.</p>"
 )
+#: Height in pixels that the legend has in any case, if it is that high.
+_LEAST = 120
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
 
 
 class ResultPanel(QWidget):
-    """Colours and legend of one layer of fitted spots; hidden without one.
+    """Colours, legend and filter of one layer of fitted spots; hidden without one.
 
     Parameters
     ----------
@@ -62,9 +65,13 @@ class ResultPanel(QWidget):
         self.title.setStyleSheet("font-weight: bold")
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
-        self.bar, self.legend = ColorBar(), Legend()
-        self.on_canvas = BarOnCanvas(self)
-        self.doubtful, self.marks = DoubtfulBox(viewer), MarkBox()
+        #: The layer's filters, which the widget Spots has, too.
+        self.spots = ShownSpots(viewer, self)
+        self.bar, self.legend = ColorBar(), Legend(self.spots)
+        self.on_canvas, self.marks = BarOnCanvas(self), MarkBox()
+        self.shown = QLabel()
+        self.shown.setWordWrap(True)
+        self.shown.setToolTip(_SHOWN_TIP)
         for box, name, tip in (
             (self.face, "Face colour", _FACE_TIP),
             (self.colormap, "Colour map", _MAP_TIP),
@@ -80,6 +87,8 @@ class ResultPanel(QWidget):
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
         self.bar.limits_chosen.connect(self._on_limits)
+        self.spots.replaced.connect(self._on_table)
+        self.spots.changed.connect(self._on_shown)
         self._look = QTimer(self)
         self._look.setInterval(_LOOK)
         self._look.timeout.connect(self.look)
@@ -88,21 +97,19 @@ class ResultPanel(QWidget):
     def show_layer(self, layer: Points | None) -> None:
         """Describe a layer of fitted spots, or nothing."""
         self.layer = layer
+        self.spots.show_layer(layer)
         self.setVisible(layer is not None)
         if layer is None:
             self.on_canvas.show_layer(None)
         if layer is not None:
             self.title.setText(layer.name)
             self.title.setToolTip(layer.name)
-            self.legend.show_counts(stop_counts(layer))
-            self.doubtful.show_layer(layer)
             self.marks.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)
 
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
-        self.doubtful.look()
         self.marks.look()
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
@@ -121,6 +128,16 @@ class ResultPanel(QWidget):
         """Rest."""
         super().hideEvent(event)
         self._look.stop()
+
+    def _on_table(self) -> None:
+        self.legend.show_table()
+        self._on_shown()
+
+    def _on_shown(self) -> None:
+        self.legend.show_rows()
+        shown, filters = self.spots.shown, self.spots.filters
+        text = f"{number(int(shown.sum()))} of {number(len(shown))} shown"
+        self.shown.setText(f"{text}: {filters.in_words(self.spots.units)}" if filters else text)
 
     def _list_features(self, layer: Points) -> None:
         units = layer.metadata.get("units", {})
@@ -165,10 +182,9 @@ class ResultPanel(QWidget):
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
-        label, border, marks = QLabel("Face colour"), QLabel("Border"), QLabel("Marks")
+        label, marks = QLabel("Face colour"), QLabel("Marks")
         label.setToolTip(_FACE_TIP)
         label.setBuddy(self.face)
-        border.setToolTip(_BORDER_TIP)
         marks.setToolTip(MARK_TIP)
         marks.setBuddy(self.marks)
         row = QHBoxLayout()
@@ -178,14 +194,12 @@ class ResultPanel(QWidget):
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
-        head = QHBoxLayout()
-        head.addWidget(self.title, 1)
-        head.addWidget(self.doubtful)
-        form.addRow(head)
+        form.addRow(self.title)
         form.addRow(marks, self.marks)
         form.addRow(label, row)
         form.addRow(self.bar)
-        form.addRow(border, self.legend)
+        form.addRow(Scrolled(self.legend, _LEAST))
+        form.addRow(self.shown)
 
 
 class _Colors(NamedTuple):

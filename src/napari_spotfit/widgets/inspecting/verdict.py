@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 from ...models.stopping import StopCondition
 from ...results.flags import RULES, Flag, flags_of
 from ..layers.colors import STOP_COLORS
-from ..parts.legend import Ring
+from ..parts.ring import Ring
 from .hints import hint
 from .sample import roi_of
 from .spot import Spot
@@ -26,7 +26,7 @@ _BY_HAND = (
 
 
 class Verdict(QWidget):
-    """The stop condition's ring, its name, what it means and what to try.
+    """The stop condition's ring and words, what it means and what to try.
 
     Parameters
     ----------
@@ -60,6 +60,7 @@ class Verdict(QWidget):
         self._rings.setVisible(known)
         if known:
             self._rings.setCurrentIndex(list(STOP_COLORS).index(spot.stop))
+        self.setToolTip(f"{_TIP}<p><i>{html.escape(spot.stop)}</i></p>" if spot.stop else _TIP)
         name, *rest = words
         text = f"<b>{html.escape(name)}</b> {html.escape(' '.join(rest))}"
         if text != self.text.text():
@@ -67,7 +68,7 @@ class Verdict(QWidget):
 
 
 def verdict(spot: Spot) -> list[str]:
-    """Return the stop condition's name and sentences on what it means and what to do.
+    """Return the stop condition in words, and sentences on what it means and what to do.
 
     Of what is flagged, that which tells most comes first, with what to try; the rest is named.
     """
@@ -76,8 +77,7 @@ def verdict(spot: Spot) -> list[str]:
     words, told = [spot.stop], False
     if spot.stop in StopCondition.__members__:
         condition = StopCondition[spot.stop]
-        kind = "converged" if condition.converged else "not converged"
-        words = [f"{spot.stop}, {kind}.", condition.explanation]
+        words = [f"{condition.words.capitalize()}.", condition.explanation]
         told = not condition.converged
         if told or not (flags or against):
             words.append(condition.advice)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.profiles import ShapeParameter
+from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.fits import settings_of_layer
@@ -58,6 +59,16 @@ class Column:
     def whole(self) -> bool:
         """Whether its numbers are whole by their meaning, such as frames."""
         return self.values.dtype.kind in "iub" or is_whole(self.name)
+
+    @cached_property
+    def shown_words(self) -> tuple[str, ...]:
+        """The words as they are shown: of stop conditions, what they mean."""
+        known = StopCondition.__members__ if self.name == STOP else {}
+        return tuple(known[word].words if word in known else word for word in self.words)
+
+    def word(self, row: int) -> str:
+        """Return the word of one row; nothing if there is none."""
+        return self.words[self.values[row]] if self.values[row] >= 0 else ""
 
     @cached_property
     def usual(self) -> float:

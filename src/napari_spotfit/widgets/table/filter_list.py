@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import html
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 from qtpy.QtCore import Signal
+from qtpy.QtGui import QAction
 from qtpy.QtWidgets import (
     QFileDialog,
     QFrame,
     QHBoxLayout,
     QLabel,
+    QMenu,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -19,9 +23,13 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ..parts.status import number
 from .columns import STOP
 from .filters import Filters, read_filters, write_filters
 from .shown_spots import ShownSpots
+
+if TYPE_CHECKING:
+    from napari.layers import Points
 
 _KIND = "Filters of spots (*.json)"
 _NONE = "No filter"
@@ -52,6 +60,14 @@ class FilterList(QWidget):
         self.load = _button(
             "Load…", "Replace these filters by those of a JSON file that was saved here."
         )
+        self.others = _button(
+            "Apply to",
+            "Show the spots of another layer that pass these filters, too. They replace the "
+            "filters that it has.",
+        )
+        self._menu = QMenu(self)
+        self._menu.aboutToShow.connect(self._list_others)
+        self.others.setMenu(self._menu)
         self.clear.clicked.connect(lambda: spots.set_filters(Filters()))
         self.save.clicked.connect(self._on_save)
         self.load.clicked.connect(self._on_load)
@@ -63,6 +79,7 @@ class FilterList(QWidget):
         words = filters.words(units)
         self.clear.setEnabled(bool(filters))
         self.save.setEnabled(bool(filters))
+        self.others.setEnabled(self._spots.layer is not None)
         self.load.setEnabled(self._spots.layer is not None)
         if words == self._listed:
             return
@@ -93,13 +110,31 @@ class FilterList(QWidget):
         numbers = [name for name, column in columns.items() if column.is_number]
         known = filters.limited_to([*numbers, STOP])
         self._spots.set_filters(known)
-        lost = filters.without(known).words()
-        text = f"The filters of {path.name} were loaded"
-        self.said.emit(
-            f"{text}, without “{'”, “'.join(lost)}”: the layer has no such feature."
-            if lost
-            else f"{text}."
-        )
+        self._say_lost(f"The filters of {path.name} were loaded", filters.without(known))
+
+    def apply_to(self, layer: Points) -> None:
+        """Give another layer the same filters."""
+        lost = self._spots.give_filters(layer)
+        count = f"{number(int(np.count_nonzero(layer.shown)))} of {number(len(layer.data))}"
+        self._say_lost(f"“{layer.name}” has these filters, too, and shows {count} spots", lost)
+
+    def _say_lost(self, text: str, lost: Filters) -> None:
+        words = "; ".join(lost.words())
+        left_out = f", but not “{words}”: the layer has no such feature" if words else ""
+        self.said.emit(f"{text}{left_out}.")
+
+    def _list_others(self) -> None:
+        """List the layers that can have the same filters."""
+        self._menu.clear()
+        for layer in self._spots.others():
+            # An ampersand would mark a key.
+            action = QAction(layer.name.replace("&", "&&"), self._menu)
+            self._menu.addAction(action)
+            action.triggered.connect(lambda checked=False, layer=layer: self.apply_to(layer))
+        if self._menu.isEmpty():
+            nothing = QAction("no other layer of fitted spots", self._menu)
+            nothing.setEnabled(False)
+            self._menu.addAction(nothing)
 
     def _on_save(self) -> None:
         path, _ = QFileDialog.getSaveFileName(self, "Save filters", "filters.json", _KIND)
@@ -144,9 +179,11 @@ class FilterList(QWidget):
         self._area.setWidgetResizable(True)
         self._area.setFrameShape(QFrame.Shape.NoFrame)
         self._area.setMinimumHeight(24)
+        # What is left beside the legend, not as much as all sentences would like.
+        self._area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
         buttons = QHBoxLayout()
         buttons.setSpacing(4)
-        for button in (self.clear, self.save, self.load):
+        for button in (self.clear, self.others, self.save, self.load):
             buttons.addWidget(button)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)

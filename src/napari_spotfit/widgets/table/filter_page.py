@@ -8,23 +8,26 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QFrame, QScrollArea, QVBoxLayout, QWidget
 
+from ..parts.scrolled import Scrolled
 from .filter_list import FilterList
 from .histogram import Histogram
+from .legend import Legend
 from .page import Page
 from .shown_spots import ShownSpots
-from .stop_boxes import StopBoxes
 
 if TYPE_CHECKING:
     from napari import Viewer
 
 #: Below this width in pixels the parts stand one below the other.
 _WIDE = 460
+#: Height of the legend in any case, if it is that high.
+_LEAST = 60
 #: Height of the list there.
 _LIST = 110
 
 
 class FilterPage(Page):
-    """Histogram, stop conditions and the list of filters.
+    """Histogram, legend and the list of filters.
 
     Parameters
     ----------
@@ -39,12 +42,12 @@ class FilterPage(Page):
     def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
         super().__init__(spots, parent)
         self.histogram = Histogram(viewer, spots)
-        self.stops, self.list = StopBoxes(spots), FilterList(spots)
+        self.legend, self.list = Legend(spots), FilterList(spots)
         words = QWidget()
         column = QVBoxLayout(words)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addWidget(self.stops)
+        column.addWidget(Scrolled(self.legend, _LEAST))
         column.addWidget(self.list, 1)
         inner, area = QWidget(), QScrollArea()
         self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, inner)
@@ -72,12 +75,12 @@ class FilterPage(Page):
     def show_table(self) -> None:
         """Follow another table or other units."""
         self.histogram.show_table()
-        self.stops.show_table()
+        self.legend.show_table()
 
     def show_rows(self) -> None:
         """Follow the filters."""
         self.histogram.show_rows()
-        self.stops.show_rows()
+        self.legend.show_rows()
         self.list.show_rows()
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:

@@ -1,11 +1,11 @@
-"""Which spots are shown: ranges of features, and stop conditions that are left out."""
+"""Which spots are shown: by ranges of features, by stop condition, and by what is flagged."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
+from ...results.flags import NOT_GOOD, RULES, Flag
 from .columns import STOP, Units
 
 if TYPE_CHECKING:
@@ -24,8 +25,14 @@ Range = tuple[float | None, float | None]
 #: The feature that is 1 for good fits, and its range that leaves the doubtful ones out.
 GOOD = "good"
 _GOOD_ONLY: Range = (1.0, None)
+#: The feature with one bit for each flag.
+FLAGS = "flags"
 
 _NAMES = tuple(condition.name for condition in StopCondition)
+#: The flags, the one that tells most first, and those of which each makes a fit doubtful.
+_FLAGS = tuple(str(flag.name) for flag in RULES)
+_NOT_CONVERGED = str(Flag.NOT_CONVERGED.name)
+_SPOILING = frozenset(str(flag.name) for flag in RULES if flag & NOT_GOOD)
 _EXAMPLE = '{"ranges": {"sigma": [0.8, 1.9]}, "hidden": ["MAX_ITERATIONS"]}'
 
 
@@ -40,36 +47,41 @@ class Filters:
         end open. A spot whose feature is NaN is not within any range.
     hidden : collection of str
         Names of the stop conditions that are left out.
+    flags : collection of str
+        Names of the flags of which none may be set.
+    only : str
+        Name of the flag that must be set; nothing if none must.
 
     Raises
     ------
     ValueError
-        If a limit is NaN, a range is empty or a stop condition does not exist.
+        If a limit is NaN, a range is empty, or a stop condition or flag does not exist.
 
     Examples
     --------
-    >>> Filters({"sigma": (0.8, None)}, {"MAX_ITERATIONS"}).words()
-    ['sigma ≥ 0.8', 'without MAX_ITERATIONS']
+    >>> Filters({"sigma": (0.8, None)}, {"MAX_ITERATIONS"}).in_words()
+    'sigma ≥ 0.8; without “not converged: iterations used up”'
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     hidden: Collection[str] = frozenset()
+    flags: Collection[str] = frozenset()
+    only: str = ""
 
     def __post_init__(self) -> None:
         ranges = {name: (low, high) for name, (low, high) in self.ranges.items()}
         for name, (low, high) in ranges.items():
             _check_range(name, low, high)
-        for name in self.hidden:
-            if name not in _NAMES:
-                raise ValueError(
-                    f"{name!r} is no stop condition; “hidden” takes {', '.join(_NAMES)}"
-                )
+        _check_names("hidden", "stop condition", self.hidden, _NAMES)
+        _check_names("flags", "flag", self.flags, _FLAGS)
+        _check_names("only", "flag", (self.only,) if self.only else (), _FLAGS)
         kept = {name: limits for name, limits in ranges.items() if limits != (None, None)}
         object.__setattr__(self, "ranges", kept)
         object.__setattr__(self, "hidden", frozenset(self.hidden))
+        object.__setattr__(self, "flags", frozenset(self.flags))
 
     def __bool__(self) -> bool:
-        return bool(self.ranges or self.hidden)
+        return bool(self.ranges or self.hidden or self.flags or self.only)
 
     def mask(self, features: pd.DataFrame) -> NDArray[np.bool_]:
         """Return which spots of a table pass all filters."""
@@ -86,32 +98,91 @@ class Filters:
             # One more for the code -1, a spot without a condition.
             kept = np.array([name not in self.hidden for name in stop.categories] + [True])
             mask &= kept[stop.codes.to_numpy()]
+        if self.flags or self.only:
+            bits = flag_bits(features[FLAGS].to_numpy())
+            if self.flags:
+                mask &= (bits & _bits(self.flags)) == 0
+            if self.only:
+                mask &= (bits & _bits((self.only,))) != 0
         return mask
 
     def words(self, units: Units | None = None) -> list[str]:
         """Say in one short sentence per filter what is shown."""
         units = units or Units()
         words = [_sentence(name, limits, units) for name, limits in self.ranges.items()]
-        return words + [f"without {name}" for name in _NAMES if name in self.hidden]
+        if len(left := [n for n in _NAMES if n not in self.hidden]) == 1:
+            words += [f"only “{StopCondition[left[0]].words}”"]
+        else:
+            words += [f"without “{StopCondition[n].words}”" for n in _NAMES if n in self.hidden]
+        words += [f"without “{RULES[Flag[n]].word}”" for n in _FLAGS if n in self.flags]
+        return words + ([f"only “{RULES[Flag[self.only]].word}”"] if self.only else [])
+
+    def in_words(self, units: Units | None = None) -> str:
+        """Say all filters in one line."""
+        return "; ".join(self.words(units)) or "all spots"
 
     def parts(self) -> list[Filters]:
         """Return every filter by itself, in the order of ``words``."""
-        ranges = [Filters({name: limits}) for name, limits in self.ranges.items()]
-        return ranges + [Filters(hidden={name}) for name in _NAMES if name in self.hidden]
+        parts = [Filters({name: limits}) for name, limits in self.ranges.items()]
+        if len(self.hidden) == len(_NAMES) - 1:
+            parts += [Filters(hidden=self.hidden)]
+        else:
+            parts += [Filters(hidden={name}) for name in _NAMES if name in self.hidden]
+        parts += [Filters(flags={name}) for name in _FLAGS if name in self.flags]
+        return parts + ([Filters(only=self.only)] if self.only else [])
 
     def without(self, other: Filters) -> Filters:
         """Return these filters but for those of another, whatever their limits."""
         ranges = {name: ends for name, ends in self.ranges.items() if name not in other.ranges}
-        return Filters(ranges, frozenset(self.hidden) - frozenset(other.hidden))
+        return Filters(
+            ranges,
+            frozenset(self.hidden) - frozenset(other.hidden),
+            frozenset(self.flags) - frozenset(other.flags),
+            "" if self.only == other.only else self.only,
+        )
 
     def with_range(self, name: str, low: float | None, high: float | None) -> Filters:
         """Return these filters with another range of one feature."""
-        return Filters({**self.ranges, name: (low, high)}, self.hidden)
+        return replace(self, ranges={**self.ranges, name: (low, high)})
+
+    def hides(self, name: str) -> bool:
+        """Whether the fits of a stop condition or flag are left out."""
+        if self.only:
+            return name != self.only
+        if name in _NAMES:
+            unsettled = not StopCondition[name].converged and self.hides(_NOT_CONVERGED)
+            return name in self.hidden or unsettled
+        return name in self.flags or (self.good_only and name in _SPOILING)
 
     def with_hidden(self, name: str, hidden: bool) -> Filters:
-        """Return these filters with one stop condition left out, or not."""
-        others = frozenset(self.hidden) - {name}
-        return Filters(self.ranges, others | {name} if hidden else others)
+        """Return these filters with a stop condition or flag left out, or not."""
+        if self.only:  # All others are left out: to show one more, that ends.
+            return self if hidden and name != self.only else replace(self, only="")
+        if name not in _NAMES:
+            return self._with_flag_hidden(name, hidden)
+        chosen, left_out = self, frozenset(self.hidden) - {name}
+        if not hidden and not StopCondition[name].converged and self.hides(_NOT_CONVERGED):
+            chosen = self._with_flag_hidden(_NOT_CONVERGED, False)
+            left_out |= {other.name for other in StopCondition if not other.converged} - {name}
+        return replace(chosen, hidden=left_out | {name} if hidden else left_out)
+
+    def _with_flag_hidden(self, name: str, hidden: bool) -> Filters:
+        every = frozenset(self.flags) | (_SPOILING if self.good_only else frozenset())
+        every = every | {name} if hidden else every - {name}
+        # Without all that makes a fit doubtful, the good ones are left: one filter, not nine.
+        good = every >= _SPOILING
+        return replace(self.with_good_only(good), flags=every - _SPOILING if good else every)
+
+    def with_all(self) -> Filters:
+        """Return these filters with no stop condition or flag left out: the ranges."""
+        plain = replace(self, hidden=frozenset(), flags=frozenset(), only="")
+        return plain.with_good_only(False)
+
+    def with_only(self, name: str) -> Filters:
+        """Return the ranges, with nothing but the fits of one stop condition or flag."""
+        if name in _NAMES:
+            return replace(self.with_all(), hidden=frozenset(_NAMES) - {name})
+        return replace(self.with_all(), only=name)
 
     @property
     def good_only(self) -> bool:
@@ -120,18 +191,29 @@ class Filters:
 
     def with_good_only(self, only: bool) -> Filters:
         """Return these filters with doubtful fits left out, or not."""
+        if only == self.good_only:
+            return self
         return self.with_range(GOOD, *(_GOOD_ONLY if only else (None, None)))
 
     def limited_to(self, features: Iterable[str]) -> Filters:
         """Return those of the filters whose features a table has."""
         names = set(features)
         ranges = {name: limits for name, limits in self.ranges.items() if name in names}
-        return Filters(ranges, self.hidden if STOP in names else frozenset())
+        known = replace(self, ranges=ranges)
+        if STOP not in names:
+            known = replace(known, hidden=frozenset())
+        return known if FLAGS in names else replace(known, flags=frozenset(), only="")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the filters as plain values for JSON."""
         ranges = {name: list(limits) for name, limits in self.ranges.items()}
-        return {"ranges": ranges, "hidden": sorted(self.hidden)}
+        values: dict[str, Any] = {"ranges": ranges, "hidden": sorted(self.hidden)}
+        # Only where there are some: without them, earlier versions read the filters, too.
+        if self.flags:
+            values["flags"] = sorted(self.flags)
+        if self.only:
+            values["only"] = self.only
+        return values
 
     @staticmethod
     def from_dict(values: Any) -> Filters:
@@ -142,9 +224,10 @@ class Filters:
         ValueError
             If the values are something else; the message says what is accepted.
         """
-        if not isinstance(values, dict) or not set(values) <= {"ranges", "hidden"}:
+        known = {"ranges", "hidden", "flags", "only"}
+        if not isinstance(values, dict) or not set(values) <= known:
             raise ValueError(f"these are no filters of spots; filters look like {_EXAMPLE}")
-        ranges, hidden = values.get("ranges", {}), values.get("hidden", [])
+        ranges, only = values.get("ranges", {}), values.get("only", "")
         if not isinstance(ranges, dict):
             raise ValueError(f"“ranges” must give limits by feature, as in {_EXAMPLE}")
         for name, limits in ranges.items():
@@ -153,10 +236,12 @@ class Filters:
                     f"the range of {name!r} must be two limits [low, high], null where it is "
                     f"open; got {limits!r}"
                 )
-        words = isinstance(hidden, (list, tuple)) and all(isinstance(name, str) for name in hidden)
-        if not words:
-            raise ValueError(f"“hidden” must be a list of stop conditions; got {hidden!r}")
-        return Filters({str(name): tuple(ends) for name, ends in ranges.items()}, hidden)
+        hidden = _names(values, "hidden", "stop conditions")
+        flags = _names(values, "flags", "flags")
+        if not isinstance(only, str):
+            raise ValueError(f"“only” must be the name of a flag; got {only!r}")
+        ends = {str(name): (low, high) for name, (low, high) in ranges.items()}
+        return Filters(ends, hidden, flags, only)
 
 
 def write_filters(path: Path, filters: Filters) -> None:
@@ -177,6 +262,30 @@ def read_filters(path: Path) -> Filters:
         return Filters.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise ValueError(f"“{path.name}” cannot be loaded: {error}") from None
+
+
+def flag_bits(values: NDArray[Any]) -> NDArray[np.uint32]:
+    """Return flags as whole numbers from a layer's column, which holds floats."""
+    if values.dtype.kind == "f":
+        values = np.nan_to_num(values)
+    return values.astype(np.uint32)
+
+
+def _bits(names: Iterable[str]) -> np.uint32:
+    return np.uint32(sum(int(Flag[name]) for name in names))
+
+
+def _names(values: Mapping[str, Any], key: str, kind: str) -> list[str]:
+    names = values.get(key, [])
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"“{key}” must be a list of {kind}; got {names!r}")
+    return list(names)
+
+
+def _check_names(key: str, kind: str, names: Iterable[str], known: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} is no {kind}; “{key}” takes {', '.join(known)}")
 
 
 def _check_range(name: str, low: Any, high: Any) -> None:

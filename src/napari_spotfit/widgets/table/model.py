@@ -101,8 +101,10 @@ class SpotsModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _RIGHT if column.is_number else _LEFT
         if role == Qt.ItemDataRole.DecorationRole and column.name == STOP:
-            word = self._text(index.column(), column.values[self.rows[index.row()]])
-            return QColor(STOP_COLORS[word]) if word in STOP_COLORS else None
+            name = column.word(self.rows[index.row()])
+            return QColor(STOP_COLORS[name]) if name in STOP_COLORS else None
+        if role == Qt.ItemDataRole.ToolTipRole and column.name == STOP:
+            return column.word(self.rows[index.row()]) or None
         return None
 
     def headerData(
@@ -124,7 +126,7 @@ class SpotsModel(QAbstractTableModel):
         return None
 
     def _text(self, column: int, value: Any) -> str:
-        words = self.columns[column].words
+        words = self.columns[column].shown_words
         if words:
             return words[value] if value >= 0 else _MISSING
         return number_text(

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, QTimer, Signal
 
+from ..layers.colors import is_number
 from ..layers.hiding import show_only
+from ..layers.points import is_result
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 
@@ -59,9 +61,9 @@ class ShownSpots(QObject):
 
     def show_layer(self, layer: Points | None) -> None:
         """Follow a layer, or none."""
+        self._finish()
         if layer is self.layer:
             return
-        self._finish()
         self._follow(False)
         self.layer = layer
         self._follow(True)
@@ -74,6 +76,30 @@ class ShownSpots(QObject):
             self.filters = filters
             self._apply_soon.start()
             self._keep(self.layer)
+
+    def apply_to(self, layer: Points, filters: Filters) -> None:
+        """Show the spots of any layer that pass filters, whose features it has, and keep them."""
+        layer.metadata = {**layer.metadata, "filters": filters.to_dict()}
+        show_only(layer, filters.mask(layer.features), self._viewer.dims.ndisplay)
+
+    def others(self) -> list[Points]:
+        """Return the viewer's other layers of fitted spots, the topmost first."""
+        layers = reversed(self._viewer.layers)
+        return [layer for layer in layers if is_result(layer) and layer is not self.layer]
+
+    def give_filters(self, layer: Points) -> Filters:
+        """Show the spots of another layer that pass these filters, instead of its own.
+
+        Returns
+        -------
+        Filters
+            Those that are left out, as the layer has no such feature.
+        """
+        features = layer.features
+        numbers = [str(name) for name in features if is_number(features[name])]
+        known = self.filters.limited_to([*numbers, STOP])
+        self.apply_to(layer, known)
+        return self.filters.without(known)
 
     def set_physical(self, physical: bool) -> None:
         """Show pixels in the layer's physical unit, where it has one, or as pixels."""
@@ -181,8 +207,7 @@ class ShownSpots(QObject):
     def _put(self, layer: Points) -> None:
         self._applying = True
         try:
-            self._keep(layer)
-            show_only(layer, self.filters.mask(layer.features), self._viewer.dims.ndisplay)
+            self.apply_to(layer, self.filters)
         finally:
             self._applying = False
 

@@ -46,7 +46,7 @@ _APART = "QHeaderView::section { padding: 2px 5px }"
 #: Qt takes long for a selection of more pieces; the rows are still drawn as selected.
 _MOST_PIECES = 5000
 #: No column is wider in pixels at first.
-_WIDEST = 220
+_WIDEST = 260
 #: So many rows decide how wide a column is at first.
 _LOOKED_AT = 20
 _TIP = (
@@ -193,7 +193,9 @@ class SpotsTable(QTableView):
         metrics = self.fontMetrics()
         for place, column in enumerate(self._spots.columns.values()):
             # The first rows need not have the longest word.
-            words = max(map(metrics.horizontalAdvance, column.words), default=-_SWATCH) + _SWATCH
+            words = (
+                max(map(metrics.horizontalAdvance, column.shown_words), default=-_SWATCH) + _SWATCH
+            )
             self.setColumnWidth(place, min(max(self.columnWidth(place), words), _WIDEST))
 
     def _offer_actions(self) -> None:

@@ -1,0 +1,54 @@
+"""A part that is as high as its contents where there is room, and scrolls where there is not."""
+
+from __future__ import annotations
+
+from qtpy.QtCore import QEvent, QObject, QSize, Qt
+from qtpy.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
+
+#: Height in pixels of the frame that the viewer's theme draws around what scrolls.
+_FRAME = 2
+
+
+class Scrolled(QScrollArea):
+    """Scrolls something up and down.
+
+    Parameters
+    ----------
+    content : QWidget
+        What is scrolled.
+    least : int
+        Height in pixels that is asked for in any case, if the contents are that high.
+    """
+
+    def __init__(self, content: QWidget, least: int):
+        super().__init__()
+        self._least = least
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setWidgetResizable(True)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+        self.setWidget(content)
+
+    def sizeHint(self) -> QSize:
+        """Ask for all of the contents."""
+        return QSize(self._width(), self._height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for some of the contents."""
+        return QSize(self._width(), min(self._height(), self._least))
+
+    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
+        """Ask anew when the contents ask for another height."""
+        if event is not None and event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return bool(super().eventFilter(watched, event))
+
+    def _height(self) -> int:
+        content = self.widget()
+        return 0 if content is None else content.sizeHint().height() + _FRAME
+
+    def _width(self) -> int:
+        content = self.widget()
+        bar = self.verticalScrollBar()
+        wide = 0 if bar is None else bar.sizeHint().width()
+        return wide if content is None else content.minimumSizeHint().width() + wide

@@ -1,0 +1,210 @@
+"""The legend of stop conditions and flags, which is the filter: what is ticked is shown."""
+
+from __future__ import annotations
+
+import html
+
+import numpy as np
+from qtpy.QtCore import QSignalBlocker, Qt, Signal
+from qtpy.QtGui import QAction, QMouseEvent
+from qtpy.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QWidget
+
+from ...models.stopping import StopCondition
+from ...results.flags import RULES, Flag, reasons_in_words
+from ..layers.colors import STOP_COLORS
+from ..layers.points import stop_counts
+from ..parts.ring import Cross, Ring
+from ..parts.status import number
+from .columns import STOP
+from .filters import FLAGS, GOOD, Filters, flag_bits
+from .shown_spots import ShownSpots
+
+#: The conditions in the order in which they are listed: good ones first.
+_STOPS = (
+    StopCondition.MIN_DELTA,
+    StopCondition.MIN_STEP,
+    StopCondition.MAX_ERROR,
+    StopCondition.NO_DECREASE,
+    StopCondition.MAX_ITERATIONS,
+    StopCondition.INVALID,
+)
+#: The stop conditions say better what this one says.
+_FLAGS = tuple(flag for flag in RULES if flag is not Flag.NOT_CONVERGED)
+_HOW = (
+    "<p>Untick to hide these fits, double-click to show only them; the right button offers more. "
+    "Nothing is deleted.</p>"
+)
+_COUNT_TIP = "<p>So many of the layer's fits, shown or not. A fit may have several flags.</p>"
+_ALL_TIP = (
+    "<p>Tick all stop conditions and flags. Limits that were set in a histogram or in the scatter "
+    "plot stay.</p>"
+)
+_GOOD_TIP = (
+    "<p>Show the fits that nothing speaks against, and hide the doubtful ones, which are drawn as "
+    "crosses: that have not converged, have moved away from their maximum, are at a bound, too "
+    "weak, too wide or double. Inspect spot says of each what is wrong, and what to try. Nothing "
+    "is deleted.</p>"
+)
+
+
+class LegendBox(QCheckBox):
+    """A check box that also asks for what it stands for alone."""
+
+    #: Show only these; show all but these.
+    only_asked, others_asked = Signal(), Signal()
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
+        for words, signal in (
+            ("Only this", self.only_asked),
+            ("All but this", self.others_asked),
+        ):
+            action = QAction(words, self)
+            action.triggered.connect(lambda checked=False, signal=signal: signal.emit())
+            self.addAction(action)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent | None) -> None:
+        """Ask for these alone; the first click has ticked or unticked the box."""
+        if event is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.only_asked.emit()
+
+
+class Legend(QWidget):
+    """Colour, words and number of fits of every stop condition and flag, ticked if shown.
+
+    What no fit has is not listed.
+
+    Parameters
+    ----------
+    spots : ShownSpots
+        The spots.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, spots: ShownSpots, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._spots = spots
+        #: By the names of stop conditions and flags.
+        self.boxes: dict[str, LegendBox] = {}
+        self.counts: dict[str, QLabel] = {}
+        self._rows: dict[str, tuple[QWidget, ...]] = {}
+        self.all, self.good = QPushButton("All"), QPushButton("Good ones")
+        self.all.setToolTip(_ALL_TIP)
+        self.good.setToolTip(_GOOD_TIP)
+        self.all.clicked.connect(lambda: self._set(self._spots.filters.with_all()))
+        self.good.clicked.connect(
+            lambda: self._set(self._spots.filters.with_all().with_good_only(True))
+        )
+        self._lay_out()
+        self.show_table()
+
+    def show_table(self) -> None:
+        """Count the fits."""
+        counts = self._count()
+        for name, label in self.counts.items():
+            count = counts.get(name, 0)
+            label.setText(number(count))
+            for widget in self._rows[name]:
+                widget.setVisible(count > 0)
+        self.boxes[StopCondition.INVALID.name].setEnabled(self._draws_invalid())
+        good, reasons = self._spots.columns.get(GOOD), ""
+        bits = self._spots.columns.get(FLAGS)
+        if bits is not None:
+            reasons = f"<p>{html.escape(reasons_in_words(flag_bits(bits.values)))}.</p>"
+        self.good.setEnabled(good is not None)
+        self.good.setToolTip(reasons + _GOOD_TIP)
+        self.good.setText(
+            "Good ones"
+            if good is None
+            else f"Good ones ({number(int(np.count_nonzero(good.values > 0)))})"
+        )
+        self.all.setEnabled(self._spots.layer is not None)
+
+    def show_rows(self) -> None:
+        """Tick what is shown."""
+        for name, box in self.boxes.items():
+            with QSignalBlocker(box):
+                box.setChecked(box.isEnabled() and not self._spots.filters.hides(name))
+
+    def _count(self) -> dict[str, int]:
+        """Return how many fits have each stop condition and flag."""
+        counts: dict[str, int] = {}
+        stop, bits = self._spots.columns.get(STOP), self._spots.columns.get(FLAGS)
+        if stop is not None:
+            per_word = np.bincount(stop.values[stop.values >= 0], minlength=len(stop.words))
+            counts = dict(zip(stop.words, per_word.tolist(), strict=True))
+        if self._spots.layer is not None:
+            # Of those that are not drawn, only the layer knows the number.
+            invalid = StopCondition.INVALID.name
+            told = stop_counts(self._spots.layer).get(invalid, 0)
+            counts[invalid] = max(counts.get(invalid, 0), told)
+        if bits is not None:
+            flags = flag_bits(bits.values)
+            counts |= {str(flag.name): int(np.count_nonzero(flags & int(flag))) for flag in _FLAGS}
+        return counts
+
+    def _draws_invalid(self) -> bool:
+        stop = self._spots.columns.get(STOP)
+        if stop is None or StopCondition.INVALID.name not in stop.words:
+            return False
+        return bool(np.any(stop.values == stop.words.index(StopCondition.INVALID.name)))
+
+    def _on_toggled(self, name: str, shown: bool) -> None:
+        self._set(self._spots.filters.with_hidden(name, not shown))
+
+    def _on_only(self, name: str) -> None:
+        self._set(self._spots.filters.with_only(name))
+
+    def _on_others(self, name: str) -> None:
+        self._set(self._spots.filters.with_all().with_hidden(name, True))
+
+    def _set(self, filters: Filters) -> None:
+        self._spots.set_filters(filters.limited_to(self._spots.columns))
+        # A click may have changed the box alone.
+        self.show_rows()
+
+    def _lay_out(self) -> None:
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(4)
+        grid.setVerticalSpacing(0)
+        grid.setColumnStretch(1, 1)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(4)
+        buttons.addWidget(self.all)
+        buttons.addWidget(self.good, 1)
+        grid.addLayout(buttons, 0, 0, 1, 3)
+        for condition in _STOPS:
+            color = STOP_COLORS.get(condition.name)
+            self._add_row(
+                grid,
+                condition.name,
+                condition.words if color else f"{condition.words} (not drawn)",
+                f"{condition.explanation} {condition.advice}",
+                QWidget() if color is None else Ring(color),
+            )
+        for flag in _FLAGS:
+            rule = RULES[flag]
+            symbol = Cross() if rule.spoils else QWidget()
+            self._add_row(grid, str(flag.name), rule.word, f"{rule.sentence} {rule.advice}", symbol)
+
+    def _add_row(
+        self, grid: QGridLayout, name: str, words: str, meaning: str, symbol: QWidget
+    ) -> None:
+        box, count = LegendBox(words), QLabel()
+        count.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        count.setToolTip(_COUNT_TIP)
+        tip = f"<p>{html.escape(meaning)}</p><p><i>{name}</i></p>"
+        box.setToolTip(tip + _HOW)
+        symbol.setToolTip(tip)
+        box.setChecked(True)
+        box.toggled.connect(lambda shown: self._on_toggled(name, shown))
+        box.only_asked.connect(lambda: self._on_only(name))
+        box.others_asked.connect(lambda: self._on_others(name))
+        self.boxes[name], self.counts[name] = box, count
+        self._rows[name] = symbol, box, count
+        row = grid.rowCount()
+        for place, widget in enumerate(self._rows[name]):
+            grid.addWidget(widget, row, place)
