@@ -239,6 +239,7 @@ class SummaryPage(Page):
         self.over.setMinimumContentsLength(9)
         guard_wheel(self.over)
         self.plot.setToolTip(_PLOT_TIP)
+        self.plot.setAccessibleName("Plot over frames")
         self.plot.setMinimumHeight(80)
         # Half of the topmost number stands above its axis.
         self.plot.plotItem.layout.setContentsMargins(0, 6, 0, 0)
