@@ -264,7 +264,9 @@ def _numbers(
     fits: SpotFits, shown: NDArray[np.bool_], shape: Sequence[int] | None, frames: Any
 ) -> _Numbers:
     names = usual_columns(fits)
-    chosen = fits[shown]
+    # A point that the user has added may have no place as a fit.
+    placed = np.isfinite(fits.points()).all(axis=1)
+    chosen = fits[shown & placed]
     return _Numbers(summarize(chosen, names), per_frame(chosen, shape, frames, names))
 
 
