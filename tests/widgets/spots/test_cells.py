@@ -233,10 +233,15 @@ def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
     spots.layer.layer = layer
     count(spots, labels, qtbot)
     assert "label" in layer.features
+    spots.spots.set_filters(Filters({"label": (7.0, None)}))
+    wait(spots, qtbot)
     assert results.prepare(image, points_arguments(make_fits(70, seed=1))) is layer
     results.add(image, layer)
     wait(spots, qtbot)
-    np.testing.assert_array_equal(layer.features["label"], expected_labels(layer, labels))
+    expected = expected_labels(layer, labels)
+    np.testing.assert_array_equal(layer.features["label"], expected)
+    np.testing.assert_array_equal(layer.shown, expected >= 7)
+    assert spots.status.text() == ""
 
 
 def test_a_label_of_the_users_own_stays(viewer, qtbot):
