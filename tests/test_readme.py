@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from same_fits import assert_same
 
+import napari_spotfit as spotfit
+
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -22,6 +24,7 @@ def test_the_script_runs(tmp_path, monkeypatch):
     exec(compile(files, "README.md", "exec"), names)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["movie.spots.parquet", "movie.toml"]
     assert_same(names["again"], names["fits"])
+    assert 0 < spotfit.per_label(names["good"], names["cells"])["count"].sum() < len(names["good"])
     exec(compile(models, "README.md", "exec"), names)
     assert names["fits"].converged.mean() > 0.9
 

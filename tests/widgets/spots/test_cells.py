@@ -233,10 +233,15 @@ def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
     spots.layer.layer = layer
     count(spots, labels, qtbot)
     assert "label" in layer.features
+    spots.spots.set_filters(Filters({"label": (7.0, None)}))
+    wait(spots, qtbot)
     assert results.prepare(image, points_arguments(make_fits(70, seed=1))) is layer
     results.add(image, layer)
     wait(spots, qtbot)
-    np.testing.assert_array_equal(layer.features["label"], expected_labels(layer, labels))
+    expected = expected_labels(layer, labels)
+    np.testing.assert_array_equal(layer.features["label"], expected)
+    np.testing.assert_array_equal(layer.shown, expected >= 7)
+    assert spots.status.text() == ""
 
 
 def test_a_label_of_the_users_own_stays(viewer, qtbot):
@@ -259,3 +264,20 @@ def test_labels_with_too_many_axes_are_refused(viewer, qtbot):
     viewer.layers.remove(labels)
     wait(spots, qtbot)
     assert "Choose a Labels layer" in spots.cells.hint.text()
+
+
+def test_a_point_that_the_user_adds_is_no_spot_of_a_cell(viewer, qtbot):
+    layer = add_spots(viewer, 50)
+    labels = viewer.add_labels(np.full((64, 64), 3), **PLACE)
+    spots = dock(viewer)
+    count(spots, labels, qtbot)
+    nothing = dict.fromkeys(("frame", "y", "x", "sigma", "photons"), np.nan)
+    layer.feature_defaults = layer.feature_defaults.assign(**nothing)
+    layer.add((2, 20, 20))
+    wait(spots, qtbot)
+    assert layer.features["label"].tolist() == [3] * 50 + [0]
+    assert shown_table(spots.cells)["count"].tolist() == [50]
+    spots.tabs.setCurrentWidget(spots.summary)
+    settle()
+    qtbot.waitUntil(lambda: not spots.summary.work.busy)
+    assert spots.summary.words.text().startswith("50 spots in 5 frames")

@@ -6,7 +6,7 @@ import weakref
 
 import numpy as np
 import pytest
-from event_loop import freed, settle
+from event_loop import freed, no_worker, settle
 from qtpy.QtCore import Qt
 from spot_table import add_spots, click_row, dock, selected_texts
 
@@ -39,7 +39,7 @@ def test_layers_are_chosen_renamed_and_removed(viewer, spots, layer):
 
 
 def test_every_control_is_explained(spots):
-    for page in range(3):
+    for page in range(spots.tabs.count()):
         spots.tabs.setCurrentIndex(page)
     controls = [
         spots.layer, spots.units, spots.table, spots.export.copy_button, spots.export.save_button,
@@ -47,6 +47,10 @@ def test_every_control_is_explained(spots):
         spots.filters.histogram.high, spots.filters.list.clear, spots.filters.list.save,
         spots.filters.list.load, spots.filters.list.others, spots.scatter.across,
         spots.scatter.up, spots.subpixel.plot,
+        spots.summary.table, spots.summary.over, spots.summary.plot,
+        spots.summary.export.copy_button, spots.summary.export.save_button, spots.cells.labels,
+        spots.cells.feature, spots.cells.view, spots.cells.color_button,
+        spots.cells.export.copy_button, spots.cells.export.save_button,
         spots.filters.legend.all, spots.filters.legend.good,
         *spots.filters.legend.boxes.values(),
     ]  # fmt: skip
@@ -83,11 +87,15 @@ def test_nothing_follows_a_layer_after_closing(viewer, layer, qtbot):
 @pytest.mark.parametrize("used", [False, True])
 def test_a_closed_widget_and_a_removed_layer_are_freed(viewer, qtbot, used):
     layer = add_spots(viewer)
+    labels = viewer.add_labels(np.ones((64, 64), int))
     spots = dock(viewer)
     if used:
         spots.spots.set_filters(Filters({"sigma": (1.0, None)}))
-        for page in (1, 2, 0):
+        for page in (1, 2, 3, 4, 0):
             spots.tabs.setCurrentIndex(page)
+        spots.cells.labels.layer = labels
+        settle()
+        qtbot.waitUntil(lambda: "label" in layer.features and no_worker())
         click_row(qtbot, spots, 2)
         settle()
     viewer.window.remove_dock_widget(spots)

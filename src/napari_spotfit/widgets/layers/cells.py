@@ -75,6 +75,16 @@ def put_labels(points: Points, label: NDArray[np.int64], labels: Labels) -> None
     points.events.features()
 
 
+def with_unknown_labels(arguments: dict[str, Any], points: Points) -> dict[str, Any]:
+    """Return what a layer is updated with; if its spots had labels, with labels not yet known.
+
+    So a filter of the labels stays until they are.
+    """
+    if LABEL not in points.features or LABELS not in points.metadata:
+        return arguments
+    return {**arguments, "features": arguments["features"].assign(**{LABEL: np.nan})}
+
+
 def put_features(labels: Labels, table: pd.DataFrame) -> None:
     """Give labels the columns of a table as features; other features stay.
 

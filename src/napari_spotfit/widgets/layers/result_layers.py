@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from .cells import LABEL, LABELS
+from .cells import LABEL, LABELS, with_unknown_labels
 from .points import color_points_layer, layer_name, make_points_layer, update_points_layer
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ResultLayers:
             layer = make_points_layer(arguments, image, layer_name(image))
             layer.visible = False
         else:
-            update_points_layer(layer, arguments, image)
+            update_points_layer(layer, with_unknown_labels(arguments, layer), image)
         return layer
 
     def add(self, image: Image, layer: Points) -> None:

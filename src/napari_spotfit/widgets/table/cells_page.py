@@ -214,8 +214,8 @@ class CellsPage(Page):
         empty = int((table["count"] == 0).sum())
         mean = f", {inside / len(table):.3g} per cell" if len(table) else ""
         self.hint.setText(
-            f"{number(inside)} of {number(total)} spots in {number(len(table))} cells{mean}; "
-            f"{number(empty)} cells without"
+            f"{number(inside)} of {number(total)} spots in {number(len(table))} "
+            f"cell{'' if len(table) == 1 else 's'}{mean}; {number(empty)} without spots"
         )
         self._offer(len(table) > 0)
 

@@ -239,6 +239,7 @@ class SummaryPage(Page):
         self.over.setMinimumContentsLength(9)
         guard_wheel(self.over)
         self.plot.setToolTip(_PLOT_TIP)
+        self.plot.setAccessibleName("Plot over frames")
         self.plot.setMinimumHeight(80)
         # Half of the topmost number stands above its axis.
         self.plot.plotItem.layout.setContentsMargins(0, 6, 0, 0)
@@ -263,7 +264,9 @@ def _numbers(
     fits: SpotFits, shown: NDArray[np.bool_], shape: Sequence[int] | None, frames: Any
 ) -> _Numbers:
     names = usual_columns(fits)
-    chosen = fits[shown]
+    # A point that the user has added may have no place as a fit.
+    placed = np.isfinite(fits.points()).all(axis=1)
+    chosen = fits[shown & placed]
     return _Numbers(summarize(chosen, names), per_frame(chosen, shape, frames, names))
 
 
