@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
 _TIP = (
-    "Doubtful fits are drawn as crosses. Tick to hide them; nothing is deleted. Inspect spot says "
-    "what is wrong with each, and what to try."
+    "Each doubtful fit is drawn as a large ×. Tick to hide them; nothing is deleted. Inspect spot "
+    "says what is wrong with each, and what to try."
 )
 
 
