@@ -14,7 +14,7 @@ import gui_sections
 import napari
 from qtpy.QtCore import QSettings
 
-SECTIONS = ("fit", "click", "preview", "million", "one-image")
+SECTIONS = ("fit", "field", "click", "preview", "million", "one-image")
 
 
 def main() -> None:
@@ -32,6 +32,8 @@ def main() -> None:
         QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
         if "fit" in options.sections:
             gui_sections.batch(options.frames, options.repeats)
+        if "field" in options.sections:
+            gui_sections.field(options.repeats)
         if "click" in options.sections:
             gui_sections.picking(4 * options.repeats)
         if "preview" in options.sections:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from functools import partial
 
 import dask.array
 import napari
@@ -16,6 +17,7 @@ from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.colors import color_faces
+from napari_spotfit.widgets.layers.marks import MARKS, choose_mark
 from napari_spotfit.widgets.spots import Spots
 from napari_spotfit.widgets.table.filters import Filters
 
@@ -71,6 +73,27 @@ def batch(frames: int, repeats: int) -> None:
         show("button to points", times, 2000)
         show("longest pause of the viewer", pauses, 100)
         show("napari's own pause for a layer with one point", bare)
+
+
+def field(repeats: int) -> None:
+    """From the Fit button to the points of one large frame, and to other marks."""
+    frame, truth = simulate_movie(1, shape=(2048, 2048), spots_per_frame=17_000, seed=1)
+    print(f"\nField: one frame of 2048×2048, {len(truth)} spots")
+    heart = Heartbeat()
+    with open_viewer() as (viewer, widget):
+        viewer.add_image(frame[0], name="field")
+        fit(widget, heart)  # the first one had the engine to load
+        times, pauses = [], []
+        for _ in range(repeats):
+            viewer.layers.remove("field spots")
+            times.append(1e3 * fit(widget, heart))
+            pauses.append(1e3 * heart.longest)
+        print(f"  {widget.status.text()}")
+        show("button to points", times, 1500)
+        show("longest pause of the viewer", pauses)
+        layer = viewer.layers["field spots"]
+        marks = [milliseconds(partial(choose_mark, layer, mark)) for mark in (*MARKS, *MARKS)]
+        show("another mark for all of them, drawn", marks)
 
 
 def picking(repeats: int) -> None:

@@ -119,8 +119,9 @@ def draw_marks(layer: Points, good: NDArray[np.bool_] | None = None) -> None:
         Which fits are good; by default what the layer's features say.
     """
     made = mark_arguments(good_rows(layer.features) if good is None else good, layer.metadata)
+    events = layer.events
     # The canvas follows each, and takes long enough once: with the sizes, which come last.
-    with layer.events.symbol.blocker(), layer.events.border_width.blocker():
+    with events.symbol.blocker(), events.border_width.blocker(), events.set_data.blocker():
         layer.symbol = made["symbol"]
         layer.border_width = made["border_width"]
     set_sizes(layer, np.broadcast_to(made["size"], len(layer.data)))

@@ -163,7 +163,7 @@ def to_points_layer(
 ) -> Points:
     """Return a napari layer that shows fitted spots.
 
-    Each spot is a ring around its centre, a doubtful one a cross. Its face colour is the
+    Each spot is a ring around its centre, a doubtful one a large ×. Its face colour is the
     fitted width, its border colour the stop condition; hovering shows every other quantity.
     Invalid fits are not drawn.
 
