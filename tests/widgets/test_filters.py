@@ -11,12 +11,15 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from qtpy.QtCore import QPointF, Qt
+from qtpy.QtGui import QPolygonF
 
 from napari_spotfit import Flag, StopCondition
 from napari_spotfit.results.flags import RULES, flags_of
 from napari_spotfit.widgets.layers.units import PixelSize
 from napari_spotfit.widgets.table.columns import Units
 from napari_spotfit.widgets.table.filters import Filters, read_filters, write_filters
+from napari_spotfit.widgets.table.gate import Gate
 
 NAMES = [condition.name for condition in StopCondition]
 FEATURES = ["sigma", "photons", "y"]
@@ -105,6 +108,43 @@ def test_words_name_every_filter_and_its_limits(chosen):
     assert chosen.in_words() == ("; ".join(words) if chosen else "all spots")
 
 
+corners = st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=3, max_size=8)
+
+
+@given(corners, st.lists(st.tuples(numbers, numbers)))
+def test_a_gate_holds_what_a_polygon_holds(outline, places):
+    gate = Gate("sigma", "photons", outline)
+    within = gate.within(*np.array(places, float).reshape(-1, 2).T)
+    polygon = QPolygonF([QPointF(*corner) for corner in outline])
+    edges = list(zip(outline, [*outline[1:], outline[0]], strict=True))
+    for place, inside in zip(places, within, strict=True):
+        if not np.isfinite(place).all():
+            assert not inside
+        elif min(distance(place, *edge) for edge in edges) > 1e-6:
+            assert inside == polygon.containsPoint(QPointF(*place), Qt.FillRule.OddEvenFill)
+
+
+def distance(place, start, end):
+    """Return how far a place is from a line's nearest point."""
+    start, along = np.array(start), np.subtract(end, start)
+    length = along @ along
+    part = np.clip((np.array(place) - start) @ along / length, 0, 1) if length > 0 else 0.0
+    return np.hypot(*(np.array(place) - start - part * along))
+
+
+def test_gates_are_kept_combined_and_dropped_with_their_features():
+    gate = Gate("sigma", "photons", [(1, 0), (2, 0), (2, 900)])
+    chosen = Filters({"y": (1, None)}, only="MOVED").with_gate(gate)
+    assert chosen.words() == ["y ≥ 1", "within the lasso of sigma and photons", "only “moved”"]
+    assert Filters.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
+    other = Gate("sigma", "photons", [(0, 0), (2, 0), (2, 900)])
+    assert chosen.with_gate(other).gates == (other,)
+    assert chosen.without(chosen.parts()[1]).gates == ()
+    assert chosen.limited_to(["sigma", "y"]) == Filters({"y": (1, None)})
+    table = pd.DataFrame({"sigma": [1.5, 1.5, 3], "photons": [10, 800, 10]})
+    assert Filters(gates=[gate]).mask(table).tolist() == [True, False, False]
+
+
 @given(filters())
 def test_a_round_trip_through_json(chosen):
     assert Filters.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
@@ -152,6 +192,9 @@ def test_an_open_range_is_no_filter():
         ({"flags": ["NEVER"]}, "NOT_CONVERGED"),
         ({"only": ["MOVED"]}, "name of a flag"),
         ({"only": "NEVER"}, "NOT_CONVERGED"),
+        ({"gates": 3}, "must be a list"),
+        ({"gates": [{"across": "sigma"}]}, "a gate looks like"),
+        ({"gates": [{"across": "a", "up": "b", "corners": [[1, 2], [3, 4]]}]}, "looks like"),
     ],
 )
 def test_what_are_no_filters_is_told(values, said):

@@ -20,6 +20,7 @@ from napari_spotfit.widgets.layers.images import image_of
 from napari_spotfit.widgets.layers.points import is_result
 from napari_spotfit.widgets.saved_layers import read_layers
 from napari_spotfit.widgets.table.filters import Filters
+from napari_spotfit.widgets.table.gate import Gate
 
 PLUGIN = "napari-spotfit"
 ENDS = (".spots.parquet", ".spots.csv")
@@ -114,7 +115,8 @@ def test_the_filter_of_flags_comes_back_and_stands_in_words(viewer, make_movie, 
     layer = viewer.add_layer(to_points_layer(localize(image.data, neighbours="ignore"), image))
     layer.features = layer.features.assign(flags=[0.0, 4.0, 256.0, 260.0])
     spots = dock(viewer)
-    chosen = Filters({"sigma": (1.0, None)}, {"NO_DECREASE"}, {"MOVED"}, "NEIGHBOUR")
+    gate = Gate("x", "y", [(0, 0), (1 / 3, 99), (99, 99.5), (99, 0)])
+    chosen = Filters({"sigma": (1.0, None)}, {"NO_DECREASE"}, {"MOVED"}, "NEIGHBOUR", [gate])
     spots.spots.set_filters(chosen)
     settle()
     assert layer.shown.tolist() == [False, False, True, False]
@@ -124,8 +126,8 @@ def test_the_filter_of_flags_comes_back_and_stands_in_words(viewer, make_movie, 
     assert spots.spots.filters == chosen
     assert opened.shown.tolist() == [False, False, True, False]
     assert read(path).about.layer["filter"] == (
-        "sigma ≥ 1 px; without “not converged: χ² falls no further”; without “moved”; "
-        "only “neighbour”"
+        "sigma ≥ 1 px; within the lasso of x and y; without “not converged: χ² falls no further”; "
+        "without “moved”; only “neighbour”"
     )
 
 

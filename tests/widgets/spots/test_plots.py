@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import pyqtgraph as pg
 import pytest
 from event_loop import settle
-from hand import LEFT, in_plot
-from spot_table import add_spots, dock
+from hand import LEFT, Mouse, in_plot
+from qtpy.QtCore import QPointF, Qt
+from qtpy.QtGui import QPolygonF
+from spot_table import PIXEL, add_spots, dock
 
 from napari_spotfit.widgets.table.filters import Filters
 from napari_spotfit.widgets.table.subpixel import subpixel_counts
@@ -31,6 +36,60 @@ def test_scatter_draws_and_selects(spots, layer, qtbot):
     np.testing.assert_allclose(marked, np.transpose([place]))
     page.up.choose("y")
     np.testing.assert_allclose(page.points.getData()[1], shown["y"])
+
+
+def draw_gate(page, corners):
+    """Draw a lasso with the mouse around some places of the plot."""
+    viewport = page.plot.viewport()
+    points = [in_plot(page.plot, *place) for place in corners]
+    way = [points[0]]
+    for start, end in itertools.pairwise(points):
+        way += [start + (end - start) * (step / 5) for step in range(1, 6)]
+    # A test's hand is faster than a hundred moves a second, of which the plot takes note.
+    most = pg.getConfigOption("mouseRateLimit")
+    pg.setConfigOption("mouseRateLimit", 0)
+    Mouse(viewport).drag(*way)
+    pg.setConfigOption("mouseRateLimit", most)
+    settle()
+
+
+@pytest.mark.parametrize("physical", [False, True])
+def test_a_lasso_hides_what_is_outside(open_viewer, physical, qtbot):
+    viewer = open_viewer(show=True)
+    layer = add_spots(viewer)
+    spots = dock(viewer)
+    spots.resize(1000, 400)
+    spots.spots.set_physical(physical)
+    spots.tabs.setCurrentWidget(spots.scatter)
+    page = spots.scatter
+    settle()
+    unit = PIXEL if physical else 1
+    pixel = np.divide(page.plot.getViewBox().viewPixelSize(), (unit, 1))
+    corners = [(0.9, 700), (2.1, 700), (2.1, 3000), (1.5, 1500), (0.9, 3000)]
+    draw_gate(page, [(x * unit, y) for x, y in corners])
+    (gate,) = spots.spots.filters.gates
+    x, y = (layer.features[name].to_numpy() for name in ("sigma", "photons"))
+    outline = QPolygonF([QPointF(*corner) for corner in gate.corners])
+    odd = Qt.FillRule.OddEvenFill
+    expected = [outline.containsPoint(QPointF(*xy), odd) for xy in zip(x, y, strict=True)]
+    assert 3 < sum(expected) < 50
+    np.testing.assert_array_equal(layer.shown, expected)
+    low, high = np.min(gate.corners, axis=0), np.max(gate.corners, axis=0)
+    assert np.all(np.abs(low - (0.9, 700)) <= pixel)
+    assert np.all(np.abs(high - (2.1, 3000)) <= pixel)
+    assert len(page.points.getData()[0]) == sum(expected)
+    assert len(page.outside.getData()[0]) == 60 - sum(expected)
+    assert f"{sum(expected)} within the lasso" in page.hint.text()
+    assert spots.spots.filters.in_words() == "within the lasso of sigma and photons"
+    # Another one takes its place, and the list takes it away.
+    draw_gate(page, [(1 * unit, 500), (2 * unit, 500), (2 * unit, 3500)])
+    assert len(spots.spots.filters.gates) == 1
+    spots.tabs.setCurrentWidget(spots.filters)
+    settle()
+    ((_, remove),) = spots.filters.list.rows
+    qtbot.mouseClick(remove, LEFT)
+    settle()
+    assert layer.shown.all()
 
 
 def test_many_spots_are_drawn_as_their_density(viewer):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...models.stopping import StopCondition
 from ...results.flags import NOT_GOOD, RULES, Flag
 from .columns import STOP, Units
+from .gate import Gate, gate_from_dict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,6 +52,8 @@ class Filters:
         Names of the flags of which none may be set.
     only : str
         Name of the flag that must be set; nothing if none must.
+    gates : collection of Gate
+        Outlines in the planes of two features that a spot must lie in.
 
     Raises
     ------
@@ -67,6 +70,7 @@ class Filters:
     hidden: Collection[str] = frozenset()
     flags: Collection[str] = frozenset()
     only: str = ""
+    gates: Collection[Gate] = ()
 
     def __post_init__(self) -> None:
         ranges = {name: (low, high) for name, (low, high) in self.ranges.items()}
@@ -79,9 +83,10 @@ class Filters:
         object.__setattr__(self, "ranges", kept)
         object.__setattr__(self, "hidden", frozenset(self.hidden))
         object.__setattr__(self, "flags", frozenset(self.flags))
+        object.__setattr__(self, "gates", tuple(self.gates))
 
     def __bool__(self) -> bool:
-        return bool(self.ranges or self.hidden or self.flags or self.only)
+        return bool(self.ranges or self.gates or self.hidden or self.flags or self.only)
 
     def mask(self, features: pd.DataFrame) -> NDArray[np.bool_]:
         """Return which spots of a table pass all filters."""
@@ -93,6 +98,8 @@ class Filters:
                 mask &= values >= np.float64(low)
             if high is not None:
                 mask &= values <= np.float64(high)
+        for gate in self.gates:
+            mask &= gate.within(*(features[name].to_numpy() for name in gate.features))
         if self.hidden:
             stop = features[STOP].astype("category").cat
             # One more for the code -1, a spot without a condition.
@@ -110,6 +117,7 @@ class Filters:
         """Say in one short sentence per filter what is shown."""
         units = units or Units()
         words = [_sentence(name, limits, units) for name, limits in self.ranges.items()]
+        words += [gate.words for gate in self.gates]
         if len(left := [n for n in _NAMES if n not in self.hidden]) == 1:
             words += [f"only “{StopCondition[left[0]].words}”"]
         else:
@@ -124,6 +132,7 @@ class Filters:
     def parts(self) -> list[Filters]:
         """Return every filter by itself, in the order of ``words``."""
         parts = [Filters({name: limits}) for name, limits in self.ranges.items()]
+        parts += [Filters(gates=[gate]) for gate in self.gates]
         if len(self.hidden) == len(_NAMES) - 1:
             parts += [Filters(hidden=self.hidden)]
         else:
@@ -134,16 +143,27 @@ class Filters:
     def without(self, other: Filters) -> Filters:
         """Return these filters but for those of another, whatever their limits."""
         ranges = {name: ends for name, ends in self.ranges.items() if name not in other.ranges}
+        gone = {gate.features for gate in other.gates}
         return Filters(
             ranges,
             frozenset(self.hidden) - frozenset(other.hidden),
             frozenset(self.flags) - frozenset(other.flags),
             "" if self.only == other.only else self.only,
+            [gate for gate in self.gates if gate.features not in gone],
         )
 
     def with_range(self, name: str, low: float | None, high: float | None) -> Filters:
         """Return these filters with another range of one feature."""
         return replace(self, ranges={**self.ranges, name: (low, high)})
+
+    def gate(self, across: str, up: str) -> Gate | None:
+        """Return the gate in the plane of two features, if there is one."""
+        return next((gate for gate in self.gates if gate.features == (across, up)), None)
+
+    def with_gate(self, gate: Gate) -> Filters:
+        """Return these filters with a gate, instead of another one of the same features."""
+        others = self.without(Filters(gates=[gate]))
+        return replace(others, only=self.only, gates=(*others.gates, gate))
 
     def hides(self, name: str) -> bool:
         """Whether the fits of a stop condition or flag are left out."""
@@ -199,7 +219,9 @@ class Filters:
         """Return those of the filters whose features a table has."""
         names = set(features)
         ranges = {name: limits for name, limits in self.ranges.items() if name in names}
-        known = replace(self, ranges=ranges)
+        known = replace(
+            self, ranges=ranges, gates=[g for g in self.gates if names >= {*g.features}]
+        )
         if STOP not in names:
             known = replace(known, hidden=frozenset())
         return known if FLAGS in names else replace(known, flags=frozenset(), only="")
@@ -213,6 +235,11 @@ class Filters:
             values["flags"] = sorted(self.flags)
         if self.only:
             values["only"] = self.only
+        if self.gates:
+            values["gates"] = [
+                {"across": gate.across, "up": gate.up, "corners": [list(xy) for xy in gate.corners]}
+                for gate in self.gates
+            ]
         return values
 
     @staticmethod
@@ -224,7 +251,7 @@ class Filters:
         ValueError
             If the values are something else; the message says what is accepted.
         """
-        known = {"ranges", "hidden", "flags", "only"}
+        known = {"ranges", "hidden", "flags", "only", "gates"}
         if not isinstance(values, dict) or not set(values) <= known:
             raise ValueError(f"these are no filters of spots; filters look like {_EXAMPLE}")
         ranges, only = values.get("ranges", {}), values.get("only", "")
@@ -241,7 +268,10 @@ class Filters:
         if not isinstance(only, str):
             raise ValueError(f"“only” must be the name of a flag; got {only!r}")
         ends = {str(name): (low, high) for name, (low, high) in ranges.items()}
-        return Filters(ends, hidden, flags, only)
+        gates = values.get("gates", [])
+        if not isinstance(gates, (list, tuple)):
+            raise ValueError(f"“gates” must be a list; got {gates!r}")
+        return Filters(ends, hidden, flags, only, [gate_from_dict(gate) for gate in gates])
 
 
 def write_filters(path: Path, filters: Filters) -> None:

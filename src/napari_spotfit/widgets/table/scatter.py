@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from ..parts.plots import BLUE, ORANGE, Plot, faint
+from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from ..parts.status import number
 from .feature_choice import FeatureChoice
+from .filters import Filters
+from .gate import Gate
+from .lasso import Lasso
 from .page import Page
 from .shown_spots import ShownSpots
 
@@ -32,7 +35,9 @@ _PERCENTILES = (0.1, 99.9)
 _NEAR = 10
 _PLOT_TIP = (
     "<p>The spots that are shown; those that are selected are marked in orange. Click a spot to "
-    "select it. More than 20 000 spots are drawn as an image: the brighter, the more.</p>"
+    "select it. Drag around some to show only them: those outside stay here in grey, and the list "
+    "of filters takes the outline away. More than 20 000 spots are drawn as an image: the "
+    "brighter, the more.</p>"
 )
 _HINT_TIP = (
     "<p>The axes run from the 0.1th to the 99.9th percentile of the spots that are shown, a "
@@ -60,16 +65,22 @@ class ScatterPage(Page):
         self.points = pg.ScatterPlotItem(size=4, pen=None, brush=faint(BLUE, 150))
         self.image = pg.ImageItem(axisOrder="row-major", autoDownsample=False)
         self.marks = pg.ScatterPlotItem(size=11, pen=pg.mkPen(ORANGE, width=2), brush=None)
-        for item in (self.image, self.points, self.marks):
+        self.outside = pg.ScatterPlotItem(size=4, pen=None, brush=DIM)
+        self.lasso = Lasso()
+        for item in (self.image, self.outside, self.points, self.marks):
             self.plot.addItem(item)
+        self.plot.addItem(self.lasso, ignoreBounds=True)
         self._rows: NDArray[np.intp] = np.zeros(0, np.intp)
         self._places: NDArray[np.float64] = np.zeros((0, 2))
+        self._beyond: NDArray[np.float64] = np.zeros((0, 2))
         self._lay_out()
         self.across.chosen.connect(self.show_rows)
         self.up.chosen.connect(self.show_rows)
         self.table_due.connect(self.show_table)
         self.rows_due.connect(self.show_rows)
         spots.selected.connect(self._mark)
+        self.plot.getViewBox().sigRangeChanged.connect(self.lasso.cover)
+        self.lasso.drawn.connect(self._on_lasso)
         self.plot.scene().sigMouseClicked.connect(self._on_click)
 
     def bind(self) -> None:
@@ -86,41 +97,60 @@ class ScatterPage(Page):
         self.up.show_features()
 
     def show_rows(self) -> None:
-        """Draw the spots that are shown."""
+        """Draw the spots that are shown, and faintly what the lasso hides."""
         self._collect()
-        count = len(self._places)
-        inside = count
+        drawn = np.concatenate([self._places, self._beyond])
+        count = inside = len(drawn)
         if count:
-            sample = self._places[:: max(1, count // _SAMPLE)]
+            sample = drawn[:: max(1, count // _SAMPLE)]
             low, high = np.percentile(sample, _PERCENTILES, axis=0)
             margin = np.where(high > low, 0.05 * (high - low), 0.05 * np.abs(low) + 1e-9)
             low, high = low - margin, high + margin
-            within = np.all((self._places >= low) & (self._places <= high), axis=1)
+            within = np.all((drawn >= low) & (drawn <= high), axis=1)
             inside = int(np.count_nonzero(within))
             self.plot.setRange(xRange=(low[0], high[0]), yRange=(low[1], high[1]), padding=0)
         many = count > _MOST_POINTS
         self.image.setVisible(many)
         self.points.setVisible(not many)
         if many:
-            self._paint(self._places[within], low, high)
+            self._paint(drawn[within], low, high)
         self.points.setData(pos=np.zeros((0, 2)) if many else self._places)
+        self.outside.setData(pos=np.zeros((0, 2)) if many else self._beyond)
         self._mark()
         beyond = f", {number(count - inside)} beyond the axes" if inside < count else ""
-        self.hint.setText(f"{number(count)} spots{beyond}")
+        gated = f", {number(len(self._places))} within the lasso" if len(self._beyond) else ""
+        self.hint.setText(f"{number(count)} spots{beyond}{gated}")
 
     def _collect(self) -> None:
         """Take the two features of the spots that are shown, as far as they are numbers."""
-        columns, units = (self.across.column, self.up.column), self._spots.units
+        columns = self.across.column, self.up.column
         self._rows, self._places = np.zeros(0, np.intp), np.zeros((0, 2))
+        self._beyond, filters = np.zeros((0, 2)), self._spots.filters
+        gate = filters.gate(self.across.name, self.up.name)
+        self.lasso.put(() if gate is None else np.array(gate.corners) * self._factors())
         if columns[0] is not None and columns[1] is not None:
-            rows = np.flatnonzero(self._spots.shown)
+            shown = self._spots.shown
+            if gate is not None:
+                shown = shown | self._spots.passing(filters.without(Filters(gates=[gate])))
+            rows = np.flatnonzero(shown)
             places = np.empty((len(rows), 2))
             for axis, column in enumerate(columns):
                 assert column is not None
                 places[:, axis] = column.values[rows]
-                places[:, axis] *= units.factor(column.name)
-            finite = np.isfinite(places).all(axis=1)
-            self._rows, self._places = rows[finite], places[finite]
+            places *= self._factors()
+            finite, inside = np.isfinite(places).all(axis=1), self._spots.shown[rows]
+            self._rows, self._places = rows[finite & inside], places[finite & inside]
+            self._beyond = places[finite & ~inside]
+
+    def _factors(self) -> NDArray[np.float64]:
+        """Return what the two features are multiplied by before they are shown."""
+        return np.array([self._spots.units.factor(one.name) for one in (self.across, self.up)])
+
+    def _on_lasso(self, corners: NDArray[np.float64]) -> None:
+        """Show only what lies within a new outline."""
+        own = (corners / self._factors()).tolist()
+        gate = Gate(self.across.name, self.up.name, [(x, y) for x, y in own])
+        self._spots.set_filters(self._spots.filters.with_gate(gate))
 
     def _paint(self, places: NDArray[np.float64], low: Any, high: Any) -> None:
         cells = ((places - low) * (_PIXELS / (high - low))).astype(np.intp)
