@@ -25,6 +25,7 @@ from .fitting.settings_menu import SettingsMenu, remember_fit
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
 from .layers.colors import COLORMAPS, FACE_COLORMAP
+from .layers.history import History
 from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
 _FIT_TIP = (
     "<p>Find and fit the spots of the image. The result is a Points layer named after the "
-    "image. Fitting again updates that layer, unless you have renamed it or changed its "
-    "points: then it is yours, and the new spots come in a new layer.</p>"
+    "image. Fitting again updates that layer, which Undo takes back, unless you have "
+    "renamed it or changed its points: then it is yours, and the new spots come in a new layer.</p>"
 )
 _FITTING = "Fitting…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
@@ -69,7 +70,8 @@ class FitSpots(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
         self._viewer = viewer
-        self._results = ResultLayers(viewer)
+        self._history = History(viewer, self)
+        self._results = ResultLayers(viewer, self._history)
         self._run: FitRun | None = None
         self._showing: Iterator[None] | None = None
         self.settings = SettingsPanel(viewer)
@@ -89,6 +91,7 @@ class FitSpots(Docked):
             self._picked_maps,
             self._noise,
             self._colors,
+            self._history,
         )
         self.status = StatusLine(viewer)
         self.result = ResultPanel(viewer)
@@ -112,6 +115,7 @@ class FitSpots(Docked):
         self.settings.bind()
         self._noise.bind()
         self.preview.bind()
+        self._history.bind()
         self.picking.bind()
         self.status.bind()
         events = self._viewer.layers.events
@@ -126,6 +130,7 @@ class FitSpots(Docked):
         for _ in self._showing or ():
             pass
         self.picking.unbind()
+        self._history.unbind()
         self.preview.unbind()
         self.estimate.drop()
         self.gain_offer.drop()
@@ -210,7 +215,8 @@ class FitSpots(Docked):
     def _show(self, result: Fitted) -> Iterator[None]:
         """Show the result in steps, each short enough not to be felt."""
         image, layer = self._fitted_image, None
-        if len(result.points["data"]) or self._results.unchanged(image) is not None:
+        earlier = self._results.unchanged(image)
+        if len(result.points["data"]) or earlier is not None:
             layer = self._results.prepare(image, result.points)
             yield
             self._results.add(image, layer)
@@ -226,7 +232,7 @@ class FitSpots(Docked):
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": text}
             self.result.show_layer(layer)
-        self._end(text)
+        self._end(f"{text}. They replace those of the last fit." if earlier else text)
 
     def _on_failed(self, error: Exception) -> None:
         self._end(_in_words(error), failed=True)
@@ -304,6 +310,7 @@ class FitSpots(Docked):
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self.result.show_layer)
+        self._history.shown.connect(self.result.show_layer)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
         self.picking.picker.awaited.connect(self._told.show)
         self._patience.timeout.connect(lambda: self.status.say(_READING))

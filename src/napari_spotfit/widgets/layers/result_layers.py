@@ -9,12 +9,15 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from .points import color_points_layer, layer_name, make_points_layer, update_points_layer
+from .state import LayerState
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from napari import Viewer
     from napari.layers import Image, Points
+
+    from .history import History
 
 
 class ResultLayers:
@@ -29,10 +32,13 @@ class ResultLayers:
     ----------
     viewer : napari.Viewer
         The viewer that shows the layers.
+    history : History
+        Where what a fit does to layers is recorded, so that it can be taken back.
     """
 
-    def __init__(self, viewer: Viewer):
-        self._viewer = viewer
+    def __init__(self, viewer: Viewer, history: History):
+        self._viewer, self._history = viewer, history
+        self._before: LayerState | None = None
         self._made: WeakKeyDictionary[Image, tuple[ref[Points], Hashable]] = WeakKeyDictionary()
 
     def prepare(self, image: Image, arguments: dict[str, Any]) -> Points:
@@ -49,11 +55,13 @@ class ResultLayers:
             From :func:`~napari_spotfit.widgets.layers.points.points_arguments`.
         """
         layer = self.unchanged(image)
+        self._before = None if layer is None else LayerState.of(layer)
         if layer is None:
             layer = make_points_layer(arguments, image, layer_name(image))
             layer.visible = False
         else:
-            update_points_layer(layer, arguments, image)
+            with self._history.pause():
+                update_points_layer(layer, arguments, image)
         return layer
 
     def add(self, image: Image, layer: Points) -> None:
@@ -63,6 +71,8 @@ class ResultLayers:
         else:
             self._viewer.add_layer(layer)
         self._made[image] = ref(layer), _fingerprint(layer)
+        self._history.record(layer, self._before, "the last fit of the image")
+        self._before = None
 
     def unchanged(self, image: Image) -> Points | None:
         """Return the layer with an image's spots if it is still as a fit left it."""
