@@ -20,6 +20,7 @@ from qtpy.QtWidgets import (
 from ..images.axes import fitted_by_plane, plane_axis
 from .fitting.fit_run import FitRun, Fitted, Job
 from .fitting.gain_offer import GainOffer
+from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import ResultPanel
 from .fitting.settings_menu import SettingsMenu, remember_fit
 from .fitting.settings_panel import SettingsPanel
@@ -70,7 +71,7 @@ class FitSpots(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
         self._viewer = viewer
-        self._history = History(viewer, self)
+        self._history = History(viewer, lambda: self.preview.layer, self)
         self._results = ResultLayers(viewer, self._history)
         self._run: FitRun | None = None
         self._showing: Iterator[None] | None = None
@@ -95,6 +96,8 @@ class FitSpots(Docked):
         )
         self.status = StatusLine(viewer)
         self.result = ResultPanel(viewer)
+        self._recovery = Recovery(viewer, self)
+        self.left = LeftResult(self._recovery)
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
@@ -118,6 +121,7 @@ class FitSpots(Docked):
         self._history.bind()
         self.picking.bind()
         self.status.bind()
+        self.left.look()
         events = self._viewer.layers.events
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
@@ -131,6 +135,7 @@ class FitSpots(Docked):
             pass
         self.picking.unbind()
         self._history.unbind()
+        self._recovery.release()
         self.preview.unbind()
         self.estimate.drop()
         self.gain_offer.drop()
@@ -233,12 +238,19 @@ class FitSpots(Docked):
             layer.metadata = {**layer.metadata, "summary": text}
             self.result.show_layer(layer)
         self._end(f"{text}. They replace those of the last fit." if earlier else text)
+        if layer is not None:
+            self._recovery.keep(layer)
 
     def _on_failed(self, error: Exception) -> None:
         self._end(_in_words(error), failed=True)
 
     def _on_error(self, error: Exception) -> None:
         self.status.fail(_in_words(error))
+
+    def _on_not_kept(self, error: Exception) -> None:
+        self.status.fail(
+            f"The result is not kept for the case of a crash, so save it soon: {error}"
+        )
 
     def _on_preview_drawn(self) -> None:
         layer = self.preview.layer
@@ -260,6 +272,7 @@ class FitSpots(Docked):
     def _on_removed(self, event: Any) -> None:
         if self._run is not None and event.value is self._fitted_image:
             self.cancel()
+        self._recovery.forget(event.value)
         if event.value is self.result.layer:
             left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
             self.result.show_layer(next(left, None))
@@ -311,6 +324,11 @@ class FitSpots(Docked):
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self.result.show_layer)
         self._history.shown.connect(self.result.show_layer)
+        self._history.shown.connect(self._recovery.keep)
+        self.picking.picker.layers.shown.connect(self._recovery.keep)
+        self._recovery.failed.connect(self._on_not_kept)
+        self.left.said.connect(self.status.say)
+        self.left.failed.connect(self.status.fail)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
         self.picking.picker.awaited.connect(self._told.show)
         self._patience.timeout.connect(lambda: self.status.say(_READING))
@@ -331,7 +349,14 @@ class FitSpots(Docked):
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         column = QVBoxLayout(self)
-        for widget in (self.settings, self.buttons, self.picking, self.status, self.result):
+        for widget in (
+            self.settings,
+            self.buttons,
+            self.picking,
+            self.left,
+            self.status,
+            self.result,
+        ):
             column.addWidget(widget)
         column.addStretch()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -40,6 +40,8 @@ class History(QObject):
     ----------
     viewer : napari.Viewer
         The viewer that shows the layers.
+    passing : callable
+        Returns the layer whose spots come and go by themselves, or None.
     parent : QObject
         Qt parent.
     """
@@ -49,9 +51,9 @@ class History(QObject):
     #: The layer that has got other spots: points were deleted in it, or it was put back.
     shown = Signal(object)
 
-    def __init__(self, viewer: Viewer, parent: QObject):
+    def __init__(self, viewer: Viewer, passing: Callable[[], Points | None], parent: QObject):
         super().__init__(parent)
-        self._viewer = viewer
+        self._viewer, self._passing = viewer, passing
         self._done: list[Change] = []
         self._undone: list[Change] = []
         self._followed: WeakKeyDictionary[Points, None] = WeakKeyDictionary()
@@ -173,9 +175,9 @@ class History(QObject):
     def _on_data(self, event: Any) -> None:
         """Record the points that napari deletes."""
         action = str(getattr(event, "action", ""))
-        if self.paused or action not in (_REMOVING, _REMOVED):
-            return
         layer = event.source
+        if self.paused or action not in (_REMOVING, _REMOVED) or layer is self._passing():
+            return
         if action == _REMOVING:
             self._before = LayerState.of(layer)
         elif self._before is not None:
