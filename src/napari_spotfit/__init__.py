@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
+    from .widgets.fit_layer import fit_layer
     from .widgets.layers.points import to_points_layer
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "detect_spots",
     "estimate_sigma",
     "fit_at",
+    "fit_layer",
     "fit_spots",
     "load_fits",
     "load_settings",
@@ -71,6 +73,7 @@ _MODULES = {
     "detect_spots": "localization.detect_spots",
     "estimate_sigma": "localization.psf_width",
     "fit_at": "localization.fit_at",
+    "fit_layer": "widgets.fit_layer",
     "fit_spots": "localization.fit_spots",
     "load_fits": "results.load",
     "load_settings": "files.settings_file",
