@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
+    from .widgets.fit_layer import fit_layer
     from .widgets.layers.points import to_points_layer
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "detect_spots",
     "estimate_sigma",
     "fit_at",
+    "fit_layer",
     "fit_spots",
     "label_spots",
     "load_fits",
@@ -77,6 +79,7 @@ _MODULES = {
     "detect_spots": "localization.detect_spots",
     "estimate_sigma": "localization.psf_width",
     "fit_at": "localization.fit_at",
+    "fit_layer": "widgets.fit_layer",
     "fit_spots": "localization.fit_spots",
     "label_spots": "results.labels",
     "load_fits": "results.load",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QTimer, Signal
@@ -17,22 +15,24 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ..images.axes import fitted_by_plane, plane_axis
-from .fitting.fit_run import FitRun, Fitted, Job
+from .fitting.fit_run import Job
 from .fitting.gain_offer import GainOffer
+from .fitting.layer_fit import CancelledError, LayerFit
 from .fitting.mark_box import ImageKey
+from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import ResultPanel
-from .fitting.settings_menu import SettingsMenu, remember_fit
+from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
 from .layers.colors import COLORMAPS, FACE_COLORMAP
+from .layers.history import History
 from .layers.maps import LayerMaps, layer_maps
-from .layers.marks import MARKS, with_mark
+from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
 from .parts import remember
 from .parts.docking import Docked
-from .parts.status import StatusLine, number, summary
+from .parts.status import StatusLine, number
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
 from .preview.image_noise import ImageNoise
@@ -43,12 +43,10 @@ if TYPE_CHECKING:
     import napari
     from napari.layers import Image
 
-    from ..results.spot_fits import SpotFits
-
 _FIT_TIP = (
     "<p>Find and fit the spots of the image. The result is a Points layer named after the "
-    "image. Fitting again updates that layer, unless you have renamed it or changed its "
-    "points: then it is yours, and the new spots come in a new layer.</p>"
+    "image. Fitting again updates that layer, which Undo takes back, unless you have "
+    "renamed it or changed its points: then it is yours, and the new spots come in a new layer.</p>"
 )
 _FITTING = "Fitting…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
@@ -71,9 +69,9 @@ class FitSpots(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
         self._viewer = viewer
-        self._results = ResultLayers(viewer)
-        self._run: FitRun | None = None
-        self._showing: Iterator[None] | None = None
+        self.history = History(viewer, lambda: self.preview.layer, self)
+        self._results = ResultLayers(viewer, self.history)
+        self._run: LayerFit | None = None
         self.settings = SettingsPanel(viewer)
         self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
         self.defaults_button = QPushButton("Defaults")
@@ -91,10 +89,13 @@ class FitSpots(Docked):
             self._picked_maps,
             self._noise,
             self._colors,
+            self.history,
         )
         self.status = StatusLine(viewer)
         self.result = ResultPanel(viewer)
         self._image_key = ImageKey(viewer)
+        self._recovery = Recovery(viewer, self)
+        self.left = LeftResult(self._recovery)
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
@@ -117,10 +118,12 @@ class FitSpots(Docked):
         self.settings.bind()
         self._noise.bind()
         self.preview.bind()
+        self.history.bind()
         self.picking.bind()
         self.status.bind()
         self._image_key.bind()
         self.result.on_canvas.show_layer(self.result.layer)
+        self.left.look()
         events = self._viewer.layers.events
         events.removed.connect(self._on_removed)
         events.renamed.connect(self._on_active)
@@ -132,9 +135,11 @@ class FitSpots(Docked):
     def leave_viewer(self) -> None:
         """Cancel a running fit and leave no callback behind."""
         self.cancel()
-        for _ in self._showing or ():
-            pass
+        if self._run is not None:
+            self._run.finish()
         self.picking.unbind()
+        self.history.unbind()
+        self._recovery.release()
         self.preview.unbind()
         self.estimate.drop()
         self.gain_offer.drop()
@@ -158,20 +163,24 @@ class FitSpots(Docked):
         except (TypeError, ValueError) as error:
             self.status.fail(str(error))
             return
-        self._fitted_image, self._started = image, time.perf_counter()
-        self._run = FitRun(job, self)
+        self._run = LayerFit(image, job, self._results, self)
         self._run.progressed.connect(self._on_progress)
-        self._run.fitted.connect(self._on_fitted)
-        self._run.failed.connect(self._on_failed)
+        self._run.fitted.connect(lambda: self.cancel_button.setEnabled(False))
+        self._run.shown.connect(self.result.show_layer)
+        self._run.ended.connect(self._on_ended)
         self._show_running(True)
         self.status.say(_FITTING)
         self._run.start()
 
     def cancel(self) -> None:
         """Stop the fit that is running; the layers stay as they are."""
-        if self._run is not None and self._showing is None:
+        if self._run is not None:
             self._run.cancel()
-            self._end("Cancelled; the layers are as they were.")
+
+    def serves(self, viewer: napari.viewer.Viewer) -> bool:
+        """Whether the widget follows a viewer, be it behind a proxy."""
+        own = getattr(self._viewer, "__wrapped__", self._viewer)
+        return self.bound and own is viewer
 
     def _image(self) -> Image:
         image = self.settings.image.layer
@@ -197,6 +206,7 @@ class FitSpots(Docked):
             noise=self._noise.get(),
             face=self._face,
             colormap=self._colormap,
+            mark=self._mark,
         )
 
     def _on_progress(self, done: int, total: int) -> None:
@@ -206,45 +216,29 @@ class FitSpots(Docked):
         self.progress.setValue(done)
         self.progress.setFormat(f"{number(done)} of {number(total)} frames")
 
-    def _on_fitted(self, result: Fitted) -> None:
-        self.cancel_button.setEnabled(False)
-        self._showing = self._show(result)
-        self._show_next()
-
-    def _show_next(self) -> None:
-        """Do one step of showing the result, then let the viewer draw and answer."""
-        try:
-            if self._showing is not None and next(self._showing, self) is None:
-                QTimer.singleShot(0, self._show_next)
-        except Exception as error:
-            self._on_failed(error)
-
-    def _show(self, result: Fitted) -> Iterator[None]:
-        """Show the result in steps, each short enough not to be felt."""
-        image, layer = self._fitted_image, None
-        if len(result.points["data"]) or self._results.unchanged(image) is not None:
-            layer = self._results.prepare(image, with_mark(result.points, self._mark))
-            yield
-            self._results.add(image, layer)
-            yield
-            layer.visible = True
-            yield
-            if self.preview.image is image:
+    def _on_ended(self) -> None:
+        """Say how a fit has ended."""
+        run = self._run
+        assert run is not None
+        if isinstance(run.error, CancelledError):
+            self._end("Cancelled; the layers are as they were.")
+        elif run.error is not None:
+            self._end(_in_words(run.error), failed=True)
+        else:
+            if self.preview.image is run.image and run.layer is not None:
                 # The same spots would lie on top of each other.
                 self.preview.box.setChecked(False)
-        remember_fit(image.name, result.fits)
-        text = summary(result.fits, time.perf_counter() - self._started, result.device)
-        text += _planes_in_words(image, result.fits)
-        if layer is not None:
-            layer.metadata = {**layer.metadata, "summary": text}
-            self.result.show_layer(layer)
-        self._end(text)
-
-    def _on_failed(self, error: Exception) -> None:
-        self._end(_in_words(error), failed=True)
+            self._end(run.summary + ". They replace those of the last fit." * run.replaced)
+            if run.layer is not None:
+                self._recovery.keep(run.layer)
 
     def _on_error(self, error: Exception) -> None:
         self.status.fail(_in_words(error))
+
+    def _on_not_kept(self, error: Exception) -> None:
+        self.status.fail(
+            f"The result is not kept for the case of a crash, so save it soon: {error}"
+        )
 
     def _on_preview_drawn(self) -> None:
         layer = self.preview.layer
@@ -257,15 +251,16 @@ class FitSpots(Docked):
             self._patience.start() if awaited else self._patience.stop()
 
     def _end(self, text: str, *, failed: bool = False) -> None:
-        self._run = self._showing = None
+        self._run = None
         self._show_running(False)
         self._told.show()
         (self.status.fail if failed else self.status.say)(text)
         self.finished.emit()
 
     def _on_removed(self, event: Any) -> None:
-        if self._run is not None and event.value is self._fitted_image:
+        if self._run is not None and event.value is self._run.image:
             self.cancel()
+        self._recovery.forget(event.value)
         if event.value is self.result.layer:
             left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
             self.result.show_layer(next(left, None))
@@ -323,6 +318,12 @@ class FitSpots(Docked):
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self.result.show_layer)
+        self.history.shown.connect(self.result.show_layer)
+        self.history.shown.connect(self._recovery.keep)
+        self.picking.picker.layers.shown.connect(self._recovery.keep)
+        self._recovery.failed.connect(self._on_not_kept)
+        self.left.said.connect(self.status.say)
+        self.left.failed.connect(self.status.fail)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
         self.picking.picker.awaited.connect(self._told.show)
         self._patience.timeout.connect(lambda: self.status.say(_READING))
@@ -343,19 +344,16 @@ class FitSpots(Docked):
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         column = QVBoxLayout(self)
-        for widget in (self.settings, self.buttons, self.picking, self.status, self.result):
+        for widget in (
+            self.settings,
+            self.buttons,
+            self.picking,
+            self.left,
+            self.status,
+            self.result,
+        ):
             column.addWidget(widget)
         column.addStretch()
-
-
-def _planes_in_words(image: Image, fits: SpotFits) -> str:
-    """Say so if the fits are of several planes of a stack, each by itself."""
-    planes = plane_axis(images.full_resolution(image), image.axis_labels)
-    if planes is None or not len(fits):
-        return ""
-    along = fits.columns[fits.index_names[image.axis_labels.index(planes)]]
-    words = fitted_by_plane(planes)
-    return "" if along.min() == along.max() else f". ⚠ {words[0].upper()}{words[1:]}."
 
 
 def _in_words(error: Exception) -> str:

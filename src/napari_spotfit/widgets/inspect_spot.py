@@ -8,6 +8,7 @@ import numpy as np
 from qtpy.QtCore import QTimer, Signal
 
 from .inspecting.click import SpotClick
+from .inspecting.doubtful import BACK_KEY, ON_KEY, doubtful_shown, following
 from .inspecting.frame_keeper import FrameKeeper
 from .inspecting.panel import InspectPanel
 from .inspecting.sample import SpotSample, camera_settings, sample_spot, settings_of
@@ -23,10 +24,12 @@ from .inspecting.spot import (
 from .inspecting.watch import Watch
 from .layers.images import image_of
 from .layers.maps import maps_of
+from .layers.place import centre_on
 from .layers.points import is_result
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
 from .parts.docking import Docked
+from .picking.keys import Keys
 
 if TYPE_CHECKING:
     import napari
@@ -77,6 +80,8 @@ class InspectSpot(Docked):
         self._selection = SpotSelection(viewer, self)
         self._keeper = FrameKeeper(self)
         self._click = SpotClick(viewer, self.inspect)
+        self._keys = Keys(viewer, {BACK_KEY: lambda: self.step(-1), ON_KEY: lambda: self.step(1)})
+        self.panel.doubtful.asked.connect(self.step)
         self._watch = Watch(self._later)
         self._soon, self._patience = QTimer(self), QTimer(self)
         for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
@@ -94,10 +99,25 @@ class InspectSpot(Docked):
         layer.selected_data = {row}
         self._show_next(layer, row)
 
+    def step(self, step: int) -> None:
+        """Go on to the next doubtful spot that is shown, 1, or back to the one before, -1."""
+        layers = self._viewer.layers
+        active = layers.selection.active
+        candidates = [self._layer, active, *reversed(layers)]
+        layer = next((one for one in candidates if one in layers and is_result(one)), None)
+        if layer is None:
+            return
+        rows = doubtful_shown(layer)
+        if len(rows):
+            row = following(rows, self._row if layer is self._layer else None, step)
+            centre_on(self._viewer, layer, row)
+            self.inspect(layer, row)
+
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
         self.panel.bind()
         self._click.bind()
+        self._keys.bind()
         for event in self._events():
             event.connect(self._later)
         self._selection.bind()
@@ -112,6 +132,7 @@ class InspectSpot(Docked):
         self._watch.follow()
         for event in self._events():
             event.disconnect(self._later)
+        self._keys.unbind()
         self._click.unbind()
         self.panel.unbind()
         self._layer = self._row = self._spot = None
@@ -227,6 +248,7 @@ class InspectSpot(Docked):
         """Show numbers and pixels together, so that they are always of one spot."""
         self._patience.stop()
         self.panel.show_spot(spot, layer.name, pixel_size(layer))
+        self.panel.doubtful.show_place(layer, spot.row)
         if isinstance(pixels, str):
             self.panel.say(pixels)
         else:

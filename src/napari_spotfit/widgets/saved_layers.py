@@ -35,6 +35,8 @@ _KEPT_METADATA = (
 #: How a layer lies in the world and looks, as napari names it.
 _PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 _LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
+#: In the metadata of a layer, the file in which it is kept until it is saved.
+KEPT = "kept_for_recovery"
 #: Columns of which points are shown, and where they lie if they were moved from their centres.
 _SHOWN, _MOVED = "_shown", "_point_{}"
 
@@ -63,9 +65,17 @@ def _write(path: str, ending: str, data: Any, attributes: dict[str, Any]) -> lis
     # A kind of file that is chosen in napari's dialog does not complete the name.
     named = path if path.lower().endswith(ending) else f"{path}.spots{ending}"
     try:
-        return [str(write(named, table_of_layer(np.asarray(data), attributes)))]
+        written = write(named, table_of_layer(np.asarray(data), attributes))
     except ValueError as error:
         raise RuntimeError(str(error)) from None
+    drop_kept(attributes["metadata"])
+    return [str(written)]
+
+
+def drop_kept(metadata: Mapping[str, Any]) -> None:
+    """Delete the file in which a layer was kept for the case of a crash: now it is saved."""
+    if KEPT in metadata:
+        Path(metadata[KEPT]).unlink(missing_ok=True)
 
 
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[LayerData]] | None:

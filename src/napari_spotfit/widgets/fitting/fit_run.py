@@ -14,6 +14,7 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.marks import with_mark
 from ..layers.noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 from ..parts.work import Steps, Work
@@ -30,6 +31,7 @@ class Job:
     noise: MeasuredNoise = field(default_factory=MeasuredNoise)
     face: str = "sigma"
     colormap: str = FACE_COLORMAP
+    mark: str = "ring"
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def _fit(job: Job) -> Steps:
         yield part.done, part.total
     fits = SpotFits.concatenate(parts)
     face = job.face if job.face in fits.columns else default_face(fits)
-    points = points_arguments(fits, face, job.colormap, job.maps)
+    points = with_mark(points_arguments(fits, face, job.colormap, job.maps), job.mark)
     points["metadata"]["frames"] = plain_frames(job.frames)
     return Fitted(fits, points, part.device)
 

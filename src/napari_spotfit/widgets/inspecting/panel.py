@@ -8,6 +8,7 @@ from qtpy.QtCore import QSize, Qt, QTimer
 from qtpy.QtWidgets import (
     QBoxLayout,
     QFrame,
+    QHBoxLayout,
     QLabel,
     QScrollArea,
     QSizePolicy,
@@ -17,6 +18,7 @@ from qtpy.QtWidgets import (
 )
 from superqt import QElidingLabel
 
+from .doubtful import DoubtfulSteps
 from .numbers import Numbers
 from .pictures import LEFT_OUT_TIP, Pictures
 from .profiles import Profiles
@@ -53,6 +55,7 @@ class InspectPanel(QWidget):
         self.title = QElidingLabel()
         self.title.setStyleSheet("font-weight: bold")
         self.title.setToolTip(_ROW_TIP)
+        self.doubtful = DoubtfulSteps()
         self.verdict, self.numbers = Verdict(), Numbers()
         self.pictures, self.profiles = Pictures(viewer), Profiles(viewer)
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
@@ -154,8 +157,11 @@ class InspectPanel(QWidget):
         self.pixels.addWidget(views)
         self.pixels.addWidget(self.note)
         spot = _column()
-        for widget in (self.title, self.verdict):
-            spot.addWidget(widget)
+        head = QHBoxLayout()
+        head.addWidget(self.title, 1)
+        head.addWidget(self.doubtful)
+        spot.addLayout(head)
+        spot.addWidget(self.verdict)
         spot.addWidget(self.pixels, 1)
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(16)

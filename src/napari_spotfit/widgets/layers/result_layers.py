@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import zlib
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
 from .cells import LABEL, LABELS, with_unknown_labels
-from .points import color_points_layer, layer_name, make_points_layer, update_points_layer
+from .points import (
+    color_points_layer,
+    is_result,
+    layer_name,
+    make_points_layer,
+    update_points_layer,
+)
+from .state import LayerState
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -17,9 +24,14 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Points
 
+    from .history import History
+
+#: In the metadata of a layer, what it was like when a fit had made it.
+_MADE = "as_fitted"
+
 
 class ResultLayers:
-    """Remembers which layer shows the spots of which image.
+    """Knows which layer shows the spots of which image: a layer's metadata say it.
 
     A new fit of an image updates the layer that an earlier fit of it made, so that
     the layer list stays short and the user's settings of that layer stay. A layer that
@@ -30,11 +42,17 @@ class ResultLayers:
     ----------
     viewer : napari.Viewer
         The viewer that shows the layers.
+    history : History, optional
+        Where what a fit does to layers is recorded, so that it can be taken back.
     """
 
-    def __init__(self, viewer: Viewer):
-        self._viewer = viewer
-        self._made: WeakKeyDictionary[Image, tuple[ref[Points], Hashable]] = WeakKeyDictionary()
+    def __init__(self, viewer: Viewer, history: History | None = None):
+        self._viewer, self._history = viewer, history
+        self._before: LayerState | None = None
+
+    def can_show(self, image: Image) -> bool:
+        """Whether the viewer still has an image."""
+        return image in self._viewer.layers
 
     def prepare(self, image: Image, arguments: dict[str, Any]) -> Points:
         """Return the layer with an image's spots, updated if there is one, else new and hidden.
@@ -50,28 +68,37 @@ class ResultLayers:
             From :func:`~napari_spotfit.widgets.layers.points.points_arguments`.
         """
         layer = self.unchanged(image)
+        self._before = None if layer is None else LayerState.of(layer)
         if layer is None:
             layer = make_points_layer(arguments, image, layer_name(image))
             layer.visible = False
         else:
-            update_points_layer(layer, with_unknown_labels(arguments, layer), image)
+            with nullcontext() if self._history is None else self._history.pause():
+                update_points_layer(layer, with_unknown_labels(arguments, layer), image)
         return layer
 
     def add(self, image: Image, layer: Points) -> None:
-        """Add a prepared layer and remember it as the one with the image's spots."""
+        """Add a prepared layer, and note in it that it is as a fit left it."""
         if layer in self._viewer.layers:
             color_points_layer(layer)
         else:
             self._viewer.add_layer(layer)
-        self._made[image] = ref(layer), _fingerprint(layer)
+        layer.metadata = {**layer.metadata, _MADE: _fingerprint(layer)}
+        if self._history is not None:
+            self._history.record(layer, self._before, "the last fit of the image")
+        self._before = None
 
     def unchanged(self, image: Image) -> Points | None:
         """Return the layer with an image's spots if it is still as a fit left it."""
-        made, fingerprint = self._made.get(image, (lambda: None, None))
-        layer = made()
-        if layer is None or layer not in self._viewer.layers:
-            return None
-        return layer if _fingerprint(layer) == fingerprint else None
+        made = (
+            layer
+            for layer in reversed(self._viewer.layers)
+            if _MADE in layer.metadata
+            and layer.metadata.get("image") == image.unique_id
+            and is_result(layer)
+            and layer.metadata[_MADE] == _fingerprint(layer)
+        )
+        return next(made, None)
 
 
 def _fingerprint(layer: Points) -> Hashable:

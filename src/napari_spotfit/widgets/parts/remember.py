@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+from pathlib import Path
 from typing import Any
 
 from qtpy.QtCore import QSettings, QTimer
@@ -19,6 +20,11 @@ def _store() -> QSettings:
     return QSettings(
         QSettings.Format.IniFormat, QSettings.Scope.UserScope, "napari-spotfit", "widgets"
     )
+
+
+def folder() -> Path:
+    """Return the folder of what is kept, where this user's settings are."""
+    return Path(_store().fileName()).parent
 
 
 def save(name: str, values: dict[str, Any]) -> None:

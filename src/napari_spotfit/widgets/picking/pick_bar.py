@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from napari.layers import Image
 
     from ...settings.settings import Settings
+    from ..layers.history import History
     from ..layers.maps import LayerMaps
     from ..preview.image_noise import ImageNoise
 
@@ -30,9 +31,10 @@ _SNAP_TIP = (
     "detection finds it. Without, the ROI lies around the pixel that was clicked.</p>"
 )
 _UNDO_TIP = (
-    "<p>Take back the last click, or the last deletion among the picked spots (Ctrl+Z over "
-    "the image).</p>"
+    "<p>Take back {} (Ctrl+Z over the image).</p><p>Fits, clicks, and what was deleted in a layer "
+    "of spots can be taken back, one after the other.</p>"
 )
+_REDO_TIP = "<p>Do {} again, which was taken back (Ctrl+Shift+Z over the image).</p>"
 
 
 class PickBar(QWidget):
@@ -53,6 +55,8 @@ class PickBar(QWidget):
     colors : callable
         Returns the names of the column that colours the faces of new layers and of the
         colour map.
+    history : History
+        What is undone and done again.
     parent : QWidget, optional
         Qt parent.
     """
@@ -65,21 +69,25 @@ class PickBar(QWidget):
         maps: Callable[[Image], LayerMaps],
         noise: ImageNoise,
         colors: Callable[[], tuple[str, str]],
+        history: History,
         parent: QWidget | None = None,
     ):
         super().__init__(parent)
         self._image, self._settings, self._maps, self._colors = image, settings, maps, colors
         self._noise = noise
         self.click, self.snap = QPushButton("Fit on click"), QCheckBox("Snap")
-        self.undo = QPushButton("Undo")
-        self.picker = Picker(viewer, self)
+        self.undo, self.redo = QPushButton("Undo"), QPushButton("Redo")
+        self._history = history
+        self.picker = Picker(viewer, history, self)
         self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.said.emit)
         keys = dict.fromkeys(("Delete", "Backspace"), self._remove_selected)
-        self._keys = Keys(viewer, {**keys, "Control-Z": self.picker.undo})
+        steps = {"Control-Z": self.picker.undo, "Control-Shift-Z": self.picker.redo}
+        self._keys = Keys(viewer, {**keys, **steps})
         self._lay_out()
         self.click.toggled.connect(self._on_click)
         self.undo.clicked.connect(self.picker.undo)
-        self.picker.layers.changed.connect(self._on_changed)
+        self.redo.clicked.connect(self.picker.redo)
+        history.changed.connect(self._on_changed)
         self._on_changed()
 
     def bind(self) -> None:
@@ -118,20 +126,29 @@ class PickBar(QWidget):
             self._noise.prepare()
 
     def _on_changed(self) -> None:
-        self.undo.setEnabled(self.picker.layers.can_undo)
+        last, following = self._history.last, self._history.next
+        for button, tip, what, none in (
+            (self.undo, _UNDO_TIP, last, "the last change"),
+            (self.redo, _REDO_TIP, following, "it"),
+        ):
+            button.setEnabled(bool(what))
+            button.setToolTip(tip.format(what or none))
 
     def _lay_out(self) -> None:
         self.click.setCheckable(True)
         self.snap.setChecked(True)
-        for control, tip, name in (
-            (self.click, _CLICK_TIP, "Fit on click"),
-            (self.snap, _SNAP_TIP, "Snap to the brightest spot"),
-            (self.undo, _UNDO_TIP, "Undo the last pick"),
+        self.click.setToolTip(_CLICK_TIP)
+        self.snap.setToolTip(_SNAP_TIP)
+        for control, name in (
+            (self.click, "Fit on click"),
+            (self.snap, "Snap to the brightest spot"),
+            (self.undo, "Undo"),
+            (self.redo, "Redo"),
         ):
-            control.setToolTip(tip)
             control.setAccessibleName(name)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self.click, 1)
         row.addWidget(self.snap)
         row.addWidget(self.undo)
+        row.addWidget(self.redo)

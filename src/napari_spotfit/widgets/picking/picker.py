@@ -16,12 +16,14 @@ from ...results.flags import NOT_GOOD, RULES, Flag, flags_of
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images
+from ..layers.history import History
 from ..layers.maps import LayerMaps
 from ..layers.noise import MeasuredNoise
+from ..layers.state import LayerState
 from ..parts.latest import Latest
 from .pick import FrameSpots, Pick
 from .picked_layer import PickedLayers
-from .table import Picked, arguments
+from .table import arguments
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -55,7 +57,7 @@ class _Press:
         self.released = False
         #: The layer in which the spot is shown, once it is, and its spots before that.
         self.layer: Points | None = None
-        self.before: Picked | None = None
+        self.before: LayerState | None = None
         self._wake = wake
 
     def aim(self, position: Any) -> bool:
@@ -87,6 +89,8 @@ class Picker(QObject):
     ----------
     viewer : napari.Viewer
         The viewer that shows the images.
+    history : History
+        Where the picks are recorded.
     parent : QObject
         Qt parent.
     """
@@ -98,10 +102,10 @@ class Picker(QObject):
     #: Whether a fit is awaited, which may have to wait for its frame.
     awaited = Signal(bool)
 
-    def __init__(self, viewer: Viewer, parent: QObject):
+    def __init__(self, viewer: Viewer, history: History, parent: QObject):
         super().__init__(parent)
-        self._viewer = viewer
-        self.layers = PickedLayers(viewer, self)
+        self._viewer, self._history = viewer, history
+        self.layers = PickedLayers(viewer, history, self)
         self._latest = Latest(self)
         self._latest.done.connect(self._on_done)
         self._latest.failed.connect(self._on_failed)
@@ -156,9 +160,14 @@ class Picker(QObject):
         return press
 
     def undo(self) -> None:
-        """Take back the last pick, refit, deletion or move of picked spots."""
+        """Take back the last change to a layer of spots, unless a pick is under way."""
         if not self._presses:
-            self.layers.undo()
+            self._history.undo()
+
+    def redo(self) -> None:
+        """Do again what was taken back last."""
+        if not self._presses:
+            self._history.redo()
 
     def remove_selected(self, image: Image) -> None:
         """Remove the selected ones of an image's picked spots."""
@@ -204,7 +213,7 @@ class Picker(QObject):
             press.before = self.layers.begin(image)
         press.layer = self.layers.put(image, press.before, new)
         if first:
-            self.layers.record(press.layer, press.before)
+            self._history.record(press.layer, press.before, "the fit of a spot")
 
 
 def _fit(press: _Press, place: NDArray[np.float64]) -> tuple[SpotFits, dict[str, Any]]:

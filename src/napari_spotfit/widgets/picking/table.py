@@ -1,4 +1,4 @@
-"""The picked spots as a value: what a pick adds or replaces, and what undo goes back to."""
+"""The picked spots as a value: what a pick adds or replaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ..layers.points import default_face, points_arguments
 
 if TYPE_CHECKING:
     import pandas as pd
-    from napari.layers import Points
+
+    from ..layers.state import LayerState
 
 _NAMES = [condition.name for condition in StopCondition]
 #: A label that no row has.
@@ -34,13 +35,13 @@ class Picked(NamedTuple):
     made_with: dict[str, Any]
 
     @classmethod
-    def of(cls, layer: Points) -> Picked:
-        """Return a copy of what a layer shows."""
+    def of(cls, state: LayerState) -> Picked:
+        """Return the spots of what a layer shows."""
         return cls(
-            layer.data.copy(),
-            layer.features.reset_index(drop=True),
-            frozenset(int(row) for row in layer.selected_data),
-            _made_with(layer.metadata),
+            state.data,
+            state.features.reset_index(drop=True),
+            state.selected,
+            _made_with(state.metadata),
         )
 
     def stop_counts(self) -> dict[str, int]:

@@ -21,7 +21,7 @@ from qtpy.QtWidgets import (
 
 from ..parts.latest import Latest
 from ..parts.status import number
-from ..saved_layers import attributes_of
+from ..saved_layers import attributes_of, drop_kept
 from .csv_file import CsvJob, CsvRun, as_text
 from .shown_spots import ShownSpots
 from .view import SpotsTable
@@ -153,6 +153,8 @@ class ExportBar(QStackedWidget):
     def _on_saved(self) -> None:
         job = self._end()
         count = len(job.rows)
+        if count == len(job.data) and job.path.name.lower().endswith(".spots.csv"):
+            drop_kept(job.attributes["metadata"])
         self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} saved as {job.path}")
         self.finished.emit()
 

@@ -24,6 +24,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ..layers.place import centre_on
 from ..parts.status import number
 from .model import SpotsModel
 from .shown_spots import MOST_SELECTED, ShownSpots
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from napari import Viewer
-    from napari.layers import Points
     from qtpy.QtWidgets import QStyleOptionViewItem
 
 _FLAG = QItemSelectionModel.SelectionFlag
@@ -186,7 +186,7 @@ class SpotsTable(QTableView):
         if index.isValid() and self._spots.layer is not None:
             row = int(self.spots_model.rows[index.row()])
             if row < len(self._spots.layer.data):
-                _centre_on(self._viewer, self._spots.layer, row)
+                centre_on(self._viewer, self._spots.layer, row)
 
     def _fit_columns(self) -> None:
         self.resizeColumnsToContents()
@@ -240,30 +240,3 @@ class _Selected(QStyledItemDelegate):
         state, selected = QStyle.StateFlag.State_Selected, table.is_selected(index.row())
         if option is not None:
             option.state = option.state | state if selected else option.state & ~state
-
-
-def _centre_on(viewer: Viewer, layer: Points, row: int) -> None:
-    """Move the sliders to a spot's frame and the camera to the spot; the zoom stays.
-
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer, in 2-D or 3-D.
-    layer : napari.layers.Points
-        A layer of spots, whatever its transform.
-    row : int
-        The spot.
-    """
-    dims, place = viewer.dims, np.asarray(layer.data_to_world(layer.data[row]), float)
-    # A layer with fewer axes than the viewer has the viewer's last ones.
-    first = dims.ndim - len(place)
-    for axis in dims.not_displayed:
-        if axis >= first:
-            dims.set_point(axis, float(place[axis - first]))
-    # napari 0.9 moved the camera.
-    camera = getattr(viewer, "scene", viewer).camera
-    center = list(camera.center)
-    for position, axis in enumerate(reversed(dims.displayed), 1):
-        if axis >= first:
-            center[-position] = float(place[axis - first])
-    camera.center = tuple(center)

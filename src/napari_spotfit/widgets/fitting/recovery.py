@@ -1,0 +1,259 @@
+"""Results that are kept by themselves, and offered again after a crash."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+from datetime import datetime
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from qtpy.QtCore import QLockFile, QObject, Signal
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from ...files.formats import write
+from ..parts import remember
+from ..parts.latest import Latest
+from ..saved_layers import KEPT, attributes_of, read_layers, table_of_layer
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Points
+
+_LOCK = "in_use.lock"
+_ENDINGS = (".spots.parquet", ".spots.csv")
+_LEFT_TIP = (
+    "<p>napari did not close in order while this result had not been saved. What a fit, a click or "
+    "a deletion makes of a layer of spots is kept in {} until napari is closed.</p>"
+)
+
+
+class Recovery(QObject):
+    """Keeps the results of a viewer in files while napari runs.
+
+    Every process has a folder of its own, which is locked as long as the process lives and which it
+    removes when it ends in order. A folder that nobody locks is what a crash has left.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: The exception that a file could not be written for.
+    failed = Signal(object)
+
+    def __init__(self, viewer: Viewer, parent: QObject):
+        super().__init__(parent)
+        self._viewer = viewer
+        self._folder: Path | None = None
+        self._files: WeakKeyDictionary[Points, Path] = WeakKeyDictionary()
+        self._waiting: WeakKeyDictionary[Points, None] = WeakKeyDictionary()
+        self._count = 0
+        #: What crashes have left, by folder; locked, so that nobody else offers it.
+        self._left: dict[Path, QLockFile] = {}
+        self._writing = Latest(self)
+        for ended in (self._writing.done, self._writing.failed):
+            ended.connect(self._next)
+        self._writing.failed.connect(self.failed)
+
+    def keep(self, layer: Points) -> None:
+        """Keep what a layer shows now, in the background."""
+        self._waiting[layer] = None
+        self._next()
+
+    def forget(self, layer: Points) -> None:
+        """Keep a layer no longer."""
+        self._waiting.pop(layer, None)
+        if (path := self._files.pop(layer, None)) is not None:
+            path.unlink(missing_ok=True)
+
+    def left(self) -> list[Path]:
+        """Return the files that crashes have left, the newest first."""
+        for folder in [one for one in _root().glob("*") if one.is_dir()]:
+            if folder != self._folder and folder not in self._left:
+                lock = _lock(folder)
+                if lock is not None:
+                    self._left[folder] = lock
+        self._drop_empty()
+        files = [one for folder in self._left for one in folder.iterdir() if _is_ours(one)]
+        return sorted(files, key=lambda one: one.stat().st_mtime, reverse=True)
+
+    def open(self, path: Path) -> Points:
+        """Open a file that a crash has left, and keep it on.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged; the message says how.
+        """
+        from napari.layers import Points
+
+        data, arguments, _ = read_layers(str(path))[0]
+        layer = Points(data, **arguments)
+        self._viewer.add_layer(layer)
+        self._files[layer] = kept = self._name(path)
+        path.replace(kept)
+        layer.metadata = {**layer.metadata, KEPT: str(kept)}
+        self._drop_empty()
+        return layer
+
+    def discard(self, path: Path) -> None:
+        """Delete a file that a crash has left."""
+        path.unlink(missing_ok=True)
+        self._drop_empty()
+
+    def release(self) -> None:
+        """Let somebody else offer what crashes have left."""
+        while self._left:
+            self._left.popitem()[1].unlock()
+
+    def _next(self, *_: Any) -> None:
+        """Write the next layer that waits, unless one is being written."""
+        while self._waiting and not self._writing.busy:
+            layer, _none = self._waiting.popitem()
+            if layer not in self._viewer.layers:
+                continue
+            path = self._files.get(layer)
+            if path is None:
+                try:
+                    path = self._files[layer] = self._name(None)
+                except OSError as error:
+                    self.failed.emit(error)
+                    return
+            if layer.metadata.get(KEPT) != str(path):
+                layer.metadata = {**layer.metadata, KEPT: str(path)}
+            known = attributes_of(layer)
+            self._writing.ask(partial(_write, path, layer.data.copy(), known))
+
+    def _name(self, like: Path | None) -> Path:
+        """Return the name of a new file in this process's folder, which is made if need be."""
+        if self._folder is None:
+            self._folder = _make_folder()
+        self._count += 1
+        ending = _ENDINGS[find_spec("pyarrow") is None]
+        if like is not None:
+            ending = next(one for one in _ENDINGS if like.name.endswith(one))
+        return self._folder / f"{self._count}{ending}"
+
+    def _drop_empty(self) -> None:
+        for folder, lock in list(self._left.items()):
+            if not any(_is_ours(one) for one in folder.iterdir()):
+                del self._left[folder]
+                _remove(folder, lock)
+
+
+class LeftResult(QWidget):
+    """A quiet line that offers what a crash has left; hidden if there is nothing.
+
+    Parameters
+    ----------
+    recovery : Recovery
+        What is kept.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    #: Something that the user should know, and something that went wrong.
+    said, failed = Signal(str), Signal(str)
+
+    def __init__(self, recovery: Recovery, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._recovery = recovery
+        self._path: Path | None = None
+        self.label = QLabel()
+        self.open_button, self.discard_button = QPushButton("Open"), QPushButton("Discard")
+        self.open_button.setToolTip("<p>Open the result as a layer, as it was.</p>")
+        self.discard_button.setToolTip("<p>Delete the result for good.</p>")
+        self.open_button.setAccessibleName("Open the result that was not saved")
+        self.discard_button.setAccessibleName("Discard the result that was not saved")
+        self.open_button.clicked.connect(self._on_open)
+        self.discard_button.clicked.connect(self._on_discard)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        self.label.setWordWrap(True)
+        row.addWidget(self.label, 1)
+        row.addWidget(self.open_button)
+        row.addWidget(self.discard_button)
+        self.hide()
+
+    def look(self) -> None:
+        """Offer the newest result that a crash has left, if there is one."""
+        left = self._recovery.left()
+        self._path = left[0] if left else None
+        self.setVisible(bool(left))
+        if self._path is not None:
+            more = f" {len(left) - 1} more wait." if len(left) > 1 else ""
+            self.label.setText(f"A result of {_when(self._path)} was not saved.{more}")
+            self.label.setToolTip(_LEFT_TIP.format(_root()))
+
+    def _on_open(self) -> None:
+        if self._path is None:
+            return
+        try:
+            layer = self._recovery.open(self._path)
+        except (ImportError, OSError, ValueError) as error:
+            self.failed.emit(f"The result was not opened: {error}")
+            return
+        self.said.emit(f"“{layer.name}” is as it was; save it with File ▸ Save Selected Layers.")
+        self.look()
+
+    def _on_discard(self) -> None:
+        if self._path is not None:
+            self._recovery.discard(self._path)
+            self.look()
+
+
+def _root() -> Path:
+    return remember.folder() / "recovery"
+
+
+def _is_ours(path: Path) -> bool:
+    return path.name.endswith(_ENDINGS) and not path.name.startswith(".")
+
+
+def _when(path: Path) -> str:
+    """Return when a file was written: the time, and the day unless it is today."""
+    then = datetime.fromtimestamp(path.stat().st_mtime)
+    today = then.date() == datetime.now().date()
+    return then.strftime("%H:%M" if today else "%d %B, %H:%M")
+
+
+def _make_folder() -> Path:
+    """Make and lock a folder of this process's own."""
+    root = _root()
+    root.mkdir(parents=True, exist_ok=True)
+    number = 0
+    while True:
+        folder = root / f"{os.getpid()}-{number}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+            continue
+        lock = _lock(folder)
+        if lock is not None:
+            atexit.register(_remove, folder, lock)
+            return folder
+
+
+def _lock(folder: Path) -> QLockFile | None:
+    """Return a lock on a folder; None if a process that lives has it."""
+    lock = QLockFile(str(folder / _LOCK))
+    lock.setStaleLockTime(0)  # however old, it holds as long as its process lives
+    return lock if lock.tryLock(0) else None
+
+
+def _remove(folder: Path, lock: QLockFile) -> None:
+    lock.unlock()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(path: Path, data: Any, attributes: dict[str, Any]) -> None:
+    write(path, table_of_layer(data, attributes))

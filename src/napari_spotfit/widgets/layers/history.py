@@ -1,0 +1,197 @@
+"""Undo and redo of what was done to layers of spots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from qtpy.QtCore import QObject, Signal
+
+from .points import is_result
+from .state import LayerState, put_state
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Points
+
+#: So many changes can be undone, as long as they take no more bytes than these.
+_UNDOABLE, _MOST = 100, 2**31
+_REMOVING, _REMOVED = "removing", "removed"
+
+
+class Change(NamedTuple):
+    """A change that can be taken back."""
+
+    layer: Points
+    #: What the layer showed before; None if it was not in the viewer.
+    before: LayerState | None
+    #: What was done, as in “take back …”.
+    what: str
+
+
+class History(QObject):
+    """Takes back what was done to the layers of fitted spots of a viewer, and does it again.
+
+    Points that napari itself deletes are recorded here; whoever else changes a layer records it.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    passing : callable
+        Returns the layer whose spots come and go by themselves, or None.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: What can be undone or done again is something else.
+    changed = Signal()
+    #: The layer that has got other spots: points were deleted in it, or it was put back.
+    shown = Signal(object)
+
+    def __init__(self, viewer: Viewer, passing: Callable[[], Points | None], parent: QObject):
+        super().__init__(parent)
+        self._viewer, self._passing = viewer, passing
+        self._done: list[Change] = []
+        self._undone: list[Change] = []
+        self._followed: WeakKeyDictionary[Points, None] = WeakKeyDictionary()
+        #: What a layer showed before the points went that napari is deleting now.
+        self._before: LayerState | None = None
+        #: Whether what happens to layers now is recorded by somebody else.
+        self.paused = False
+
+    @property
+    def last(self) -> str:
+        """What undo takes back, in words; nothing if there is nothing."""
+        return self._done[-1].what if self._done else ""
+
+    @property
+    def next(self) -> str:
+        """What redo does again, in words; nothing if there is nothing."""
+        return self._undone[-1].what if self._undone else ""
+
+    def bind(self) -> None:
+        """Follow the viewer's layers."""
+        events = self._viewer.layers.events
+        events.inserted.connect(self._on_inserted)
+        events.removed.connect(self._on_removed)
+        self._on_inserted()
+
+    def unbind(self) -> None:
+        """Stop following them; what was done can no longer be undone."""
+        events = self._viewer.layers.events
+        events.inserted.disconnect(self._on_inserted)
+        events.removed.disconnect(self._on_removed)
+        for layer in list(self._followed):
+            self._leave(layer)
+        self._done, self._undone = [], []
+        self.changed.emit()
+
+    def record(self, layer: Points, before: LayerState | None, what: str) -> None:
+        """Let what was done to a layer be undone.
+
+        Parameters
+        ----------
+        layer : napari.layers.Points
+            The layer.
+        before : LayerState or None
+            What it showed before; None if it was not in the viewer.
+        what : str
+            What was done, as in “take back …”.
+        """
+        self._undone.clear()
+        self._done.append(Change(layer, before, what))
+        self._limit()
+        self.changed.emit()
+
+    def undo(self) -> None:
+        """Take back the last change, if there is one."""
+        self._step(self._done, self._undone)
+
+    def redo(self) -> None:
+        """Do again what was taken back last, if nothing else was done since."""
+        self._step(self._undone, self._done)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Leave it to the caller to record what happens to layers meanwhile."""
+        paused, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = paused
+
+    def _step(self, source: list[Change], target: list[Change]) -> None:
+        if not source:
+            return
+        change = source.pop()
+        layer, layers = change.layer, self._viewer.layers
+        now = LayerState.of(layer) if layer in layers else None
+        with self.pause():
+            if change.before is None:
+                layers.remove(layer)
+            elif now is None:
+                selected = set(layers.selection)
+                layers.append(layer)
+                layers.selection = selected
+            if change.before is not None:
+                put_state(layer, change.before, self._viewer.dims.ndisplay)
+        target.append(Change(layer, now, change.what))
+        if layer in layers:
+            self.shown.emit(layer)
+        self.changed.emit()
+
+    def _limit(self) -> None:
+        """Forget the oldest changes if there are too many, but never the last one."""
+        del self._done[:-_UNDOABLE]
+        room = _MOST
+        for number, change in enumerate(reversed(self._done)):
+            room -= 0 if change.before is None else change.before.nbytes
+            if room < 0 and number:
+                del self._done[: len(self._done) - number]
+                break
+
+    def _on_inserted(self, event: Any = None) -> None:
+        for layer in self._viewer.layers:
+            if layer not in self._followed and is_result(layer):
+                self._followed[layer] = None
+                layer.events.data.connect(self._on_data)
+
+    def _on_removed(self, event: Any) -> None:
+        layer = event.value
+        if layer in self._followed:
+            self._leave(layer)
+        if not self.paused:
+            for changes in (self._done, self._undone):
+                changes[:] = [change for change in changes if change.layer is not layer]
+            self.changed.emit()
+
+    def _leave(self, layer: Points) -> None:
+        del self._followed[layer]
+        layer.events.data.disconnect(self._on_data)
+
+    def _on_data(self, event: Any) -> None:
+        """Record the points that napari deletes."""
+        action = str(getattr(event, "action", ""))
+        layer = event.source
+        if self.paused or action not in (_REMOVING, _REMOVED) or layer is self._passing():
+            return
+        if action == _REMOVING:
+            self._before = LayerState.of(layer)
+        elif self._before is not None:
+            before, self._before = self._before, None
+            layer.metadata = {**layer.metadata, "stop_counts": _counts_left(layer, before)}
+            count = len(before.data) - len(layer.data)
+            self.record(layer, before, f"the deletion of {count} spot{'s' * (count != 1)}")
+            self.shown.emit(layer)
+
+
+def _counts_left(layer: Points, before: LayerState) -> dict[str, int]:
+    """Return how many fits ended under each condition, without those that were deleted."""
+    earlier = before.features["stop_condition"].value_counts()
+    left = layer.features["stop_condition"].value_counts()
+    known = layer.metadata.get("stop_counts") or {str(name): int(n) for name, n in earlier.items()}
+    gone = {name: int(earlier.get(name, 0)) - int(left.get(name, 0)) for name in known}
+    return {name: max(count - gone[name], 0) for name, count in known.items()}

@@ -1,0 +1,143 @@
+"""What a layer of spots shows, as a value that it can go back to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .colors import color_faces, face_limits, good_rows
+from .hiding import show_all, show_only, sizes_when_shown
+from .marks import MARK, draw_marks, is_marked, own_symbols
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from napari.layers import Points
+
+#: What the metadata say of how the spots are looked at; the user may have changed that since.
+_VIEW = ("face", "face_limits", "filters", MARK)
+
+
+class LayerState(NamedTuple):
+    """The spots of a layer, and what is known of them."""
+
+    #: Indices along the leading axes, y and x.
+    data: NDArray[np.float64]
+    features: pd.DataFrame
+    #: Rows of the selected spots.
+    selected: frozenset[int]
+    metadata: dict[str, Any]
+    shown: NDArray[np.bool_]
+    size: NDArray[np.float64]
+    symbol: NDArray[Any]
+    #: Colours of faces and borders where they follow no feature.
+    face_color: NDArray[Any] | None
+    border_color: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, layer: Points) -> LayerState:
+        """Return what a layer shows.
+
+        Of napari's arrays only the points are copied: the others it replaces when they change.
+        """
+        return cls(
+            layer.data.copy(),
+            layer.features,
+            frozenset(int(row) for row in layer.selected_data),
+            dict(layer.metadata),
+            np.array(layer.shown),
+            sizes_when_shown(layer.size, layer.metadata, len(layer.data)),
+            np.array(layer.symbol),
+            layer.face_color.copy() if layer.face_color_mode == "direct" else None,
+            layer.border_color.copy() if layer.border_color_mode == "direct" else None,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, about."""
+        features = int(self.features.memory_usage(index=False).sum())
+        return self.data.nbytes + features + 10 * len(self.data)
+
+
+def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
+    """Let a layer show what it showed before.
+
+    Where all points are as large now, and have a symbol that the user chose, so they stay; and so
+    do the mark, the quantity that colours the faces and the filters.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        The layer.
+    state : LayerState
+        What it showed.
+    ndisplay : int
+        How many axes the viewer displays.
+    """
+    now, was_empty = layer.metadata, not len(layer.data)
+    metadata = {**state.metadata, **{name: now[name] for name in _VIEW if name in now}}
+    if metadata.get("face") not in state.features:
+        metadata |= {name: state.metadata.get(name) for name in ("face", "face_limits")}
+    show_all(layer)
+    marked = not was_empty and is_marked(layer)
+    sizes, symbols = _alike(layer.size), _alike(layer.symbol)
+    layer.metadata = {**layer.metadata, **metadata}
+    if len(state.data) < len(layer.data):
+        layer.selected_data = set()
+    set_data(layer, state.data)
+    if not marked:
+        layer.size = state.size if sizes is None else sizes
+        own = symbols is None or str(symbols) in own_symbols(layer.metadata)
+        layer.symbol = state.symbol if own else symbols
+    _set_features(layer, state, was_empty=was_empty)
+    if marked:
+        draw_marks(layer)
+    if not state.shown.all():
+        show_only(layer, state.shown, ndisplay)
+    layer.selected_data = set(state.selected)
+
+
+def set_data(layer: Points, data: NDArray[np.float64]) -> None:
+    """Set a layer's points with one event, at the end; that of the features is to follow.
+
+    With each event of the data, and there would be two, the viewer works out the extents
+    of all layers.
+    """
+    with layer.events.features.blocker(), layer.events.data.blocker():
+        layer.data = data.copy()
+    rows = tuple(range(len(data)))
+    layer.events.data(value=layer.data, action="changed", data_indices=rows, vertex_indices=((),))
+
+
+def fit_limits(layer: Points, features: pd.DataFrame) -> None:
+    """Let the colours run over the spots, unless the user has said where they run."""
+    face, chosen = layer.metadata.get("face", ""), layer.metadata.get("face_limits")
+    if layer.face_color_mode == "colormap" and face in features and chosen is None:
+        values = features[face].to_numpy()
+        layer.face_contrast_limits = face_limits(values, good_rows(features))
+
+
+def _set_features(layer: Points, state: LayerState, *, was_empty: bool) -> None:
+    """Set the features, and the colours that follow from them or that the user chose."""
+    chosen = layer.face_color_mode == "direct" and not was_empty
+    # Any colours first: napari would map the other features' in between.
+    layer.face_color_mode = "direct"
+    layer.features = state.features
+    face = layer.metadata.get("face", "")
+    if state.face_color is not None and (chosen or was_empty):
+        layer.face_color = state.face_color
+    elif not chosen and face in state.features:
+        color_faces(layer, face, limits=layer.metadata.get("face_limits"))
+    if state.border_color is not None:
+        layer.border_color = state.border_color
+    elif layer.border_color_mode == "direct":
+        layer.border_color = "stop_condition"
+
+
+def _alike(values: Any) -> Any:
+    """Return what all points have; None if they differ or there are none."""
+    different = {id(one): one for one in values.tolist()} if values.dtype == object else {}
+    if not different:
+        different = {one: one for one in np.unique(values).tolist()}
+    return different.popitem()[1] if len(different) == 1 else None

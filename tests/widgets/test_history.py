@@ -1,0 +1,137 @@
+"""What was done to layers of fitted spots is taken back, and done again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hand import CONTROL, SHIFT
+from qtpy.QtCore import Qt
+
+from napari_spotfit.widgets.layers import history as history_module
+from napari_spotfit.widgets.layers.points import stop_counts
+
+
+@pytest.fixture
+def viewer(open_viewer):
+    return open_viewer(show=True)
+
+
+def seen(layer):
+    """Return all that a layer shows, in values that compare."""
+    return {
+        "data": layer.data.tolist(),
+        "features": layer.features.astype(object).to_dict("list"),
+        "dtypes": [str(kind) for kind in layer.features.dtypes],
+        "face": layer.face_color.round(5).tolist(),
+        "border": layer.border_color.round(5).tolist(),
+        "limits": layer.face_contrast_limits,
+        "symbol": [str(one) for one in layer.symbol],
+        "size": layer.size.tolist(),
+        "shown": layer.shown.tolist(),
+        "counts": stop_counts(layer),
+        "selected": set(layer.selected_data),
+    }
+
+
+def legend(widget):
+    return sum(int(label.text()) for label in widget.result.legend.counts.values())
+
+
+@pytest.mark.parametrize("rows", [{1, 2, 6}, set(range(8))])
+def test_spots_deleted_by_napari_come_back(viewer, widget, hand, fit, make_movie, rows):
+    viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    layer.shown = np.arange(8) != 4
+    viewer.layers.selection.active = layer
+    layer.mode = "select"
+    layer.selected_data = rows
+    full = seen(layer)
+    hand.key(Qt.Key.Key_Delete)
+    few = seen(layer)
+    assert len(layer.data) == sum(stop_counts(layer).values()) == legend(widget) == 8 - len(rows)
+    assert f"the deletion of {len(rows)} spots" in widget.picking.undo.toolTip()
+    for _ in range(2):
+        hand.key(Qt.Key.Key_Z, CONTROL)
+        assert seen(layer) == full
+        assert legend(widget) == 8
+        hand.key(Qt.Key.Key_Z, CONTROL | SHIFT)
+        assert legend(widget) == 8 - len(rows)
+        again = seen(layer)
+        assert {**again, "limits": 0, "face": 0} == {**few, "limits": 0, "face": 0}
+    hand.key(Qt.Key.Key_Z, CONTROL)
+    # Spots that came back are those of the fit: the next one replaces them.
+    assert fit(widget).endswith("They replace those of the last fit.")
+    assert len(viewer.layers) == 2
+
+
+def test_fits_are_taken_back_and_made_again(viewer, widget, fit, press, make_movie):
+    image = viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    first = seen(layer)
+    widget.settings.controls["roi_size"].put(11)
+    fit(widget)
+    second = seen(layer)
+    assert second["features"]["roi_y"] != first["features"]["roi_y"]
+    press(widget.picking.undo)
+    assert seen(layer) == first
+    assert layer.metadata["settings"]["roi_size"] == 9
+    press(widget.picking.redo)
+    assert seen(layer) == second
+    assert layer.metadata["settings"]["roi_size"] == 11
+    for _ in range(2):
+        press(widget.picking.undo)
+    assert list(viewer.layers) == [image]
+    assert not widget.picking.undo.isEnabled()
+    press(widget.picking.redo)
+    assert viewer.layers["movie spots"] is layer
+    assert seen(layer) == first
+    # What comes after a step back is a new way: nothing is left to be done again.
+    layer.selected_data = {0}
+    layer.remove_selected()
+    assert not widget.picking.redo.isEnabled()
+
+
+def test_what_is_left_alone_keeps_its_look(viewer, widget, hand, fit, press, make_movie):
+    viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    layer.selected_data = {3}
+    layer.remove_selected()
+    widget.result.face.setCurrentIndex(widget.result.face.findData("photons"))
+    widget.result.face.activated.emit(widget.result.face.currentIndex())
+    layer.size, layer.symbol = 4, "star"
+    press(widget.picking.undo)
+    assert len(layer.data) == 8
+    assert layer.metadata["face"] == "photons"
+    assert set(layer.size) == {4}
+    assert {str(one) for one in layer.symbol} == {"star"}
+    assert np.isfinite(layer.face_color).all()
+
+
+def test_a_layer_that_is_gone_is_forgotten(viewer, widget, fit, make_movie):
+    viewer.add_image(make_movie(), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    layer.selected_data = {0}
+    layer.remove_selected()
+    assert widget.picking.undo.isEnabled()
+    viewer.layers.remove(layer)
+    assert not widget.picking.undo.isEnabled()
+
+
+def test_memory_is_bounded_and_the_last_change_is_kept(
+    viewer, widget, fit, press, make_movie, monkeypatch
+):
+    viewer.add_image(make_movie(), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    monkeypatch.setattr(history_module, "_MOST", 1)
+    for left in (3, 2):
+        layer.selected_data = {0}
+        layer.remove_selected()
+        assert len(layer.data) == left
+    press(widget.picking.undo)
+    assert len(layer.data) == 3
+    assert not widget.picking.undo.isEnabled()

@@ -1,0 +1,154 @@
+"""Results that were not saved are offered again after a crash, and only then."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from event_loop import no_worker
+
+from napari_spotfit.files.formats import read
+from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.saved_layers import attributes_of, write_csv, write_parquet
+
+#: Another process that keeps a result of so many frames, and how it ends.
+PROCESS = """
+import os, signal, sys
+import napari_spotfit
+from napari.components import ViewerModel
+from qtpy.QtCore import QCoreApplication, QObject, QSettings
+from qtpy.QtWidgets import QApplication
+from napari_spotfit.widgets.fitting.recovery import Recovery
+folder, frames, end = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
+app, viewer, parent = QApplication([]), ViewerModel(), QObject()
+movie, _ = napari_spotfit.simulate_movie(frames, shape=(64, 64), seed=1)
+image = viewer.add_image(movie, name="movie")
+layer = napari_spotfit.to_points_layer(napari_spotfit.localize(movie, sigma=1.3), image)
+viewer.layers.append(layer)
+recovery = Recovery(viewer, parent)
+recovery.keep(layer)
+while recovery._writing.busy:
+    app.processEvents()
+print(len(layer.data), flush=True)
+if end == "crash":
+    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+"""
+
+
+@pytest.fixture
+def ends(settings_folder):
+    """Return the function that runs another process to its end; it returns the spots kept."""
+
+    def run(end: str, frames: int = 2) -> int:
+        process = subprocess.run(
+            [sys.executable, "-c", PROCESS, str(settings_folder), str(frames), end],
+            capture_output=True,
+            encoding="utf-8",
+        )
+        assert (process.returncode == 0) == (end == "in order"), process.stderr
+        return int(process.stdout)
+
+    return run
+
+
+@pytest.fixture
+def files(settings_folder):
+    """Return the function that lists what is kept."""
+    return lambda: sorted((settings_folder / "napari-spotfit" / "recovery").glob("*/*.spots.*"))
+
+
+@pytest.fixture
+def viewer(open_viewer):
+    return open_viewer(show=True)
+
+
+def test_what_a_crash_left_is_offered_and_opened(viewer, ends, files, press, qtbot):
+    count = ends("crash")
+    (kept,) = files()
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    assert not widget.left.isHidden()
+    assert "was not saved" in widget.left.label.text()
+    other = FitSpots(viewer)  # does not offer it as well
+    qtbot.addWidget(other)
+    assert other.left.isHidden()
+    other.unbind()
+    press(widget.left.open_button)
+    layer = viewer.layers["movie spots"]
+    assert len(layer.data) == count
+    assert widget.left.isHidden()
+    assert not kept.parent.exists()
+    # Now it is kept by this process.
+    (kept,) = files()
+    assert str(layer.metadata["kept_for_recovery"]) == str(kept)
+
+
+def test_what_a_crash_left_is_discarded_one_after_the_other(viewer, ends, files, press):
+    for frames in (1, 2):
+        ends("crash", frames)
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    assert "1 more wait" in widget.left.label.text()
+    press(widget.left.discard_button)
+    assert len(files()) == 1
+    assert not widget.left.isHidden()
+    press(widget.left.discard_button)
+    assert files() == []
+    assert widget.left.isHidden()
+    assert list(viewer.layers) == []
+
+
+def test_nothing_is_left_of_an_end_in_order(viewer, widget, ends, files):
+    assert ends("in order") > 0
+    assert files() == []
+    widget.left.look()
+    assert widget.left.isHidden()
+
+
+def test_a_damaged_file_is_named_and_stays(viewer, ends, files, press):
+    ends("crash")
+    (kept,) = files()
+    kept.write_bytes(b"torn")
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget, name="Fit spots")
+    press(widget.left.open_button)
+    assert "not opened" in widget.status.text()
+    assert not widget.left.isHidden()
+    assert kept.exists()
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_csv])
+def test_results_are_kept_until_they_are_saved(
+    viewer, widget, fit, files, qtbot, make_movie, tmp_path, write
+):
+    viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    qtbot.waitUntil(lambda: no_worker() and len(files()) == 1)
+    layer = viewer.layers["movie spots"]
+    (kept,) = files()
+    np.testing.assert_array_equal(read(kept).columns["sigma"], layer.features["sigma"])
+    layer.selected_data = {0, 3}
+    layer.remove_selected()
+    qtbot.waitUntil(lambda: no_worker() and len(read(kept).columns["y"]) == 6)
+    write(str(tmp_path / "result"), layer.data, attributes_of(layer))
+    assert files() == []
+    # What is changed after that is not saved.
+    widget.picking.undo.click()
+    qtbot.waitUntil(lambda: no_worker() and files() == [kept])
+    assert len(read(kept).columns["y"]) == 8
+    viewer.layers.remove(layer)
+    assert files() == []
+
+
+def test_it_is_told_that_a_result_cannot_be_kept(
+    viewer, widget, fit, qtbot, make_movie, settings_folder
+):
+    (settings_folder / "napari-spotfit").mkdir(exist_ok=True)
+    (settings_folder / "napari-spotfit" / "recovery").write_text("a file in the way")
+    viewer.add_image(make_movie(), name="movie")
+    fit(widget)
+    assert "save it soon" in widget.status.text()
+    assert "movie spots" in viewer.layers
