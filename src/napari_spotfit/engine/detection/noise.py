@@ -23,6 +23,9 @@ BLOCK_NOISE = np.dtype(
 _MEDIAN_OVER_MEAN = 0.934
 #: By so many of its errors the line may be less steep than skewness tells, and steeper than it is.
 _STEEPER = 2.0
+#: So many times as skewed as light can make noise, it is spots that make it, where all of so few
+#: blocks may have one.
+_OF_SPOTS, _MANY_BLOCKS = 2.0, 48
 #: The variance of rounding to whole counts, less what it may share with other noise.
 _ROUNDING = 1 / 20
 #: The standard error of how much stronger white noise looks where it is coarse, of one block; and
@@ -62,7 +65,10 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         # may know better: bright blocks are noisier, too, if noise is skewed.
         most = max(middle / max(level - darkest, 1e-30), apparent - _STEEPER * apparent_error)
         coarse = spectral_correlation(usable, whole_counts)
-        skewness = min(skewness / coarse if coarse > FILTERED else skewness, most)
+        skewness = skewness / coarse if coarse > FILTERED else skewness
+        if skewness > _OF_SPOTS * most and len(usable) < _MANY_BLOCKS:
+            skewness = 0.0
+        skewness = min(skewness, most)
         slope = slope if skewness > slope + _STEEPER * error else skewness
         error = math.inf
     return NoiseModel(
