@@ -102,7 +102,7 @@ def test_the_noise_is_measured_before_the_first_click(viewer, widget, make_movie
 
 def test_real_pixels_of_a_crowded_image(viewer, widget, hand, settle, hybiss):
     image = viewer.add_image(hybiss, name="movie")
-    fits = localize(hybiss, sigma=1.3)
+    fits = localize(hybiss)
     shape = np.array(hybiss.shape[-2:])
     places = np.column_stack([fits.y, fits.x])
     gaps = np.hypot(*(places[:, None] - places).T) + 99 * np.eye(len(fits))
