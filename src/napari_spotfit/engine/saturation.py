@@ -72,6 +72,19 @@ def saturated_pixels(
     >>> lost.rois, [np.argwhere(one).tolist() for one in lost.pixels]
     (array([0, 1]), [[[3, 3]], [[2, 2]]])
     """
+    if is_on_device(frames):
+        from .fallback import cuda_errors
+
+        try:
+            return _saturated(frames, corners, roi_shape, workers)
+        except cuda_errors():  # the GPU has no memory left
+            frames = to_host(frames)
+    return _saturated(frames, corners, roi_shape, workers)
+
+
+def _saturated(
+    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], workers: int | None
+) -> Lost | None:
     rule = _Tops.of(frames.dtype)
     suspect = np.flatnonzero(_with_flat_tops(frames, corners, roi_shape, rule, workers))
     found, masks = [suspect[:0]], [np.empty((0, *roi_shape), bool)]
