@@ -33,7 +33,7 @@ def test_the_consoles_lines_run():
     components = pytest.importorskip("napari.components")
     from napari_spotfit.widgets.samples import molecules
 
-    (block,) = (block for block in BLOCKS if "viewer" in block)
+    (block,) = (block for block in BLOCKS if "viewer.add_layer" in block)
     viewer = components.ViewerModel()
     for data, arguments, kind in molecules():
         getattr(viewer, f"add_{kind}")(data, **arguments)
