@@ -64,7 +64,7 @@ def tell(sample: str) -> None:
     spots = dock(viewer, "Spots")
     spots.filters.histogram.feature.choose("photons")
     spots.filters.histogram.region.setRegion((500, 3000))
-    spots.filters.legend.boxes["MAX_ITERATIONS"].click()
+    spots.filters.legend.good.click()
     wait_until(lambda: True)
     save_window(viewer, IMAGES / "spots.png")
     print("; ".join(spots.spots.filters.words()), "-", spots.count.text())
@@ -72,7 +72,7 @@ def tell(sample: str) -> None:
 
     inspector = dock(viewer, "Inspect spot")
     table = layer.features
-    bad = np.flatnonzero(table["stop_condition"] == "MAX_ITERATIONS")
+    bad = np.flatnonzero(table["good"] == 0)
     worst = bad[np.argmax(table["chi_square"].to_numpy()[bad])]
     look_at(viewer, *layer.data_to_world(layer.data[worst]), closer=3)
     shown: list[bool] = []
