@@ -189,3 +189,11 @@ def test_spots_of_few_amplified_electrons_tell_the_width():
     """Fits of a few of them are narrow: good places, but their widths must not be the most."""
     frames = next(np.array(s.frames) for s in noisy_scenes(1.3) if s.name == "EMCCD 0.05")
     assert abs(estimate_sigma(frames).sigma / 1.332 - 1) < 0.1
+
+
+def test_a_middle_without_noise_tells_nothing_of_the_rest():
+    """As outside of a mask: the middle is looked at first."""
+    corner = simulate_movie(1, shape=(96, 96), spots_per_frame=12, photons=4000, seed=4)[0][0]
+    image = np.zeros((1400, 1400), np.uint16)
+    image[:96, :96] = corner
+    assert estimate_sigma(image).sigma == pytest.approx(estimate_sigma(corner).sigma, rel=0.03)

@@ -179,7 +179,9 @@ def width_of(
             best = width
         if best is not None and best.spots >= ENOUGH:
             break
-        why, noise = search.why, search.noise
+        why = search.why
+        # A part without light and noise, such as outside of a mask, tells nothing of the others.
+        noise = search.noise if search.noise is not None and search.noise.blocks else None
     if best is None:
         raise NoWidthError(f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}")
     return best
