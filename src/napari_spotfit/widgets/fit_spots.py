@@ -30,6 +30,7 @@ from .layers.maps import LayerMaps, layer_maps
 from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
+from .napari_compat import itself
 from .parts import remember
 from .parts.docking import Docked
 from .parts.status import StatusLine, number
@@ -68,7 +69,7 @@ class FitSpots(Docked):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
-        self._viewer = viewer
+        self._viewer = viewer = itself(viewer)
         self.history = History(viewer, lambda: self.preview.layer, self)
         self._results = ResultLayers(viewer, self.history)
         self._run: LayerFit | None = None
@@ -179,8 +180,7 @@ class FitSpots(Docked):
 
     def serves(self, viewer: napari.viewer.Viewer) -> bool:
         """Whether the widget follows a viewer, be it behind a proxy."""
-        own = getattr(self._viewer, "__wrapped__", self._viewer)
-        return self.bound and own is viewer
+        return self.bound and self._viewer is viewer
 
     def _image(self) -> Image:
         image = self.settings.image.layer

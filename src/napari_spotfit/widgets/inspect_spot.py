@@ -28,6 +28,7 @@ from .layers.place import centre_on
 from .layers.points import is_result
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
+from .napari_compat import itself
 from .parts.docking import Docked
 from .picking.keys import Keys
 
@@ -69,7 +70,7 @@ class InspectSpot(Docked):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(below=(0, 0))
-        self._viewer = viewer
+        self._viewer = viewer = itself(viewer)
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
         self._row: int | None = None

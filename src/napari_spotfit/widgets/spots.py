@@ -19,6 +19,7 @@ from qtpy.QtWidgets import (
 
 from .layers.points import is_result
 from .layers.units import pixel_size
+from .napari_compat import itself
 from .parts.docking import Docked
 from .parts.layer_choice import LayerChoice
 from .parts.status import StatusLine, number
@@ -66,7 +67,7 @@ class Spots(Docked):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(below=_SMALLEST)
-        self._viewer = viewer
+        self._viewer = viewer = itself(viewer)
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)

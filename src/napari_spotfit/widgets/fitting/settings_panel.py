@@ -23,6 +23,7 @@ from qtpy.QtWidgets import (
 
 from ...engine.select import Description, describe
 from ...settings.settings import Settings, parameters
+from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.controls import SettingsControls, add_row, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice
@@ -94,7 +95,7 @@ class SettingsPanel(QScrollArea):
 
     def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
-        self.image = LayerChoice(viewer.layers, _is_image, nothing="no image")
+        self.image = LayerChoice(viewer.layers, is_image, nothing="no image")
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
         self.frames = FrameChoice()
         self.controls = SettingsControls(_NAMES)
@@ -379,9 +380,5 @@ def _form(parent: QWidget | None = None) -> QFormLayout:
     return form
 
 
-def _is_image(layer: Layer) -> bool:
-    return type(layer).__name__ == "Image"
-
-
 def _is_limit(layer: Layer) -> bool:
-    return type(layer).__name__ in ("Labels", "Shapes")
+    return is_labels(layer) or is_shapes(layer)

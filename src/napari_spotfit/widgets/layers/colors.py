@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
+from ..napari_compat import quiet
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -114,7 +115,7 @@ def color_faces(
 def _map_colors(layer: Points, feature: str, numbers: bool) -> None:
     """Let napari colour the faces by a feature."""
     # The canvas follows the colours themselves, too, and takes long enough once.
-    with warnings.catch_warnings(), layer.events.face_color.blocker():
+    with warnings.catch_warnings(), quiet(layer, "face_color"):
         # Of integers with few values, napari warns that it takes them for words.
         warnings.simplefilter("ignore", RuntimeWarning)
         layer.face_color = feature

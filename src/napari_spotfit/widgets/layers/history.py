@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from qtpy.QtCore import QObject, Signal
 
+from ..napari_compat import deletes
 from .points import is_result
 from .state import LayerState, put_state
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 #: So many changes can be undone, as long as they take no more bytes than these.
 _UNDOABLE, _MOST = 100, 2**31
-_REMOVING, _REMOVED = "removing", "removed"
 
 
 class Change(NamedTuple):
@@ -174,11 +174,11 @@ class History(QObject):
 
     def _on_data(self, event: Any) -> None:
         """Record the points that napari deletes."""
-        action = str(getattr(event, "action", ""))
+        when = deletes(event)
         layer = event.source
-        if self.paused or action not in (_REMOVING, _REMOVED) or layer is self._passing():
+        if self.paused or not when or layer is self._passing():
             return
-        if action == _REMOVING:
+        if when == "before":
             self._before = LayerState.of(layer)
         elif self._before is not None:
             before, self._before = self._before, None

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..napari_compat import is_image
+
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.components import LayerList
@@ -83,9 +85,7 @@ def image_of(points: Points, layers: LayerList) -> Image | None:
     named = [
         layer
         for layer in layers
-        if type(layer).__name__ == "Image"
-        and layer.name == name
-        and list(full_resolution(layer).shape) == shape
+        if is_image(layer) and layer.name == name and list(full_resolution(layer).shape) == shape
     ]
     return named[0] if len(named) == 1 else None
 

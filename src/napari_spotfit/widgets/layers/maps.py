@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...images.camera import Camera
+from ..napari_compat import is_image
 from .images import full_resolution
 from .masks import search_mask
 
@@ -106,9 +107,7 @@ def _layer_of(role: str, points: Points, layers: LayerList) -> Layer | None:
 
 
 def _reader(role: str, layer: Layer, image: Image) -> Callable[[], Any]:
-    from napari.layers import Image as ImageLayer
-
-    if not isinstance(layer, ImageLayer):
+    if not is_image(layer):
         return search_mask(layer, image)
     pixels = _same_pixels(role, layer, image)
     return partial(_not_zero, pixels) if role == "bad_pixels" else partial(_whole, pixels)

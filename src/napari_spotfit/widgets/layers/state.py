@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..napari_compat import quiet, tell_data
 from .colors import color_faces, face_limits, good_rows
 from .hiding import show_all, show_only, sizes_when_shown
 from .marks import MARK, draw_marks, is_marked, own_symbols
@@ -104,10 +105,9 @@ def set_data(layer: Points, data: NDArray[np.float64]) -> None:
     With each event of the data, and there would be two, the viewer works out the extents
     of all layers.
     """
-    with layer.events.features.blocker(), layer.events.data.blocker():
+    with quiet(layer, "features", "data"):
         layer.data = data.copy()
-    rows = tuple(range(len(data)))
-    layer.events.data(value=layer.data, action="changed", data_indices=rows, vertex_indices=((),))
+    tell_data(layer)
 
 
 def fit_limits(layer: Points, features: pd.DataFrame) -> None:
