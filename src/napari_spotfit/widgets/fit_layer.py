@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Layer
 
-    from .fit_spots import FitSpots
     from .fitting.layer_fit import LayerFit
 
 
@@ -77,6 +76,7 @@ def fit_layer(
     from .fitting.layer_fit import LayerFit
     from .layers import images
     from .layers.colors import COLORMAPS, FACE_COLORMAP
+    from .layers.history import history_of
     from .layers.maps import layer_maps
     from .layers.marks import MARKS
     from .layers.result_layers import ResultLayers
@@ -95,12 +95,9 @@ def fit_layer(
         colormap=colormap if colormap in COLORMAPS else FACE_COLORMAP,
         mark=mark if mark in MARKS else "ring",
     )
-    widget = _widget_of(viewer)
-    history = None if widget is None else widget.history
     # With Qt's application as its parent it goes on should nobody keep the handle.
-    fit = LayerFit(layer, job, ResultLayers(viewer, history), QApplication.instance())
-    if history is not None:
-        fit.shown.connect(history.shown)
+    fit = LayerFit(layer, job, ResultLayers(viewer), QApplication.instance())
+    fit.shown.connect(history_of(viewer).shown)
     fit.start()
     return fit
 
@@ -118,13 +115,3 @@ def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
             "viewer=…"
         )
     return viewer, layer
-
-
-def _widget_of(viewer: Viewer) -> FitSpots | None:
-    """Return the widget Fit spots of a viewer, if it is open."""
-    from qtpy.QtWidgets import QApplication
-
-    from .fit_spots import FitSpots
-
-    shown = (one for one in QApplication.allWidgets() if isinstance(one, FitSpots))
-    return next((one for one in shown if one.serves(viewer)), None)

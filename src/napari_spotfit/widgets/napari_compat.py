@@ -119,6 +119,8 @@ def draws_hidden_points() -> bool:
 
 def colored_by(points: Points, part: str) -> str:
     """Return the feature that colours the ``"face"`` or ``"border"`` of points, or nothing."""
+    if getattr(points, f"{part}_color_mode") == "direct":
+        return ""
     by = getattr(points, f"_{part}").color_properties
     return "" if by is None else str(by.name)
 

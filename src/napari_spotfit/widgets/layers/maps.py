@@ -74,6 +74,12 @@ def layer_maps(image: Image, layers: Mapping[str, Layer]) -> LayerMaps:
     ValueError
         If a layer does not go together with the image.
     """
+    for role, layer in layers.items():
+        if layer is image:
+            raise ValueError(
+                f"“{image.name}” is chosen for {ROLES[role]}, so it is not fitted itself; choose "
+                "the image with the spots, or another layer there"
+            )
     readers = {role: _reader(role, layer, image) for role, layer in layers.items()}
     ids = {role: str(layer.unique_id) for role, layer in layers.items() if role != "mask"}
     return LayerMaps(partial(_read, readers), ids, {role: one.name for role, one in layers.items()})

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from napari.layers import Image, Layer, Points
 
 _STOP = "stop_condition"
+#: In the metadata of a layer whose spots are a preview's.
+PASSING = "preview"
 _STOPS = tuple(condition.name for condition in StopCondition)
 #: So many rows tell whether a column has stop conditions.
 _LOOKED_AT = 1000
@@ -207,6 +209,11 @@ def is_result(layer: Layer | None) -> bool:
     if layer is None or not is_points(layer) or _STOP not in layer.features:
         return False
     return "stop_counts" in layer.metadata or _is_table_of_fits(layer.features)
+
+
+def is_preview(layer: Layer | None) -> bool:
+    """Whether a layer shows the spots of a preview, which come and go by themselves."""
+    return layer is not None and bool(layer.metadata.get(PASSING))
 
 
 def stop_counts(layer: Points) -> dict[str, int]:
