@@ -91,7 +91,8 @@ def put_view(layer: Points, view: LayerView, ndisplay: int) -> None:
     """Let the spots of a layer be looked at as before."""
     now = LayerView.of(layer)
     others = {name: one for name, one in layer.metadata.items() if name not in _VIEW}
-    layer.metadata = {**others, **view.metadata}
+    # Where no filter is named, those who show filters keep theirs.
+    layer.metadata = {**others, "filters": {}, **view.metadata}
     face = view.metadata.get("face", "")
     if view.face_color is not None and len(view.face_color) == len(layer.data):
         layer.face_color_mode = "direct"
