@@ -32,7 +32,7 @@ def test_whose_layer_it_is(viewer, widget, hand, settle, make_movie, spots):
     assert layer.scale.tolist() == [0.5, 0.5]
     assert np.all(layer.size == 5)
     viewer.layers.remove(layer)
-    assert "the fit of a spot" in widget.picking.undo.toolTip()
+    assert not widget.picking.undo.isEnabled()
     hand.click(image, spots[1], SHIFT)
     settle()
     assert len(viewer.layers["movie (picked)"].data) == 1
