@@ -59,7 +59,7 @@ class LayerFit(QObject):
     ):
         super().__init__(parent)
         self.image, self._results = image, results
-        self._pixels = job.image
+        self._pixels = images.own_pixels(image)
         self._run = FitRun(job, self)
         self._run.progressed.connect(self.progressed)
         self._run.fitted.connect(self._on_fitted)
@@ -207,9 +207,8 @@ class LayerFit(QObject):
 
     def _on_pixels(self, event: Any = None) -> None:
         """Stop where other pixels came: the spots would lie on an image that they are not of."""
-        image = self.image
-        if image.rgb or images.full_resolution(image) is not self._pixels:
-            text = f"“{image.name}” got other pixels before its fit had ended; fit it again"
+        if images.own_pixels(self.image) is not self._pixels:
+            text = f"“{self.image.name}” got other pixels before its fit had ended; fit it again"
             self.cancel(ImageChangedError(text))
 
     def _end(self, error: Exception | None = None) -> None:

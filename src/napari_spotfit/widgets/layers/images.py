@@ -19,7 +19,9 @@ AXES = "axes_told"
 
 
 def full_resolution(layer: Image | Labels) -> Any:
-    """Return a layer's array, the finest level if there are several.
+    """Return a layer's array, the finest level if there are several, as the engine takes it.
+
+    Booleans are 0 and 1 then, which only the viewer has for images.
 
     Raises
     ------
@@ -31,6 +33,18 @@ def full_resolution(layer: Image | Labels) -> Any:
             f"“{layer.name}” is a colour (RGB) image, in which a spot has no single brightness; "
             "choose or make a layer with one channel (right-click the layer ▸ Split RGB)"
         )
+    pixels = own_pixels(layer)
+    if pixels.dtype != np.bool_ or not is_image(layer):
+        return pixels
+    if isinstance(pixels, np.ndarray):
+        return pixels.view(np.uint8)
+    import dask.array
+
+    return (pixels if hasattr(pixels, "dask") else dask.array.from_array(pixels)).astype(np.uint8)
+
+
+def own_pixels(layer: Image | Labels) -> Any:
+    """Return the very array that a layer has, the finest level if there are several."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
