@@ -149,18 +149,26 @@ def test_an_image_that_changes_while_it_is_fitted(viewer, widget, qtbot, start, 
 def test_spots_from_a_file_find_their_image_under_another_name(
     viewer, widget, fit, press, make_movie, tmp_path
 ):
-    image = viewer.add_image(make_movie(2), name="movie")
+    file, path = tmp_path / "movie.npy", str(tmp_path / "a.spots.parquet")
+    np.save(file, make_movie(2))
+    (image,) = viewer.open(str(file), plugin="napari")
     fit(widget)
-    path = str(tmp_path / "a.spots.parquet")
     viewer.layers["movie spots"].save(path)
     viewer.layers.clear()
     (opened,) = viewer.open(path, plugin="napari-spotfit")
+    (again,) = viewer.open(str(file), plugin="napari")
+    again.name = "renamed"
+    assert image_of(opened, viewer.layers) is again  # it came from the same file
+    widget.result.look()
     tie = widget.result.image
+    assert tie.isHidden()
+    viewer.layers.remove(again)
+    widget.result.look()  # as it does by itself
     assert tie.label.text() == "Their image “movie” is not open."
     assert tie.button.isHidden()  # there is none to choose
     viewer.add_image(make_movie(3), name="too long")
     image = viewer.add_image(image.data, name="another name")
-    widget.result.look()  # as it does by itself
+    widget.result.look()
     assert image_of(opened, viewer.layers) is None
     menu = tie.button.menu()
     menu.aboutToShow.emit()
