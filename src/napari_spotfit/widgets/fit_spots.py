@@ -42,7 +42,7 @@ from .preview.told import ToldPsf
 
 if TYPE_CHECKING:
     import napari
-    from napari.layers import Image
+    from napari.layers import Image, Points
 
 _FIT_TIP = (
     "<p>Find and fit the spots of the image. The result is a Points layer named after the "
@@ -139,8 +139,6 @@ class FitSpots(Docked):
         if self._run is not None:
             self._run.finish()
         self.picking.unbind()
-        self.history.shown.disconnect(self.result.show_layer)
-        self.history.shown.disconnect(self._recovery.keep)
         self.history.leave(self)
         self._recovery.release()
         self.preview.unbind()
@@ -240,6 +238,12 @@ class FitSpots(Docked):
             f"The result is not kept for the case of a crash, so save it soon: {error}"
         )
 
+    def _on_put_back(self, layer: Points) -> None:
+        # The history outlasts the widget, whatever is undone then.
+        if self.bound:
+            self.result.show_layer(layer)
+            self._recovery.keep(layer)
+
     def _on_preview_drawn(self) -> None:
         layer = self.preview.layer
         active = self._viewer.layers.selection.active
@@ -319,9 +323,8 @@ class FitSpots(Docked):
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self.result.show_layer)
-        self.history.shown.connect(self.result.show_layer)
-        self.history.shown.connect(self._recovery.keep)
         self.picking.picker.layers.shown.connect(self._recovery.keep)
+        self.history.shown.connect(self._on_put_back)
         self._recovery.failed.connect(self._on_not_kept)
         self.left.said.connect(self.status.say)
         self.left.failed.connect(self.status.fail)
