@@ -52,12 +52,21 @@ template <class T> class RowOfBlocks {
             const ColumnSums& own = sums[k];
             double lowest = double(INFINITE), cube = 0.0;
             for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
-            table[k] = {sum(own.mean) / PIXELS + double(frame.level),
-                        sum(own.both) / PIXELS,
+            const double mean = sum(own.mean) / PIXELS, both = sum(own.both) / PIXELS;
+            double spread = 0.0, rise = 0.0;
+            for (int i = 0; i < BLOCK; ++i) {
+                const double brighter = double(own.mean.v[i]) / BLOCK - mean;
+                spread += brighter * brighter;
+                rise += brighter * (double(own.both.v[i]) / BLOCK - both);
+            }
+            table[k] = {mean + double(frame.level),
+                        both,
                         sum(own.along_x) / PIXELS,
                         sum(own.along_y) / PIXELS,
                         cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
-                        lowest + double(frame.level)};
+                        lowest + double(frame.level),
+                        spread,
+                        rise};
         }
     }
 
