@@ -74,7 +74,8 @@ def blocks(image, sigma):
     """
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     scatter = ndimage.uniform_filter((image - ring) ** 2 * 8 / 9, BLOCK + 12, mode="mirror")
-    image = np.where(lone_pixels(image, sigma, 12, scatter), ring, image)
+    lone = lone_pixels(image, sigma, 12, scatter) | lone_pixels(-image, sigma, 12, scatter)
+    image = np.where(lone, ring, image)
     # Fine taps do not add up to 0 exactly.
     level = np.median(image)
     squares = [
