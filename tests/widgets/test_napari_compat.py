@@ -57,6 +57,13 @@ def test_the_parts_of_a_window(viewer):
     viewer.window.remove_dock_widget(docked)
 
 
+def test_a_closed_viewer_has_no_window(make_napari_viewer):
+    viewer = make_napari_viewer()
+    assert compat.main_window(viewer) is not None
+    viewer.close()
+    assert compat.main_window(viewer) is None
+
+
 def test_camera_and_theme(viewer):
     viewer.add_image(np.zeros((400, 300)))
     compat.camera_of(viewer).center = (0, 30, 40)

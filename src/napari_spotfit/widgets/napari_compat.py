@@ -75,14 +75,11 @@ def main_window(viewer: Viewer) -> QMainWindow | None:
     """Return the window of a viewer; a model of one has none, nor has a viewer that was closed."""
     from qtpy.QtWidgets import QMainWindow
 
-    window = getattr(itself(viewer), "window", None)
-    if window is None:
-        return None
+    found = getattr(getattr(itself(viewer), "window", None), "_qt_window", None)
     try:
-        found = window._qt_window
+        return found if isinstance(found, QMainWindow) and found.isWindow() else None
     except RuntimeError:  # Qt has deleted it
         return None
-    return found if isinstance(found, QMainWindow) else None
 
 
 def canvas_beside(widget: QWidget) -> QWidget | None:
