@@ -63,12 +63,13 @@ class FitSpots(Docked):
         The viewer that shows the images; napari passes it in.
     """
 
+    title = "Fit spots"
     #: A fit has ended, whichever way, and the layers and the status line say so.
     finished = Signal()
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__()
-        self._viewer = viewer
+        super().__init__(viewer)
+        viewer = self._viewer
         self.history = History(viewer, lambda: self.preview.layer, self)
         self._results = ResultLayers(viewer, self.history)
         self._run: LayerFit | None = None
@@ -176,11 +177,6 @@ class FitSpots(Docked):
         """Stop the fit that is running; the layers stay as they are."""
         if self._run is not None:
             self._run.cancel()
-
-    def serves(self, viewer: napari.viewer.Viewer) -> bool:
-        """Whether the widget follows a viewer, be it behind a proxy."""
-        own = getattr(self._viewer, "__wrapped__", self._viewer)
-        return self.bound and own is viewer
 
     def _image(self) -> Image:
         image = self.settings.image.layer

@@ -24,10 +24,12 @@ from .inspecting.spot import (
 from .inspecting.watch import Watch
 from .layers.images import image_of
 from .layers.maps import maps_of
-from .layers.place import centre_on
+from .layers.place import go_to
 from .layers.points import is_result
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
+from .one_to_another import list_spot
+from .parts.canvas_bar import canvas_beside
 from .parts.docking import Docked
 from .picking.keys import Keys
 
@@ -64,12 +66,13 @@ class InspectSpot(Docked):
         The viewer with the spots; napari passes it in.
     """
 
+    title = "Inspect spot"
     #: What is shown is up to date again.
     refreshed = Signal()
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(below=(0, 0))
-        self._viewer = viewer
+        super().__init__(viewer, below=(0, 0))
+        viewer = self._viewer
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
         self._row: int | None = None
@@ -82,6 +85,7 @@ class InspectSpot(Docked):
         self._click = SpotClick(viewer, self.inspect)
         self._keys = Keys(viewer, {BACK_KEY: lambda: self.step(-1), ON_KEY: lambda: self.step(1)})
         self.panel.doubtful.asked.connect(self.step)
+        self.panel.list_button.clicked.connect(self._list)
         self._watch = Watch(self._later)
         self._soon, self._patience = QTimer(self), QTimer(self)
         for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
@@ -99,6 +103,23 @@ class InspectSpot(Docked):
         layer.selected_data = {row}
         self._show_next(layer, row)
 
+    def go_to(self, layer: Points, row: int | None = None) -> None:
+        """Let the viewer show a spot of a layer, and show it here.
+
+        Without a row it is the one that is selected, or else the first doubtful one.
+        """
+        if row is None:
+            candidates = sorted(layer.selected_data) or doubtful_shown(layer).tolist()
+            row = next((one for one in candidates if one < len(layer.data)), None)
+        if row is None:
+            self._show_next(layer, None)
+            return
+        go_to(self._viewer, layer, row, canvas_beside(self))
+        if row in layer.selected_data:
+            self._show_next(layer, row)
+        else:
+            self.inspect(layer, row)
+
     def step(self, step: int) -> None:
         """Go on to the next doubtful spot that is shown, 1, or back to the one before, -1."""
         layers = self._viewer.layers
@@ -110,8 +131,8 @@ class InspectSpot(Docked):
         rows = doubtful_shown(layer)
         if len(rows):
             row = following(rows, self._row if layer is self._layer else None, step)
-            centre_on(self._viewer, layer, row)
-            self.inspect(layer, row)
+            layer.selected_data = {row}
+            self.go_to(layer, row)
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
@@ -136,6 +157,10 @@ class InspectSpot(Docked):
         self._click.unbind()
         self.panel.unbind()
         self._layer = self._row = self._spot = None
+
+    def _list(self) -> None:
+        if self._layer is not None and self._row is not None:
+            list_spot(self._viewer, self._layer, self._row)
 
     def _events(self) -> tuple[Any, ...]:
         layers = self._viewer.layers.events

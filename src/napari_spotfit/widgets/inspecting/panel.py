@@ -10,6 +10,7 @@ from qtpy.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
+    QPushButton,
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
@@ -36,6 +37,12 @@ _WIDE = 900
 #: Milliseconds in which what has changed finds its place before it is drawn.
 _SETTLING = 10
 _ROW_TIP = "<p>Layer, frame and row of the spot; the first of each is 0.</p>"
+_LIST_TIP = (
+    "<p>Go to this spot's row in the table of <i>Spots</i>; where a filter hides it, that is "
+    "said.</p>"
+)
+#: No higher than the title, beside which it stands.
+_LOW = "QPushButton { padding: 0 8px; margin: 0; min-height: 0 }"
 _CHANGED = "The image has changed since this fit: the residual is not the fit's."
 
 
@@ -56,6 +63,10 @@ class InspectPanel(QWidget):
         self.title.setStyleSheet("font-weight: bold")
         self.title.setToolTip(_ROW_TIP)
         self.doubtful = DoubtfulSteps()
+        self.list_button = QPushButton("Spots")
+        self.list_button.setToolTip(_LIST_TIP)
+        self.list_button.setAccessibleName("Show in Spots")
+        self.list_button.setStyleSheet(_LOW)
         self.verdict, self.numbers = Verdict(), Numbers()
         self.pictures, self.profiles = Pictures(viewer), Profiles(viewer)
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
@@ -160,6 +171,7 @@ class InspectPanel(QWidget):
         head = QHBoxLayout()
         head.addWidget(self.title, 1)
         head.addWidget(self.doubtful)
+        head.addWidget(self.list_button)
         spot.addLayout(head)
         spot.addWidget(self.verdict)
         spot.addWidget(self.pixels, 1)

@@ -116,7 +116,7 @@ class BarOnCanvas:
     def show_layer(self, layer: Points | None) -> None:
         """Show a layer's face colours on the canvas, if there is one."""
         if self.bar is None and layer is not None:
-            canvas = _canvas_beside(self._widget)
+            canvas = canvas_beside(self._widget)
             if canvas is None:
                 return
             self.bar = CanvasBar(canvas)
@@ -137,7 +137,7 @@ class BarOnCanvas:
         self.bar = None
 
 
-def _canvas_beside(widget: QWidget) -> QWidget | None:
+def canvas_beside(widget: QWidget) -> QWidget | None:
     """Return the canvas of the window in which a widget is docked."""
     window: QWidget | None = widget
     while window is not None and not isinstance(window, QMainWindow):
