@@ -11,6 +11,7 @@ from .inspecting.click import SpotClick
 from .inspecting.doubtful import BACK_KEY, ON_KEY, doubtful_shown, following
 from .inspecting.frame_keeper import FrameKeeper
 from .inspecting.panel import InspectPanel
+from .inspecting.refit import Refit
 from .inspecting.sample import SpotSample, camera_settings, sample_spot, settings_of
 from .inspecting.spot import (
     Spot,
@@ -22,13 +23,13 @@ from .inspecting.spot import (
     spot_of,
 )
 from .inspecting.watch import Watch
-from .layers.images import image_of
+from .layers.images import full_resolution, image_of
 from .layers.maps import maps_of
 from .layers.place import go_to
 from .layers.points import is_result
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
-from .one_to_another import list_spot
+from .one_to_another import history_of, list_spot
 from .parts.canvas_bar import canvas_beside
 from .parts.docking import Docked
 from .picking.keys import Keys
@@ -85,6 +86,9 @@ class InspectSpot(Docked):
         self._click = SpotClick(viewer, self.inspect)
         self._keys = Keys(viewer, {BACK_KEY: lambda: self.step(-1), ON_KEY: lambda: self.step(1)})
         self.panel.doubtful.asked.connect(self.step)
+        self.refit = Refit(viewer, self.panel.refit, lambda: history_of(viewer), self)
+        self.refit.changed.connect(self._later)
+        self.panel.refit_button.toggled.connect(self._later)
         self.panel.list_button.clicked.connect(self._list)
         self._watch = Watch(self._later)
         self._soon, self._patience = QTimer(self), QTimer(self)
@@ -149,6 +153,7 @@ class InspectSpot(Docked):
         self._soon.stop()
         self._patience.stop()
         self._keeper.forget()
+        self.refit.forget()
         self._selection.unbind()
         self._watch.follow()
         for event in self._events():
@@ -275,9 +280,29 @@ class InspectSpot(Docked):
         self.panel.show_spot(spot, layer.name, pixel_size(layer))
         self.panel.doubtful.show_place(layer, spot.row)
         if isinstance(pixels, str):
+            self.refit.forget()
             self.panel.say(pixels)
         else:
             self.panel.show_sample(pixels, spot)
+            self._compare(layer, spot)
+
+    def _compare(self, layer: Points, spot: Spot) -> None:
+        """Show the spot's refit beside it, while such are asked for."""
+        image = image_of(layer, self._viewer.layers)
+        if image is None or not self.panel.refit_button.isChecked():
+            self.refit.forget()
+            return
+        rows, columns = full_resolution(image).shape[-2:]
+        self.refit.follow(layer, spot.row, image, places_around(layer, spot, (rows, columns))[0])
+        if (fits := self.refit.fits()) is None:
+            return
+        try:
+            old, new = (self._pixels(layer, image, one) for one in fits)
+        except ValueError:  # pixels that are no longer there
+            return
+        if isinstance(old, SpotSample) and isinstance(new, SpotSample):
+            kept = self.refit.new_is_kept
+            self.panel.show_refit((fits[0], old), (fits[1], new), new_is_kept=kept)
 
     def _show_without_pixels(self, why: str) -> None:
         if self._layer is not None and self._spot is not None:

@@ -19,6 +19,7 @@ from .layers.hiding import hidden_arguments, sizes_when_shown
 from .layers.images import transform_arguments
 from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
 from .layers.points import default_face, layer_arguments, points_arguments
+from .layers.refits import REFITS
 from .table.columns import Units
 from .table.filters import Filters
 
@@ -30,7 +31,7 @@ LayerData = tuple[Any, dict[str, Any], str]
 #: What a layer's metadata say of its spots beside their settings, which a file has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
-    "map_names", "frames", "labels", MARK, SIGMA,
+    "map_names", "frames", "labels", REFITS, MARK, SIGMA,
 )  # fmt: skip
 #: How a layer lies in the world and looks, as napari names it.
 _PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
