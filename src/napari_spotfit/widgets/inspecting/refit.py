@@ -78,11 +78,10 @@ class Refit(QObject):
 
         What has been fitted again of the same spot stays.
         """
-        if layer is self._layer and image is self._image and row == self._row:
-            kept = [one for one in (self._old, self._new) if one is not None]
-            if any(one.is_in(layer, row) for one in kept):
-                self._say()
-                return
+        same = layer is self._layer and image is self._image and row == self._row
+        if same and self._is_there:
+            self._say()
+            return
         self.forget()
         self._layer, self._row, self._image = layer, row, image
         self._old, self._place = Row.of(layer, row), place
@@ -96,6 +95,13 @@ class Refit(QObject):
         self._layer = self._image = self._old = self._new = None
         self._error = ""
         self._bar.show_state(CHANGE)
+
+    @property
+    def _is_there(self) -> bool:
+        """Whether the layer still has the spot where it was."""
+        layer = self._layer
+        known = [one for one in (self._old, self._new) if one is not None]
+        return layer is not None and any(one.is_in(layer, self._row) for one in known)
 
     @property
     def new_is_kept(self) -> bool:
@@ -164,6 +170,10 @@ class Refit(QObject):
     def _keep(self, row: Row | None) -> None:
         layer = self._layer
         if layer is None or row is None or layer not in self._viewer.layers:
+            return
+        if not self._is_there:  # rows have come or gone
+            self.forget()
+            self.changed.emit()
             return
         if not row.is_in(layer, self._row):
             put_row(layer, self._row, row, self._history())
