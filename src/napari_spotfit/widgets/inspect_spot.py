@@ -27,7 +27,7 @@ from .layers.images import full_resolution, image_of
 from .layers.maps import maps_of
 from .layers.place import go_to
 from .layers.points import is_result
-from .layers.spot_selection import SpotSelection
+from .layers.spot_selection import SpotSelection, select
 from .layers.units import pixel_size
 from .one_to_another import history_of, list_spot
 from .parts.canvas_bar import canvas_beside
@@ -104,7 +104,7 @@ class InspectSpot(Docked):
 
     def inspect(self, layer: Points, row: int) -> None:
         """Show a spot of a layer, and select it there."""
-        layer.selected_data = {row}
+        select(layer, {row})
         self._show_next(layer, row)
 
     def go_to(self, layer: Points, row: int | None = None) -> None:
@@ -135,7 +135,7 @@ class InspectSpot(Docked):
         rows = doubtful_shown(layer)
         if len(rows):
             row = following(rows, self._row if layer is self._layer else None, step)
-            layer.selected_data = {row}
+            select(layer, {row})
             self.go_to(layer, row)
 
     def follow_viewer(self) -> None:

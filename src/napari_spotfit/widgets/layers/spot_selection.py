@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
 
+def select(layer: Points, rows: Collection[int]) -> None:
+    """Select spots of a layer, and no others.
+
+    Not by assignment: napari would then work out colours for points to come, which takes a second
+    with a million points.
+    """
+    wanted = set(rows)
+    if wanted != set(layer.selected_data):
+        layer.selected_data.replace_selection(wanted)
+        layer.refresh(extent=False, thumbnail=False, data_displayed=False)
+
+
 class SpotSelection(QObject):
     """Follows the selected points of all layers of fitted spots.
 

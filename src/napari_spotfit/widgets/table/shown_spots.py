@@ -12,6 +12,7 @@ from qtpy.QtCore import QObject, QTimer, Signal
 from ..layers.colors import is_number
 from ..layers.hiding import show_only
 from ..layers.points import is_result
+from ..layers.spot_selection import select
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 
@@ -126,12 +127,7 @@ class ShownSpots(QObject):
         """Select spots in the viewer; return whether there were not too many."""
         if self.layer is None or len(rows) > MOST_SELECTED:
             return False
-        wanted = set(rows.tolist())
-        if wanted != set(self.layer.selected_data):
-            # Not by assignment: napari would then work out colours for points to come,
-            # which takes a second with a million points.
-            self.layer.selected_data.replace_selection(wanted)
-            self.layer.refresh(extent=False, thumbnail=False, data_displayed=False)
+        select(self.layer, rows.tolist())
         return True
 
     def _soon(self, slot: Callable[[], None]) -> QTimer:
