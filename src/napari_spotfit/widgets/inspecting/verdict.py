@@ -80,7 +80,7 @@ def verdict(spot: Spot) -> list[str]:
         found = [f"{RULES[Flag.AT_BOUND].word.capitalize()}.", bound] if bound else []
         found = found or _of_flag(flags[0], spot.stop)
     elif against := hint(*about):
-        found = ["Worth a look.", against]
+        found = ["", against]
     if len(flags) > 1:
         found.append(f"Also: {', '.join(RULES[flag].word for flag in flags[1:])}.")
     if spot.moved:
@@ -89,7 +89,7 @@ def verdict(spot: Spot) -> list[str]:
     if not found:
         return end
     name, *rest = found
-    return [f"⚠ {name}", *rest, *([] if Flag.NOT_CONVERGED in flags else end)]
+    return [f"⚠ {name}".rstrip(), *rest, *([] if Flag.NOT_CONVERGED in flags else end)]
 
 
 def _of_flag(flag: Flag, stop: str) -> list[str]:
