@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..images.frames import FrameSelection
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Options, Settings
+from .napari_compat import is_image, itself
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -71,16 +72,15 @@ def fit_layer(
     """
     from qtpy.QtWidgets import QApplication
 
-    from .fit_spots import FitSpots
     from .fitting.fit_run import Job
     from .fitting.layer_fit import LayerFit
     from .layers import images
     from .layers.colors import COLORMAPS, FACE_COLORMAP
+    from .layers.history import history_of
     from .layers.maps import layer_maps
     from .layers.marks import MARKS
     from .layers.result_layers import ResultLayers
     from .parts import remember
-    from .parts.docking import itself, opened
 
     settings = with_roi(settings, roi_size, options, fit_layer)
     viewer, layer = _viewer_of(layer, viewer)
@@ -95,12 +95,9 @@ def fit_layer(
         colormap=colormap if colormap in COLORMAPS else FACE_COLORMAP,
         mark=mark if mark in MARKS else "ring",
     )
-    widget = opened(viewer, FitSpots)
-    history = None if widget is None else widget.history
     # With Qt's application as its parent it goes on should nobody keep the handle.
-    fit = LayerFit(layer, job, ResultLayers(viewer, history), QApplication.instance())
-    if history is not None:
-        fit.shown.connect(history.shown)
+    fit = LayerFit(layer, job, ResultLayers(viewer), QApplication.instance())
+    fit.shown.connect(history_of(viewer).shown)
     fit.start()
     return fit
 
@@ -109,10 +106,8 @@ def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
     """Return the viewer that has a layer, and the layer, both as they are behind a proxy."""
     import napari
 
-    from .parts.docking import itself
-
     layer, viewer = itself(layer), itself(viewer or napari.current_viewer())
-    if type(layer).__name__ != "Image":
+    if not is_image(layer):
         raise TypeError(f"layer must be an Image layer of napari; got {layer!r}")
     if viewer is None or layer not in viewer.layers:
         raise ValueError(

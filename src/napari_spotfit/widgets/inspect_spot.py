@@ -23,16 +23,17 @@ from .inspecting.spot import (
     spot_of,
 )
 from .inspecting.watch import Watch
+from .layers.history import history_of
 from .layers.images import full_resolution, image_of
 from .layers.maps import maps_of
 from .layers.place import go_to
-from .layers.points import is_result
+from .layers.points import is_preview, is_result
 from .layers.spot_selection import SpotSelection, select
 from .layers.units import pixel_size
-from .one_to_another import history_of, list_spot
-from .parts.canvas_bar import canvas_beside
+from .napari_compat import canvas_beside
+from .one_to_another import list_spot
 from .parts.docking import Docked
-from .picking.keys import Keys
+from .parts.keys import Keys
 
 if TYPE_CHECKING:
     import napari
@@ -42,16 +43,18 @@ _HOW = "Click a fitted spot, or select one in the Spots table, to see its data, 
 _FIT_FIRST = "Fit spots first: Layers ▸ Measure ▸ Fit spots."
 _GONE = (
     "The image of these spots is gone from the viewer, so data, model and residual cannot be "
-    "shown. The numbers are those of the fit."
+    "shown. The numbers are those of the fit. Should it be open again, choose it in Fit spots."
 )
 _NOT_OPEN = (
     "The image “{}” of these spots is not open, so data, model and residual cannot be shown. Open "
-    "it, as a layer of this name. The numbers are those of the fit."
+    "it; if it has another name, choose it in Fit spots. The numbers are those of the fit."
 )
 _NO_IMAGE = (
     "This layer does not say which image its spots were fitted in, so data, model and residual "
     "cannot be shown. The numbers are those of the fit."
 )
+_NO_REFIT = "Without the image nothing can be fitted again."
+_PASSING = "The spots of the preview come and go: press Fit first, then each can be fitted again."
 _NOT_FITTED = "This point was not fitted: it has no numbers. Click a fitted spot."
 _READING = "Reading the frame…"
 #: After so many milliseconds without the frame the wait is explained.
@@ -74,6 +77,7 @@ class InspectSpot(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(viewer, below=(0, 0))
         viewer = self._viewer
+        self._history = history_of(viewer)
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
         self._row: int | None = None
@@ -86,7 +90,7 @@ class InspectSpot(Docked):
         self._click = SpotClick(viewer, self.inspect)
         self._keys = Keys(viewer, {BACK_KEY: lambda: self.step(-1), ON_KEY: lambda: self.step(1)})
         self.panel.doubtful.asked.connect(self.step)
-        self.refit = Refit(viewer, self.panel.refit, lambda: history_of(viewer), self)
+        self.refit = Refit(viewer, self.panel.refit, self._history, self)
         self.refit.changed.connect(self._later)
         self.panel.refit_button.toggled.connect(self._later)
         self.panel.list_button.clicked.connect(self._list)
@@ -140,6 +144,7 @@ class InspectSpot(Docked):
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
+        self._history.join(self)
         self.panel.bind()
         self._click.bind()
         self._keys.bind()
@@ -150,6 +155,7 @@ class InspectSpot(Docked):
 
     def leave_viewer(self) -> None:
         """Leave no callback behind."""
+        self._history.leave(self)
         self._soon.stop()
         self._patience.stop()
         self._keeper.forget()
@@ -280,7 +286,7 @@ class InspectSpot(Docked):
         self.panel.show_spot(spot, layer.name, pixel_size(layer))
         self.panel.doubtful.show_place(layer, spot.row)
         if isinstance(pixels, str):
-            self.refit.forget()
+            self.refit.forget(_NO_REFIT)
             self.panel.say(pixels)
         else:
             self.panel.show_sample(pixels, spot)
@@ -291,6 +297,9 @@ class InspectSpot(Docked):
         image = image_of(layer, self._viewer.layers)
         if image is None or not self.panel.refit_button.isChecked():
             self.refit.forget()
+            return
+        if is_preview(layer):
+            self.refit.forget(_PASSING)
             return
         rows, columns = full_resolution(image).shape[-2:]
         self.refit.follow(layer, spot.row, image, places_around(layer, spot, (rows, columns))[0])

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .parts.docking import brought_up, opened
+from .parts.docking import brought_up
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Points
-
-    from .layers.history import History
 
 
 def inspect_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
@@ -25,11 +23,3 @@ def list_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
     from .spots import Spots
 
     brought_up(viewer, Spots).go_to(layer, row)
-
-
-def history_of(viewer: Viewer) -> History | None:
-    """Return what *Fit spots* undoes, if it is open."""
-    from .fit_spots import FitSpots
-
-    widget = opened(viewer, FitSpots)
-    return None if widget is None else widget.history

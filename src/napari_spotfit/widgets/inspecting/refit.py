@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +42,8 @@ class Refit(QObject):
         The viewer.
     bar : RefitBar
         The settings, and what to keep.
-    history : callable
-        Returns where what is kept is recorded, or None.
+    history : History
+        Where what is kept is recorded.
     parent : QObject
         Qt parent.
     """
@@ -52,9 +51,7 @@ class Refit(QObject):
     #: There is something else to show.
     changed = Signal()
 
-    def __init__(
-        self, viewer: Viewer, bar: RefitBar, history: Callable[[], History | None], parent: QObject
-    ):
+    def __init__(self, viewer: Viewer, bar: RefitBar, history: History, parent: QObject):
         super().__init__(parent)
         self._viewer, self._bar, self._history = viewer, bar, history
         self._layer: Points | None = None
@@ -89,12 +86,12 @@ class Refit(QObject):
         self._bar.show_settings(settings_of(spot.values, spot.settings))
         self._say()
 
-    def forget(self) -> None:
-        """Be about no spot."""
+    def forget(self, why: str = CHANGE) -> None:
+        """Be about no spot, and say why."""
         self._latest.drop()
         self._layer = self._image = self._old = self._new = None
         self._error = ""
-        self._bar.show_state(CHANGE)
+        self._bar.show_state(why)
 
     @property
     def _is_there(self) -> bool:
@@ -176,7 +173,7 @@ class Refit(QObject):
             self.changed.emit()
             return
         if not row.is_in(layer, self._row):
-            put_row(layer, self._row, row, self._history())
+            put_row(layer, self._row, row, self._history)
         if row is self._old:
             self._new, self._error = None, ""
             spot = spot_as(row, layer, self._row)

@@ -16,8 +16,8 @@ _NAMES = ("model", "estimator", "roi_size", "neighbours")
 _HOLD_TIP = "<p>Do not fit σ, but hold it at this value: that of the PSF.</p>"
 _NEW_TIP = (
     "<p>Put the new fit in the place of the old one: all its numbers, flags, colour and mark. The "
-    "layer notes which of its spots have settings of their own (the feature refit). <i>Undo</i> in "
-    "Fit spots takes it back, as does Keep old.</p>"
+    "layer notes which of its spots have settings of their own (the feature refit). Ctrl+Z over "
+    "the image takes it back, as does Keep old.</p>"
 )
 _OLD_TIP = "<p>Leave the fit as it was, or put it back.</p>"
 CHANGE = "Change a setting: the spot is fitted again, and nothing is replaced until you keep it."

@@ -1,4 +1,4 @@
-"""Where in the viewer a spot is."""
+"""Where in the viewer a spot is, and how layers lie in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..napari_compat import camera_of
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -30,7 +32,7 @@ def centre_on(viewer: Viewer, layer: Points, row: int) -> None:
         The spot.
     """
     _show_frame(viewer, layer, row)
-    _camera(viewer).center = _centre(viewer, layer, row)
+    camera_of(viewer).center = _centre(viewer, layer, row)
 
 
 def go_to(viewer: Viewer, layer: Points, row: int, canvas: QWidget | None) -> None:
@@ -48,7 +50,7 @@ def go_to(viewer: Viewer, layer: Points, row: int, canvas: QWidget | None) -> No
         The canvas; where it is not known, or in 3-D, the spot counts as out of sight.
     """
     _show_frame(viewer, layer, row)
-    camera, center = _camera(viewer), _centre(viewer, layer, row)
+    camera, center = camera_of(viewer), _centre(viewer, layer, row)
     if canvas is not None and viewer.dims.ndisplay == 2:
         away = np.abs(np.subtract(center[-2:], camera.center[-2:])) * camera.zoom
         if np.all(away <= _IN_SIGHT / 2 * np.array([canvas.height(), canvas.width()])):
@@ -67,7 +69,7 @@ def _show_frame(viewer: Viewer, layer: Points, row: int) -> None:
 def _centre(viewer: Viewer, layer: Points, row: int) -> tuple[float, ...]:
     """Return the camera's centre if it looks at a spot."""
     dims, place = viewer.dims, _world(layer, row)
-    first, center = dims.ndim - len(place), list(_camera(viewer).center)
+    first, center = dims.ndim - len(place), list(camera_of(viewer).center)
     for position, axis in enumerate(reversed(dims.displayed), 1):
         if axis >= first:
             center[-position] = float(place[axis - first])
@@ -79,6 +81,8 @@ def _world(layer: Points, row: int) -> NDArray[np.float64]:
     return np.asarray(layer.data_to_world(layer.data[row]), float)
 
 
-def _camera(viewer: Viewer) -> Any:
-    """Return the camera, which has moved in napari 0.9."""
-    return getattr(viewer, "scene", viewer).camera
+def matrix_of(transform: Any, ndim: int) -> NDArray[np.float64]:
+    """Return an affine transform of napari's as a matrix with the translation as last column."""
+    origin = np.asarray(transform(np.zeros(ndim)), float)
+    ends = [np.asarray(transform(end), float) - origin for end in np.eye(ndim)]
+    return np.column_stack([*ends, origin])

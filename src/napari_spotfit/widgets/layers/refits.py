@@ -98,7 +98,7 @@ def count_refits(features: pd.DataFrame) -> int:
     return int((features[REFIT].to_numpy() > 0).sum()) if REFIT in features else 0
 
 
-def put_row(layer: Points, row: int, new: Row, history: History | None) -> None:
+def put_row(layer: Points, row: int, new: Row, history: History) -> None:
     """Let a row of a layer be another fit of its spot, in the colours and with the mark of that.
 
     Parameters
@@ -109,13 +109,10 @@ def put_row(layer: Points, row: int, new: Row, history: History | None) -> None:
         Which row.
     new : Row
         What stands there then.
-    history : History or None
-        Where it is recorded, if somewhere.
+    history : History
+        Where it is recorded.
     """
     before = LayerState.of(layer)
-    if history is None:
-        _put(layer, row, new)
-        return
     with history.pause():
         _put(layer, row, new)
     history.record(layer, before, _WHAT)

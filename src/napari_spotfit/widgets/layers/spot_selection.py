@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
 
+from ..napari_compat import select_points
 from .points import is_result
 
 if TYPE_CHECKING:
@@ -16,15 +17,10 @@ if TYPE_CHECKING:
 
 
 def select(layer: Points, rows: Collection[int]) -> None:
-    """Select spots of a layer, and no others.
-
-    Not by assignment: napari would then work out colours for points to come, which takes a second
-    with a million points.
-    """
+    """Select spots of a layer, and no others."""
     wanted = set(rows)
     if wanted != set(layer.selected_data):
-        layer.selected_data.replace_selection(wanted)
-        layer.refresh(extent=False, thumbnail=False, data_displayed=False)
+        select_points(layer, wanted)
 
 
 class SpotSelection(QObject):

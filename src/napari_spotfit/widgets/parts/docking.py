@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from qtpy.QtCore import QEvent, Qt, QTimer
 from qtpy.QtGui import QCloseEvent, QShowEvent
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
+
+from ..napari_compat import itself
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -104,11 +106,6 @@ class Docked(QWidget):
 
 
 Kind = TypeVar("Kind", bound=Docked)
-
-
-def itself(one: Any) -> Any:
-    """Return what napari has wrapped for a plugin or the console, or the thing itself."""
-    return getattr(one, "__wrapped__", one)
 
 
 def opened(viewer: Viewer, kind: type[Kind]) -> Kind | None:
