@@ -26,6 +26,15 @@ template <class V> SPOTFIT_INLINE V read(const float* from) {
 }
 template <class V> SPOTFIT_INLINE void write(float* to, V value) { __builtin_memcpy(to, &value, sizeof value); }
 
+// A bit for each lane of a mask, the first one lowest.
+SPOTFIT_INLINE unsigned bits(MaskOf<L> mask) {
+    using Bools = bool __attribute__((ext_vector_type(W)));
+    const Bools set = __builtin_convertvector(mask.v, Bools);
+    unsigned short bits = 0;
+    __builtin_memcpy(&bits, &set, sizeof set);
+    return bits & ((1u << W) - 1);
+}
+
 long long round_up(long long n, long long step) { return (n + step - 1) / step * step; }
 
 // Rows and columns of a frame.
@@ -137,7 +146,7 @@ template <class T> class FilteredStrip {
     static long long reach(const DetectionSettings& s) { return most(s.step, 1); }
     static long long floats_needed(const DetectionSettings& s) {
         const Sizes z(s);
-        return z.stride * (z.raw_rows + 1) + 2 * WIDTHS * z.smoothed_rows * z.smoothed_stride +
+        return W + z.stride * (z.raw_rows + 1) + 2 * WIDTHS * z.smoothed_rows * z.smoothed_stride +
                (BANDS + 1) * z.filtered_rows * z.filtered_stride + z.filtered_stride;
     }
 
@@ -146,6 +155,7 @@ template <class T> class FilteredStrip {
           bad(has_bad_pixels(pixels, settings, inner.wider(s.radius[WIDE] + s.lone_distance, s))),
           variance(s, double(frame.level)), next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
           next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
+        memory = __builtin_align_up(memory, W * sizeof(float));  // as all rows are then
         raw = {memory, z.raw_rows, z.stride};
         clean = memory + z.raw_rows * z.stride;
         memory = clean + z.stride;
@@ -172,10 +182,17 @@ template <class T> class FilteredStrip {
     }
     // Numbers of a band, or the means after them, of a row of which no more than 2 reach have come since;
     // beyond the frame, -INFINITE.
-    const float* row(int plane, long long y) const {
-        const float* first = y < 0 || y >= s.height ? outside : filtered[plane][y];
-        return first + BEFORE - inner.x0;
-    }
+    const float* row(int plane, long long y) const { return rows_near(y)(plane, y); }
+    // The same of several rows that are not farther than the reach from one of the frame.
+    struct RowsNear {
+        const FilteredStrip& strip;
+        RingOfRows::Near place;
+        const float* operator()(int plane, long long y) const {
+            const bool inside = 0 <= y && y < strip.s.height;
+            return (inside ? strip.filtered[plane].first + place(y) : strip.outside) + BEFORE - strip.inner.x0;
+        }
+    };
+    RowsNear rows_near(long long y) const { return {*this, filtered[0].near(y)}; }
     const PixelVariance& pixel_variance() const { return variance; }
 
   private:
@@ -214,6 +231,11 @@ template <class T> class FilteredStrip {
         const T* const ahead = frame.pixels + least(y + ROWS_AHEAD, s.height - 1) * s.width;
         for (long long x = x0; x < x1; x += 64 / static_cast<long long>(sizeof(T))) __builtin_prefetch(ahead + x);
         copy_row(frame.pixels + y * s.width + x0, x1 - x0, frame.level, NOT_A_NUMBER, column_0 + x0);
+        if (beside < s.width) {  // once is enough
+            for (long long i = x0 - inner.x0 + beside; i > 0; --i) column_0[x0 - i] = column_0[x0 + i];
+            for (long long i = inner.x1 + beside - x1; i > 0; --i) column_0[x1 - 1 + i] = column_0[x1 - 1 - i];
+            return;
+        }
         for (long long x = inner.x0 - beside; x < x0; ++x) column_0[x] = column_0[mirrored(x, s.width)];
         for (long long x = x1; x < inner.x1 + beside; ++x) column_0[x] = column_0[mirrored(x, s.width)];
     }
@@ -277,9 +299,10 @@ template <class T> class FilteredStrip {
         // Where the rows above and below lie in each ring, from its beginning.
         long long up[MAX_RADIUS + 1], down[MAX_RADIUS + 1];
         const RingOfRows::Near place = light[WIDE].near(y);
+        const bool inside = y >= s.radius[WIDE] && y + s.radius[WIDE] < s.height;
         for (int t = 0; t <= s.radius[WIDE]; ++t) {
-            up[t] = place(mirrored(y - t, s.height));
-            down[t] = place(mirrored(y + t, s.height));
+            up[t] = place(inside ? y - t : mirrored(y - t, s.height));
+            down[t] = place(inside ? y + t : mirrored(y + t, s.height));
         }
         float* to[BANDS + 1];
         for (int plane = 0; plane <= BANDS; ++plane) to[plane] = filtered[plane][y] + BEFORE;
