@@ -107,15 +107,28 @@ template <class T> SPOTFIT_INLINE bool copy_row(const T* from, long long count, 
     return any_bad;
 }
 
+// Asks for the pixels of a row that comes later: rows of wide frames lie too far apart for processors to
+// guess which are next.
+constexpr long long ROWS_AHEAD = 8;
+
+template <class T>
+SPOTFIT_INLINE void prefetch(const Frame<T>& frame, const DetectionSettings& s, long long y, long long x0,
+                             long long x1) {
+    const T* const ahead = frame.pixels + least(y + ROWS_AHEAD, s.height - 1) * s.width;
+    for (long long x = x0; x < x1; x += 64 / static_cast<long long>(sizeof(T))) __builtin_prefetch(ahead + x);
+}
+
 template <class T> bool has_bad_pixels(const Frame<T>& frame, const DetectionSettings& s, const Rectangle& part) {
     if constexpr (MAY_BE_BAD<T>) {
         constexpr long long AT_ONCE = 512;
         float scratch[AT_ONCE];
-        for (long long y = part.y0; y < part.y1; ++y)
+        for (long long y = part.y0; y < part.y1; ++y) {
+            prefetch(frame, s, y, part.x0, part.x1);
             for (long long x = part.x0; x < part.x1; x += AT_ONCE) {
                 const T* const from = frame.pixels + y * s.width + x;
                 if (copy_row(from, least(AT_ONCE, part.x1 - x), frame.level, 0.0f, scratch)) return true;
             }
+        }
     }
     return false;
 }
@@ -198,7 +211,6 @@ template <class T> class FilteredStrip {
   private:
     // Before the first column of a row: room for what lies outside of the frame.
     static constexpr int BEFORE = W;
-    static constexpr long long ROWS_AHEAD = 8;
     struct Sizes {
         long long margin, stride, raw_rows, smoothed_rows, smoothed_stride, filtered_rows, filtered_stride;
         explicit Sizes(const DetectionSettings& s) {
@@ -227,9 +239,7 @@ template <class T> class FilteredStrip {
         const long long beside = s.radius[WIDE] + s.lone_distance;
         const long long x0 = most(inner.x0 - beside, 0), x1 = least(inner.x1 + beside, s.width);
         float* const column_0 = raw[y] + z.margin - inner.x0;
-        // Rows of wide frames lie too far apart for processors to guess which are next.
-        const T* const ahead = frame.pixels + least(y + ROWS_AHEAD, s.height - 1) * s.width;
-        for (long long x = x0; x < x1; x += 64 / static_cast<long long>(sizeof(T))) __builtin_prefetch(ahead + x);
+        prefetch(frame, s, y, x0, x1);
         copy_row(frame.pixels + y * s.width + x0, x1 - x0, frame.level, NOT_A_NUMBER, column_0 + x0);
         if (beside < s.width) {  // once is enough
             for (long long i = x0 - inner.x0 + beside; i > 0; --i) column_0[x0 - i] = column_0[x0 + i];
