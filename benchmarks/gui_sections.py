@@ -94,6 +94,25 @@ def field(repeats: int) -> None:
         layer = viewer.layers["field spots"]
         marks = [milliseconds(partial(choose_mark, layer, mark)) for mark in (*MARKS, *MARKS)]
         show("another mark for all of them, drawn", marks)
+        show("next doubtful one, our CPU time", _doubtful(viewer, 4 * repeats), 60)
+
+
+def _doubtful(viewer: napari.Viewer, repeats: int) -> list[float]:
+    """Return the CPU times from one doubtful spot to the next, without drawing, with Spots open."""
+    inspector = InspectSpot(viewer)
+    for widget in (Spots(viewer), inspector):
+        viewer.window.add_dock_widget(widget, name=widget.title)
+    times = []
+    for _ in range(repeats + 2):
+        inspector.step(1)
+        wait_until(inspector.panel.updatesEnabled)
+        settle(5)
+        start = time.process_time()
+        inspector.step(1)
+        inspector._soon.stop()
+        inspector._refresh()
+        times.append(1e3 * (time.process_time() - start))
+    return times[2:]
 
 
 def picking(repeats: int) -> None:

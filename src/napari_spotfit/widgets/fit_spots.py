@@ -30,7 +30,6 @@ from .layers.maps import LayerMaps, layer_maps
 from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
-from .napari_compat import itself
 from .parts import remember
 from .parts.docking import Docked
 from .parts.status import StatusLine, number
@@ -64,12 +63,13 @@ class FitSpots(Docked):
         The viewer that shows the images; napari passes it in.
     """
 
+    title = "Fit spots"
     #: A fit has ended, whichever way, and the layers and the status line say so.
     finished = Signal()
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__()
-        self._viewer = viewer = itself(viewer)
+        super().__init__(viewer)
+        viewer = self._viewer
         self.history = history_of(viewer)
         self._results = ResultLayers(viewer)
         self._run: LayerFit | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qtpy.QtCore import QTimer, Signal
-from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
+from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 from superqt import QElidingLabel
 
 from ..layers.colors import COLORMAPS, automatic_limits, color_faces, is_number
 from ..layers.history import history_of
+from ..one_to_another import inspect_spot, list_spot
 from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
 from ..parts.scrolled import Scrolled
@@ -21,6 +22,8 @@ from .image_tie import ImageTie
 from .mark_box import MARK_TIP, MarkBox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from napari import Viewer
     from napari.layers import Points
 
@@ -33,6 +36,11 @@ _MAP_TIP = (
     "brightness; <i>coolwarm</i> is for numbers that are telling on either side of a middle, "
     "and <i>cividis</i> looks alike to all kinds of colour vision. It is remembered for the "
     "next fit.</p>"
+)
+_LIST_TIP = "<p>List these spots in the widget <i>Spots</i>, with filters, plots and sums.</p>"
+_INSPECT_TIP = (
+    "<p>Show data, model and residual of the selected spot, or of the first doubtful one, in the "
+    "widget <i>Inspect spot</i>.</p>"
 )
 _SHOWN_TIP = (
     "<p>How many of the layer's spots are shown, and which, in words. The widget Spots has more: "
@@ -66,6 +74,7 @@ class ResultPanel(QWidget):
         self._seen: _Colors | None = None
         self.title = QElidingLabel()
         self.title.setStyleSheet("font-weight: bold")
+        self.list_button, self.inspect_button = QPushButton("Spots"), QPushButton("Inspect")
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
         #: The layer's filters, which the widget Spots has, too.
@@ -87,6 +96,12 @@ class ResultPanel(QWidget):
             box.setMinimumContentsLength(7)
             guard_wheel(box)
         self._lay_out()
+        for button, tip, show in (
+            (self.list_button, _LIST_TIP, list_spot),
+            (self.inspect_button, _INSPECT_TIP, inspect_spot),
+        ):
+            button.setToolTip(tip)
+            button.clicked.connect(lambda checked=False, show=show: self._go_on(viewer, show))
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
         self.bar.limits_chosen.connect(self._on_limits)
@@ -111,6 +126,11 @@ class ResultPanel(QWidget):
             self.marks.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)
+
+    def _go_on(self, viewer: Viewer, show: Callable[[Viewer, Points], None]) -> None:
+        """Show the layer in another widget."""
+        if self.layer is not None:
+            show(viewer, self.layer)
 
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
@@ -204,7 +224,12 @@ class ResultPanel(QWidget):
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
-        form.addRow(self.title)
+        head = QHBoxLayout()
+        head.setSpacing(4)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.list_button)
+        head.addWidget(self.inspect_button)
+        form.addRow(head)
         form.addRow(self.image)
         form.addRow(marks, self.marks)
         form.addRow(label, row)

@@ -13,7 +13,7 @@ from ..layers.colors import is_number
 from ..layers.hiding import show_only
 from ..layers.history import history_of
 from ..layers.points import is_result
-from ..napari_compat import select_points
+from ..layers.spot_selection import select
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 
@@ -132,9 +132,7 @@ class ShownSpots(QObject):
         """Select spots in the viewer; return whether there were not too many."""
         if self.layer is None or len(rows) > MOST_SELECTED:
             return False
-        wanted = set(rows.tolist())
-        if wanted != set(self.layer.selected_data):
-            select_points(self.layer, wanted)
+        select(self.layer, rows.tolist())
         return True
 
     def _soon(self, slot: Callable[[], None]) -> QTimer:
