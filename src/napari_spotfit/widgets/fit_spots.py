@@ -249,6 +249,8 @@ class FitSpots(Docked):
     def _on_pick_awaited(self, awaited: bool) -> None:
         if self._run is None:
             self._patience.start() if awaited else self._patience.stop()
+        if not awaited:
+            self._told.show()
 
     def _end(self, text: str, *, failed: bool = False) -> None:
         self._run = None
@@ -325,7 +327,6 @@ class FitSpots(Docked):
         self.left.said.connect(self.status.say)
         self.left.failed.connect(self.status.fail)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
-        self.picking.picker.awaited.connect(self._told.show)
         self._patience.timeout.connect(lambda: self.status.say(_READING))
 
     def _lay_out(self) -> None:

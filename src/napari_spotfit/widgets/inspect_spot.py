@@ -26,6 +26,7 @@ from .layers.images import image_of
 from .layers.maps import maps_of
 from .layers.place import centre_on
 from .layers.points import is_result
+from .layers.refreshing import select_rows
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
 from .parts.docking import Docked
@@ -96,7 +97,7 @@ class InspectSpot(Docked):
 
     def inspect(self, layer: Points, row: int) -> None:
         """Show a spot of a layer, and select it there."""
-        layer.selected_data = {row}
+        select_rows(layer, [row])
         self._show_next(layer, row)
 
     def step(self, step: int) -> None:

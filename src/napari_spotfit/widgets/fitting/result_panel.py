@@ -8,7 +8,7 @@ from qtpy.QtCore import QTimer, Signal
 from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
 from superqt import QElidingLabel
 
-from ..layers.colors import COLORMAPS, color_faces, is_number
+from ..layers.colors import COLORMAPS, automatic_limits, color_faces, number_names
 from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
 from ..parts.scrolled import Scrolled
@@ -114,7 +114,13 @@ class ResultPanel(QWidget):
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
-        if seen.chosen == now.chosen and seen.limits != now.limits:
+        face = layer.metadata.get("face", "")
+        if (
+            seen.chosen == now.chosen
+            and seen.limits != now.limits
+            and face in number_names(layer.features)
+            and now.limits != automatic_limits(layer, face)
+        ):
             # Set in the console: no longer automatic.
             layer.metadata = {**layer.metadata, "face_limits": layer.face_contrast_limits}
         self._show_colors(layer)
@@ -141,8 +147,7 @@ class ResultPanel(QWidget):
 
     def _list_features(self, layer: Points) -> None:
         units = layer.metadata.get("units", {})
-        features = layer.features
-        names = [name for name in features if is_number(features[name])] + ["stop_condition"]
+        names = [*number_names(layer.features), "stop_condition"]
         texts = [f"{name} ({units[name]})" if name in units else str(name) for name in names]
         if texts != [self.face.itemText(row) for row in range(self.face.count())]:
             self.face.clear()

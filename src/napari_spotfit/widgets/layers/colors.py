@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
+from .refreshing import refreshed_once
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -59,9 +60,20 @@ def face_limits(values: NDArray[Any], good: NDArray[np.bool_]) -> tuple[float, f
     return 0.0, 1.0
 
 
+def automatic_limits(layer: Points, feature: str) -> tuple[float, float]:
+    """Return the colour limits of a layer's feature where nobody has set them."""
+    return face_limits(np.asarray(layer.features[feature]), good_rows(layer.features))
+
+
 def is_number(column: Any) -> bool:
     """Whether a column of features holds numbers, which a colour map can show."""
     return bool(np.issubdtype(np.asarray(column[:0]).dtype, np.number))
+
+
+def number_names(features: Any) -> list[str]:
+    """Return the names of the features that hold numbers."""
+    kinds = features.dtypes.items()  # quicker than to ask every column
+    return [name for name, kind in kinds if isinstance(kind, np.dtype) and kind.kind in "iufc"]
 
 
 def color_faces(
@@ -94,27 +106,26 @@ def color_faces(
     numbers = is_number(column)
     if limits is not None and not -np.inf < limits[0] < limits[1] < np.inf:
         raise ValueError(f"limits must be two finite numbers, the lower one first; got {limits!r}")
-    # napari cannot go from numbers to words or back but through colours of no meaning. The
-    # present ones will do: nothing is then drawn in between, which takes long.
-    layer.face_color_mode = "direct"
-    if colormap is not None:
-        layer.face_colormap = colormap
-    if numbers:
-        # Limits first: with a NaN and no limits napari draws no point at all.
-        good = good_rows(layer.features)
-        layer.face_contrast_limits = limits or face_limits(np.asarray(column), good)
-    else:
-        layer.face_color_cycle = STOP_COLORS
-    if len(layer.data):
-        _map_colors(layer, feature, numbers)
+    with refreshed_once(layer, moved=False):
+        # napari cannot go from numbers to words or back but through colours of no meaning. The
+        # present ones will do: nothing is then drawn in between, which takes long.
+        layer.face_color_mode = "direct"
+        if colormap is not None:
+            layer.face_colormap = colormap
+        if numbers:
+            # Limits first: with a NaN and no limits napari draws no point at all.
+            layer.face_contrast_limits = limits or automatic_limits(layer, feature)
+        else:
+            layer.face_color_cycle = STOP_COLORS
+        if len(layer.data):
+            _map_colors(layer, feature, numbers)
     chosen = {"face": feature, "face_limits": limits if numbers else None}
     layer.metadata = {**layer.metadata, **chosen}
 
 
 def _map_colors(layer: Points, feature: str, numbers: bool) -> None:
     """Let napari colour the faces by a feature."""
-    # The canvas follows the colours themselves, too, and takes long enough once.
-    with warnings.catch_warnings(), layer.events.face_color.blocker():
+    with warnings.catch_warnings():
         # Of integers with few values, napari warns that it takes them for words.
         warnings.simplefilter("ignore", RuntimeWarning)
         layer.face_color = feature

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .refreshing import refreshed_once
+
 if TYPE_CHECKING:
     from napari.layers import Points
 
@@ -39,16 +41,17 @@ def show_only(layer: Points, shown: NDArray[np.bool_] | bool, ndisplay: int) -> 
     ndisplay : int
         How many axes the viewer displays.
     """
-    layer.shown = shown
     all_axes = layer.ndim <= ndisplay
-    if all_axes and not np.all(shown) and napari_draws_hidden_points():
-        sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
-        layer.metadata = {**layer.metadata, _KEPT: sizes}
-        # A point without a size is not drawn, unless there is a smallest size on the canvas.
-        layer.canvas_size_limits = (0, layer.canvas_size_limits[1])
-        layer.size = np.where(shown, sizes, 0)
-    else:
-        _restore_sizes(layer)
+    with refreshed_once(layer, moved=False):
+        layer.shown = shown
+        if all_axes and not np.all(shown) and napari_draws_hidden_points():
+            sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
+            layer.metadata = {**layer.metadata, _KEPT: sizes}
+            # A point without a size is not drawn, unless there is a smallest size on the canvas.
+            layer.canvas_size_limits = (0, layer.canvas_size_limits[1])
+            layer.size = np.where(shown, sizes, 0)
+        else:
+            _restore_sizes(layer)
 
 
 def show_all(layer: Points) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .colors import good_rows
 from .hiding import set_sizes, sizes_when_shown
+from .refreshing import refreshed_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,12 +120,10 @@ def draw_marks(layer: Points, good: NDArray[np.bool_] | None = None) -> None:
         Which fits are good; by default what the layer's features say.
     """
     made = mark_arguments(good_rows(layer.features) if good is None else good, layer.metadata)
-    events = layer.events
-    # The canvas follows each, and takes long enough once: with the sizes, which come last.
-    with events.symbol.blocker(), events.border_width.blocker(), events.set_data.blocker():
+    with refreshed_once(layer):
         layer.symbol = made["symbol"]
         layer.border_width = made["border_width"]
-    set_sizes(layer, np.broadcast_to(made["size"], len(layer.data)))
+        set_sizes(layer, np.broadcast_to(made["size"], len(layer.data)))
 
 
 def choose_mark(layer: Points, mark: str) -> None:

@@ -14,6 +14,7 @@ from .hiding import CANVAS_SIZES, show_all
 from .images import image_link, transform_arguments
 from .maps import NO_MAPS, LayerMaps
 from .marks import ANTIALIASING, MARK, draw_marks, is_marked, mark_arguments, mark_metadata
+from .refreshing import refreshed_once, select_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,12 +123,13 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     :func:`color_points_layer`; each takes long enough to be a step of its own.
     """
     marked = is_marked(layer)
+    select_rows(layer, ())
     # Any colours first: napari would map the old features' in between.
-    layer.face_color_mode = layer.border_color_mode = "direct"
-    layer.selected_data = set()
-    layer.data = arguments["data"]
-    layer.features = arguments["features"]
-    show_all(layer)
+    with refreshed_once(layer):
+        layer.face_color_mode = layer.border_color_mode = "direct"
+        layer.data = arguments["data"]
+        layer.features = arguments["features"]
+        show_all(layer)
     kept = {MARK: layer.metadata[MARK]} if MARK in layer.metadata else {}
     link = image_link(image_layer)
     layer.metadata = {**layer.metadata, **arguments["metadata"], **link, **kept}
@@ -148,10 +150,9 @@ def align(layer: Points, image_layer: Image) -> None:
 
 def color_points_layer(layer: Points) -> None:
     """Colour the spots of an updated layer."""
-    # The canvas follows the colours themselves, too, and takes long enough once.
-    with layer.events.border_color.blocker():
+    with refreshed_once(layer, moved=False):
         layer.border_color = "stop_condition"
-    color_faces(layer, layer.metadata["face"])
+        color_faces(layer, layer.metadata["face"])
 
 
 def to_points_layer(

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, QTimer, Signal
 
-from ..layers.colors import is_number
+from ..layers.colors import number_names
 from ..layers.hiding import show_only
 from ..layers.points import is_result
+from ..layers.refreshing import select_rows
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 
@@ -96,8 +97,7 @@ class ShownSpots(QObject):
             Those that are left out, as the layer has no such feature.
         """
         features = layer.features
-        numbers = [str(name) for name in features if is_number(features[name])]
-        known = self.filters.limited_to([*numbers, STOP])
+        known = self.filters.limited_to([*number_names(features), STOP])
         self.apply_to(layer, known)
         return self.filters.without(known)
 
@@ -128,10 +128,7 @@ class ShownSpots(QObject):
             return False
         wanted = set(rows.tolist())
         if wanted != set(self.layer.selected_data):
-            # Not by assignment: napari would then work out colours for points to come,
-            # which takes a second with a million points.
-            self.layer.selected_data.replace_selection(wanted)
-            self.layer.refresh(extent=False, thumbnail=False, data_displayed=False)
+            select_rows(self.layer, wanted)
         return True
 
     def _soon(self, slot: Callable[[], None]) -> QTimer:
