@@ -41,7 +41,7 @@ from .preview.told import ToldPsf
 
 if TYPE_CHECKING:
     import napari
-    from napari.layers import Image
+    from napari.layers import Image, Points
 
 _FIT_TIP = (
     "<p>Find and fit the spots of the image. The result is a Points layer named after the "
@@ -100,6 +100,9 @@ class FitSpots(Docked):
         self._patience = QTimer(self)
         self._patience.setSingleShot(True)
         self._patience.setInterval(_PATIENCE)
+        self._picked: Points | None = None
+        self._picked_soon = QTimer(self)
+        self._picked_soon.setSingleShot(True)
         values = remember.load("fit_spots")
         self.settings.put(values)
         self._face = str(values.get("face", "sigma"))
@@ -139,6 +142,7 @@ class FitSpots(Docked):
             self._run.finish()
         self.picking.unbind()
         self.history.unbind()
+        self._picked_soon.stop()
         self._recovery.release()
         self.preview.unbind()
         self.estimate.drop()
@@ -259,10 +263,18 @@ class FitSpots(Docked):
         (self.status.fail if failed else self.status.say)(text)
         self.finished.emit()
 
+    def _on_picked(self, layer: Points) -> None:
+        """Describe the picked spots once they are drawn, which counts more while dragging."""
+        self._picked = layer
+        self._picked_soon.start()
+
     def _on_removed(self, event: Any) -> None:
         if self._run is not None and event.value is self._run.image:
             self.cancel()
         self._recovery.forget(event.value)
+        if event.value is self._picked:
+            self._picked_soon.stop()
+            self._picked = None
         if event.value is self.result.layer:
             left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
             self.result.show_layer(next(left, None))
@@ -319,10 +331,11 @@ class FitSpots(Docked):
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
-        self.picking.picker.layers.shown.connect(self.result.show_layer)
+        self.picking.picker.layers.shown.connect(self._on_picked)
+        self._picked_soon.timeout.connect(lambda: self.result.show_layer(self._picked))
         self.history.shown.connect(self.result.show_layer)
         self.history.shown.connect(self._recovery.keep)
-        self.picking.picker.layers.shown.connect(self._recovery.keep)
+        self.picking.picker.layers.shown.connect(self._recovery.keep_soon)
         self._recovery.failed.connect(self._on_not_kept)
         self.left.said.connect(self.status.say)
         self.left.failed.connect(self.status.fail)

@@ -56,7 +56,7 @@ class LayerState(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Memory that it takes, about."""
-        return self.data.nbytes + 8 * self.features.size + 10 * len(self.data)
+        return self.data.nbytes + 8 * int(self.features.size) + 10 * len(self.data)
 
 
 def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
