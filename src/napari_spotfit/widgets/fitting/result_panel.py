@@ -114,15 +114,10 @@ class ResultPanel(QWidget):
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
-        face = layer.metadata.get("face", "")
-        if (
-            seen.chosen == now.chosen
-            and seen.limits != now.limits
-            and face in number_names(layer.features)
-            and now.limits != automatic_limits(layer, face)
-        ):
-            # Set in the console: no longer automatic.
-            layer.metadata = {**layer.metadata, "face_limits": layer.face_contrast_limits}
+        changed = seen.chosen == now.chosen and seen.limits != now.limits
+        # Other spots have other limits; what they do not explain was set in the console.
+        if changed and now.limits != automatic_limits(layer.features, layer.metadata.get("face")):
+            layer.metadata = {**layer.metadata, "face_limits": now.limits}
         self._show_colors(layer)
 
     def showEvent(self, event: Any) -> None:

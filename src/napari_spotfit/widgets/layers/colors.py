@@ -60,11 +60,6 @@ def face_limits(values: NDArray[Any], good: NDArray[np.bool_]) -> tuple[float, f
     return 0.0, 1.0
 
 
-def automatic_limits(layer: Points, feature: str) -> tuple[float, float]:
-    """Return the colour limits of a layer's feature where nobody has set them."""
-    return face_limits(np.asarray(layer.features[feature]), good_rows(layer.features))
-
-
 def is_number(column: Any) -> bool:
     """Whether a column of features holds numbers, which a colour map can show."""
     return bool(np.issubdtype(np.asarray(column[:0]).dtype, np.number))
@@ -74,6 +69,13 @@ def number_names(features: Any) -> list[str]:
     """Return the names of the features that hold numbers."""
     kinds = features.dtypes.items()  # quicker than to ask every column
     return [name for name, kind in kinds if isinstance(kind, np.dtype) and kind.kind in "iufc"]
+
+
+def automatic_limits(features: Any, feature: str | None) -> tuple[float, float] | None:
+    """Return a table's colour limits where nobody has chosen any; None if there are no numbers."""
+    if feature not in features or not is_number(features[feature]):
+        return None
+    return face_limits(np.asarray(features[feature]), good_rows(features))
 
 
 def color_faces(
@@ -114,7 +116,7 @@ def color_faces(
             layer.face_colormap = colormap
         if numbers:
             # Limits first: with a NaN and no limits napari draws no point at all.
-            layer.face_contrast_limits = limits or automatic_limits(layer, feature)
+            layer.face_contrast_limits = limits or automatic_limits(layer.features, feature)
         else:
             layer.face_color_cycle = STOP_COLORS
         if len(layer.data):
