@@ -14,6 +14,7 @@ from ..parts.color_bar import ColorBar
 from ..parts.scrolled import Scrolled
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
+from ..table.canvas_legend import CanvasLegend
 from ..table.legend import Legend
 from ..table.shown_spots import ShownSpots
 from .mark_box import MARK_TIP, MarkBox
@@ -68,7 +69,8 @@ class ResultPanel(QWidget):
         #: The layer's filters, which the widget Spots has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
-        self.on_canvas, self.marks = BarOnCanvas(self), MarkBox()
+        self.on_canvas = BarOnCanvas(self, lambda canvas: CanvasLegend(canvas, self.spots))
+        self.marks = MarkBox()
         self.shown = QLabel()
         self.shown.setWordWrap(True)
         self.shown.setToolTip(_SHOWN_TIP)
