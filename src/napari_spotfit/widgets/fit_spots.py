@@ -50,6 +50,8 @@ _FIT_TIP = (
 )
 _FITTING = "Fitting…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
+#: Height in pixels that the settings have in any case, however much there is to tell of a result.
+_LEAST = 110
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 
@@ -357,6 +359,7 @@ class FitSpots(Docked):
                 row.addWidget(widget, int(number_in_row == 0))
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self.settings.setMinimumHeight(_LEAST)
         column = QVBoxLayout(self)
         for widget in (
             self.settings,

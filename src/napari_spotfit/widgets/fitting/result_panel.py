@@ -38,7 +38,7 @@ _SHOWN_TIP = (
     "limits on every quantity, and these filters for other layers.</p>"
 )
 #: Height in pixels that the legend has in any case, if it is that high.
-_LEAST = 120
+_LEAST = 80
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500

@@ -10,8 +10,8 @@ from ..parts.status import number
 from .legend import Legend
 from .shown_spots import ShownSpots
 
-#: Width in pixels of the line, whatever the filter's words are.
-_WIDTH = 170
+#: Width in pixels of the folded line, whatever the filter's words are, and what frames them.
+_WIDTH, _PADDING = 170, 12
 #: Height that the unfolded legend asks for in any case.
 _LEAST = 60
 _TIP = "<p>{}</p><p>Click to {} the legend, which is the filter.</p>"
@@ -40,7 +40,8 @@ class CanvasLegend(QFrame):
         for control in self.findChildren(QWidget):
             control.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.line.setCheckable(True)
-        self.line.setStyleSheet("text-align: left; padding: 2px 4px; border: none")
+        # A heading, pressed or not.
+        self.line.setStyleSheet("text-align: left; padding: 2px 4px; background: transparent")
         self.line.setAccessibleName("Legend of the spots on the canvas")
         self.line.setMinimumWidth(_WIDTH)
         self.setAutoFillBackground(True)
@@ -68,10 +69,9 @@ class CanvasLegend(QFrame):
         if unfolded:
             self.legend.show_rows()
         shown, filters = self._spots.shown, self._spots.filters
-        text = f"{number(int(shown.sum()))} of {number(len(shown))} shown"
-        words = f"{text}: {filters.in_words(self._spots.units)}" if filters else text
+        words = f"{number(int(shown.sum()))} of {number(len(shown))}"
+        words += f": {filters.in_words(self._spots.units)}" if filters else " shown"
         self.line.setToolTip(_TIP.format(words, "fold" if unfolded else "unfold"))
-        short = self.fontMetrics().elidedText(
-            f"{'▾' if unfolded else '▸'} {words}", Qt.TextElideMode.ElideRight, _WIDTH - 12
-        )
-        self.line.setText(short)
+        width = max(_WIDTH, self._scrolled.sizeHint().width() if unfolded else 0) - _PADDING
+        text = f"{'▾' if unfolded else '▸'} {words}"
+        self.line.setText(self.fontMetrics().elidedText(text, Qt.TextElideMode.ElideRight, width))
