@@ -99,7 +99,7 @@ baseline: ## put the commit that speed is compared with into build/baseline
 screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
 	$(WITH_DISPLAY) $(PY) docs/screenshots.py
 
-small-screens: $(VENV)/.with-napari ## take pictures of all widgets at 1280×800, and at a scale of 150 %
+small-screens: $(VENV)/.with-napari ## take pictures of all widgets on small screens, at 100 % and 150 %
 	$(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1920x1200x24") $(PY) docs/small_screens.py
 
 clean: ## remove everything that make has made

@@ -1,7 +1,7 @@
 """Take pictures of all widgets on small screens, for a look at what does not fit.
 
-On one of 1280×800, and on one of 1920×1200 on which all is half as large again. They are saved
-in build/small-screens/, one folder each.
+On one of 1280×800 pixels, and on one of 1920×1080 on which all is half as large again, so that
+1280×720 are left. They are saved in build/small-screens/, one folder each.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ if TYPE_CHECKING:
     import napari
 
 OUT = Path(__file__).parents[1] / "build" / "small-screens"
-SCALES = ("1", "1.5")
+#: The room for the window, by how much larger all is drawn.
+ROOMS = {"1": (1280, 800), "1.5": (1280, 720)}
 
 
 class Camera:
     """Takes pictures of a viewer's window, which is made as small as the screen first."""
 
-    def __init__(self, viewer: napari.Viewer, folder: Path):
-        self._viewer, self._folder = viewer, folder
+    def __init__(self, viewer: napari.Viewer, folder: Path, room: tuple[int, int]):
+        self._viewer, self._folder, self._room = viewer, folder, room
 
     def take(self, name: str) -> None:
         """Save a picture, and say so if the window had to be larger."""
-        self._viewer.window.resize(1280, 800)
+        self._viewer.window.resize(*self._room)
         wait_until(lambda: True)
         window = self._viewer.window._qt_window  # there is no public way to it
         window.grab().save(str(self._folder / f"{name}.png"))
         size = window.width(), window.height()
-        print(f"{name}: {size[0]}×{size[1]}", "" if size == (1280, 800) else "  does not fit")
+        print(f"{name}: {size[0]}×{size[1]}", "" if size == self._room else "  does not fit")
 
 
-def take_all(folder: Path) -> None:
+def take_all(folder: Path, room: tuple[int, int]) -> None:
     """Take all pictures at the scale that this process has."""
     folder.mkdir(parents=True, exist_ok=True)
     viewer, widget = open_sample("smfish")
-    camera = Camera(viewer, folder)
+    camera = Camera(viewer, folder, room)
     camera.take("fit")
     widget.settings.advanced.open = True
     camera.take("fit-advanced")
@@ -77,9 +78,9 @@ def main() -> None:
     if len(sys.argv) > 1:
         with tempfile.TemporaryDirectory() as folder:
             QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
-            take_all(Path(sys.argv[1]))
+            take_all(Path(sys.argv[1]), ROOMS[os.environ["QT_SCALE_FACTOR"]])
         return
-    for scale in SCALES:
+    for scale in ROOMS:
         print(f"scale {scale}")
         folder = OUT / f"scale-{scale}"
         command = [sys.executable, __file__, str(folder)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QTimer, Signal
+from qtpy.QtCore import QEvent, QTimer, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
@@ -50,8 +50,7 @@ _FIT_TIP = (
 )
 _FITTING = "Fitting…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
-#: Height in pixels that the settings have in any case, however much there is to tell of a result.
-_LEAST = 110
+_LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 
@@ -159,6 +158,14 @@ class FitSpots(Docked):
         events.removed.disconnect(self._on_removed)
         events.renamed.disconnect(self._on_active)
         self._viewer.layers.selection.events.active.disconnect(self._on_active)
+
+    def event(self, event: QEvent | None) -> bool:
+        """Let the legend give way to the settings where there is no room for both."""
+        handled = bool(super().event(event))
+        layout = self.layout()
+        if layout is not None and event is not None and event.type() in _LAYS_OUT:
+            self.result.legend_area.shorten(layout.totalSizeHint().height() - self.height())
+        return handled
 
     def fit(self) -> None:
         """Start to fit the chosen image."""
@@ -359,7 +366,6 @@ class FitSpots(Docked):
                 row.addWidget(widget, int(number_in_row == 0))
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        self.settings.setMinimumHeight(_LEAST)
         column = QVBoxLayout(self)
         for widget in (
             self.settings,

@@ -38,7 +38,7 @@ _SHOWN_TIP = (
     "limits on every quantity, and these filters for other layers.</p>"
 )
 #: Height in pixels that the legend has in any case, if it is that high.
-_LEAST = 80
+_LEAST = 72
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
@@ -69,6 +69,7 @@ class ResultPanel(QWidget):
         #: The layer's filters, which the widget Spots has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
+        self.legend_area = Scrolled(self.legend, _LEAST)
         self.on_canvas = BarOnCanvas(self, lambda canvas: CanvasLegend(canvas, self.spots))
         self.marks = MarkBox()
         self.shown = QLabel()
@@ -184,23 +185,20 @@ class ResultPanel(QWidget):
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
-        label, marks = QLabel("Face colour"), QLabel("Marks")
-        label.setToolTip(_FACE_TIP)
-        label.setBuddy(self.face)
-        marks.setToolTip(MARK_TIP)
-        marks.setBuddy(self.marks)
+        label = QLabel("Marks")
+        label.setToolTip(MARK_TIP)
+        label.setBuddy(self.marks)
         row = QHBoxLayout()
         row.setSpacing(4)
-        row.addWidget(self.face, 3)
-        row.addWidget(self.colormap, 2)
+        for box, share in ((self.marks, 2), (self.face, 4), (self.colormap, 3)):
+            row.addWidget(box, share)
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
         form.addRow(self.title)
-        form.addRow(marks, self.marks)
         form.addRow(label, row)
         form.addRow(self.bar)
-        form.addRow(Scrolled(self.legend, _LEAST))
+        form.addRow(self.legend_area)
         form.addRow(self.shown)
 
 
