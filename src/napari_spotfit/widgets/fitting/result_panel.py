@@ -82,10 +82,11 @@ class ResultPanel(QWidget):
             box.setObjectName(name)
             box.setToolTip(tip)
             box.setAccessibleName(name)
+            guard_wheel(box)
+        for box, least in ((self.marks, 4), (self.face, 6), (self.colormap, 4)):
             # A long name does not widen the panel.
             box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-            box.setMinimumContentsLength(7)
-            guard_wheel(box)
+            box.setMinimumContentsLength(least)
         self._lay_out()
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
