@@ -9,15 +9,12 @@ software, the rest is waiting.
 from __future__ import annotations
 
 import argparse
-import atexit
 import platform
-import shutil
-import tempfile
 
 import gui_sections
 import gui_tables
 import napari
-from qtpy.QtCore import QSettings
+from own_settings import own_settings
 
 SECTIONS = ("open", "fit", "field", "click", "preview", "million", "one-image", "long")
 
@@ -33,11 +30,7 @@ def main() -> None:
     options = parser.parse_args()
     print(f"napari {napari.__version__}, Python {platform.python_version()}, {platform.machine()}")
     print(f"median and longest of {options.repeats} (clicks and previews: of 4 times as many)")
-    # Removed at the very end: until then the results are kept in it.
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    # The defaults, not what the widgets remember; and nothing to remember.
-    QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
+    own_settings()
     if "open" in options.sections:
         gui_tables.opening(options.repeats)
     if "fit" in options.sections:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from demo import fit, open_sample
-from qtpy.QtCore import QSettings
-from screenshots import dock, wait_until
+from screenshots import dock, own_settings, wait_until
 
 if TYPE_CHECKING:
     import napari
@@ -76,9 +74,8 @@ def take_all(folder: Path, room: tuple[int, int]) -> None:
 def main() -> None:
     """Take them at each scale, in a process of its own: Qt reads it when it starts."""
     if len(sys.argv) > 1:
-        with tempfile.TemporaryDirectory() as folder:
-            QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
-            take_all(Path(sys.argv[1]), ROOMS[os.environ["QT_SCALE_FACTOR"]])
+        own_settings()
+        take_all(Path(sys.argv[1]), ROOMS[os.environ["QT_SCALE_FACTOR"]])
         return
     for scale in ROOMS:
         print(f"scale {scale}")

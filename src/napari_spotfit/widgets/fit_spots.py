@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent, QTimer, Signal
@@ -17,7 +18,7 @@ from qtpy.QtWidgets import (
 
 from .fitting.fit_run import Job
 from .fitting.gain_offer import GainOffer
-from .fitting.layer_fit import CancelledError, LayerFit
+from .fitting.layer_fit import CancelledError, ImageChangedError, LayerFit
 from .fitting.mark_box import ImageKey
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import ResultPanel
@@ -25,14 +26,15 @@ from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
 from .layers.colors import COLORMAPS, FACE_COLORMAP
-from .layers.history import History
+from .layers.history import history_of
 from .layers.maps import LayerMaps, layer_maps
 from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
+from .napari_compat import itself
 from .parts import remember
 from .parts.docking import Docked
-from .parts.status import StatusLine, number
+from .parts.status import StatusLine, number, time_left
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
 from .preview.image_noise import ImageNoise
@@ -69,9 +71,9 @@ class FitSpots(Docked):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
-        self._viewer = viewer
-        self.history = History(viewer, lambda: self.preview.layer, self)
-        self._results = ResultLayers(viewer, self.history)
+        self._viewer = viewer = itself(viewer)
+        self.history = history_of(viewer)
+        self._results = ResultLayers(viewer)
         self._run: LayerFit | None = None
         self.settings = SettingsPanel(viewer)
         self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
@@ -122,7 +124,7 @@ class FitSpots(Docked):
         self.settings.bind()
         self._noise.bind()
         self.preview.bind()
-        self.history.bind()
+        self.history.join(self)
         self.picking.bind()
         self.status.bind()
         self._image_key.bind()
@@ -142,8 +144,10 @@ class FitSpots(Docked):
         if self._run is not None:
             self._run.finish()
         self.picking.unbind()
-        self.history.unbind()
         self._picked_soon.stop()
+        self.history.shown.disconnect(self.result.show_layer)
+        self.history.shown.disconnect(self._recovery.keep)
+        self.history.leave(self)
         self._recovery.release()
         self.preview.unbind()
         self.estimate.drop()
@@ -182,6 +186,7 @@ class FitSpots(Docked):
         self._run.shown.connect(self.result.show_layer)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
+        self._began = time.monotonic()
         self.status.say(_FITTING)
         self._run.start()
 
@@ -189,11 +194,6 @@ class FitSpots(Docked):
         """Stop the fit that is running; the layers stay as they are."""
         if self._run is not None:
             self._run.cancel()
-
-    def serves(self, viewer: napari.viewer.Viewer) -> bool:
-        """Whether the widget follows a viewer, be it behind a proxy."""
-        own = getattr(self._viewer, "__wrapped__", self._viewer)
-        return self.bound and own is viewer
 
     def _image(self) -> Image:
         image = self.settings.image.layer
@@ -227,13 +227,17 @@ class FitSpots(Docked):
         self.status.say(_FITTING)
         self.progress.setRange(0, total)
         self.progress.setValue(done)
-        self.progress.setFormat(f"{number(done)} of {number(total)} frames")
+        left = time_left(done, total, time.monotonic() - self._began)
+        text = f"{number(done)} of {number(total)} frames"
+        self.progress.setFormat(f"{text}, {left}" if left else text)
 
     def _on_ended(self) -> None:
         """Say how a fit has ended."""
         run = self._run
         assert run is not None
-        if isinstance(run.error, CancelledError):
+        if isinstance(run.error, ImageChangedError):
+            self._end(f"{run.error}. The layers are as they were.", failed=True)
+        elif isinstance(run.error, CancelledError):
             self._end("Cancelled; the layers are as they were.")
         elif run.error is not None:
             self._end(_in_words(run.error), failed=True)
@@ -278,8 +282,8 @@ class FitSpots(Docked):
         self._picked_soon.start()
 
     def _on_removed(self, event: Any) -> None:
-        if self._run is not None and event.value is self._run.image:
-            self.cancel()
+        if self._run is not None:
+            self._run.cancel_if_gone()
         self._recovery.forget(event.value)
         if event.value is self._picked:
             self._picked_soon.stop()
@@ -328,6 +332,7 @@ class FitSpots(Docked):
         self.result.face_chosen.connect(self._on_face)
         self.result.marks.chosen.connect(self._on_mark)
         self.result.spots.said.connect(self.status.fail)
+        self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.drawn.connect(self._told.show)
         self.preview.failed.connect(self._on_error)

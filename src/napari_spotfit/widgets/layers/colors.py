@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
-from .refreshing import refreshed_once
+from ..napari_compat import refreshed_once
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -81,7 +81,7 @@ def automatic_limits(features: Any, feature: str | None) -> tuple[float, float] 
 def color_faces(
     layer: Points,
     feature: str,
-    colormap: str | None = None,
+    colormap: Any = None,
     limits: tuple[float, float] | None = None,
 ) -> None:
     """Colour the faces of fitted spots by a feature.
@@ -93,8 +93,8 @@ def color_faces(
     feature : str
         Name of one of its features. Numbers get the colours of the map, words those of
         the stop conditions; where a number is NaN, there is no face.
-    colormap : str, optional
-        Name of the colour map; by default the one that the layer has.
+    colormap : str or Colormap, optional
+        The colour map; by default the one that the layer has.
     limits : (float, float), optional
         The numbers that get the first and the last colour; by default what
         :func:`face_limits` says.

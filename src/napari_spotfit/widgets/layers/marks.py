@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..napari_compat import refreshed_once
 from .colors import good_rows
 from .hiding import set_sizes, sizes_when_shown
-from .refreshing import refreshed_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,18 +9,20 @@ import numpy as np
 
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
+from ..napari_compat import is_points, refreshed_once, select_points
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
 from .hiding import CANVAS_SIZES, show_all
 from .images import image_link, transform_arguments
 from .maps import NO_MAPS, LayerMaps
 from .marks import ANTIALIASING, MARK, draw_marks, is_marked, mark_arguments, mark_metadata
-from .refreshing import refreshed_once, select_rows
 
 if TYPE_CHECKING:
     import pandas as pd
     from napari.layers import Image, Layer, Points
 
 _STOP = "stop_condition"
+#: In the metadata of a layer whose spots are a preview's.
+PASSING = "preview"
 _STOPS = tuple(condition.name for condition in StopCondition)
 #: So many rows tell whether a column has stop conditions.
 _LOOKED_AT = 1000
@@ -123,7 +125,7 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     :func:`color_points_layer`; each takes long enough to be a step of its own.
     """
     marked = is_marked(layer)
-    select_rows(layer, ())
+    select_points(layer, set())
     # Any colours first: napari would map the old features' in between.
     with refreshed_once(layer):
         layer.face_color_mode = layer.border_color_mode = "direct"
@@ -204,9 +206,14 @@ def default_face(fits: SpotFits) -> str:
 
 def is_result(layer: Layer | None) -> bool:
     """Whether a layer shows fitted spots: ours, or a table of theirs that came another way."""
-    if layer is None or type(layer).__name__ != "Points" or _STOP not in layer.features:
+    if layer is None or not is_points(layer) or _STOP not in layer.features:
         return False
     return "stop_counts" in layer.metadata or _is_table_of_fits(layer.features)
+
+
+def is_preview(layer: Layer | None) -> bool:
+    """Whether a layer shows the spots of a preview, which come and go by themselves."""
+    return layer is not None and bool(layer.metadata.get(PASSING))
 
 
 def stop_counts(layer: Points) -> dict[str, int]:

@@ -14,8 +14,8 @@ from ..layers.hiding import show_all
 from ..layers.history import History
 from ..layers.marks import draw_marks, is_marked
 from ..layers.points import align, is_result, make_points_layer
-from ..layers.refreshing import refreshed_once, select_rows
 from ..layers.state import LayerState, fit_limits, set_data
+from ..napari_compat import refreshed_once, select_points
 from .table import Picked, put
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class PickedLayers(QObject):
         if layer is None:
             return None
         before = LayerState.of(layer)
-        select_rows(layer, ())
+        select_points(layer, set())
         return before
 
     def put(self, image: Image, before: LayerState | None, new: dict[str, Any]) -> Points:
@@ -124,7 +124,7 @@ class PickedLayers(QObject):
         selected = set(self._viewer.layers.selection)
         self._viewer.add_layer(layer)
         self._viewer.layers.selection = selected
-        select_rows(layer, [0])
+        select_points(layer, {0})
         self._made[image] = ref(layer)
         self._follow(layer)
         self.shown.emit(layer)
@@ -141,7 +141,7 @@ class PickedLayers(QObject):
             }
             was_empty = not len(layer.data)
             if len(picked.data) < len(layer.data):
-                select_rows(layer, ())
+                select_points(layer, set())
             with refreshed_once(layer):
                 set_data(layer, picked.data)
                 show_all(layer)
@@ -152,7 +152,7 @@ class PickedLayers(QObject):
             face = layer.metadata.get("face", "")
             if was_empty and face in picked.features:  # napari has forgotten what colours it
                 color_faces(layer, face, limits=layer.metadata.get("face_limits"))
-            select_rows(layer, picked.selected)
+            select_points(layer, set(picked.selected))
         self._known[layer] = LayerState.of(layer)
         self.shown.emit(layer)
 

@@ -11,8 +11,9 @@ from qtpy.QtCore import QObject, QTimer, Signal
 
 from ..layers.colors import number_names
 from ..layers.hiding import show_only
+from ..layers.history import history_of
 from ..layers.points import is_result
-from ..layers.refreshing import select_rows
+from ..napari_compat import select_points
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 
@@ -74,6 +75,9 @@ class ShownSpots(QObject):
     def set_filters(self, filters: Filters) -> None:
         """Show the spots that pass other filters."""
         if self.layer is not None and filters != self.filters:
+            if not self._apply_soon.isActive():
+                what, merge = self.filters.difference(filters)
+                history_of(self._viewer).record_view(self.layer, what, merge=merge)
             self.filters = filters
             self._apply_soon.start()
             self._keep(self.layer)
@@ -98,6 +102,7 @@ class ShownSpots(QObject):
         """
         features = layer.features
         known = self.filters.limited_to([*number_names(features), STOP])
+        history_of(self._viewer).record_view(layer, "the filters")
         self.apply_to(layer, known)
         return self.filters.without(known)
 
@@ -128,7 +133,7 @@ class ShownSpots(QObject):
             return False
         wanted = set(rows.tolist())
         if wanted != set(self.layer.selected_data):
-            select_rows(self.layer, wanted)
+            select_points(self.layer, wanted)
         return True
 
     def _soon(self, slot: Callable[[], None]) -> QTimer:
