@@ -152,6 +152,29 @@ def quiet(points: Points, *events: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def refreshed_once(points: Points, *, moved: bool = True) -> Iterator[None]:
+    """Work out once, at the end, what a layer shows: napari does so at every change.
+
+    Parameters
+    ----------
+    points : napari.layers.Points
+        The layer that is changed meanwhile.
+    moved : bool
+        Whether points come, go, move or get another size. Where they stay, so does the layer's
+        extent, which takes napari most of the time.
+    """
+    own = itself(points)
+    with ExitStack() as stack:
+        stack.enter_context(own._block_refresh())
+        for colors in (own._face, own._border):
+            for name in ("colors", "color_properties"):
+                stack.enter_context(colors.events[name].blocker())
+        stack.enter_context(quiet(own, "face_color", "border_color", "border_width", "symbol"))
+        yield
+    points.refresh(extent=moved, thumbnail=moved)
+
+
 def tell_data(points: Points) -> None:
     """Tell those who follow a layer of points that it has other ones."""
     rows = tuple(range(len(points.data)))

@@ -13,13 +13,9 @@ if TYPE_CHECKING:
 
 def inspect_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
     """Show a spot of a layer in *Inspect spot*: without a row, the selected or a doubtful one."""
-    from .inspect_spot import InspectSpot
-
-    brought_up(viewer, InspectSpot).go_to(layer, row)
+    brought_up(viewer, "Inspect spot").go_to(layer, row)
 
 
 def list_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
     """Show a layer in *Spots*, and one of its spots."""
-    from .spots import Spots
-
-    brought_up(viewer, Spots).go_to(layer, row)
+    brought_up(viewer, "Spots").go_to(layer, row)
