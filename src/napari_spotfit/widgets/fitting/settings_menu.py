@@ -18,6 +18,7 @@ from ..layers.fits import settings_of_layer
 from ..layers.images import image_of
 from ..layers.points import is_result
 from ..parts import remember
+from ..parts.key_help import show_keys
 from .fit_run import plain_frames
 from .settings_panel import SettingsPanel
 from .snippet import Fit, fit_as_python
@@ -39,6 +40,7 @@ _COPY_TIP = (
     "Copy Python that makes the same fits to the bit, with what was estimated, for napari's "
     "console or a script"
 )
+_KEYS_TIP = "List the keys and clicks over the image"
 _OPENED = "Settings (*.toml);;Fitted spots (*.spots.parquet *.spots.csv *.parquet *.csv)"
 _SAVED = "Settings (*.toml)"
 #: So many fits are remembered, under this name.
@@ -102,6 +104,8 @@ class SettingsMenu(QPushButton):
         result = self._copied()
         what = "Copy as Python" if result is None else f"Copy the fit of “{result.name}” as Python"
         _add(menu, what, _COPY_TIP, self.copy)
+        menu.addSeparator()
+        _add(menu, "Keys and clicks…", _KEYS_TIP, partial(show_keys, self))
 
     def use(self, settings: Settings, whose: str) -> None:
         """Show settings in the controls, and say for which of them there is no control."""
