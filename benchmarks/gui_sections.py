@@ -168,7 +168,7 @@ def preview(repeats: int) -> None:
                 canvas.drawn.clear()
                 heart.start()
                 began = time.perf_counter()
-                widget.settings.controls[setting].put(values[i % 2])
+                widget.settings.controls[setting].value = values[i % 2]
                 while not drawn or not any(when > drawn[0] for when in canvas.drawn):
                     settle(1)
                 last = next(when for when in canvas.drawn if when > drawn[0])

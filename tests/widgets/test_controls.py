@@ -11,11 +11,16 @@ from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import Settings
 from napari_spotfit.settings.settings import parameters
-from napari_spotfit.widgets.parts.controls import SettingsControls, make_control
+from napari_spotfit.widgets.parts.form import SettingsForm, widget_for
 from napari_spotfit.widgets.parts.number_box import NumberBox
 
 #: What is held or bounded, and the noise, has no control of its own.
 NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds", "noise"))
+
+
+def make_control(name):
+    """Return the Qt control that magicgui has made for a setting."""
+    return widget_for(Settings, name).native
 
 
 @pytest.fixture
@@ -33,10 +38,10 @@ def typed(qtbot):
 
 
 def test_every_setting_shows_its_default(qtbot):
-    controls = SettingsControls(NAMES)
+    controls = SettingsForm()
     assert Settings(**controls.get()) == Settings()
-    for name in NAMES:
-        assert parameters()[name].doc.split()[0] in controls[name].toolTip()
+    for name in controls.controls:
+        assert parameters()[name].doc.split()[0] in controls[name].native.toolTip()
 
 
 @pytest.mark.parametrize(
@@ -160,13 +165,13 @@ def test_both_ends_are_valid_settings(qtbot, name):
 
 
 def test_values_that_are_no_settings_are_left_out(qtbot):
-    controls = SettingsControls(NAMES)
+    controls = SettingsForm()
     controls.put({"sigma": -1, "roi_size": [7, 9], "gain": "much", "nonsense": 3, "offset": 90})
     assert Settings(**controls.get()) == Settings(offset=90)
 
 
 def test_reset(qtbot):
-    controls = SettingsControls(NAMES)
+    controls = SettingsForm()
     controls.put(dataclasses.asdict(Settings(roi_size=9, sigma=2, gain=3, errors=False, threads=1)))
     controls.reset()
     assert Settings(**controls.get()) == Settings()
@@ -174,12 +179,12 @@ def test_reset(qtbot):
 
 @pytest.mark.parametrize("name", ["sigma", "backend"])
 def test_the_wheel_does_not_change_a_control_in_passing(qtbot, name):
-    control = make_control(name)
-    qtbot.addWidget(control)
-    before = control.get()
+    control = widget_for(Settings, name)
+    qtbot.addWidget(control.native)
+    before = control.value
     place = QPointF(5, 5)
     down = QPoint(0, -120)
     none = Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False
     wheel = QWheelEvent(place, place, down, down, Qt.MouseButton.NoButton, *none)
-    QApplication.sendEvent(control, wheel)
-    assert control.get() == before
+    QApplication.sendEvent(control.native, wheel)
+    assert control.value == before
