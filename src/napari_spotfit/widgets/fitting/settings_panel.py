@@ -116,7 +116,7 @@ class SettingsPanel(QScrollArea):
         self.image.changed.connect(self._on_image)
         self._on_image()
         for name, button in self.automatic_buttons.items():
-            button.clicked.connect(partial(self.controls.number(name).set_value, None))
+            button.clicked.connect(partial(self.controls.put, {name: None}))
             self.controls[name].changed.connect(self._show_automatic)
         self._show_automatic()
 

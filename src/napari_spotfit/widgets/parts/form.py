@@ -144,7 +144,7 @@ class SettingsForm:
             if name in self.controls and self._is_valid(name, value)
         }
         for rows in (self.first, self.folded):
-            rows.update(good)
+            rows.update({row.name: good[row.name] for row in rows if row.name in good})
 
     def reset(self) -> None:
         """Show the defaults."""
