@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtCore import QTimer, Signal
+from qtpy.QtCore import Signal
+from superqt.utils import qdebounced
 
 from .inspecting.click import SpotClick
 from .inspecting.doubtful import BACK_KEY, ON_KEY, doubtful_shown, following
@@ -21,7 +22,6 @@ from .inspecting.spot import (
     shown_frame,
     spot_of,
 )
-from .inspecting.watch import Watch
 from .layers.images import image_of
 from .layers.maps import maps_of
 from .layers.place import centre_on
@@ -29,6 +29,7 @@ from .layers.points import is_result
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
 from .parts.docking import Docked
+from .parts.follow import Follower
 from .picking.keys import Keys
 
 if TYPE_CHECKING:
@@ -82,13 +83,9 @@ class InspectSpot(Docked):
         self._click = SpotClick(viewer, self.inspect)
         self._keys = Keys(viewer, {BACK_KEY: lambda: self.step(-1), ON_KEY: lambda: self.step(1)})
         self.panel.doubtful.asked.connect(self.step)
-        self._watch = Watch(self._later)
-        self._soon, self._patience = QTimer(self), QTimer(self)
-        for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
-            timer.setSingleShot(True)
-            timer.setInterval(wait)
-        self._soon.timeout.connect(self._refresh)
-        self._patience.timeout.connect(self._on_patience)
+        self._watch = Follower(self._later)
+        self._soon = qdebounced(self._refresh, 0, parent=self)
+        self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
         self._selection.changed.connect(self._on_selection)
         self._keeper.ready.connect(self._refresh)
         self._keeper.failed.connect(self._on_failed)
@@ -125,8 +122,8 @@ class InspectSpot(Docked):
 
     def leave_viewer(self) -> None:
         """Leave no callback behind."""
-        self._soon.stop()
-        self._patience.stop()
+        self._soon.cancel()
+        self._patience.cancel()
         self._keeper.forget()
         self._selection.unbind()
         self._watch.follow()
@@ -152,7 +149,7 @@ class InspectSpot(Docked):
     def _later(self, event: Any = None) -> None:
         """Refresh once, however many things change at a time."""
         if self.bound:
-            self._soon.start()
+            self._soon()
 
     def _refresh(self) -> None:
         self.panel.hold()
@@ -222,7 +219,7 @@ class InspectSpot(Docked):
         except ValueError as error:
             pixels = f"⚠ {error}"
         if pixels is None:
-            self._patience.start()
+            self._patience()
         else:
             self._show_spot(layer, spot, pixels)
 
@@ -246,7 +243,7 @@ class InspectSpot(Docked):
 
     def _show_spot(self, layer: Points, spot: Spot, pixels: SpotSample | str) -> None:
         """Show numbers and pixels together, so that they are always of one spot."""
-        self._patience.stop()
+        self._patience.cancel()
         self.panel.show_spot(spot, layer.name, pixel_size(layer))
         self.panel.doubtful.show_place(layer, spot.row)
         if isinstance(pixels, str):
@@ -263,7 +260,7 @@ class InspectSpot(Docked):
         self._show_message(_HOW if fitted else f"{_FIT_FIRST}\n{_HOW}")
 
     def _show_message(self, text: str) -> None:
-        self._patience.stop()
+        self._patience.cancel()
         self.panel.show_message(text)
 
     def _on_patience(self) -> None:

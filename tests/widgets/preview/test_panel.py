@@ -54,7 +54,8 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
     assert widget.settings.detection_panel.isHidden()
     widget.settings.controls["sigma"].value = 1.3
     tick(widget)
-    panel, box = widget.settings.detection_panel, widget.settings.controls["false_spots"]
+    panel = widget.settings.detection_panel
+    box = widget.settings.controls["false_spots"].native
     assert panel.isVisible()
     panel.slider.setFocus()
     before = box.value()

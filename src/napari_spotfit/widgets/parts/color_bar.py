@@ -10,6 +10,7 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QWidget
 from ...settings.parameter import Parameter
 from .gradient import Gradient
 from .number_box import NumberBox
+from .rounding import digits_apart
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -79,7 +80,7 @@ class ColorBar(QWidget):
 
     def _put(self, low: float, high: float) -> None:
         """Show two numbers, with enough digits to tell them apart."""
-        digits = next((n for n in (3, 6) if f"{low:.{n}g}" != f"{high:.{n}g}"), 9)
+        digits = digits_apart(low, high)
         for box, value in ((self.low, low), (self.high, high)):
             box.digits = digits
             box.show_number(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
 from magicgui.backends._qtpy.widgets import QBaseValueWidget, QBaseWidget
@@ -152,11 +152,7 @@ class SettingsForm:
 
     def beside(self, name: str, *widgets: QWidget, stretch: int = 0) -> None:
         """Put widgets beside a setting's control."""
-        layout = _row(self.controls[name]).layout()
-        assert isinstance(layout, QBoxLayout)
-        layout.setStretchFactor(self.controls[name].native, 1)
-        for widget in widgets:
-            layout.addWidget(widget, stretch)
+        _put_beside(self.controls[name], widgets, stretch)
 
     def below(self, name: str, widget: QWidget) -> None:
         """Put a widget, as wide as the form, below a setting's row and what was put there before.
@@ -169,14 +165,17 @@ class SettingsForm:
         column.insertWidget(0 if above is None else column.indexOf(above) + 1, widget)
         self._below[name] = widget
 
-    def row_below(self, name: str, label: str, widget: QWidget, tip: str) -> Widget:
-        """Put a widget with a label there, and return both as a row of magicgui's."""
+    def row_below(
+        self, name: str, label: str, widget: QWidget, tip: str, *beside: QWidget
+    ) -> Widget:
+        """Put a widget with a label there, and others beside it; return a row of magicgui's."""
         widget.setAccessibleName(label)
         how = {"qwidg": lambda parent: widget}
         row = Widget(QBaseWidget, label, None, label, tip, gui_only=True, backend_kwargs=how)
         self._rows_with(name).append(row)
         _connect_label(row)
         self.below(name, _row(row))
+        _put_beside(row, beside)
         return row
 
     def allow(self, name: str, allowed: bool, why_not: str) -> None:
@@ -257,6 +256,14 @@ def _row(widget: Widget) -> QWidget:
     native: QWidget = widget.native
     row = native.parentWidget()
     return native if row is None or isinstance(widget, CheckBox) else row
+
+
+def _put_beside(row: Widget, widgets: Iterable[QWidget], stretch: int = 0) -> None:
+    layout = _row(row).layout()
+    assert isinstance(layout, QBoxLayout)
+    layout.setStretchFactor(row.native, 1)
+    for widget in widgets:
+        layout.addWidget(widget, stretch)
 
 
 def _labels(widget: Widget) -> list[QLabel]:
