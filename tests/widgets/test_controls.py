@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import pytest
 from qtpy.QtCore import QPoint, QPointF, Qt
 from qtpy.QtGui import QWheelEvent
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QLabel
 
 from napari_spotfit import Settings
+from napari_spotfit.settings.parameter import setting
 from napari_spotfit.settings.settings import parameters
 from napari_spotfit.widgets.parts.form import SettingsForm, widget_for
 from napari_spotfit.widgets.parts.number_box import NumberBox
@@ -42,6 +44,45 @@ def test_every_setting_shows_its_default(qtbot):
     assert Settings(**controls.get()) == Settings()
     for name in controls.controls:
         assert parameters()[name].doc.split()[0] in controls[name].native.toolTip()
+
+
+def test_a_new_setting_has_its_row_without_any_widget_code(qtbot, typed):
+    """All that a form knows is what the fields say of themselves."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Lamp:
+        glow: float | None = setting(
+            None, "Glow", "How bright it is.", "camera",
+            unit="lm", minimum=0, step=0.5, none_means="dark",
+        )  # fmt: skip
+        bulbs: int = setting(3, "Bulbs", "How many.", "run", minimum=1, maximum=9, odd=True, step=2)
+        colour: Literal["r", "g"] = setting(
+            "r", "Colour", "What it shines.", "camera", words={"r": "red", "g": "green"}
+        )
+        lit: bool = setting(True, "Lit", "Whether it shines.", "run", shown="first")
+        shade: str = setting("", "Shade", "What lies on it.", "fit", shown="apart")
+
+    form = SettingsForm(Lamp)
+    qtbot.addWidget(form.first.native)
+    qtbot.addWidget(form.folded.native)
+    rows = form.folded.native.layout()
+    words = []
+    for place in range(rows.count()):
+        widget = rows.itemAt(place).widget()
+        label = widget if isinstance(widget, QLabel) else widget.findChild(QLabel)
+        words.append((label.text(), None if label is widget else label.buddy().accessibleName()))
+        assert label is widget or label.toolTip() == label.buddy().toolTip() != ""
+    groups = [("Camera", None), ("Glow", "Glow"), ("Colour", "Colour"), ("Run", None)]
+    assert words == [*groups, ("Bulbs", "Bulbs")]
+    assert form.get() == {"glow": None, "bulbs": 3, "colour": "r", "lit": True}
+    assert (form["glow"].native.text(), form["colour"].native.currentText()) == ("dark", "red")
+    assert form["lit"].native.text() == "Lit"
+    assert typed(form["bulbs"].native, "4") == 5
+    for _ in range(2):
+        form["glow"].native.stepBy(1)
+    form["colour"].native.setCurrentText("green")
+    assert form.get() == {"glow": 0.5, "bulbs": 5, "colour": "g", "lit": True}
+    assert "At least 0 lm; default dark" in form["glow"].tooltip
 
 
 @pytest.mark.parametrize(

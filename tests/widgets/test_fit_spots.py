@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import weakref
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from event_loop import freed, no_worker
+from qtpy.QtCore import Qt
 
 from napari_spotfit import StopCondition
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -373,3 +375,20 @@ def test_settings_that_have_room_are_shown_without_a_scroll_bar(
         assert advanced or content.height() <= widget.settings.viewport().height()
 
     qtbot.waitUntil(all_shown)
+    # Tab goes through the controls as they are seen, whenever they were made.
+    widget.settings.controls["model"].value = "gaussian_elliptical"
+    widget.settings.image.setFocus()
+    seen = []
+    for _ in range(30 if advanced else 7):
+        seen.append(widget.window().focusWidget())
+        qtbot.keyClick(seen[-1], Qt.Key.Key_Tab)
+    content = widget.settings.widget()
+    assert all(content.isAncestorOf(one) for one in seen)
+
+    def in_order():
+        places = [one.mapTo(content, one.rect().center()) for one in seen]
+        for before, after in pairwise(places):
+            beside = abs(after.y() - before.y()) <= 8 and after.x() > before.x()
+            assert beside or after.y() > before.y() + 8
+
+    qtbot.waitUntil(in_order)

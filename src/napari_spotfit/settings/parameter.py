@@ -72,4 +72,4 @@ def setting(default: Any, label: str, doc: str, group: str, **rest: Any) -> Any:
 def words_of(hint: Any) -> tuple[str, ...]:
     """Return the words that a type accepts, besides other things or not."""
     kinds = (hint, *get_args(hint))
-    return get_args(next(kind for kind in kinds if get_origin(kind) is Literal))
+    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())

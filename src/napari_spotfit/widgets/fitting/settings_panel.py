@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from napari.qt.threading import create_worker
@@ -13,6 +15,7 @@ from qtpy.QtWidgets import (
     QFrame,
     QGraphicsOpacityEffect,
     QLabel,
+    QLayout,
     QPushButton,
     QScrollArea,
     QSizePolicy,
@@ -199,6 +202,12 @@ class SettingsPanel(QScrollArea):
         super().resizeEvent(event)
         self.updateGeometry()
 
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        """Go on in the order in which controls are seen, whenever they were made."""
+        for one, other in pairwise(_controls(self._content.layout())):
+            self.setTabOrder(one, other)
+        return super().focusNextPrevChild(forward)
+
     def showEvent(self, event: Any) -> None:
         """Align the controls."""
         super().showEvent(event)
@@ -326,6 +335,17 @@ def _device(values: dict[str, Any]) -> tuple[dict[str, Any], Description]:
     """Return the values and what a fit with them runs on."""
     run = {name: values[name] for name in ("backend", "devices", "threads")}
     return values, describe(Settings(**run))
+
+
+def _controls(layout: QLayout | None) -> Iterator[QWidget]:
+    """Return what takes keys in the order in which it is laid out."""
+    items = [] if layout is None else [layout.itemAt(place) for place in range(layout.count())]
+    for item in items:
+        assert item is not None
+        widget = item.widget()
+        if widget is not None and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            yield widget
+        yield from _controls(item.layout() if widget is None else widget.layout())
 
 
 def _soft_label() -> QLabel:

@@ -72,12 +72,12 @@ def widget_for(kind: type[Any], name: str) -> ValueWidget[Any]:
     """
     default, about = _default(kind, name), _parameters(kind)[name]
     hint = get_type_hints(kind)[name]
+    kinds, words = {hint, *get_args(hint)}, words_of(hint)
     options: dict[str, Any] = {"tooltip": tooltip(about, default)}
-    if isinstance(default, str):
-        options["choices"] = [(about.words.get(word, word), word) for word in words_of(hint)]
-    elif not isinstance(default, bool):
-        whole = int in (hint, *get_args(hint))
-        options |= {"widget_type": Number, "about": about, "whole": whole}
+    if words:
+        options["choices"] = [(about.words.get(word, word), word) for word in words]
+    elif kinds & {int, float}:
+        options |= {"widget_type": Number, "about": about, "whole": int in kinds}
     widget = create_widget(default, hint, name, label=about.label, options=options)
     assert isinstance(widget, ValueWidget)
     widget.native.setObjectName(name)
