@@ -8,7 +8,7 @@ from qtpy.QtCore import QTimer, Signal
 from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
 from superqt import QElidingLabel
 
-from ..layers.colors import COLORMAPS, color_faces, is_number
+from ..layers.colors import COLORMAPS, automatic_limits, color_faces, is_number
 from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
 from ..parts.scrolled import Scrolled
@@ -114,9 +114,10 @@ class ResultPanel(QWidget):
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
-        if seen.chosen == now.chosen and seen.limits != now.limits:
-            # Set in the console: no longer automatic.
-            layer.metadata = {**layer.metadata, "face_limits": layer.face_contrast_limits}
+        changed = seen.chosen == now.chosen and seen.limits != now.limits
+        # Other spots have other limits; what they do not explain was set in the console.
+        if changed and now.limits != automatic_limits(layer.features, layer.metadata.get("face")):
+            layer.metadata = {**layer.metadata, "face_limits": now.limits}
         self._show_colors(layer)
 
     def showEvent(self, event: Any) -> None:

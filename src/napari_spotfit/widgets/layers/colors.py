@@ -64,6 +64,13 @@ def is_number(column: Any) -> bool:
     return bool(np.issubdtype(np.asarray(column[:0]).dtype, np.number))
 
 
+def automatic_limits(features: Any, feature: str | None) -> tuple[float, float] | None:
+    """Return a table's colour limits where nobody has chosen any; None if there are no numbers."""
+    if feature not in features or not is_number(features[feature]):
+        return None
+    return face_limits(np.asarray(features[feature]), good_rows(features))
+
+
 def color_faces(
     layer: Points,
     feature: str,
@@ -101,8 +108,7 @@ def color_faces(
         layer.face_colormap = colormap
     if numbers:
         # Limits first: with a NaN and no limits napari draws no point at all.
-        good = good_rows(layer.features)
-        layer.face_contrast_limits = limits or face_limits(np.asarray(column), good)
+        layer.face_contrast_limits = limits or automatic_limits(layer.features, feature)
     else:
         layer.face_color_cycle = STOP_COLORS
     if len(layer.data):

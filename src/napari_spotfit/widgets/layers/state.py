@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .colors import color_faces, face_limits, good_rows
+from .colors import automatic_limits, color_faces
 from .hiding import show_all, show_only, sizes_when_shown
 from .marks import MARK, draw_marks, is_marked, own_symbols
 
@@ -114,8 +114,7 @@ def fit_limits(layer: Points, features: pd.DataFrame) -> None:
     """Let the colours run over the spots, unless the user has said where they run."""
     face, chosen = layer.metadata.get("face", ""), layer.metadata.get("face_limits")
     if layer.face_color_mode == "colormap" and face in features and chosen is None:
-        values = features[face].to_numpy()
-        layer.face_contrast_limits = face_limits(values, good_rows(features))
+        layer.face_contrast_limits = automatic_limits(features, face)
 
 
 def _set_features(layer: Points, state: LayerState, *, was_empty: bool) -> None:
