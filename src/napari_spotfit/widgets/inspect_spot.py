@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtCore import Signal
-from superqt.utils import qdebounced
+from qtpy.QtCore import QTimer, Signal
 
 from .inspecting.click import SpotClick
 from .inspecting.doubtful import BACK_KEY, ON_KEY, doubtful_shown, following
@@ -84,8 +83,12 @@ class InspectSpot(Docked):
         self._keys = Keys(viewer, {BACK_KEY: lambda: self.step(-1), ON_KEY: lambda: self.step(1)})
         self.panel.doubtful.asked.connect(self.step)
         self._watch = Follower(self._later)
-        self._soon = qdebounced(self._refresh, 0, parent=self)
-        self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
+        self._soon, self._patience = QTimer(self), QTimer(self)
+        for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
+            timer.setSingleShot(True)
+            timer.setInterval(wait)
+        self._soon.timeout.connect(self._refresh)
+        self._patience.timeout.connect(self._on_patience)
         self._selection.changed.connect(self._on_selection)
         self._keeper.ready.connect(self._refresh)
         self._keeper.failed.connect(self._on_failed)
@@ -122,8 +125,8 @@ class InspectSpot(Docked):
 
     def leave_viewer(self) -> None:
         """Leave no callback behind."""
-        self._soon.cancel()
-        self._patience.cancel()
+        self._soon.stop()
+        self._patience.stop()
         self._keeper.forget()
         self._selection.unbind()
         self._watch.follow()
@@ -149,7 +152,7 @@ class InspectSpot(Docked):
     def _later(self, event: Any = None) -> None:
         """Refresh once, however many things change at a time."""
         if self.bound:
-            self._soon()
+            self._soon.start()
 
     def _refresh(self) -> None:
         self.panel.hold()
@@ -219,7 +222,7 @@ class InspectSpot(Docked):
         except ValueError as error:
             pixels = f"⚠ {error}"
         if pixels is None:
-            self._patience()
+            self._patience.start()
         else:
             self._show_spot(layer, spot, pixels)
 
@@ -243,7 +246,7 @@ class InspectSpot(Docked):
 
     def _show_spot(self, layer: Points, spot: Spot, pixels: SpotSample | str) -> None:
         """Show numbers and pixels together, so that they are always of one spot."""
-        self._patience.cancel()
+        self._patience.stop()
         self.panel.show_spot(spot, layer.name, pixel_size(layer))
         self.panel.doubtful.show_place(layer, spot.row)
         if isinstance(pixels, str):
@@ -260,7 +263,7 @@ class InspectSpot(Docked):
         self._show_message(_HOW if fitted else f"{_FIT_FIRST}\n{_HOW}")
 
     def _show_message(self, text: str) -> None:
-        self._patience.cancel()
+        self._patience.stop()
         self.panel.show_message(text)
 
     def _on_patience(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from magicgui.backends._qtpy.widgets import QBaseValueWidget, QBaseWidget
@@ -71,7 +72,7 @@ def widget_for(kind: type[Any], name: str) -> ValueWidget[Any]:
         The field.
     """
     default, about = _default(kind, name), _parameters(kind)[name]
-    hint = get_type_hints(kind)[name]
+    hint = _hints(kind)[name]
     kinds, words = {hint, *get_args(hint)}, words_of(hint)
     options: dict[str, Any] = {"tooltip": tooltip(about, default)}
     if words:
@@ -239,6 +240,11 @@ def tooltip(about: Parameter, default: Any) -> str:
 
 def _parameters(kind: type[Any]) -> dict[str, Parameter]:
     return {one.name: one.metadata["parameter"] for one in dataclasses.fields(kind)}
+
+
+@cache
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    return get_type_hints(kind)
 
 
 def _default(kind: type[Any], name: str) -> Any:
