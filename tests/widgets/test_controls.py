@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Literal, get_type_hints
 
 import pytest
 from qtpy.QtCore import QPoint, QPointF, Qt
@@ -20,9 +20,15 @@ from napari_spotfit.widgets.parts.number_box import NumberBox
 NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds", "noise"))
 
 
+def make_widget(name):
+    """Return what magicgui has made for a setting."""
+    hint, default = get_type_hints(Settings)[name], getattr(Settings(), name)
+    return widget_for(name, hint, default, parameters()[name])
+
+
 def make_control(name):
-    """Return the Qt control that magicgui has made for a setting."""
-    return widget_for(Settings, name).native
+    """Return its Qt control."""
+    return make_widget(name).native
 
 
 @pytest.fixture
@@ -220,7 +226,7 @@ def test_reset(qtbot):
 
 @pytest.mark.parametrize("name", ["sigma", "backend"])
 def test_the_wheel_does_not_change_a_control_in_passing(qtbot, name):
-    control = widget_for(Settings, name)
+    control = make_widget(name)
     qtbot.addWidget(control.native)
     before = control.value
     place = QPointF(5, 5)

@@ -8,6 +8,7 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QPushButton
 
 from ...settings.settings import Settings
+from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.form import SettingsForm
 from ..parts.layer_choice import LayerChoice
 
@@ -61,12 +62,12 @@ class CameraForm(QObject):
         super().__init__(parent)
         self._controls = controls
         self.maps = {
-            name: LayerChoice(viewer.layers, _is_image, nothing="all pixels alike", optional=True)
+            name: LayerChoice(viewer.layers, is_image, nothing="all pixels alike", optional=True)
             for name in QUANTITIES
         }
         self.bad_pixels = LayerChoice(viewer.layers, _is_marking, nothing="none", optional=True)
         self.weights = LayerChoice(
-            viewer.layers, _is_image, nothing="from the variance", optional=True
+            viewer.layers, is_image, nothing="from the variance", optional=True
         )
         #: Offers the gain that the image suggests.
         self.gain_button = QPushButton()
@@ -148,9 +149,5 @@ class CameraForm(QObject):
         self._weights_row.visible = self._controls["estimator"].value == "wlse"
 
 
-def _is_image(layer: Layer) -> bool:
-    return type(layer).__name__ == "Image"
-
-
 def _is_marking(layer: Layer) -> bool:
-    return type(layer).__name__ in ("Labels", "Shapes", "Image")
+    return is_image(layer) or is_labels(layer) or is_shapes(layer)

@@ -26,11 +26,13 @@ from superqt import QCollapsible
 
 from ...engine.select import Description, describe
 from ...settings.settings import Settings, parameters
+from ..napari_compat import is_labels, is_shapes
 from ..parts.form import SettingsForm
 from ..parts.layer_choice import LayerChoice
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import CameraForm
 from .frames import FrameChoice
+from .image_choice import ImageChoice
 from .model_form import ModelForm
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
 
     from ..layers.noise import Told
 
-_IMAGE_TIP = "<p>The image whose spots are fitted.</p>"
+_IMAGE_TIP = (
+    "<p>The image whose spots are fitted: the one selected in the layer list, unless pinned.</p>"
+)
 _LIMIT_TIP = (
     "<p>Search for spots only where this Labels layer is above zero, or inside the rectangles, "
     "ellipses and polygons of this Shapes layer. Shapes, and labels without frames, "
@@ -85,9 +89,9 @@ class SettingsPanel(QScrollArea):
 
     def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
-        self.image = LayerChoice(viewer.layers, _is_image, nothing="no image")
+        self.image = ImageChoice(viewer.layers, lambda: self.layers().values())
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
-        self.frames = FrameChoice()
+        self.frames = FrameChoice(viewer)
         self.controls = SettingsForm(Settings)
         self.model = ModelForm(self.controls, self)
         self.camera = CameraForm(viewer, self.controls, self)
@@ -110,6 +114,7 @@ class SettingsPanel(QScrollArea):
             rows.changed.connect(self._on_changed)
         self.model.changed.connect(self.changed)
         self.limit.changed.connect(self.maps_changed)
+        self.camera.changed.connect(self.image.leave_maps)
         self.camera.changed.connect(self.maps_changed)
         self.frames.changed.connect(self.changed)
         self.advanced.toggled.connect(self._on_fold)
@@ -269,7 +274,7 @@ class SettingsPanel(QScrollArea):
     def _add_rows(self) -> None:
         """Put what is no setting between those that are."""
         form = self.controls
-        form.row_below("", "Image", self.image, _IMAGE_TIP)
+        form.row_below("", "Image", self.image, _IMAGE_TIP, self.image.pin)
         self._frames_row = form.row_below("", "Frames", self.frames, _FRAMES_TIP)
         self.estimate_button.setToolTip(_ESTIMATE_TIP)
         self.estimate_button.setAccessibleName("Estimate the PSF's σ")
@@ -362,9 +367,5 @@ def _soft_label() -> QLabel:
     return label
 
 
-def _is_image(layer: Layer) -> bool:
-    return type(layer).__name__ == "Image"
-
-
 def _is_limit(layer: Layer) -> bool:
-    return type(layer).__name__ in ("Labels", "Shapes")
+    return is_labels(layer) or is_shapes(layer)

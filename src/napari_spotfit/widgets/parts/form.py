@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from magicgui.backends._qtpy.widgets import QBaseValueWidget, QBaseWidget
@@ -61,18 +60,20 @@ class Number(ValueWidget[float | None]):
         return box
 
 
-def widget_for(kind: type[Any], name: str) -> ValueWidget[Any]:
-    """Return a control for one of the settings, showing its default.
+def widget_for(name: str, hint: Any, default: Any, about: Parameter) -> ValueWidget[Any]:
+    """Return a control for a setting of some type, showing its default.
 
     Parameters
     ----------
-    kind : type
-        The dataclass whose fields are settings.
     name : str
-        The field.
+        The setting.
+    hint : type
+        What it accepts.
+    default
+        What it is if nobody sets it.
+    about : Parameter
+        What is known about it.
     """
-    default, about = _default(kind, name), _parameters(kind)[name]
-    hint = _hints(kind)[name]
     kinds, words = {hint, *get_args(hint)}, words_of(hint)
     options: dict[str, Any] = {"tooltip": tooltip(about, default)}
     if words:
@@ -108,7 +109,11 @@ class SettingsForm:
     def __init__(self, kind: type[Any] = Settings):
         self._kind = kind
         shown = {name: one for name, one in _parameters(kind).items() if one.shown != "apart"}
-        self.controls = {name: widget_for(kind, name) for name in shown}
+        hints = get_type_hints(kind)
+        self.controls = {
+            name: widget_for(name, hints[name], _default(kind, name), about)
+            for name, about in shown.items()
+        }
         first = [name for name, about in shown.items() if about.shown == "first"]
         self.groups = {
             group: [name for name in shown if shown[name].group == group and name not in first]
@@ -240,11 +245,6 @@ def tooltip(about: Parameter, default: Any) -> str:
 
 def _parameters(kind: type[Any]) -> dict[str, Parameter]:
     return {one.name: one.metadata["parameter"] for one in dataclasses.fields(kind)}
-
-
-@cache
-def _hints(kind: type[Any]) -> Mapping[str, Any]:
-    return get_type_hints(kind)
 
 
 def _default(kind: type[Any], name: str) -> Any:

@@ -16,7 +16,6 @@ from ..layers.cells import (
     LABEL,
     SPOTS,
     color_by_counts,
-    is_labels,
     put_features,
     put_labels,
     restore_colors,
@@ -25,6 +24,7 @@ from ..layers.cells import (
 )
 from ..layers.images import full_resolution
 from ..layers.units import pixel_size
+from ..napari_compat import is_labels
 from ..parts.follow import PLACE, Follower, events_of
 from ..parts.latest import Latest
 from ..parts.layer_choice import LayerChoice
