@@ -14,11 +14,12 @@ from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.columns import invalid_columns
 from ..results.flags import Flag
-from ..results.judge import Origin, judge
+from ..results.judge import judge
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .pixel_flags import pixel_flags
+from .place_flags import Origin, place_flags
 
 #: Pixels of a ROI as most are.
 _USUAL_PIXELS = 81
@@ -121,7 +122,8 @@ def fit_block(
     columns["x"] += corners[:, 2]
     columns = _with_corners(columns, corners)
     origin = Origin(frame, places, block.pixels.shape[1:], sigma)
-    columns["flags"] = judge(columns, settings, settings.roi_shape, origin)
+    columns["flags"] = judge(columns, settings, settings.roi_shape)
+    columns["flags"] |= place_flags(columns, settings, origin)
     columns["flags"] |= pixel_flags(block.taken, block.bad, frame, columns["y"], columns["x"])
     return columns
 

@@ -202,7 +202,7 @@ class Settings:
     max_iterations: int = setting(
         stopping.MAX_ITERATIONS,
         "Max. iterations",
-        "A fit that has not settled after so many iterations stops with MAX_ITERATIONS.",
+        "A fit that has not settled after so many iterations has not converged (MAX_ITERATIONS).",
         "stop",
         minimum=1,
         maximum=1000,
@@ -210,7 +210,7 @@ class Settings:
     max_error: float = setting(
         stopping.MAX_ERROR,
         "Accepted χ²",
-        "A fit whose χ² falls below this stops with MAX_ERROR; 0 never stops a fit.",
+        "A fit whose χ² falls below this has converged (MAX_ERROR); 0 never stops a fit.",
         "stop",
         unit="counts²",
         minimum=0,
@@ -218,8 +218,8 @@ class Settings:
     min_delta: float = setting(
         stopping.MIN_DELTA,
         "Min. change of χ²",
-        "A fit stops with MIN_DELTA when a step changes χ² by less than this fraction of it, or "
-        "when the next step is expected to.",
+        "A fit has converged when a step changes χ² by less than this fraction of it, or when the "
+        "next step is expected to (MIN_DELTA).",
         "stop",
         minimum=0,
         maximum=1,
@@ -228,8 +228,8 @@ class Settings:
     min_step: float = setting(
         stopping.MIN_STEP,
         "Min. step",
-        "A fit stops with MIN_STEP when a step changes every parameter by less than this "
-        "fraction of it.",
+        "A fit has converged when a step changes every parameter by less than this fraction of "
+        "it (MIN_STEP).",
         "stop",
         minimum=0,
         maximum=1,

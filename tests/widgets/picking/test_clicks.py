@@ -7,7 +7,7 @@ import pytest
 from hand import CONTROL, RIGHT, SHIFT
 from napari.utils.colormaps.standardize_color import transform_color
 
-from napari_spotfit import Flag, localize, noise_model
+from napari_spotfit import Flag, StopCondition, localize, noise_model
 from napari_spotfit.widgets.layers.colors import STOP_COLORS
 
 NOT_DRAWN = {"score"}
@@ -60,7 +60,7 @@ def test_a_click_fits_what_the_batch_run_fits(viewer, widget, hand, settle, make
     assert viewer.layers.selection.active is image
     text = widget.status.text()
     assert f"y {fits.y[row_near(fits, spots[1], 1)]:.2f}" in text
-    assert layer.features["stop_condition"].iloc[1] in text
+    assert StopCondition[layer.features["stop_condition"].iloc[1]].words in text
     assert widget.result.layer is layer
 
 

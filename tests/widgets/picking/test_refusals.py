@@ -51,7 +51,8 @@ def test_an_invalid_fit_is_explained_and_not_drawn(viewer, widget, hand, settle,
     viewer.dims.set_current_step(0, 1)
     hand.click(image, spots[0], SHIFT)
     settle()
-    assert "INVALID" in widget.status.text()
+    assert widget.status.text().startswith("Nothing can be fitted here. The ROI has ")
+    assert widget.status.text().endswith("Nothing was added.")
     assert "bad pixels" in widget.status.text()
     assert len(viewer.layers["movie (picked)"].data) == 1
     widget.picking.undo.click()

@@ -95,6 +95,8 @@ class SettingsForm:
     ----------
     kind : type
         The dataclass whose fields are settings.
+    only : tuple of str
+        Of which of them there are rows; by default of those that say so.
 
     Attributes
     ----------
@@ -106,9 +108,13 @@ class SettingsForm:
         The control of each setting that has one.
     """
 
-    def __init__(self, kind: type[Any] = Settings):
+    def __init__(self, kind: type[Any] = Settings, only: tuple[str, ...] = ()):
         self._kind = kind
-        shown = {name: one for name, one in _parameters(kind).items() if one.shown != "apart"}
+        shown = {
+            name: about
+            for name, about in _parameters(kind).items()
+            if (name in only if only else about.shown != "apart")
+        }
         hints = get_type_hints(kind)
         self.controls = {
             name: widget_for(name, hints[name], _default(kind, name), about)
@@ -131,6 +137,10 @@ class SettingsForm:
 
     def __getitem__(self, name: str) -> ValueWidget[Any]:
         return self.controls[name]
+
+    def row(self, name: str) -> QWidget:
+        """Return the row of a setting, with its label."""
+        return _row(self.controls[name])
 
     def number(self, name: str) -> Number:
         """Return the control of a setting that is a number."""
