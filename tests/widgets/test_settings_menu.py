@@ -65,7 +65,7 @@ def test_settings_of_a_file_are_shown_but_for_what_has_no_control(widget, tmp_pa
 
 
 def test_what_is_shown_is_saved(widget, tmp_path):
-    widget.settings.controls["sigma"].put(2.25)
+    widget.settings.controls["sigma"].value = 2.25
     widget.settings_menu.save_to(tmp_path / "a.toml")
     assert load_settings(tmp_path / "a.toml") == widget.settings.settings()
     assert "saved as" in widget.status.text()
@@ -109,8 +109,8 @@ def test_a_model_of_ones_own_is_shown(widget, tmp_path, qtbot):
 
 def test_the_settings_of_a_result_make_the_same_result(viewer, widget, fit, make_movie):
     viewer.add_image(make_movie(3), name="movie")
-    widget.settings.controls["false_spots"].put(3)
-    widget.settings.controls["roi_size"].put(7)
+    widget.settings.controls["false_spots"].value = 3
+    widget.settings.controls["roi_size"].value = 7
     fit(widget)
     layer = widget.result.layer
     layer.name = "first"
@@ -126,7 +126,7 @@ def test_the_settings_of_a_result_make_the_same_result(viewer, widget, fit, make
 
 def test_recent_fits_are_remembered(viewer, widget, fit, make_movie):
     image = viewer.add_image(make_movie(2), name="a & b")
-    widget.settings.controls["false_spots"].put(2)
+    widget.settings.controls["false_spots"].value = 2
     fit(widget)
     known = settings_of_layer(widget.result.layer.metadata)
     viewer.layers.remove(widget.result.layer)
@@ -220,7 +220,7 @@ def test_without_a_result_what_fit_would_do_is_copied(viewer, widget, make_movie
     assert copied(widget, qapp) == ""
     assert "there is no image" in widget.status.text()
     image = viewer.add_image(make_movie(3), name="movie")
-    widget.settings.controls["roi_size"].put(7)
+    widget.settings.controls["roi_size"].value = 7
     assert "Copy as Python" in entries(widget)
     names = run(copied(widget, qapp))
     assert_same(names["fits"], localize(image.data, settings=widget.settings.settings()))
