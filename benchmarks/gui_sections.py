@@ -236,7 +236,7 @@ def preview(repeats: int) -> None:
                 drawn.clear()
                 heart.start()
                 clock = Clock()
-                widget.settings.controls[setting].put(values[i % 2])
+                widget.settings.controls[setting].value = values[i % 2]
                 canvas.wait_for_drawing(lambda: bool(drawn))
                 times.append(clock.read())
                 heart.stop()

@@ -46,12 +46,12 @@ def take_all(folder: Path, room: tuple[int, int]) -> None:
     viewer, widget = open_sample("smfish")
     camera = Camera(viewer, folder, room)
     camera.take("fit")
-    widget.settings.advanced.open = True
+    widget.settings.advanced.expand()
     camera.take("fit-advanced")
     bar = widget.settings.verticalScrollBar()
     bar.setValue(bar.maximum())
     camera.take("fit-advanced-below")
-    widget.settings.advanced.open = False
+    widget.settings.advanced.collapse()
     layer = fit(viewer, widget)
     camera.take("result")
     drawn: list[bool] = []

@@ -38,7 +38,7 @@ def crowd():
 def fitted(viewer, widget, fit, crowd):
     """Fit the crowd with the widget; return its layer, the status line and the good rows."""
     viewer.add_image(crowd, name="crowd")
-    widget.settings.controls["neighbours"].put("ignore")
+    widget.settings.controls["neighbours"].value = "ignore"
     text = fit(widget)
     layer = viewer.layers["crowd spots"]
     good = layer.features["good"].to_numpy() == 1
@@ -63,7 +63,7 @@ def test_one_click_hides_them_and_a_refit_too(fitted, widget, fit, press):
     settle()
     np.testing.assert_array_equal(layer.shown, good)
     assert widget.result.shown.text() == f"{good.sum()} of {len(good)} shown: good fits only"
-    widget.settings.controls["roi_size"].put(7)
+    widget.settings.controls["roi_size"].value = 7
     fit(widget)
     good = layer.features["good"].to_numpy() == 1
     assert not good.all()

@@ -15,6 +15,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from superqt.utils import qdebounced
 
 from .fitting.fit_run import Job
 from .fitting.gain_offer import GainOffer
@@ -100,9 +101,7 @@ class FitSpots(Docked):
         self._recovery = Recovery(viewer, self)
         self.left = LeftResult(self._recovery)
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
-        self._patience = QTimer(self)
-        self._patience.setSingleShot(True)
-        self._patience.setInterval(_PATIENCE)
+        self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
         self._picked: Points | None = None
         self._picked_soon = QTimer(self)
         self._picked_soon.setSingleShot(True)
@@ -221,7 +220,7 @@ class FitSpots(Docked):
         )
 
     def _on_progress(self, done: int, total: int) -> None:
-        self._patience.stop()
+        self._patience.cancel()
         self.status.say(_FITTING)
         self.progress.setRange(0, total)
         self.progress.setValue(done)
@@ -267,9 +266,12 @@ class FitSpots(Docked):
         if layer is not None and (active is layer or not is_result(active)):
             self.result.show_layer(layer)
 
+    def _on_patience(self) -> None:
+        self.status.say(_READING)
+
     def _on_pick_awaited(self, awaited: bool) -> None:
         if self._run is None:
-            self._patience.start() if awaited else self._patience.stop()
+            self._patience() if awaited else self._patience.cancel()
         if not awaited:
             self._told.show()
 
@@ -320,7 +322,7 @@ class FitSpots(Docked):
         remember.save("fit_spots", {**self.settings.values(), **own})
 
     def _show_running(self, running: bool) -> None:
-        self._patience.start() if running else self._patience.stop()
+        self._patience() if running else self._patience.cancel()
         self.progress.setRange(0, 0)
         self.progress.setFormat("")
         self.cancel_button.setEnabled(True)
@@ -357,7 +359,6 @@ class FitSpots(Docked):
         self.left.said.connect(self.status.say)
         self.left.failed.connect(self.status.fail)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
-        self._patience.timeout.connect(lambda: self.status.say(_READING))
 
     def _lay_out(self) -> None:
         self.fit_button.setToolTip(_FIT_TIP)

@@ -22,7 +22,6 @@ from .inspecting.spot import (
     shown_frame,
     spot_of,
 )
-from .inspecting.watch import Watch
 from .layers.history import history_of
 from .layers.images import full_resolution, image_of
 from .layers.maps import maps_of
@@ -33,6 +32,7 @@ from .layers.units import pixel_size
 from .napari_compat import canvas_beside
 from .one_to_another import list_spot
 from .parts.docking import Docked
+from .parts.follow import Follower
 from .parts.keys import Keys
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class InspectSpot(Docked):
         self.refit.changed.connect(self._later)
         self.panel.refit_button.toggled.connect(self._later)
         self.panel.list_button.clicked.connect(self._list)
-        self._watch = Watch(self._later)
+        self._watch = Follower(self._later)
         self._soon, self._patience = QTimer(self), QTimer(self)
         for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
             timer.setSingleShot(True)

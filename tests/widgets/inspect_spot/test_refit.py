@@ -48,7 +48,7 @@ def put(bar, name, value):
     if name == "hold":
         bar.hold.setChecked(value)
     else:
-        bar.controls[name].put(value)
+        bar.controls[name].value = value
 
 
 def row_of(features, row):
@@ -89,20 +89,20 @@ def test_other_settings_and_back_to_the_bit(viewer, inspector, until, refitted, 
     assert (pictures[1].residual.image.image ** 2).sum() == pytest.approx(residual, rel=1e-3)
     assert inspector.panel.verdict.text.text()
     # Its own settings again: the same fit to the bit.
-    bar.controls["roi_size"].put(9)
-    bar.controls["neighbours"].put("leave out")
+    bar.controls["roi_size"].value = 9
+    bar.controls["neighbours"].value = "leave out"
     until(lambda: no_worker() and bar.text.text().startswith("These are the settings"))
     _, new = inspector.refit.fits()
     assert new.values == old.values
     assert not bar.keep_new.isEnabled()
     assert row_of(layer.features, row) == old.values | {"stop_condition": old.stop}
-    bar.controls["estimator"].put("wlse")
+    bar.controls["estimator"].value = "wlse"
     until(lambda: bar.text.text().startswith("⚠ Not fitted with these settings: "))
     assert panel.comparison.isHidden()
     # Another spot begins anew.
     inspector.go_to(layer, row + 1)
     until(lambda: shows(inspector, layer, row + 1))
-    assert bar.controls["estimator"].get() == "lse"
+    assert bar.controls["estimator"].value == "lse"
     assert bar.text.text() == CHANGE
 
 
@@ -122,7 +122,7 @@ def test_either_is_kept_and_the_layer_knows(
     press(bar.keep_old)
     until(lambda: panel.comparison.isHidden())
     assert layer.features.equals(before)
-    assert bar.controls["model"].get() == "gaussian"
+    assert bar.controls["model"].value == "gaussian"
     refitted(layer, row, model="gaussian_elliptical", roi_size=11)
     _, new = inspector.refit.fits()
     press(bar.keep_new)

@@ -23,8 +23,8 @@ def test_what_cannot_be_picked_is_explained(viewer, widget, hand, settle, make_m
     hand.click(image, spots[0])
     assert "2-D view" in widget.status.text()
     viewer.dims.ndisplay = 2
-    widget.settings.controls["amplitude_min"].put(3)
-    widget.settings.controls["amplitude_max"].put(2)
+    widget.settings.controls["amplitude_min"].value = 3
+    widget.settings.controls["amplitude_max"].value = 2
     hand.click(image, spots[0])
     assert "amplitude_max = 2 counts must be above amplitude_min = 3 counts" in widget.status.text()
     settle()
@@ -61,7 +61,7 @@ def test_an_invalid_fit_is_explained_and_not_drawn(viewer, widget, hand, settle,
 
 def test_an_image_smaller_than_the_roi(viewer, widget, hand, settle):
     image = viewer.add_image(np.random.default_rng(0).normal(size=(6, 20)), name="strip")
-    widget.settings.controls["roi_size"].put(9)
+    widget.settings.controls["roi_size"].value = 9
     hand.click(image, (3, 10), SHIFT)
     settle()
     assert "ROI" in widget.status.text()

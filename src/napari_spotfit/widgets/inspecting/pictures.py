@@ -13,8 +13,8 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from ..parts.gradient import Gradient
 from ..parts.plots import Plot
+from ..parts.rounding import plain
 from .pixel_axis import PixelAxis
-from .rounding import plain
 from .sample import Roi, SpotSample
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from superqt import QFlowLayout
 
 from ...models.profiles import MODELS, Profile
 from ...settings.settings import Settings
-from ..parts.controls import make_control, make_label
+from ..parts.form import SettingsForm
 
 _NAMES = ("model", "estimator", "roi_size", "neighbours")
 _HOLD_TIP = "<p>Do not fit σ, but hold it at this value: that of the PSF.</p>"
@@ -40,13 +40,13 @@ class RefitBar(QWidget):
     def __init__(self, parent: QWidget | None = None):
         super().__init__(parent)
         self._base = Settings()
-        self.controls = {name: make_control(name) for name in _NAMES}
+        self.controls = SettingsForm(only=_NAMES)
         self.hold = QCheckBox()
         self.keep_new, self.keep_old = QPushButton("Keep new"), QPushButton("Keep old")
         self.text = QLabel()
         self._lay_out()
-        for control in self.controls.values():
-            control.changed.connect(self.changed)
+        for rows in (self.controls.first, self.controls.folded):
+            rows.changed.connect(self._on_changed)
         self.hold.toggled.connect(self.changed)
         self.keep_new.clicked.connect(self.new_kept)
         self.keep_old.clicked.connect(self.old_kept)
@@ -55,12 +55,11 @@ class RefitBar(QWidget):
         """Show what a spot was fitted with."""
         self._base = settings
         self.blockSignals(True)
-        for name, control in self.controls.items():
+        for name, control in self.controls.controls.items():
             value = getattr(settings, name)
-            known = not isinstance(value, (Profile, tuple, list))
-            control.setEnabled(known)
-            if known:
-                control.put(value)
+            control.enabled = not isinstance(value, (Profile, tuple, list))
+            if control.enabled:
+                control.value = value
         held = self._held_value()
         self.hold.setText("Hold σ" if held is None else f"Hold σ at {held:.3g} px")
         self.hold.setEnabled(held is not None and not isinstance(settings.model, Profile))
@@ -75,8 +74,8 @@ class RefitBar(QWidget):
         ValueError
             If they do not go together.
         """
-        enabled = {name: one for name, one in self.controls.items() if one.isEnabled()}
-        chosen: dict[str, Any] = {name: control.get() for name, control in enabled.items()}
+        controls = self.controls.controls.items()
+        chosen: dict[str, Any] = {name: one.value for name, one in controls if one.enabled}
         model = Settings(model=chosen.get("model", self._base.model))
         known, held = {shape.name for shape in model.profile.shape}, self._held_value()
         fixed = {name: one for name, one in self._base.fixed.items() if name in known}
@@ -88,6 +87,9 @@ class RefitBar(QWidget):
         # A held parameter has no bounds.
         bounds = {name: one for name, one in bounds.items() if name not in fixed}
         return self._base.changed(**chosen, fixed=fixed, bounds=bounds)
+
+    def _on_changed(self) -> None:
+        self.changed.emit()
 
     def show_state(self, text: str, *, new: bool = False, old: bool = False) -> None:
         """Say where things stand, and which of the fits can be kept."""
@@ -107,13 +109,13 @@ class RefitBar(QWidget):
         self.text.setWordWrap(True)
         self.text.setTextFormat(Qt.TextFormat.PlainText)
         controls = QFlowLayout()
-        pairs = [(make_label(name, one), one) for name, one in self.controls.items()]
-        for widgets in (*pairs, (self.hold, self.keep_new, self.keep_old)):
-            part = QWidget()
-            row = QHBoxLayout(part)
-            row.setContentsMargins(0, 0, 8, 0)
-            for widget in widgets:
-                row.addWidget(widget)
+        last = QWidget()
+        row = QHBoxLayout(last)
+        row.setContentsMargins(0, 0, 0, 0)
+        for widget in (self.hold, self.keep_new, self.keep_old):
+            row.addWidget(widget)
+        for part in (*map(self.controls.row, _NAMES), last):
+            part.setContentsMargins(0, 0, 8, 0)
             controls.addWidget(part)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)

@@ -11,6 +11,7 @@ from qtpy.QtWidgets import QWidget
 
 from ..napari_compat import canvas_beside
 from .gradient import Gradient
+from .rounding import digits_apart
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -82,7 +83,7 @@ class CanvasBar(QWidget):
         name = layer.metadata.get("face", "")
         unit = layer.metadata.get("units", {}).get(name)
         low, high = (float(limit) for limit in limits)
-        digits = next((n for n in (3, 6) if f"{low:.{n}g}" != f"{high:.{n}g}"), 9)
+        digits = digits_apart(low, high)
         self.title = f"{name} ({unit})" if unit else str(name)
         self.low, self.high = f"{low:.{digits}g}", f"{high:.{digits}g}"
         self._gradient.show_map(layer.face_colormap.map)

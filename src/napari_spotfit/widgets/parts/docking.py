@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, Qt, QTimer
+from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QCloseEvent, QShowEvent
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
+from superqt.utils import qdebounced
 
 from ..napari_compat import itself
 
@@ -46,9 +47,7 @@ class Docked(QWidget):
         self._viewer: Viewer = itself(viewer)
         self._bound = False
         self._below = below
-        self._placing = QTimer(self)
-        self._placing.setSingleShot(True)
-        self._placing.timeout.connect(self._place)
+        self._placing = qdebounced(self._place, 0, parent=self)
         if below is not None:
             # Else the window grows when napari docks this below another widget, before it moves.
             self.setMinimumSize(1, 1)
@@ -72,7 +71,7 @@ class Docked(QWidget):
         """Stop all work and leave no callback behind."""
         if self._bound:
             self._bound = False
-            self._placing.stop()
+            self._placing.cancel()
             self.leave_viewer()
 
     def follow_viewer(self) -> None:
@@ -96,7 +95,7 @@ class Docked(QWidget):
         """Go below the canvas at first, once napari has docked the widget."""
         super().showEvent(event)
         if self._below is not None:
-            self._placing.start(0)
+            self._placing()
 
     def _place(self) -> None:
         if self._below is not None:
