@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QCloseEvent, QShowEvent
@@ -110,7 +110,7 @@ def opened(viewer: Viewer, title: str) -> Docked | None:
     return next((one for one in shown if one.title == title and one.serves(viewer)), None)
 
 
-def brought_up(viewer: Viewer, title: str) -> Any:
+def brought_up(viewer: Viewer, title: str) -> Docked:
     """Return a viewer's widget of a title, in sight: the one that is open, else a new one."""
     widget = opened(viewer, title)
     dock = None if widget is None else _dock_of(widget)
