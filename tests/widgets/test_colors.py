@@ -16,6 +16,7 @@ from napari_spotfit import localize, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.result_panel import ResultPanel
 from napari_spotfit.widgets.layers.colors import COLORMAPS, STOP_COLORS, color_faces, face_limits
+from napari_spotfit.widgets.layers.state import fit_limits
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_limits_are_the_caller_s_or_automatic(layer):
     good = layer.features["good"].to_numpy() == 1
     automatic = face_limits(layer.features["photons"].to_numpy(), good)
     is_colored_by(layer, "photons", limits=automatic)
-    assert layer.metadata["face_limits"] is None
+    assert layer.metadata.get("face_limits") is None
     for wrong in ((2.0, 1.0), (1.0, 1.0), (np.nan, 1.0), (0.0, np.inf)):
         with pytest.raises(ValueError, match="lower one first"):
             color_faces(layer, "photons", limits=wrong)
@@ -197,13 +198,24 @@ def test_the_panel_follows_the_console(panel, layer, qtbot):
     assert not panel.bar.auto.isChecked()
 
 
+def test_limits_of_other_spots_stay_automatic(panel, layer):
+    """Also if the panel looks at the layer before it is told of them."""
+    features = layer.features.assign(sigma=2 * layer.features["sigma"])
+    layer.features = features
+    fit_limits(layer, features)
+    panel.look()
+    assert panel.bar.auto.isChecked()
+    assert layer.metadata.get("face_limits") is None
+    assert panel.bar.high.value() == pytest.approx(layer.face_contrast_limits[1])
+
+
 @pytest.mark.parametrize(
     ("limits", "texts"),
     [
         ((1.2345, 2.3456), ("1.23", "2.35")),
         ((1.2345, 1.2346), ("1.2345", "1.2346")),
         ((812.4, 123456.7), ("812", "123457")),
-        ((1e-5, 2.5e9), ("1e-05", "2.5e+09")),
+        ((1e-5, 2.5e9), ("1e-5", "2.5e9")),
     ],
 )
 def test_numbers_have_the_digits_they_need(panel, layer, limits, texts):

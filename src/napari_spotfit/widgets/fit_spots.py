@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QTimer, Signal
+from qtpy.QtCore import QEvent, QTimer, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
@@ -14,10 +15,11 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from superqt.utils import qdebounced
 
 from .fitting.fit_run import Job
 from .fitting.gain_offer import GainOffer
-from .fitting.layer_fit import CancelledError, LayerFit
+from .fitting.layer_fit import CancelledError, ImageChangedError, LayerFit
 from .fitting.mark_box import ImageKey
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import ResultPanel
@@ -25,14 +27,14 @@ from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
 from .layers.colors import COLORMAPS, FACE_COLORMAP
-from .layers.history import History
+from .layers.history import history_of
 from .layers.maps import LayerMaps, layer_maps
 from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
 from .parts import remember
 from .parts.docking import Docked
-from .parts.status import StatusLine, number
+from .parts.status import StatusLine, number, time_left
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
 from .preview.image_noise import ImageNoise
@@ -41,7 +43,7 @@ from .preview.told import ToldPsf
 
 if TYPE_CHECKING:
     import napari
-    from napari.layers import Image
+    from napari.layers import Image, Points
 
 _FIT_TIP = (
     "<p>Find and fit the spots of the image. The result is a Points layer named after the "
@@ -50,6 +52,7 @@ _FIT_TIP = (
 )
 _FITTING = "Fitting…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
+_LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 
@@ -63,14 +66,15 @@ class FitSpots(Docked):
         The viewer that shows the images; napari passes it in.
     """
 
+    title = "Fit spots"
     #: A fit has ended, whichever way, and the layers and the status line say so.
     finished = Signal()
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__()
-        self._viewer = viewer
-        self.history = History(viewer, lambda: self.preview.layer, self)
-        self._results = ResultLayers(viewer, self.history)
+        super().__init__(viewer)
+        viewer = self._viewer
+        self.history = history_of(viewer)
+        self._results = ResultLayers(viewer)
         self._run: LayerFit | None = None
         self.settings = SettingsPanel(viewer)
         self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
@@ -97,9 +101,10 @@ class FitSpots(Docked):
         self._recovery = Recovery(viewer, self)
         self.left = LeftResult(self._recovery)
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
-        self._patience = QTimer(self)
-        self._patience.setSingleShot(True)
-        self._patience.setInterval(_PATIENCE)
+        self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
+        self._picked: Points | None = None
+        self._picked_soon = QTimer(self)
+        self._picked_soon.setSingleShot(True)
         values = remember.load("fit_spots")
         self.settings.put(values)
         self._face = str(values.get("face", "sigma"))
@@ -118,7 +123,7 @@ class FitSpots(Docked):
         self.settings.bind()
         self._noise.bind()
         self.preview.bind()
-        self.history.bind()
+        self.history.join(self)
         self.picking.bind()
         self.status.bind()
         self._image_key.bind()
@@ -138,7 +143,10 @@ class FitSpots(Docked):
         if self._run is not None:
             self._run.finish()
         self.picking.unbind()
-        self.history.unbind()
+        self._picked_soon.stop()
+        self.history.shown.disconnect(self.result.show_layer)
+        self.history.shown.disconnect(self._recovery.keep)
+        self.history.leave(self)
         self._recovery.release()
         self.preview.unbind()
         self.estimate.drop()
@@ -153,6 +161,14 @@ class FitSpots(Docked):
         events.removed.disconnect(self._on_removed)
         events.renamed.disconnect(self._on_active)
         self._viewer.layers.selection.events.active.disconnect(self._on_active)
+
+    def event(self, event: QEvent | None) -> bool:
+        """Let the legend give way to the settings where there is no room for both."""
+        handled = bool(super().event(event))
+        layout = self.layout()
+        if layout is not None and event is not None and event.type() in _LAYS_OUT:
+            self.result.legend_area.shorten(layout.totalSizeHint().height() - self.height())
+        return handled
 
     def fit(self) -> None:
         """Start to fit the chosen image."""
@@ -169,6 +185,7 @@ class FitSpots(Docked):
         self._run.shown.connect(self.result.show_layer)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
+        self._began = time.monotonic()
         self.status.say(_FITTING)
         self._run.start()
 
@@ -176,11 +193,6 @@ class FitSpots(Docked):
         """Stop the fit that is running; the layers stay as they are."""
         if self._run is not None:
             self._run.cancel()
-
-    def serves(self, viewer: napari.viewer.Viewer) -> bool:
-        """Whether the widget follows a viewer, be it behind a proxy."""
-        own = getattr(self._viewer, "__wrapped__", self._viewer)
-        return self.bound and own is viewer
 
     def _image(self) -> Image:
         image = self.settings.image.layer
@@ -210,17 +222,21 @@ class FitSpots(Docked):
         )
 
     def _on_progress(self, done: int, total: int) -> None:
-        self._patience.stop()
+        self._patience.cancel()
         self.status.say(_FITTING)
         self.progress.setRange(0, total)
         self.progress.setValue(done)
-        self.progress.setFormat(f"{number(done)} of {number(total)} frames")
+        left = time_left(done, total, time.monotonic() - self._began)
+        text = f"{number(done)} of {number(total)} frames"
+        self.progress.setFormat(f"{text}, {left}" if left else text)
 
     def _on_ended(self) -> None:
         """Say how a fit has ended."""
         run = self._run
         assert run is not None
-        if isinstance(run.error, CancelledError):
+        if isinstance(run.error, ImageChangedError):
+            self._end(f"{run.error}. The layers are as they were.", failed=True)
+        elif isinstance(run.error, CancelledError):
             self._end("Cancelled; the layers are as they were.")
         elif run.error is not None:
             self._end(_in_words(run.error), failed=True)
@@ -246,9 +262,14 @@ class FitSpots(Docked):
         if layer is not None and (active is layer or not is_result(active)):
             self.result.show_layer(layer)
 
+    def _on_patience(self) -> None:
+        self.status.say(_READING)
+
     def _on_pick_awaited(self, awaited: bool) -> None:
         if self._run is None:
-            self._patience.start() if awaited else self._patience.stop()
+            self._patience() if awaited else self._patience.cancel()
+        if not awaited:
+            self._told.show()
 
     def _end(self, text: str, *, failed: bool = False) -> None:
         self._run = None
@@ -257,10 +278,18 @@ class FitSpots(Docked):
         (self.status.fail if failed else self.status.say)(text)
         self.finished.emit()
 
+    def _on_picked(self, layer: Points) -> None:
+        """Describe the picked spots once they are drawn, which counts more while dragging."""
+        self._picked = layer
+        self._picked_soon.start()
+
     def _on_removed(self, event: Any) -> None:
-        if self._run is not None and event.value is self._run.image:
-            self.cancel()
+        if self._run is not None:
+            self._run.cancel_if_gone()
         self._recovery.forget(event.value)
+        if event.value is self._picked:
+            self._picked_soon.stop()
+            self._picked = None
         if event.value is self.result.layer:
             left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
             self.result.show_layer(next(left, None))
@@ -289,7 +318,7 @@ class FitSpots(Docked):
         remember.save("fit_spots", {**self.settings.values(), **own})
 
     def _show_running(self, running: bool) -> None:
-        self._patience.start() if running else self._patience.stop()
+        self._patience() if running else self._patience.cancel()
         self.progress.setRange(0, 0)
         self.progress.setFormat("")
         self.cancel_button.setEnabled(True)
@@ -305,6 +334,7 @@ class FitSpots(Docked):
         self.result.face_chosen.connect(self._on_face)
         self.result.marks.chosen.connect(self._on_mark)
         self.result.spots.said.connect(self.status.fail)
+        self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.drawn.connect(self._told.show)
         self.preview.failed.connect(self._on_error)
@@ -317,16 +347,15 @@ class FitSpots(Docked):
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
-        self.picking.picker.layers.shown.connect(self.result.show_layer)
+        self.picking.picker.layers.shown.connect(self._on_picked)
+        self._picked_soon.timeout.connect(lambda: self.result.show_layer(self._picked))
         self.history.shown.connect(self.result.show_layer)
         self.history.shown.connect(self._recovery.keep)
-        self.picking.picker.layers.shown.connect(self._recovery.keep)
+        self.picking.picker.layers.shown.connect(self._recovery.keep_soon)
         self._recovery.failed.connect(self._on_not_kept)
         self.left.said.connect(self.status.say)
         self.left.failed.connect(self.status.fail)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
-        self.picking.picker.awaited.connect(self._told.show)
-        self._patience.timeout.connect(lambda: self.status.say(_READING))
 
     def _lay_out(self) -> None:
         self.fit_button.setToolTip(_FIT_TIP)

@@ -5,20 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qtpy.QtCore import QTimer, Signal
-from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
+from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 from superqt import QElidingLabel
 
-from ..layers.colors import COLORMAPS, color_faces, is_number
+from ..layers.colors import COLORMAPS, automatic_limits, color_faces, number_names
+from ..layers.history import history_of
+from ..one_to_another import inspect_spot, list_spot
 from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
 from ..parts.scrolled import Scrolled
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
+from ..table.canvas_legend import CanvasLegend
 from ..table.legend import Legend
 from ..table.shown_spots import ShownSpots
+from .image_tie import ImageTie
 from .mark_box import MARK_TIP, MarkBox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from napari import Viewer
     from napari.layers import Points
 
@@ -32,12 +38,17 @@ _MAP_TIP = (
     "and <i>cividis</i> looks alike to all kinds of colour vision. It is remembered for the "
     "next fit.</p>"
 )
+_LIST_TIP = "<p>List these spots in the widget <i>Spots</i>, with filters, plots and sums.</p>"
+_INSPECT_TIP = (
+    "<p>Show data, model and residual of the selected spot, or of the first doubtful one, in the "
+    "widget <i>Inspect spot</i>.</p>"
+)
 _SHOWN_TIP = (
     "<p>How many of the layer's spots are shown, and which, in words. The widget Spots has more: "
     "limits on every quantity, and these filters for other layers.</p>"
 )
 #: Height in pixels that the legend has in any case, if it is that high.
-_LEAST = 120
+_LEAST = 72
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
@@ -59,17 +70,21 @@ class ResultPanel(QWidget):
 
     def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
+        self._viewer = viewer
         self.layer: Points | None = None
         self._seen: _Colors | None = None
         self.title = QElidingLabel()
         self.title.setStyleSheet("font-weight: bold")
+        self.list_button, self.inspect_button = QPushButton("Spots"), QPushButton("Inspect")
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
         #: The layer's filters, which the widget Spots has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
-        self.on_canvas, self.marks = BarOnCanvas(self), MarkBox()
-        self.shown = QLabel()
+        self.legend_area = Scrolled(self.legend, _LEAST)
+        self.on_canvas = BarOnCanvas(self, lambda canvas: CanvasLegend(canvas, self.spots))
+        self.marks = MarkBox(viewer)
+        self.shown, self.image = QLabel(), ImageTie(viewer)
         self.shown.setWordWrap(True)
         self.shown.setToolTip(_SHOWN_TIP)
         for box, name, tip in (
@@ -79,11 +94,18 @@ class ResultPanel(QWidget):
             box.setObjectName(name)
             box.setToolTip(tip)
             box.setAccessibleName(name)
+            guard_wheel(box)
+        for box, least in ((self.marks, 4), (self.face, 6), (self.colormap, 4)):
             # A long name does not widen the panel.
             box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-            box.setMinimumContentsLength(7)
-            guard_wheel(box)
+            box.setMinimumContentsLength(least)
         self._lay_out()
+        for button, tip, show in (
+            (self.list_button, _LIST_TIP, list_spot),
+            (self.inspect_button, _INSPECT_TIP, inspect_spot),
+        ):
+            button.setToolTip(tip)
+            button.clicked.connect(lambda checked=False, show=show: self._go_on(viewer, show))
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
         self.bar.limits_chosen.connect(self._on_limits)
@@ -98,6 +120,7 @@ class ResultPanel(QWidget):
         """Describe a layer of fitted spots, or nothing."""
         self.layer = layer
         self.spots.show_layer(layer)
+        self.image.show_layer(layer)
         self.setVisible(layer is not None)
         if layer is None:
             self.on_canvas.show_layer(None)
@@ -108,15 +131,22 @@ class ResultPanel(QWidget):
             self._list_features(layer)
             self._show_colors(layer)
 
+    def _go_on(self, viewer: Viewer, show: Callable[[Viewer, Points], None]) -> None:
+        """Show the layer in another widget."""
+        if self.layer is not None:
+            show(viewer, self.layer)
+
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
         self.marks.look()
+        self.image.look()
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
-        if seen.chosen == now.chosen and seen.limits != now.limits:
-            # Set in the console: no longer automatic.
-            layer.metadata = {**layer.metadata, "face_limits": layer.face_contrast_limits}
+        changed = seen.chosen == now.chosen and seen.limits != now.limits
+        # Other spots have other limits; what they do not explain was set in the console.
+        if changed and now.limits != automatic_limits(layer.features, layer.metadata.get("face")):
+            layer.metadata = {**layer.metadata, "face_limits": now.limits}
         self._show_colors(layer)
 
     def showEvent(self, event: Any) -> None:
@@ -141,8 +171,7 @@ class ResultPanel(QWidget):
 
     def _list_features(self, layer: Points) -> None:
         units = layer.metadata.get("units", {})
-        features = layer.features
-        names = [name for name in features if is_number(features[name])] + ["stop_condition"]
+        names = [*number_names(layer.features), "stop_condition"]
         texts = [f"{name} ({units[name]})" if name in units else str(name) for name in names]
         if texts != [self.face.itemText(row) for row in range(self.face.count())]:
             self.face.clear()
@@ -178,27 +207,34 @@ class ResultPanel(QWidget):
     def _color(self, limits: tuple[float, float] | None = None) -> None:
         """Colour the layer's faces as chosen."""
         if self.layer is not None:
+            feature = self.face.currentText()
+            history_of(self._viewer).record_view(
+                self.layer, f"the colours by {feature}", merge=True
+            )
             color_faces(self.layer, self.face.currentData(), self.colormap.currentText(), limits)
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
-        label, marks = QLabel("Face colour"), QLabel("Marks")
-        label.setToolTip(_FACE_TIP)
-        label.setBuddy(self.face)
-        marks.setToolTip(MARK_TIP)
-        marks.setBuddy(self.marks)
+        label = QLabel("Marks")
+        label.setToolTip(MARK_TIP)
+        label.setBuddy(self.marks)
         row = QHBoxLayout()
         row.setSpacing(4)
-        row.addWidget(self.face, 3)
-        row.addWidget(self.colormap, 2)
+        for box, share in ((self.marks, 2), (self.face, 4), (self.colormap, 3)):
+            row.addWidget(box, share)
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
-        form.addRow(self.title)
-        form.addRow(marks, self.marks)
+        head = QHBoxLayout()
+        head.setSpacing(4)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.list_button)
+        head.addWidget(self.inspect_button)
+        form.addRow(head)
+        form.addRow(self.image)
         form.addRow(label, row)
         form.addRow(self.bar)
-        form.addRow(Scrolled(self.legend, _LEAST))
+        form.addRow(self.legend_area)
         form.addRow(self.shown)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QWidget
 
-from .keys import Keys
+from ..parts.keys import Keys
 from .mouse import PickMouse, Press
 from .picker import Picker, Source
 
@@ -24,15 +24,17 @@ _CLICK_TIP = (
     "<p>While this is pressed, a click on the image fits the spot there, in the frame shown "
     "and with the settings above. Drag, and the fit follows the mouse.</p>"
     "<p>Shift-click does the same at any time. The spots come into a layer of their own; a "
-    "second click on a spot fits it again, and Delete removes the selected ones.</p>"
+    "second click on a spot fits it again, and Delete removes the selected ones. Where there is "
+    "no spot nothing is added, unless you click with Ctrl and Shift.</p>"
 )
 _SNAP_TIP = (
     "<p>Fit the brightest spot within half a ROI of the click, on the pixel where the "
     "detection finds it. Without, the ROI lies around the pixel that was clicked.</p>"
 )
 _UNDO_TIP = (
-    "<p>Take back {} (Ctrl+Z over the image).</p><p>Fits, clicks, and what was deleted in a layer "
-    "of spots can be taken back, one after the other.</p>"
+    "<p>Take back {} (Ctrl+Z over the image, without this widget, too).</p><p>Fits, clicks, what "
+    "was deleted in a layer of spots, and its filters, colours and marks can be taken back, one "
+    "after the other.</p>"
 )
 _REDO_TIP = "<p>Do {} again, which was taken back (Ctrl+Shift+Z over the image).</p>"
 
@@ -80,13 +82,11 @@ class PickBar(QWidget):
         self._history = history
         self.picker = Picker(viewer, history, self)
         self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.said.emit)
-        keys = dict.fromkeys(("Delete", "Backspace"), self._remove_selected)
-        steps = {"Control-Z": self.picker.undo, "Control-Shift-Z": self.picker.redo}
-        self._keys = Keys(viewer, {**keys, **steps})
+        self._keys = Keys(viewer, dict.fromkeys(("Delete", "Backspace"), self._remove_selected))
         self._lay_out()
         self.click.toggled.connect(self._on_click)
-        self.undo.clicked.connect(self.picker.undo)
-        self.redo.clicked.connect(self.picker.redo)
+        self.undo.clicked.connect(history.undo)
+        self.redo.clicked.connect(history.redo)
         history.changed.connect(self._on_changed)
         self._on_changed()
 
@@ -103,13 +103,13 @@ class PickBar(QWidget):
         self._mouse.unbind()
         self.picker.unbind()
 
-    def _begin(self, position: Any) -> Press | None:
+    def _begin(self, position: Any, insist: bool) -> Press | None:
         try:
             snap = self.snap.isChecked()
             image = self._image()
             maps = self._maps(image)
             source = Source(image, self._settings(), maps, self._noise.get(), snap, *self._colors())
-            return self.picker.begin(source, position)
+            return self.picker.begin(source, position, insist=insist)
         except (TypeError, ValueError) as error:
             self.picker.failed.emit(error)
             return None
