@@ -302,7 +302,7 @@ def test_settings_with_noise_survive_a_table():
     plain = settings.to_dict()
     assert plain["noise"] == {
         "slope": 1.7, "intercept": -120.0, "least": 30.0, "correlation": 1.3, "slope_error": None,
-        "blocks": 0,
+        "blocks": 0, "blur": 0.0, "unfiltered": 1.0,
     }  # fmt: skip
     assert Settings(**plain) == settings
     assert hash(Settings(**plain)) == hash(settings)

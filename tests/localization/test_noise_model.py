@@ -211,6 +211,15 @@ def test_faults_of_a_camera_are_no_gain(kind, spots, background):
     assert found.variance(100 + 2.2 * middle) == pytest.approx(2.2**2 * middle, rel=0.25)
 
 
+@pytest.mark.parametrize("gain", [0.3, 2.2])
+def test_dead_pixels_are_no_gain(gain):
+    rng = np.random.default_rng(20)
+    counts = gain * rng.poisson(np.linspace(5, 100, 256), (4, 256, 256)) + 100
+    counts[:, rng.random((256, 256)) < 5e-4] = 0
+    found = noise_model(counts.astype(np.float32))
+    assert found.gain == pytest.approx(gain, rel=0.15)
+
+
 @pytest.mark.parametrize("graded", [False, True])
 def test_cosmic_rays_are_no_gain(graded):
     rng = np.random.default_rng(16)

@@ -191,6 +191,13 @@ def test_spots_of_few_amplified_electrons_tell_the_width():
     assert abs(estimate_sigma(frames).sigma / 1.332 - 1) < 0.1
 
 
+@pytest.mark.parametrize("name", ["Poisson 0.5", "Poisson 0.05"])
+def test_dim_spots_are_as_wide_as_bright_ones(name):
+    """Their fits are 5 % narrow."""
+    frames = next(np.array(s.frames) for s in noisy_scenes(1.3, 384, 6) if s.name == name)
+    assert estimate_sigma(frames).sigma == pytest.approx(1.332, rel=0.03)
+
+
 def test_a_middle_without_noise_tells_nothing_of_the_rest():
     """As outside of a mask: the middle is looked at first."""
     corner = simulate_movie(1, shape=(96, 96), spots_per_frame=12, photons=4000, seed=4)[0][0]
