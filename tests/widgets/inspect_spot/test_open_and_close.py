@@ -7,6 +7,7 @@ from inspector import add_spots, docked, message, note, shows
 
 import napari_spotfit
 from napari_spotfit.widgets.inspect_spot import InspectSpot
+from napari_spotfit.widgets.layers.history import history_of
 
 
 def callbacks(viewer, layer, image):
@@ -22,6 +23,7 @@ def callbacks(viewer, layer, image):
 
 def test_a_closed_inspector_leaves_nothing_behind(viewer, qtbot, until, make_movie):
     image, layer = add_spots(viewer, make_movie(3))
+    history_of(viewer)  # works on as long as there are fitted spots
     before = callbacks(viewer, layer, image)
     inspector = docked(viewer)
     layer.selected_data = {5}

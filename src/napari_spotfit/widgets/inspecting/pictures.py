@@ -39,7 +39,7 @@ _RESIDUAL_TIP = (
 )
 _TITLES = ("data", "model", "residual")
 #: Those of a fit that is shown beside another one.
-NEW_TITLES = ("new data", "new model", "new residual")
+NEW_TITLES = ("new data", "model", "residual")
 #: Stripes over pixels that the fit has left out: so many points a pixel, in dark and light.
 _STRIPES = 12
 _DARK, _LIGHT = (20, 20, 20, 190), (235, 235, 235, 110)
