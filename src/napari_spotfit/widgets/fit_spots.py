@@ -50,7 +50,7 @@ _FIT_TIP = (
     "image. Fitting again updates that layer, which Undo takes back, unless you have "
     "renamed it or changed its points: then it is yours, and the new spots come in a new layer.</p>"
 )
-_FITTING = "Fitting…"
+_FITTING, _SHOWING = "Fitting…", "Showing the spots…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
 _LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
 #: After so many milliseconds without a first frame the status line explains the wait.
@@ -179,7 +179,7 @@ class FitSpots(Docked):
             return
         self._run = LayerFit(image, job, self._results, self)
         self._run.progressed.connect(self._on_progress)
-        self._run.fitted.connect(lambda: self.cancel_button.setEnabled(False))
+        self._run.fitted.connect(self._on_fitted)
         self._run.shown.connect(self.result.show_layer)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
@@ -227,6 +227,13 @@ class FitSpots(Docked):
         left = time_left(done, total, time.monotonic() - self._began)
         text = f"{number(done)} of {number(total)} frames"
         self.progress.setFormat(f"{text}, {left}" if left else text)
+
+    def _on_fitted(self) -> None:
+        """Say what takes napari a while where there are many spots."""
+        self._patience.cancel()
+        self.cancel_button.setEnabled(False)
+        self.progress.setFormat(_SHOWING)
+        self.status.say(_SHOWING)
 
     def _on_ended(self) -> None:
         """Say how a fit has ended."""

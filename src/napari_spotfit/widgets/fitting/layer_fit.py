@@ -174,7 +174,8 @@ class LayerFit(QObject):
             return
         self._showing = self._show(result)
         self.fitted.emit()
-        self._show_next()
+        # What is said of it is drawn first: of millions of spots napari takes seconds.
+        QTimer.singleShot(0, self._show_next)
 
     def _show_next(self) -> None:
         """Do one step of showing the result, then let the viewer draw and answer."""
