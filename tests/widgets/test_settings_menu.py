@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from event_loop import no_worker, settle
+from qtpy.QtWidgets import QMessageBox
 from same_fits import assert_same
 from settings_cases import OWN
 
@@ -12,7 +13,9 @@ from napari_spotfit import Profile, Settings, load_settings, localize, save_sett
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.settings_menu import recent_fits
 from napari_spotfit.widgets.fitting.snippet import Fit, fit_as_python
+from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.fits import fits_of_features, settings_of_layer
+from napari_spotfit.widgets.spots import Spots
 
 #: All that the controls can show, none of it a default.
 TOLD = Settings(
@@ -250,3 +253,19 @@ def test_every_entry_says_what_it_does(viewer, widget, fit, make_movie):
     assert widget.settings_menu.toolTip()
     for text, action in found.items():
         assert action.isSeparator() or action.toolTip() != text, text
+
+
+def test_all_keys_are_listed(open_viewer):
+    viewer = open_viewer()
+    others = set(viewer.keymap)
+    widgets = [FitSpots(viewer), Spots(viewer), InspectSpot(viewer)]
+    ours = {str(key) for key in set(viewer.keymap) - others}
+    assert len(ours) >= 7
+    entries(widgets[0])["Keys and clicks…"].trigger()
+    (box,) = widgets[0].settings_menu.findChildren(QMessageBox)
+    listed = box.text().replace("Page ", "Page")
+    assert box.isVisible()
+    assert [key for key in ours if key not in listed] == []
+    box.close()
+    for widget in widgets:
+        widget.close()

@@ -6,7 +6,8 @@ import numpy as np
 import pyqtgraph
 import pytest
 from hand import Mouse, in_plot
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QPointF, Qt
+from qtpy.QtWidgets import QApplication, QStyle, QStyleOptionSlider
 
 from napari_spotfit.engine.detection.false_spots import expected_false_spots, score_for
 from napari_spotfit.results.flags import Flag
@@ -48,6 +49,26 @@ def test_the_frame_in_words(total, good, false, words):
     assert _in_words(fits, false).replace("\u202f", " ") == words
 
 
+def slider_handle(slider):
+    """Return where on a slider its handle is drawn."""
+    option = QStyleOptionSlider()
+    slider.initStyleOption(option)
+    control, part = QStyle.ComplexControl.CC_Slider, QStyle.SubControl.SC_SliderHandle
+    return QPointF(slider.style().subControlRect(control, option, part, slider).center())
+
+
+def drag_slider(slider, pixels):
+    """Drag the handle to the right, pixel by pixel; yield where the mouse is."""
+    mouse, start = Mouse(slider), slider_handle(slider)
+    mouse.hover(start)
+    mouse.press(start)
+    for step in range(1, pixels + 1):
+        mouse.move(start + QPointF(step, 0))
+        QApplication.processEvents()  # what is laid out anew would move the slider
+        yield start.x() + step
+    mouse.release(start + QPointF(pixels, 0))
+
+
 def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer, monkeypatch):
     # Else pyqtgraph takes no notice of a mouse that moves so often.
     monkeypatch.setitem(pyqtgraph.CONFIG_OPTIONS, "mouseRateLimit", -1)
@@ -63,6 +84,11 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
         qtbot.keyClick(panel.slider, Qt.Key.Key_Right)
     slid = box.value()
     assert slid < before
+    for pixel in drag_slider(panel.slider, 40):
+        assert slider_handle(panel.slider).x() == pytest.approx(pixel, abs=1.5)
+        assert box.value() <= slid  # it never runs back
+        slid = box.value()
+    assert slid < 0.5 * before
     assert panel.line.value() == pytest.approx(np.log10(score_for(slid, 1.3)))
     frame = viewer.dims.current_step[0]
     assert len(shows(widget, image, frame)) == 4

@@ -19,6 +19,7 @@ from ..layers.images import image_of
 from ..layers.points import is_result
 from ..layers.refits import count_refits
 from ..parts import remember
+from ..parts.key_help import show_keys
 from .fit_run import plain_frames
 from .settings_panel import SettingsPanel
 from .snippet import Fit, fit_as_python
@@ -42,6 +43,7 @@ _COPY_TIP = (
 )
 _COPIED = "Copied as Python: paste it into napari's console, or into a script."
 _NOT_REFITS = " Spots that were refitted by themselves are not in it."
+_KEYS_TIP = "List the keys and clicks over the image"
 _OPENED = "Settings (*.toml);;Fitted spots (*.spots.parquet *.spots.csv *.parquet *.csv)"
 _SAVED = "Settings (*.toml)"
 #: So many fits are remembered, under this name.
@@ -105,6 +107,8 @@ class SettingsMenu(QPushButton):
         result = self._copied()
         what = "Copy as Python" if result is None else f"Copy the fit of “{result.name}” as Python"
         _add(menu, what, _COPY_TIP, self.copy)
+        menu.addSeparator()
+        _add(menu, "Keys and clicks…", _KEYS_TIP, partial(show_keys, self))
 
     def use(self, settings: Settings, whose: str) -> None:
         """Show settings in the controls, and say for which of them there is no control."""
