@@ -62,7 +62,11 @@ class Parameter(NamedTuple):
 
 
 def setting(default: Any, label: str, doc: str, group: str, **rest: Any) -> Any:
-    """Return a field of :class:`~.settings.Settings` with what is known about it."""
+    """Return a field of :class:`~.settings.Settings` with what is known about it.
+
+    That is all that a new setting needs: checks, tooltips and the row in the widget's form, in
+    its group, follow from it and from the field's type.
+    """
     return field(
         default=default,
         metadata={"parameter": Parameter(label, doc, group, **rest)},  # type: ignore[arg-type]
