@@ -26,7 +26,7 @@ template <class V> SPOTFIT_INLINE V read(const float* from) {
 }
 template <class V> SPOTFIT_INLINE void write(float* to, V value) { __builtin_memcpy(to, &value, sizeof value); }
 
-long long round_up(long long n, long long step) { return (n + step - 1) / step * step; }
+constexpr long long round_up(long long n, long long step) { return (n + step - 1) / step * step; }
 
 // Rows and columns of a frame.
 struct Rectangle {

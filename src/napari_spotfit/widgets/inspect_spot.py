@@ -241,6 +241,8 @@ class InspectSpot(Docked):
             seen.pixels,
             seen.bad,
             taken=seen.taken,
+            fitted=seen.fitted,
+            variances=seen.variances,
             places=places_around(layer, spot, (seen.taken.shape[0], seen.taken.shape[1])),
         )
 

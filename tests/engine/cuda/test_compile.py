@@ -101,11 +101,12 @@ def test_blocks_have_room_on_every_gpu():
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_detection_compiles_without_a_word(architecture):
-    text = source("cuda/detection.cu")
+@pytest.mark.parametrize("file", ["detection", "lone_pixels"])
+def test_detection_compiles_without_a_word(architecture, file):
+    text = source(f"cuda/{file}.cu")
     texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in PIXEL_TYPES.values()}
     made = build(architecture, texts, options(**detect.MACROS))
     assert {variant: one.log for variant, one in made.items() if one.log} == {}
     for variant, one in made.items():
-        assert len(one.usage) == len(detect.THREADS_OF), variant
+        assert len(one.usage) == (len(detect.THREADS_OF) if file == "detection" else 1), variant
         assert not any(usage.stack for usage in one.usage), variant
