@@ -3,7 +3,8 @@
 Isolated spots of one brightness on the backgrounds of tests/noisy_scenes.py, all frames of a kind
 as one movie, fitted at their places with the camera's gain and without. Centres are compared with
 the truth, the rest with the mean of their like: what a background's slope or a filter does to all
-spots is no matter of noise. Backgrounds that are not smooth have no truth of their own.
+spots is no matter of noise. Backgrounds that are not smooth have no truth of their own. Spots of
+filtered images have the width that these tell.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _CAMERAS: dict[str, dict[str, Any] | None] = {
 #: Backgrounds with edges or texture, in which a constant one is wrong, and counts that are scaled
 #: by what each frame holds.
 _NO_BACKGROUND = ("cells 200", "cells 2000", "nuclei", "JPEG 90", "JPEG 75")
+_FILTERED = ("median", "interpolated", "blurred")
 _SIDE, _APART, _FRAMES = 384, 24, 12
 #: Spots are so many times as bright as those that are easy, but not trivial to see: errors are of
 #: first order, and fits of dim spots are not. Those of a JPEG, which would be clipped, less so.
@@ -105,12 +107,14 @@ def scatter(spots: Spots, sigma: float, given: dict[str, Any], name: str) -> dic
 def rows(sigma: float, frames: int = _FRAMES, seed: int = 313) -> Iterator[tuple[str, list[str]]]:
     """Yield each scene's spreads, with the gain and without; a star where they miss the bar."""
     for name, kind in kinds((_SIDE, _SIDE), seed).items():
-        spots = spots_of(name, kind, sigma, seed, frames)
+        spots, width = spots_of(name, kind, sigma, seed, frames), sigma
+        if name in _FILTERED:
+            width = spotfit.estimate_sigma(spots.movie).sigma
         for how, bar in (("given", GIVEN), ("not given", NOT_GIVEN)):
             if how == "given" and spots.camera is None:
                 continue
             options = dict(spots.camera or {}) if how == "given" else {}
-            found = scatter(spots, sigma, options, name)
+            found = scatter(spots, width, options, name)
             share = found.pop("good")
             yield (
                 f"{name}, {how}",

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import argparse
 import platform
-import tempfile
 
 import gui_sections
 import napari
-from qtpy.QtCore import QSettings
+from own_settings import own_settings
 
 SECTIONS = ("fit", "field", "click", "preview", "million", "one-image")
 
@@ -27,21 +26,19 @@ def main() -> None:
     options = parser.parse_args()
     print(f"napari {napari.__version__}, Python {platform.python_version()}, {platform.machine()}")
     print(f"median and longest of {options.repeats} (clicks and previews: of 4 times as many)")
-    with tempfile.TemporaryDirectory() as folder:
-        # The defaults, not what the widgets remember; and nothing to remember.
-        QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
-        if "fit" in options.sections:
-            gui_sections.batch(options.frames, options.repeats)
-        if "field" in options.sections:
-            gui_sections.field(options.repeats)
-        if "click" in options.sections:
-            gui_sections.picking(4 * options.repeats)
-        if "preview" in options.sections:
-            gui_sections.preview(4 * options.repeats)
-        if "million" in options.sections:
-            gui_sections.million(options.spots, options.repeats)
-        if "one-image" in options.sections:
-            gui_sections.one_image(options.spots, options.repeats)
+    own_settings()
+    if "fit" in options.sections:
+        gui_sections.batch(options.frames, options.repeats)
+    if "field" in options.sections:
+        gui_sections.field(options.repeats)
+    if "click" in options.sections:
+        gui_sections.picking(4 * options.repeats)
+    if "preview" in options.sections:
+        gui_sections.preview(4 * options.repeats)
+    if "million" in options.sections:
+        gui_sections.million(options.spots, options.repeats)
+    if "one-image" in options.sections:
+        gui_sections.one_image(options.spots, options.repeats)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import napari
-from qtpy.QtCore import QEventLoop, QSettings, QTimer
+from qtpy.QtCore import QEventLoop, QTimer
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from own_settings import own_settings
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -59,19 +61,17 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="save demo.png and demo.csv, then end")
     save = parser.parse_args().save
     print("Fitting the sample movie.")
-    with tempfile.TemporaryDirectory() as folder:
-        # The defaults, not what the widget remembers; and nothing to remember.
-        QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
-        viewer, widget = open_sample("molecules")
-        if save:
-            layer = fit(viewer, widget)
-            save_window(viewer, Path("demo.png"))
-            layer.features.to_csv("demo.csv", index=False)
-            print(widget.status.text(), "Saved demo.png and demo.csv.", sep="\n")
-            viewer.close()
-        else:
-            widget.fit_button.click()
-            napari.run()
+    own_settings()
+    viewer, widget = open_sample("molecules")
+    if save:
+        layer = fit(viewer, widget)
+        save_window(viewer, Path("demo.png"))
+        layer.features.to_csv("demo.csv", index=False)
+        print(widget.status.text(), "Saved demo.png and demo.csv.", sep="\n")
+        viewer.close()
+    else:
+        widget.fit_button.click()
+        napari.run()
 
 
 if __name__ == "__main__":

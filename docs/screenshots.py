@@ -7,17 +7,17 @@ bad one and read why it is bad. The README shows these pictures.
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from demo import fit, open_sample, save_window
-from qtpy.QtCore import QEventLoop, QSettings, QTimer
+from qtpy.QtCore import QEventLoop, QTimer
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from hand import Hand
+from own_settings import own_settings
 
 if TYPE_CHECKING:
     import napari
@@ -115,11 +115,10 @@ def show_camera(sample: str) -> None:
 def main() -> None:
     """Take all pictures."""
     IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        QSettings.setPath(QSettings.Format.IniFormat, QSettings.Scope.UserScope, folder)
-        show_movie("molecules")
-        tell("smfish")
-        show_camera("scmos")
+    own_settings()
+    show_movie("molecules")
+    tell("smfish")
+    show_camera("scmos")
 
 
 if __name__ == "__main__":

@@ -216,15 +216,27 @@ struct NormalScore {
     }
 };
 
-// Whether a pixel counts in no fit: a lone one, as detection has it, unless skewed noise makes it.
+// Whether a pixel stands out of the four next to it as one must that counts in no fit.
+template <class L, class At> SPOTFIT_INLINE MaskOf<L> may_be_lone_in_fit(const PixelVariance& variance, At at) {
+    const L up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), pixel = at(0, 0);
+    const L above = pixel - higher_of(higher_of(left, right), higher_of(up, down));
+    const L below = lower_of(lower_of(left, right), lower_of(up, down)) - pixel;
+    const L step = higher_of(above, below), mean = (up + down + left + right) * L(0.25f);
+    return (step > L(0.0f)) & (step * step > L(LONE * LONE) * variance(mean));
+}
+
+// Whether a pixel counts in no fit: a lone one, as detection has it, or as dark a one, unless skewed
+// noise makes it.
 template <class T, class Int>
 SPOTFIT_INLINE bool is_lone_in_fit(const DetectionSettings& s, const PixelVariance& variance, const Raw<T, Int>& raw,
                                    Int y, Int x) {
     const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return raw(y + v, x + u); };
-    if (!is_lone_in_detection<float>(s, variance, at)) return false;
+    const auto negative = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return -raw(y + v, x + u); };
     const float beside = (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1)) * 0.25f;
-    const double deviation = square_root(double(variance(beside)));
-    return NormalScore(double(at(0, 0) - beside), deviation, s.own_slope / deviation) > double(LONE);
+    const float deviation = square_root(variance(beside)), least_step = LONE * deviation;
+    if (!is_lone<float>(s, least_step, at) && !is_lone<float>(s, least_step, negative)) return false;
+    const NormalScore score(double(absolute(at(0, 0) - beside)), double(deviation), s.own_slope / double(deviation));
+    return score > double(LONE);
 }
 
 // ---- Maxima ----

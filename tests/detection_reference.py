@@ -68,10 +68,14 @@ def grid_of(shape):
 
 
 def blocks(image, sigma):
-    """Return mean, fine detail along both axes, along x and y, cube and lowest of all blocks."""
+    """Return mean, fine detail along both axes, along x and y, cube and lowest of all blocks.
+
+    And how unlike their columns are, and how much more noise the brighter ones have.
+    """
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     scatter = ndimage.uniform_filter((image - ring) ** 2 * 8 / 9, BLOCK + 12, mode="mirror")
-    image = np.where(lone_pixels(image, sigma, 12, scatter), ring, image)
+    lone = lone_pixels(image, sigma, 12, scatter) | lone_pixels(-image, sigma, 12, scatter)
+    image = np.where(lone, ring, image)
     # Fine taps do not add up to 0 exactly.
     level = np.median(image)
     squares = [
@@ -79,13 +83,15 @@ def blocks(image, sigma):
     ]
     cubes = (image - ndimage.correlate(image, RING / 8, mode="mirror")) ** 3 / (1 - 8 / 8**3)
     tops, lefts = grid_of(image.shape)
-    parts = [
-        [np.mean(plane[y : y + BLOCK, x : x + BLOCK]) for plane in (image, *squares, cubes)]
-        + [np.min(image[y : y + BLOCK, x : x + BLOCK])]
-        for y in tops
-        for x in lefts
-    ]
-    return np.array(parts).reshape(-1, 6)
+    parts = []
+    for y in tops:
+        for x in lefts:
+            own = [plane[y : y + BLOCK, x : x + BLOCK] for plane in (image, *squares, cubes)]
+            brighter, noisier = (part.mean(0) - part.mean() for part in own[:2])
+            parts.append(
+                [*map(np.mean, own), own[0].min(), brighter @ brighter, brighter @ noisier]
+            )
+    return np.array(parts).reshape(-1, 8)
 
 
 def photon_transfer(table, grid, skewness):
@@ -175,6 +181,13 @@ def noise_of(frames, sigma, variance=None):
         most = max(middle / (level - np.median(usable[:, 5])), apparent - 2 * scatter)
         skewness = min(skewness / spectrum if spectrum > 2 else skewness, most)
         slope = slope if skewness > slope + 2 * error else skewness
+        # Columns with a spot are no noisier if it is not the light that has noise.
+        spread, rise = usable[usable[:, 6] > 8 * both, 6:].T
+        if len(spread):
+            weight, steep = np.sqrt(spread), rise / spread
+            mean = np.average(steep, weights=weight)
+            off = max(np.sum((weight * (steep - mean)) ** 2), len(spread) * (1.25 * both) ** 2)
+            slope = min(slope, 2 * max(mean, 0) + 3 * math.sqrt(off) / weight.sum())
     noise = Noise(slope, middle - slope * level, least)
     scatter = clipped_deviation(
         np.concatenate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -80,3 +81,31 @@ def test_public_names_are_found_when_they_are_used() -> None:
     assert set(napari_spotfit.__all__) <= set(dir(napari_spotfit))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = napari_spotfit.nothing
+
+
+def fragile(tree: ast.AST) -> set[str]:
+    """Return what code does with napari that only one module may do."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
+            whose = getattr(node.value, "id", "")
+            if whose not in ("self", "cls") and node.attr not in ("_replace", "_asdict"):
+                found.add(f".{node.attr}")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("napari._"):
+            found.add(f"from {node.module}")
+        elif isinstance(node, ast.Constant) and node.value in ("__wrapped__", "scene"):
+            found.add(repr(node.value))
+        elif isinstance(node, ast.Compare):
+            names = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+            found |= {"a class by its name"} if "__name__" in names else set()
+    return found
+
+
+def test_what_is_fragile_in_napari_stands_in_one_module() -> None:
+    found = {
+        name[-1]: fragile(ast.parse(path.read_text(encoding="utf-8")))
+        for name, path in MODULES.items()
+        if name[:1] == ("widgets",)
+    }
+    assert found.pop("napari_compat") == {"._qt_window", "'__wrapped__'", "'scene'"}
+    assert {name: what for name, what in found.items() if what} == {}

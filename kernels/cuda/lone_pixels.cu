@@ -29,7 +29,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) find_lone_pixels(LoneWo
     const long long* corner = work.corners + 3LL * number;
     const bool there = corner[0] >= 0;
     const PIXEL* pixels = work.frames + (there ? corner[0] : 0) * s.height * s.width;
-    for (int i = lane; i < LEVEL_SAMPLES; i += WARP) samples[own][i] = pixels[level_sample_place(i, s.height * s.width)];
+    for (int i = lane; i < LEVEL_SAMPLES; i += WARP)
+        samples[own][i] = pixels[level_sample_place(i, s.height * s.width)];
     if (lane == 0) levels[own] = 0;
     Warp::wait();
     for (int i = lane; i < LEVEL_SAMPLES; i += WARP)
@@ -42,7 +43,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) find_lone_pixels(LoneWo
     for (int i = lane; i < size; i += WARP) {
         const int y = int(corner[1]) + i / work.columns, x = int(corner[2]) + i % work.columns;
         const auto beside = [&](int v, int u) { return raw(y + v, x + u); };
-        const bool lone = there && may_be_lone<float>(variance, beside) && is_lone_in_fit(s, variance, raw, y, x);
+        const bool lone =
+            there && may_be_lone_in_fit<float>(variance, beside) && is_lone_in_fit(s, variance, raw, y, x);
         any |= lone;
         if (work.pixels != nullptr) work.pixels[(long long)number * size + i] = lone;
     }

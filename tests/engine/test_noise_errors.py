@@ -7,6 +7,7 @@ import pytest
 import reference
 from reference import Kind
 from scenes import light, on_grid
+from scipy.ndimage import gaussian_filter
 
 from napari_spotfit import (
     Camera,
@@ -166,6 +167,26 @@ def test_errors_are_right_without_a_camera(camera, estimator):
         pull = off / fits.columns[f"{name}_stderr"]
         assert 0.85 < np.std(pull[fits.good]) < 1.15, name
     assert fits.good.mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"pixel": "integrated"}, {"model": "gaussian_elliptical"}, {"fixed": {"sigma": 1.64}}],
+)
+def test_errors_of_a_filtered_image_are_those_of_coarse_noise(options):
+    movie, places = isolated(CAMERAS["counts"], photons=800)
+    movie = np.stack([gaussian_filter(frame.astype(float), 1.0) for frame in movie])
+    sigma = float(np.hypot(1.3, 1.0))
+    fits = fit_at(movie, places, settings=Settings(sigma=sigma, **options))
+    assert fits.settings.noise.blur == pytest.approx(1, abs=0.05)
+    truth = {"y": places[:, 1], "x": places[:, 2]}
+    for name in ("y", "x", *fits.settings.profile.widths, "amplitude", "photons", "background"):
+        error = fits.columns[f"{name}_stderr"]
+        if name in fits.settings.fixed:
+            assert (error == 0).all()
+            continue
+        off = fits.columns[name] - truth.get(name, np.median(fits.columns[name]))
+        assert 0.85 < np.std((off / error)[fits.good]) < 1.15, name
 
 
 def test_the_estimate_is_made_once_and_kept():

@@ -101,6 +101,17 @@ def test_a_spot_in_every_block_is_no_skewness():
     assert found.variance(110) == pytest.approx(10, rel=0.15)
 
 
+def test_a_spot_in_every_block_of_white_noise_is_no_light_with_noise():
+    """Its skewness is that of spots, and all blocks are as bright; but its columns differ."""
+    rng = np.random.default_rng(19)
+    image = light(on_grid(rng, (96, 160), 16), 3000, 1.3, (96, 160)) + 100
+    movie = np.rint(rng.normal(image, 2, (4, 96, 160)))
+    found, theirs = noise_model(movie), reference.noise_of(movie, 1.3)
+    assert found.slope < 0.03
+    assert found.slope == pytest.approx(theirs.slope, rel=1e-3)
+    assert found.variance(100) == pytest.approx(4, rel=0.1)
+
+
 def test_hot_pixels_are_no_noise():
     assert model_of("hot pixels").variance(110) == pytest.approx(10, rel=0.1)
 

@@ -16,6 +16,7 @@ from napari_spotfit import localize, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.result_panel import ResultPanel
 from napari_spotfit.widgets.layers.colors import COLORMAPS, STOP_COLORS, color_faces, face_limits
+from napari_spotfit.widgets.layers.state import fit_limits
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_limits_are_the_caller_s_or_automatic(layer):
     good = layer.features["good"].to_numpy() == 1
     automatic = face_limits(layer.features["photons"].to_numpy(), good)
     is_colored_by(layer, "photons", limits=automatic)
-    assert layer.metadata["face_limits"] is None
+    assert layer.metadata.get("face_limits") is None
     for wrong in ((2.0, 1.0), (1.0, 1.0), (np.nan, 1.0), (0.0, np.inf)):
         with pytest.raises(ValueError, match="lower one first"):
             color_faces(layer, "photons", limits=wrong)
@@ -195,6 +196,17 @@ def test_the_panel_follows_the_console(panel, layer, qtbot):
     assert panel.bar.high.text() == "4.25"
     assert panel.colormap.currentText() == "fire"
     assert not panel.bar.auto.isChecked()
+
+
+def test_limits_of_other_spots_stay_automatic(panel, layer):
+    """Also if the panel looks at the layer before it is told of them."""
+    features = layer.features.assign(sigma=2 * layer.features["sigma"])
+    layer.features = features
+    fit_limits(layer, features)
+    panel.look()
+    assert panel.bar.auto.isChecked()
+    assert layer.metadata.get("face_limits") is None
+    assert panel.bar.high.value() == pytest.approx(layer.face_contrast_limits[1])
 
 
 @pytest.mark.parametrize(

@@ -150,17 +150,6 @@ def test_a_closed_widget_is_freed(viewer, qtbot):
     qtbot.waitUntil(lambda: freed(gone))
 
 
-def test_removing_the_image_stops_the_fit(viewer, widget, qtbot, start, gate):
-    viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
-    start(widget)
-    with qtbot.waitSignal(widget.finished):
-        viewer.layers.clear()
-    gate.open()
-    qtbot.waitUntil(no_worker)
-    assert len(viewer.layers) == 0
-    assert widget.settings.image.layer is None
-
-
 def test_points_lie_on_a_transformed_image(viewer, widget, fit, make_movie, spots):
     image = viewer.add_image(
         make_movie(2),
@@ -228,13 +217,6 @@ def test_other_arrays(viewer, widget, fit, make_movie, spots, kind):
     layer = viewer.layers["movie spots"]
     assert near(layer.data, spots)
     assert len(layer.data) == 16
-
-
-def test_rgb_gets_a_message(viewer, widget, press):
-    viewer.add_image(np.zeros((20, 20, 3), np.uint8), name="photo", rgb=True)
-    press(widget.fit_button)
-    assert "RGB" in widget.status.text()
-    assert "photo" in widget.status.text()
 
 
 def test_an_image_smaller_than_the_roi_gets_a_message(viewer, widget, fit):

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from event_loop import settle
 from hand import CONTROL, SHIFT
 from qtpy.QtCore import Qt
 
+from napari_spotfit import localize
+from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers import history as history_module
+from napari_spotfit.widgets.layers.colors import color_faces
 from napari_spotfit.widgets.layers.points import stop_counts
+from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.table.filters import Filters
 
 
 @pytest.fixture
@@ -99,8 +105,7 @@ def test_what_is_left_alone_keeps_its_look(viewer, widget, hand, fit, press, mak
     layer = viewer.layers["movie spots"]
     layer.selected_data = {3}
     layer.remove_selected()
-    widget.result.face.setCurrentIndex(widget.result.face.findData("photons"))
-    widget.result.face.activated.emit(widget.result.face.currentIndex())
+    color_faces(layer, "photons")
     layer.size, layer.symbol = 4, "star"
     press(widget.picking.undo)
     assert len(layer.data) == 8
@@ -108,6 +113,77 @@ def test_what_is_left_alone_keeps_its_look(viewer, widget, hand, fit, press, mak
     assert set(layer.size) == {4}
     assert {str(one) for one in layer.symbol} == {"star"}
     assert np.isfinite(layer.face_color).all()
+
+
+def test_filters_colours_and_marks_are_taken_back(viewer, widget, hand, fit, make_movie, qtbot):
+    viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    layer, result = viewer.layers["movie spots"], widget.result
+    steps = [seen(layer)]
+
+    def done(what):
+        settle()
+        assert f"Take back {what} (" in widget.picking.undo.toolTip()
+        steps.append(seen(layer))
+
+    middle = float(layer.features["photons"].median())
+    for low in (0.5 * middle, middle):  # as a handle that is dragged
+        result.spots.set_filters(Filters({"photons": (low, None)}))
+        settle()
+    assert 0 < layer.shown.sum() < 8
+    done("the filter of photons")
+    qtbot.mouseClick(result.legend.good, Qt.MouseButton.LeftButton)
+    done("the filter of good")
+    for box, name in ((result.face, "photons (counts)"), (result.marks, "cross")):
+        box.setCurrentText(name)
+        box.activated.emit(box.currentIndex())
+        done("the marks" if box is result.marks else "the colours by photons (counts)")
+    assert {str(one) for one in layer.symbol} == {"cross"}
+    for step in reversed(steps[:-1]):
+        hand.key(Qt.Key.Key_Z, CONTROL)
+        settle()
+        assert seen(layer) == step
+    assert not result.spots.filters
+    for step in steps[1:]:
+        hand.key(Qt.Key.Key_Z, CONTROL | SHIFT)
+        settle()
+        assert seen(layer) == step
+    assert result.spots.filters.good_only
+    assert result.marks.currentText() == "cross"
+
+
+@pytest.mark.parametrize("door", [None, Spots])
+def test_a_result_from_a_file_has_a_history_without_fit_spots(
+    viewer, hand, make_movie, tmp_path, door
+):
+    keys, movie = dict(viewer.keymap), make_movie(2)
+    path = tmp_path / "a.spots.csv"
+    localize(movie, sigma=1.4).save(path)
+    viewer.add_image(movie)
+    if door is not None:
+        docked = door(viewer)
+        viewer.window.add_dock_widget(docked)
+    (layer,) = viewer.open(str(path), plugin="napari-spotfit")
+    full = seen(layer)
+    viewer.layers.selection.active = layer
+    layer.mode = "select"
+    layer.selected_data = {1, 2}
+    full["selected"] = {1, 2}
+    hand.key(Qt.Key.Key_Delete)
+    assert len(layer.data) == 6
+    hand.key(Qt.Key.Key_Z, CONTROL)
+    assert seen(layer) == full
+    hand.key(Qt.Key.Key_Z, CONTROL | SHIFT)
+    assert len(layer.data) == 6
+    # Who opens Fit spots later finds what was done; closed, it is not forgotten.
+    widget = FitSpots(viewer)
+    viewer.window.add_dock_widget(widget)
+    assert "the deletion of 2 spots" in widget.picking.undo.toolTip()
+    viewer.window.remove_dock_widget("all")
+    hand.key(Qt.Key.Key_Z, CONTROL)
+    assert len(layer.data) == 8
+    viewer.layers.clear()
+    assert dict(viewer.keymap) == keys
 
 
 def test_a_layer_that_is_gone_is_forgotten(viewer, widget, fit, make_movie):

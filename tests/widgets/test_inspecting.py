@@ -213,7 +213,9 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
         assert left_out.neighbours.any() <= (neighbours == "leave out")
         some += left_out.saturated.any()
         alone += left_out.lone.any()
-        assert (f"{left_out.lone.sum()} px lone, as hot" in left_out.words) == left_out.lone.any()
+        assert (
+            f"{left_out.lone.sum()} px lone, hot or dead" in left_out.words
+        ) == left_out.lone.any()
     assert some >= 2
     assert alone >= 5
     # A spot alone in its layer does not know of its neighbours.

@@ -77,6 +77,9 @@ def test_what_a_crash_left_is_offered_and_opened(viewer, ends, files, press, qtb
     assert other.left.isHidden()
     other.unbind()
     press(widget.left.open_button)
+    assert len(viewer.layers) == 0  # it is read in the background
+    assert not widget.left.discard_button.isEnabled()
+    qtbot.waitUntil(lambda: "movie spots" in viewer.layers)
     layer = viewer.layers["movie spots"]
     assert len(layer.data) == count
     assert widget.left.isHidden()
@@ -108,14 +111,15 @@ def test_nothing_is_left_of_an_end_in_order(viewer, widget, ends, files):
     assert widget.left.isHidden()
 
 
-def test_a_damaged_file_is_named_and_stays(viewer, ends, files, press):
+def test_a_damaged_file_is_named_and_stays(viewer, ends, files, press, qtbot):
     ends("crash")
     (kept,) = files()
     kept.write_bytes(b"torn")
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
     press(widget.left.open_button)
-    assert "not opened" in widget.status.text()
+    qtbot.waitUntil(lambda: "not opened" in widget.status.text())
+    assert widget.left.discard_button.isEnabled()
     assert not widget.left.isHidden()
     assert kept.exists()
 

@@ -52,12 +52,21 @@ template <class T> class RowOfBlocks {
             const ColumnSums& own = sums[k];
             double lowest = double(INFINITE), cube = 0.0;
             for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
-            table[k] = {sum(own.mean) / PIXELS + double(frame.level),
-                        sum(own.both) / PIXELS,
+            const double mean = sum(own.mean) / PIXELS, both = sum(own.both) / PIXELS;
+            double spread = 0.0, rise = 0.0;
+            for (int i = 0; i < BLOCK; ++i) {
+                const double brighter = double(own.mean.v[i]) / BLOCK - mean;
+                spread += brighter * brighter;
+                rise += brighter * (double(own.both.v[i]) / BLOCK - both);
+            }
+            table[k] = {mean + double(frame.level),
+                        both,
                         sum(own.along_x) / PIXELS,
                         sum(own.along_y) / PIXELS,
                         cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
-                        lowest + double(frame.level)};
+                        lowest + double(frame.level),
+                        spread,
+                        rise};
         }
     }
 
@@ -90,7 +99,7 @@ template <class T> class RowOfBlocks {
     }
 
     // Of all rows, at each column: the sum of squared differences from the mean of the neighbours, and
-    // by how much a pixel is above the four nearest at most.
+    // by how much a pixel is above the four nearest, or below them, at most.
     void look_at_columns(float* scatter, float* highest) const {
         for (long long x = -REACH; x < s.width + REACH; x += BLOCK) {
             const float* here = raw + x;
@@ -99,15 +108,18 @@ template <class T> class RowOfBlocks {
                 const Sums below = three(here + length), pixel = read<Sums>(here);
                 const Sums step = beside_neighbours(pixel, above + middle + below);
                 squares = multiply_add(step, step, squares);
-                top_step = higher_of(over_nearest(here), top_step);
+                top_step = higher_of(beyond_nearest(here), top_step);
                 above = middle, middle = below;
             }
             write(scatter + x, squares), write(highest + x, top_step);
         }
     }
-    SPOTFIT_INLINE Sums over_nearest(const float* here) const {
+    SPOTFIT_INLINE Sums beyond_nearest(const float* here) const {
         const auto at = [&](long long by) SPOTFIT_INLINE_LAMBDA { return read<Sums>(here + by); };
-        return at(0) - higher_of(higher_of(at(-1), at(1)), higher_of(at(-length), at(length)));
+        const Sums left = at(-1), right = at(1), above = at(-length), below = at(length);
+        const Sums highest = higher_of(higher_of(left, right), higher_of(above, below));
+        const Sums lowest = lower_of(lower_of(left, right), lower_of(above, below));
+        return higher_of(at(0) - highest, lowest - at(0));
     }
 
     void remove_lone_pixels() {
@@ -125,13 +137,15 @@ template <class T> class RowOfBlocks {
                 if (highest[x] > least_step) remove_in(x, least_step);
         }
     }
-    // Of a column.
+    // Of a column; dark ones, too.
     void remove_in(long long x, float least_step) {
         for (int i = 0; i < ROWS; ++i) {
             const auto pixel = [&](long long v, long long u) {
                 return frame.with_bad(mirrored(top + i + v, s.height) * s.width + mirrored(x + u, s.width));
             };
-            if (is_lone<float>(s, least_step, pixel)) clean[i * length + x] = mean_of_neighbours(pixel);
+            const auto negative = [&](long long v, long long u) { return -pixel(v, u); };
+            if (is_lone<float>(s, least_step, pixel) || is_lone<float>(s, least_step, negative))
+                clean[i * length + x] = mean_of_neighbours(pixel);
         }
     }
 

@@ -134,7 +134,8 @@ def _at_the_top(rois: Any, highest: Any, rule: _Tops) -> Any:
     """Return which pixels of ROIs, of NumPy or CuPy, are saturated."""
     at_end = rois >= rule.largest
     level = highest[:, np.newaxis, np.newaxis]
-    top = (rois == level) & ((level >= LEAST_COUNT) | (level % 1 != 0)) & np.isfinite(level)
+    with np.errstate(invalid="ignore"):  # an infinite one
+        top = (rois == level) & ((level >= LEAST_COUNT) | (level % 1 != 0)) & np.isfinite(level)
     padded = np.pad(top, ((0, 0), (1, 1), (1, 1))).astype(np.int8)
     rows, columns = rois.shape[1:]
     around: Any

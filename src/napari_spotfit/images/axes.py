@@ -37,6 +37,6 @@ def plane_axis(image: Any, names: Sequence[Any] | None = None) -> str | None:
 def fitted_by_plane(axis: str) -> str:
     """Say what becomes of a stack of planes."""
     return (
-        f"each plane along axis {axis} is fitted by itself: a spot has a row in every plane in "
-        "which it is seen, and no depth"
+        f"each plane along axis {axis} is fitted by itself: a spot that is seen in 5 planes gives "
+        "5 fits, and has no depth"
     )

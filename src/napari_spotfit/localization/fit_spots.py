@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.filtered_noise import correct_errors
 from ..engine.select import select_backend
 from ..images.camera import Camera
 from ..images.frames import as_array, check_real, is_native, is_on_device, to_host, to_native
@@ -118,6 +119,7 @@ def fit_spots(
             chunk, None, roi_shape, calibration.fitted, begin, planes=planes,
             variance_map=variances,
         )  # fmt: skip
+        correct_errors(columns, calibration.fitted, roi_shape)
         parts.append(SpotFits(columns, (), calibration.settings, roi_shape))
     return SpotFits.concatenate(parts)
 
@@ -135,6 +137,7 @@ def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> Spo
         pixels, None, pixels.shape[1:], calibration.fitted, start, planes=planes,
         variance_map=variances, on_device=True,
     )  # fmt: skip
+    correct_errors(columns, calibration.fitted, pixels.shape[1:])
     return SpotFits(columns, (), calibration.settings, pixels.shape[1:])
 
 

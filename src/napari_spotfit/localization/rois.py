@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import Backend
+from ..engine.filtered_noise import correct_errors
 from ..engine.own_pixels import joined
 from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
@@ -119,6 +120,7 @@ def fit_block(
         variance_map=block.variances, lost=joined(saturated, lone),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
+    correct_errors(columns, settings, settings.roi_shape)
     columns["y"] += corners[:, 1]
     columns["x"] += corners[:, 2]
     columns = _with_corners(columns, corners)

@@ -35,10 +35,15 @@ class NoiseModel:
     #: tell one; and in how many blocks of 16×16 pixels the noise was measured.
     slope_error: float | None = None
     blocks: int = 0
+    #: Of a filtered image: the σ in pixels of the Gaussian filter that white noise seems to have
+    #: gone through, and how many times stronger than the line's it was before. Errors go by it.
+    blur: float = 0.0
+    unfiltered: float = 1.0
 
     def __post_init__(self) -> None:
         for name, low in (("slope", 0.0), ("intercept", -math.inf), ("least", 0.0),
-                          ("correlation", 0.0), ("blocks", 0)):  # fmt: skip
+                          ("correlation", 0.0), ("blocks", 0), ("blur", 0.0),
+                          ("unfiltered", 0.0)):  # fmt: skip
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and low <= value < math.inf):
                 raise ValueError(f"the noise's {name} must be a number from {low:g}; got {value!r}")

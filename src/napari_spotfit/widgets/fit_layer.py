@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ..images.frames import FrameSelection
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Options, Settings
+from .napari_compat import is_image, itself
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Layer
 
-    from .fit_spots import FitSpots
     from .fitting.layer_fit import LayerFit
 
 
@@ -76,6 +76,7 @@ def fit_layer(
     from .fitting.layer_fit import LayerFit
     from .layers import images
     from .layers.colors import COLORMAPS, FACE_COLORMAP
+    from .layers.history import history_of
     from .layers.maps import layer_maps
     from .layers.marks import MARKS
     from .layers.result_layers import ResultLayers
@@ -89,17 +90,14 @@ def fit_layer(
         image=images.full_resolution(layer),
         settings=settings,
         frames=frames,
-        maps=layer_maps(layer, {role: _itself(one) for role, one in (maps or {}).items()}),
+        maps=layer_maps(layer, {role: itself(one) for role, one in (maps or {}).items()}),
         face=str(kept.get("face", "sigma")),
         colormap=colormap if colormap in COLORMAPS else FACE_COLORMAP,
         mark=mark if mark in MARKS else "ring",
     )
-    widget = _widget_of(viewer)
-    history = None if widget is None else widget.history
     # With Qt's application as its parent it goes on should nobody keep the handle.
-    fit = LayerFit(layer, job, ResultLayers(viewer, history), QApplication.instance())
-    if history is not None:
-        fit.shown.connect(history.shown)
+    fit = LayerFit(layer, job, ResultLayers(viewer), QApplication.instance())
+    fit.shown.connect(history_of(viewer).shown)
     fit.start()
     return fit
 
@@ -108,8 +106,8 @@ def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
     """Return the viewer that has a layer, and the layer, both as they are behind a proxy."""
     import napari
 
-    layer, viewer = _itself(layer), _itself(viewer or napari.current_viewer())
-    if type(layer).__name__ != "Image":
+    layer, viewer = itself(layer), itself(viewer or napari.current_viewer())
+    if not is_image(layer):
         raise TypeError(f"layer must be an Image layer of napari; got {layer!r}")
     if viewer is None or layer not in viewer.layers:
         raise ValueError(
@@ -117,18 +115,3 @@ def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
             "viewer=…"
         )
     return viewer, layer
-
-
-def _itself(one: Any) -> Any:
-    """Return what napari has wrapped for a plugin or the console, or the thing itself."""
-    return getattr(one, "__wrapped__", one)
-
-
-def _widget_of(viewer: Viewer) -> FitSpots | None:
-    """Return the widget Fit spots of a viewer, if it is open."""
-    from qtpy.QtWidgets import QApplication
-
-    from .fit_spots import FitSpots
-
-    shown = (one for one in QApplication.allWidgets() if isinstance(one, FitSpots))
-    return next((one for one in shown if one.serves(viewer)), None)

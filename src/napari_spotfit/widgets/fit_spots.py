@@ -17,7 +17,7 @@ from qtpy.QtWidgets import (
 
 from .fitting.fit_run import Job
 from .fitting.gain_offer import GainOffer
-from .fitting.layer_fit import CancelledError, LayerFit
+from .fitting.layer_fit import CancelledError, ImageChangedError, LayerFit
 from .fitting.mark_box import ImageKey
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import ResultPanel
@@ -25,11 +25,12 @@ from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
 from .layers.colors import COLORMAPS, FACE_COLORMAP
-from .layers.history import History
+from .layers.history import history_of
 from .layers.maps import LayerMaps, layer_maps
 from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
+from .napari_compat import itself
 from .parts import remember
 from .parts.docking import Docked
 from .parts.status import StatusLine, number
@@ -68,9 +69,9 @@ class FitSpots(Docked):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__()
-        self._viewer = viewer
-        self.history = History(viewer, lambda: self.preview.layer, self)
-        self._results = ResultLayers(viewer, self.history)
+        self._viewer = viewer = itself(viewer)
+        self.history = history_of(viewer)
+        self._results = ResultLayers(viewer)
         self._run: LayerFit | None = None
         self.settings = SettingsPanel(viewer)
         self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
@@ -118,7 +119,7 @@ class FitSpots(Docked):
         self.settings.bind()
         self._noise.bind()
         self.preview.bind()
-        self.history.bind()
+        self.history.join(self)
         self.picking.bind()
         self.status.bind()
         self._image_key.bind()
@@ -138,7 +139,9 @@ class FitSpots(Docked):
         if self._run is not None:
             self._run.finish()
         self.picking.unbind()
-        self.history.unbind()
+        self.history.shown.disconnect(self.result.show_layer)
+        self.history.shown.disconnect(self._recovery.keep)
+        self.history.leave(self)
         self._recovery.release()
         self.preview.unbind()
         self.estimate.drop()
@@ -176,11 +179,6 @@ class FitSpots(Docked):
         """Stop the fit that is running; the layers stay as they are."""
         if self._run is not None:
             self._run.cancel()
-
-    def serves(self, viewer: napari.viewer.Viewer) -> bool:
-        """Whether the widget follows a viewer, be it behind a proxy."""
-        own = getattr(self._viewer, "__wrapped__", self._viewer)
-        return self.bound and own is viewer
 
     def _image(self) -> Image:
         image = self.settings.image.layer
@@ -220,7 +218,9 @@ class FitSpots(Docked):
         """Say how a fit has ended."""
         run = self._run
         assert run is not None
-        if isinstance(run.error, CancelledError):
+        if isinstance(run.error, ImageChangedError):
+            self._end(f"{run.error}. The layers are as they were.", failed=True)
+        elif isinstance(run.error, CancelledError):
             self._end("Cancelled; the layers are as they were.")
         elif run.error is not None:
             self._end(_in_words(run.error), failed=True)
@@ -258,8 +258,8 @@ class FitSpots(Docked):
         self.finished.emit()
 
     def _on_removed(self, event: Any) -> None:
-        if self._run is not None and event.value is self._run.image:
-            self.cancel()
+        if self._run is not None:
+            self._run.cancel_if_gone()
         self._recovery.forget(event.value)
         if event.value is self.result.layer:
             left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
@@ -305,6 +305,7 @@ class FitSpots(Docked):
         self.result.face_chosen.connect(self._on_face)
         self.result.marks.chosen.connect(self._on_mark)
         self.result.spots.said.connect(self.status.fail)
+        self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.drawn.connect(self._told.show)
         self.preview.failed.connect(self._on_error)

@@ -22,14 +22,16 @@ from .inspecting.spot import (
     spot_of,
 )
 from .inspecting.watch import Watch
+from .layers.history import history_of
 from .layers.images import image_of
 from .layers.maps import maps_of
 from .layers.place import centre_on
 from .layers.points import is_result
 from .layers.spot_selection import SpotSelection
 from .layers.units import pixel_size
+from .napari_compat import itself
 from .parts.docking import Docked
-from .picking.keys import Keys
+from .parts.keys import Keys
 
 if TYPE_CHECKING:
     import napari
@@ -39,11 +41,11 @@ _HOW = "Click a fitted spot, or select one in the Spots table, to see its data, 
 _FIT_FIRST = "Fit spots first: Layers ▸ Measure ▸ Fit spots."
 _GONE = (
     "The image of these spots is gone from the viewer, so data, model and residual cannot be "
-    "shown. The numbers are those of the fit."
+    "shown. The numbers are those of the fit. Should it be open again, choose it in Fit spots."
 )
 _NOT_OPEN = (
     "The image “{}” of these spots is not open, so data, model and residual cannot be shown. Open "
-    "it, as a layer of this name. The numbers are those of the fit."
+    "it; if it has another name, choose it in Fit spots. The numbers are those of the fit."
 )
 _NO_IMAGE = (
     "This layer does not say which image its spots were fitted in, so data, model and residual "
@@ -69,7 +71,8 @@ class InspectSpot(Docked):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(below=(0, 0))
-        self._viewer = viewer
+        self._viewer = viewer = itself(viewer)
+        self._history = history_of(viewer)
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
         self._row: int | None = None
@@ -115,6 +118,7 @@ class InspectSpot(Docked):
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
+        self._history.join(self)
         self.panel.bind()
         self._click.bind()
         self._keys.bind()
@@ -125,6 +129,7 @@ class InspectSpot(Docked):
 
     def leave_viewer(self) -> None:
         """Leave no callback behind."""
+        self._history.leave(self)
         self._soon.stop()
         self._patience.stop()
         self._keeper.forget()

@@ -16,7 +16,8 @@ from ..results.load import fits_of
 from .layers.colors import FACE_COLORMAP
 from .layers.fits import fits_of_features
 from .layers.hiding import hidden_arguments, sizes_when_shown
-from .layers.images import transform_arguments
+from .layers.history import history_of
+from .layers.images import AXES, transform_arguments
 from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
 from .layers.points import default_face, layer_arguments, points_arguments
 from .table.columns import Units
@@ -30,8 +31,10 @@ LayerData = tuple[Any, dict[str, Any], str]
 #: What a layer's metadata say of its spots beside their settings, which a file has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
-    "map_names", "frames", "labels", MARK, SIGMA,
+    "map_names", "frames", "labels", AXES, MARK, SIGMA,
 )  # fmt: skip
+#: What they say of the image.
+_IMAGE = ("name", "shape", "file")
 #: How a layer lies in the world and looks, as napari names it.
 _PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
 _LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
@@ -102,13 +105,16 @@ def _open(path: str | list[str]) -> list[Any]:
     from napari.utils.notifications import show_error
 
     try:
-        return read_layers(path)
+        layers = read_layers(path)
     except (ImportError, OSError, ValueError) as error:
         if current_viewer() is None:
             raise
         # napari would put it below sentences about other plugins.
         show_error(str(error))
         return [(None,)]
+    if (viewer := current_viewer()) is not None:
+        history_of(viewer)
+    return layers
 
 
 def attributes_of(layer: Points) -> dict[str, Any]:
@@ -153,7 +159,7 @@ def table_of_layer(
     if not np.array_equal(data, fits.points()):
         more |= {_MOVED.format(axis): data[:, axis].astype(float) for axis in range(data.shape[1])}
     known = {name: Column(values.dtype.name, role=LAYER) for name, values in more.items()}
-    image = {key: metadata[f"image_{key}"] for key in ("name", "shape") if "image_name" in metadata}
+    image = {key: metadata[f"image_{key}"] for key in _IMAGE if f"image_{key}" in metadata}
     about = replace(
         table.about,
         columns={**table.about.columns, **known},

@@ -17,8 +17,10 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from .layers.history import history_of
 from .layers.points import is_result
 from .layers.units import pixel_size
+from .napari_compat import itself
 from .parts.docking import Docked
 from .parts.layer_choice import LayerChoice
 from .parts.status import StatusLine, number
@@ -66,7 +68,8 @@ class Spots(Docked):
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(below=_SMALLEST)
-        self._viewer = viewer
+        self._viewer = viewer = itself(viewer)
+        self._history = history_of(viewer)
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)
@@ -85,6 +88,7 @@ class Spots(Docked):
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
+        self._history.join(self)
         for part in (self.status, *self._pages()):
             part.bind()
         self._viewer.layers.selection.events.active.connect(self._on_active)
@@ -94,6 +98,7 @@ class Spots(Docked):
 
     def leave_viewer(self) -> None:
         """Stop all work and leave no callback behind."""
+        self._history.leave(self)
         self.export.unbind()
         self.spots.show_layer(None)
         self.layer.unbind()

@@ -185,6 +185,7 @@ def test_spots(data):
 
 
 @pytest.mark.filterwarnings("ignore:estimator='mle' needs the camera's gain")
+@pytest.mark.filterwarnings("ignore:the image does not tell the PSF's σ")
 @EVERY
 @given(st.data())
 def test_places(data):

@@ -64,7 +64,9 @@ def test_a_closed_widget_leaves_mouse_and_keys_alone(viewer, hand, qtbot, make_m
     hand.click(image, spots[0])
     qtbot.waitUntil(lambda: "movie (picked)" in viewer.layers and no_worker(), timeout=120_000)
     viewer.window.remove_dock_widget(widget)
-    assert ([list(callbacks) for callbacks in lists], dict(viewer.keymap)) == before
+    assert [list(callbacks) for callbacks in lists] == before[0]
+    # What was done to the layer that is left can still be taken back.
+    assert len(viewer.keymap) == 2
     gone = weakref.ref(widget)
     del widget
     qtbot.waitUntil(lambda: freed(gone))
@@ -73,6 +75,7 @@ def test_a_closed_widget_leaves_mouse_and_keys_alone(viewer, hand, qtbot, make_m
     layer.selected_data = {0}
     layer.remove_selected()
     viewer.layers.clear()
+    assert dict(viewer.keymap) == before[1]
 
 
 def test_a_widget_that_is_docked_again_goes_on(viewer, widget, hand, settle, make_movie, spots):
@@ -81,7 +84,7 @@ def test_a_widget_that_is_docked_again_goes_on(viewer, widget, hand, settle, mak
     settle()
     viewer.window.remove_dock_widget(widget)
     viewer.window.add_dock_widget(widget, name="Fit spots")
-    assert not widget.picking.undo.isEnabled()
+    assert "the fit of a spot" in widget.picking.undo.toolTip()
     hand.click(image, spots[1], SHIFT)
     settle()
     assert len(viewer.layers["movie (picked)"].data) == 2

@@ -1,4 +1,4 @@
-"""Lone pixels in ROIs on the CPU: those that stand out as no spot's can, such as hot ones."""
+"""Lone pixels in ROIs on the CPU: those that stand out as no spot's can, hot or dead."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def lone_pixels(
 ) -> Lost | None:
     """Return the lone pixels of ROIs, which are no light of a spot; None if none has any.
 
-    They are among those that detection takes for the mean of their neighbours: higher than all of
-    these by more than six standard deviations, and by more than the middle of a spot can be. Those
-    that rare, skewed noise may make, with few photons or after an EMCCD, are not.
+    They are higher than all of their neighbours by more than six standard deviations, and by more
+    than the middle of a spot can be, as those that detection leaves out; or lower by as much. Those
+    that rare, skewed noise may make, with few photons or after an EMCCD, are not among them.
 
     Parameters
     ----------

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
 from .. import threads
-from ..detection.band import make_bands
+from ..detection.band import Bands, make_bands
 from ..detection.detection_settings import NO_NOISE, make_detection_settings
 from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation
+from ..filtered_noise import with_filter
 from ..kernel_arguments import address
 from .interface import DetectionSource
 from .library import load
@@ -52,7 +53,9 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     whole_counts = frames.dtype.kind in "iu"
     workers = settings.threads or threads.available()
 
-    def measure(name: str, dtype: Any, count: int, bytes_: int, *rest: int) -> NDArray[Any]:
+    def measure(
+        source: DetectionSource, name: str, dtype: Any, count: int, bytes_: int, *rest: int
+    ) -> NDArray[Any]:
         numbers = np.zeros((len(frames), count), dtype)
 
         def work(first: int, last: int) -> None:
@@ -71,12 +74,12 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     in_frame = functions.spotfit_noise_block_count(library.index, source.settings, 1)
     step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
     blocks = measure(
-        "spotfit_measure_noise_blocks", BLOCK_NOISE,
+        source, "spotfit_measure_noise_blocks", BLOCK_NOISE,
         functions.spotfit_noise_block_count(library.index, source.settings, step),
         functions.spotfit_noise_bytes(library.index, source.settings), step,
     ).ravel()  # fmt: skip
     if min(shape) < BLOCK + 2 * _REACH:
-        for name, fine in (("both", "yx"), ("along_x", "x"), ("along_y", "y")):
+        for name, fine in (("both", "yx"), ("rise", "yx"), ("along_x", "x"), ("along_y", "y")):
             for axis, side in zip("yx", shape, strict=True):
                 blocks[name] /= _mirrored(side, axis in fine)
     model = photon_transfer(blocks.reshape(len(frames), -1, _columns(shape)), whole_counts)
@@ -84,23 +87,30 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and (spectral <= 1 or any(missing)):
         return model
+
+    def scatter_in(bands: Bands) -> float:
+        given = make_detection_settings(settings, bands, address, model if model.blocks else _UNIT)
+        source = DetectionSource.of(frames, given)
+        ratios = measure(
+            source, "spotfit_sample_ratios", np.float32,
+            functions.spotfit_sample_size(library.index, source.settings),
+            functions.spotfit_detection_bytes(library.index, source.settings),
+            max(frames.size // _ENOUGH_PIXELS, 1) | 1,  # odd: not always the same side of frames
+        ).ravel()  # fmt: skip
+        ratios = ratios[ratios != 0]
+        deviation = functions.spotfit_deviation(library.index, address(ratios), len(ratios))
+        return float(deviation) / bands.bands[0].gain
+
     # What is coarse may be structure: no more than the filtered frame's own scatter tells. Where
     # there is no block without bad pixels, this is all there is.
-    given = make_detection_settings(settings, bands, address, model if model.blocks else _UNIT)
-    source = DetectionSource.of(frames, given)
-    ratios = measure(
-        "spotfit_sample_ratios", np.float32,
-        functions.spotfit_sample_size(library.index, source.settings),
-        functions.spotfit_detection_bytes(library.index, source.settings),
-        max(frames.size // _ENOUGH_PIXELS, 1) | 1,  # odd: not always the same side of frames
-    ).ravel()  # fmt: skip
-    ratios = ratios[ratios != 0]
-    deviation = functions.spotfit_deviation(library.index, address(ratios), len(ratios))
-    scatter = deviation / bands.bands[0].gain
+    scatter = scatter_in(bands)
     if not model.blocks:
         variance = max(scatter**2, model.least)
         return NoiseModel(0.0, variance, variance)
-    return replace(model, correlation=max(1.0, min(spectral, scatter)))
+    return with_filter(
+        replace(model, correlation=max(1.0, min(spectral, scatter))), settings.known_sigma,
+        lambda sigma: scatter_in(make_bands(sigma, frames.shape[1:])),
+    )  # fmt: skip
 
 
 def _columns(shape: tuple[int, ...]) -> int:

@@ -1,8 +1,8 @@
 """The noise model of an image, from the noise of its blocks.
 
 What is measured in a block, kernels/noise.h says: its mean; the mean squares of detail that is fine
-along both axes, along x, and along y, which no spot has; the mean cube of its noise; and its lowest
-pixel.
+along both axes, along x, and along y, which no spot has; the mean cube of its noise; its lowest
+pixel; and how much more noise its brighter columns have.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ from .noise_line import is_usable, line_through, median, of_sets
 
 #: A block's measurements.
 BLOCK_NOISE = np.dtype(
-    [(name, "f8") for name in ("mean", "both", "along_x", "along_y", "cube", "lowest")]
+    [
+        (name, "f8")
+        for name in ("mean", "both", "along_x", "along_y", "cube", "lowest", "spread", "rise")
+    ]
 )
 #: The median over blocks of white noise's fine detail, over the mean.
 _MEDIAN_OVER_MEAN = 0.934
-#: By so many of its errors the line may be less steep than skewness tells, and steeper than it is.
-_STEEPER = 2.0
-#: So many times as skewed as light can make noise, it is spots that make it, where all of so few
-#: blocks may have one.
-_OF_SPOTS, _MANY_BLOCKS = 2.0, 48
+#: By so many of its errors the line may be less steep than skewness tells, and steeper than it is;
+#: and what columns tell.
+_STEEPER, _BEYOND = 2.0, 3.0
+#: Columns tell in blocks where they differ in brightness so many times as much as noise makes them.
+#: Fine detail reaches over several, so that they show no less than this part of the slope; and its
+#: standard error, of a block where they differ by as much as the deviation of a pixel.
+_UNLIKE, _LEAST_SHOWN, _OF_COLUMNS = 8.0, 0.5, 1.25
 #: The variance of rounding to whole counts, less what it may share with other noise.
 _ROUNDING = 1 / 20
 #: The standard error of how much stronger white noise looks where it is coarse, of one block; and
@@ -66,15 +71,27 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         most = max(middle / max(level - darkest, 1e-30), apparent - _STEEPER * apparent_error)
         coarse = spectral_correlation(usable, whole_counts)
         skewness = skewness / coarse if coarse > FILTERED else skewness
-        if skewness > _OF_SPOTS * most and len(usable) < _MANY_BLOCKS:
-            skewness = 0.0
         skewness = min(skewness, most)
         slope = slope if skewness > slope + _STEEPER * error else skewness
+        slope = min(slope, _most_by_columns(usable, variance))
         error = math.inf
     return NoiseModel(
         slope, middle - slope * level, least, slope_error=error if error < math.inf else None,
         blocks=len(usable),
     )  # fmt: skip
+
+
+def _most_by_columns(blocks: NDArray[np.void], variance: float) -> float:
+    """Return the steepest slope that columns of blocks may have: those with a spot are brighter."""
+    blocks = blocks[blocks["spread"] > _UNLIKE * variance]
+    if not len(blocks):
+        return math.inf
+    weight, slope = np.sqrt(blocks["spread"]), blocks["rise"] / blocks["spread"]
+    total = float(np.sum(weight))
+    mean = float(np.sum(weight * slope)) / total
+    scatter = np.sum(np.square(weight * (slope - mean)))
+    error = math.sqrt(max(scatter, len(blocks) * (_OF_COLUMNS * variance) ** 2)) / total
+    return max(mean, 0.0) / _LEAST_SHOWN + _BEYOND * error
 
 
 def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:

@@ -8,6 +8,7 @@ from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from ...settings.settings import Settings
+from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.controls import SettingsControls, add_row, make_label
 from ..parts.layer_choice import LayerChoice
 from ..parts.narrow import make_narrow
@@ -63,12 +64,12 @@ class CameraForm(QObject):
         super().__init__(parent)
         self._controls = controls
         self.maps = {
-            name: LayerChoice(viewer.layers, _is_image, nothing="all pixels alike", optional=True)
+            name: LayerChoice(viewer.layers, is_image, nothing="all pixels alike", optional=True)
             for name in QUANTITIES
         }
         self.bad_pixels = LayerChoice(viewer.layers, _is_marking, nothing="none", optional=True)
         self.weights = LayerChoice(
-            viewer.layers, _is_image, nothing="from the variance", optional=True
+            viewer.layers, is_image, nothing="from the variance", optional=True
         )
         self._weights_label = QLabel("Weights")
         #: Offers the gain that the image suggests.
@@ -165,9 +166,5 @@ class CameraForm(QObject):
             widget.setVisible(weighted)
 
 
-def _is_image(layer: Layer) -> bool:
-    return type(layer).__name__ == "Image"
-
-
 def _is_marking(layer: Layer) -> bool:
-    return type(layer).__name__ in ("Labels", "Shapes", "Image")
+    return is_image(layer) or is_labels(layer) or is_shapes(layer)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import Signal
+from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import (
     QComboBox,
     QGridLayout,
@@ -15,6 +16,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ...images.axes import fitted_by_plane, plane_axis
 from ...images.frames import FrameSelection
 from ..layers import images
 from ..parts.wheel import guard_wheel
@@ -29,6 +31,13 @@ _NARROW = "min-width: 36px; padding: 1px 8px"
 _TIP = (
     "<p>Which frames to fit: all of them, the one that the viewer shows, or from a first "
     "to a last one, both included; the first frame is 0.</p>"
+)
+
+_KINDS, _QUESTION = ("time", "z"), "time or z?"
+_KIND_TIP = (
+    "<p>The image does not say what this axis is. Frames in <i>time</i> are fitted one by one, and "
+    "so are planes along <i>z</i>: a spot that is seen in 5 planes gives 5 fits.</p><p>The answer "
+    "is kept with the layer and with its results. An axis label of the layer says it, too.</p>"
 )
 
 
@@ -83,24 +92,69 @@ class AxisChoice(QWidget):
         self.changed.emit()
 
 
+class AxisKind(QComboBox):
+    """Asks what an axis is that has no name, until somebody has said it; then it can be changed."""
+
+    #: What it is.
+    told = Signal(str)
+
+    def __init__(self, name: str, kind: str | None, parent: QWidget | None = None):
+        super().__init__(parent)
+        if kind is None:
+            self.addItem(_QUESTION, None)
+        for word in _KINDS:
+            self.addItem(word, word)
+        self.setCurrentIndex(max(self.findData(kind), 0))
+        self.setToolTip(_KIND_TIP)
+        self.setAccessibleName(f"What {name} is")
+        guard_wheel(self)
+        self.activated.connect(self._on_activated)
+
+    def _on_activated(self) -> None:
+        kind = self.currentData()
+        if kind is not None:
+            if self.itemData(0) is None:
+                self.removeItem(0)
+            self.told.emit(kind)
+
+
 class FrameChoice(QWidget):
     """One :class:`AxisChoice` for every axis of an image before y and x.
 
+    Where the axis has no name, it asks whether that is time or z, and it says what becomes of the
+    planes of a stack.
+
     Parameters
     ----------
+    viewer : napari.Viewer
+        The viewer that shows the image.
     parent : QWidget, optional
         Qt parent.
     """
 
     changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None):
+    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
+        self._viewer = viewer
+        self._layer: Image | None = None
         self.axes: list[AxisChoice] = []
+        #: What asks, by the axis.
+        self.kinds: dict[int, AxisKind] = {}
+        self._labels: list[QLabel] = []
+        #: What becomes of planes.
+        self.planes = QLabel()
+        self.planes.setWordWrap(True)
+        self.planes.hide()
         self._mode = _ALL
-        self._grid = QGridLayout(self)
+        self._grid = QGridLayout()
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setColumnStretch(1, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addLayout(self._grid)
+        column.addWidget(self.planes)
 
     @property
     def mode(self) -> str:
@@ -120,16 +174,50 @@ class FrameChoice(QWidget):
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
         lengths = images.leading_shape(layer) if layer is not None else ()
+        self._layer = layer
+        if layer is not None:
+            images.recall_axes(layer, self._viewer.layers)
         names = images.leading_names(layer) if layer is not None else ()
-        self.axes = []
+        self.axes, self._labels = [], []
         for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
             axis = AxisChoice(name, length)
             axis.changed.connect(self.changed)
             self.axes.append(axis)
+            self._labels.append(QLabel(name))
             if len(lengths) > 1:
-                self._grid.addWidget(QLabel(name), row, 0)
+                self._grid.addWidget(self._labels[-1], row, 0)
             self._grid.addWidget(axis, row, 1)
+        self._ask_kinds()
+        self._say_planes()
         self.mode = self._mode
+
+    def _ask_kinds(self) -> None:
+        self.kinds = {}
+        if self._layer is None:
+            return
+        told = self._layer.metadata.get(images.AXES, {})
+        for axis in images.unnamed_axes(self._layer):
+            kind = AxisKind(f"axis {axis}", told.get(str(axis)))
+            kind.told.connect(partial(self._on_told, axis))
+            self.kinds[axis] = kind
+            self._grid.addWidget(kind, axis, 2, Qt.AlignmentFlag.AlignTop)
+
+    def _on_told(self, axis: int, kind: str) -> None:
+        if self._layer is not None:
+            images.tell_axis(self._layer, axis, kind, self._viewer.layers)
+            self._labels[axis].setText(kind)
+            self._say_planes()
+
+    def _say_planes(self) -> None:
+        """Say what becomes of planes, if there are some."""
+        layer = self._layer
+        planes = None
+        if layer is not None and not layer.rgb:
+            planes = plane_axis(images.full_resolution(layer), images.axis_names(layer))
+        if planes is not None:
+            words = fitted_by_plane(planes)
+            self.planes.setText(f"⚠ {words[0].upper()}{words[1:]}.")
+        self.planes.setVisible(planes is not None)
 
     def frames(self, viewer: Viewer, layer: Image) -> FrameSelection:
         """Return the chosen frames as ``localize`` takes them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEventLoop, QObject, QTimer, Signal
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 class CancelledError(RuntimeError):
     """The fit was cancelled, so there is no result."""
+
+
+class ImageChangedError(CancelledError):
+    """The image is gone, or another one than was fitted, so there is no result."""
 
 
 class LayerFit(QObject):
@@ -55,6 +59,7 @@ class LayerFit(QObject):
     ):
         super().__init__(parent)
         self.image, self._results = image, results
+        self._pixels = images.own_pixels(image)
         self._run = FitRun(job, self)
         self._run.progressed.connect(self.progressed)
         self._run.fitted.connect(self._on_fitted)
@@ -99,16 +104,23 @@ class LayerFit(QObject):
     def start(self) -> None:
         """Start to fit."""
         self._started = time.perf_counter()
+        self.image.events.data.connect(self._on_pixels)
         self._run.start()
 
-    def cancel(self) -> None:
+    def cancel(self, why: CancelledError | None = None) -> None:
         """Stop the fit, unless it has ended or its spots are being shown; layers stay as they are.
 
         Whoever asks for the result then gets a RuntimeError.
         """
         if not self._done and self._showing is None:
             self._run.cancel()
-            self._end(CancelledError("the fit was cancelled; the layers are as they were"))
+            self._end(why or CancelledError("the fit was cancelled; the layers are as they were"))
+
+    def cancel_if_gone(self) -> None:
+        """Stop the fit if its image is in the viewer no more."""
+        if not self._results.can_show(self.image):
+            name = self.image.name
+            self.cancel(ImageChangedError(f"“{name}” was removed before its fit had ended"))
 
     def wait(self, timeout: float | None = None) -> SpotFits:
         """Wait for the end, while napari goes on to answer; return the fits.
@@ -157,8 +169,8 @@ class LayerFit(QObject):
             raise self.error
 
     def _on_fitted(self, result: Fitted) -> None:
-        if not self._results.can_show(self.image):
-            self._end(CancelledError(f"“{self.image.name}” was removed before its fit had ended"))
+        self.cancel_if_gone()
+        if self._done:
             return
         self._showing = self._show(result)
         self.fitted.emit()
@@ -193,8 +205,15 @@ class LayerFit(QObject):
             self.shown.emit(layer)
         self._end()
 
+    def _on_pixels(self, event: Any = None) -> None:
+        """Stop where other pixels came: the spots would lie on an image that they are not of."""
+        if images.own_pixels(self.image) is not self._pixels:
+            text = f"“{self.image.name}” got other pixels before its fit had ended; fit it again"
+            self.cancel(ImageChangedError(text))
+
     def _end(self, error: Exception | None = None) -> None:
         self._showing = None
+        self.image.events.data.disconnect(self._on_pixels)
         self.error, self._done = error, True
         self.ended.emit()
         QTimer.singleShot(0, self._release)
@@ -206,9 +225,10 @@ class LayerFit(QObject):
 
 def _planes_in_words(image: Image, fits: SpotFits) -> str:
     """Say so if the fits are of several planes of a stack, each by itself."""
-    planes = plane_axis(images.full_resolution(image), image.axis_labels)
+    names = images.axis_names(image)
+    planes = plane_axis(images.full_resolution(image), names)
     if planes is None or not len(fits):
         return ""
-    along = fits.columns[fits.index_names[image.axis_labels.index(planes)]]
+    along = fits.columns[fits.index_names[names.index(planes)]]
     words = fitted_by_plane(planes)
     return "" if along.min() == along.max() else f". ⚠ {words[0].upper()}{words[1:]}."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QComboBox, QWidget
 
+from ..layers.history import history_of
 from ..layers.marks import MARK, MARKS, PREVIEW, choose_mark
 from ..layers.points import is_result
 from ..parts.wheel import guard_wheel
@@ -32,6 +33,8 @@ class MarkBox(QComboBox):
 
     Parameters
     ----------
+    viewer : napari.Viewer
+        The viewer that shows the layer.
     parent : QWidget, optional
         Qt parent.
     """
@@ -39,8 +42,9 @@ class MarkBox(QComboBox):
     #: What shall mark the spots of the next fit, too.
     chosen = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None):
+    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
+        self._viewer = viewer
         self._layer: Points | None = None
         self.setObjectName("Marks")
         self.setAccessibleName("Marks")
@@ -70,6 +74,8 @@ class MarkBox(QComboBox):
         if layer is None:
             return
         if mark != OFF:
+            if mark != layer.metadata.get(MARK):
+                history_of(self._viewer).record_view(layer, "the marks")
             choose_mark(layer, mark)
             if mark in MARKS:
                 self.chosen.emit(mark)

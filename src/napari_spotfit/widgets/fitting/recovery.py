@@ -18,7 +18,7 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 from ...files.formats import write
 from ..parts import remember
 from ..parts.latest import Latest
-from ..saved_layers import KEPT, attributes_of, read_layers, table_of_layer
+from ..saved_layers import KEPT, LayerData, attributes_of, read_layers, table_of_layer
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -48,6 +48,8 @@ class Recovery(QObject):
 
     #: The exception that a file could not be written for.
     failed = Signal(object)
+    #: The layer that was opened; the exception that it was not.
+    opened, not_opened = Signal(object), Signal(object)
 
     def __init__(self, viewer: Viewer, parent: QObject):
         super().__init__(parent)
@@ -62,6 +64,9 @@ class Recovery(QObject):
         for ended in (self._writing.done, self._writing.failed):
             ended.connect(self._next)
         self._writing.failed.connect(self.failed)
+        self._reading = Latest(self)
+        self._reading.done.connect(self._on_read)
+        self._reading.failed.connect(self.not_opened)
 
     def keep(self, layer: Points) -> None:
         """Keep what a layer shows now, in the background."""
@@ -85,24 +90,9 @@ class Recovery(QObject):
         files = [one for folder in self._left for one in folder.iterdir() if _is_ours(one)]
         return sorted(files, key=lambda one: one.stat().st_mtime, reverse=True)
 
-    def open(self, path: Path) -> Points:
-        """Open a file that a crash has left, and keep it on.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged; the message says how.
-        """
-        from napari.layers import Points
-
-        data, arguments, _ = read_layers(str(path))[0]
-        layer = Points(data, **arguments)
-        self._viewer.add_layer(layer)
-        self._files[layer] = kept = self._name(path)
-        path.replace(kept)
-        layer.metadata = {**layer.metadata, KEPT: str(kept)}
-        self._drop_empty()
-        return layer
+    def open(self, path: Path) -> None:
+        """Read a file that a crash has left, in the background; open it, and keep it on."""
+        self._reading.ask(partial(_read, path))
 
     def discard(self, path: Path) -> None:
         """Delete a file that a crash has left."""
@@ -111,8 +101,26 @@ class Recovery(QObject):
 
     def release(self) -> None:
         """Let somebody else offer what crashes have left."""
+        self._reading.drop()
         while self._left:
             self._left.popitem()[1].unlock()
+
+    def _on_read(self, read: tuple[Path, LayerData]) -> None:
+        from napari.layers import Points
+
+        path, (data, arguments, _) = read
+        layer = Points(data, **arguments)
+        self._viewer.add_layer(layer)
+        try:
+            kept = self._name(path)
+            path.replace(kept)
+        except OSError as error:  # it stays where it is
+            self.failed.emit(error)
+        else:
+            self._files[layer] = kept
+            layer.metadata = {**layer.metadata, KEPT: str(kept)}
+        self._drop_empty()
+        self.opened.emit(layer)
 
     def _next(self, *_: Any) -> None:
         """Write the next layer that waits, unless one is being written."""
@@ -175,6 +183,8 @@ class LeftResult(QWidget):
         self.discard_button.setAccessibleName("Discard the result that was not saved")
         self.open_button.clicked.connect(self._on_open)
         self.discard_button.clicked.connect(self._on_discard)
+        recovery.opened.connect(self._on_opened)
+        recovery.not_opened.connect(self._on_not_opened)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         self.label.setWordWrap(True)
@@ -185,6 +195,7 @@ class LeftResult(QWidget):
 
     def look(self) -> None:
         """Offer the newest result that a crash has left, if there is one."""
+        self._wait(False)
         left = self._recovery.left()
         self._path = left[0] if left else None
         self.setVisible(bool(left))
@@ -196,13 +207,23 @@ class LeftResult(QWidget):
     def _on_open(self) -> None:
         if self._path is None:
             return
-        try:
-            layer = self._recovery.open(self._path)
-        except (ImportError, OSError, ValueError) as error:
-            self.failed.emit(f"The result was not opened: {error}")
-            return
+        self._wait(True)
+        self._recovery.open(self._path)
+
+    def _on_opened(self, layer: Points) -> None:
+        self._wait(False)
         self.said.emit(f"“{layer.name}” is as it was; save it with File ▸ Save Selected Layers.")
         self.look()
+
+    def _on_not_opened(self, error: Exception) -> None:
+        self._wait(False)
+        self.failed.emit(f"The result was not opened: {error}")
+
+    def _wait(self, waiting: bool) -> None:
+        for button in (self.open_button, self.discard_button):
+            button.setEnabled(not waiting)
+        if waiting:
+            self.said.emit("Opening…")
 
     def _on_discard(self) -> None:
         if self._path is not None:
@@ -253,6 +274,10 @@ def _lock(folder: Path) -> QLockFile | None:
 def _remove(folder: Path, lock: QLockFile) -> None:
     lock.unlock()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(path: Path) -> tuple[Path, LayerData]:
+    return path, read_layers(str(path))[0]
 
 
 def _write(path: Path, data: Any, attributes: dict[str, Any]) -> None:

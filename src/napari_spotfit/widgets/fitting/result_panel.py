@@ -8,7 +8,8 @@ from qtpy.QtCore import QTimer, Signal
 from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
 from superqt import QElidingLabel
 
-from ..layers.colors import COLORMAPS, color_faces, is_number
+from ..layers.colors import COLORMAPS, automatic_limits, color_faces, is_number
+from ..layers.history import history_of
 from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
 from ..parts.scrolled import Scrolled
@@ -16,6 +17,7 @@ from ..parts.status import number
 from ..parts.wheel import guard_wheel
 from ..table.legend import Legend
 from ..table.shown_spots import ShownSpots
+from .image_tie import ImageTie
 from .mark_box import MARK_TIP, MarkBox
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class ResultPanel(QWidget):
 
     def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
+        self._viewer = viewer
         self.layer: Points | None = None
         self._seen: _Colors | None = None
         self.title = QElidingLabel()
@@ -68,8 +71,8 @@ class ResultPanel(QWidget):
         #: The layer's filters, which the widget Spots has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
-        self.on_canvas, self.marks = BarOnCanvas(self), MarkBox()
-        self.shown = QLabel()
+        self.on_canvas, self.marks = BarOnCanvas(self), MarkBox(viewer)
+        self.shown, self.image = QLabel(), ImageTie(viewer)
         self.shown.setWordWrap(True)
         self.shown.setToolTip(_SHOWN_TIP)
         for box, name, tip in (
@@ -98,6 +101,7 @@ class ResultPanel(QWidget):
         """Describe a layer of fitted spots, or nothing."""
         self.layer = layer
         self.spots.show_layer(layer)
+        self.image.show_layer(layer)
         self.setVisible(layer is not None)
         if layer is None:
             self.on_canvas.show_layer(None)
@@ -111,12 +115,14 @@ class ResultPanel(QWidget):
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
         self.marks.look()
+        self.image.look()
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
-        if seen.chosen == now.chosen and seen.limits != now.limits:
-            # Set in the console: no longer automatic.
-            layer.metadata = {**layer.metadata, "face_limits": layer.face_contrast_limits}
+        changed = seen.chosen == now.chosen and seen.limits != now.limits
+        # Other spots have other limits; what they do not explain was set in the console.
+        if changed and now.limits != automatic_limits(layer.features, layer.metadata.get("face")):
+            layer.metadata = {**layer.metadata, "face_limits": now.limits}
         self._show_colors(layer)
 
     def showEvent(self, event: Any) -> None:
@@ -178,6 +184,10 @@ class ResultPanel(QWidget):
     def _color(self, limits: tuple[float, float] | None = None) -> None:
         """Colour the layer's faces as chosen."""
         if self.layer is not None:
+            feature = self.face.currentText()
+            history_of(self._viewer).record_view(
+                self.layer, f"the colours by {feature}", merge=True
+            )
             color_faces(self.layer, self.face.currentData(), self.colormap.currentText(), limits)
             self._show_colors(self.layer)
 
@@ -195,6 +205,7 @@ class ResultPanel(QWidget):
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
         form.addRow(self.title)
+        form.addRow(self.image)
         form.addRow(marks, self.marks)
         form.addRow(label, row)
         form.addRow(self.bar)

@@ -23,6 +23,7 @@ from qtpy.QtWidgets import (
 
 from ...engine.select import Description, describe
 from ...settings.settings import Settings, parameters
+from ..napari_compat import is_labels, is_shapes
 from ..parts.controls import SettingsControls, add_row, make_label, tooltip
 from ..parts.fold import Fold
 from ..parts.layer_choice import LayerChoice
@@ -30,6 +31,7 @@ from ..parts.number_box import NumberBox
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import QUANTITIES, CameraForm
 from .frames import FrameChoice
+from .image_choice import ImageChoice
 from .model_form import ModelForm
 
 if TYPE_CHECKING:
@@ -53,7 +55,9 @@ _NAMES = (
     "emccd",
     *(name for names in _ADVANCED.values() for name in names),
 )
-_IMAGE_TIP = "<p>The image whose spots are fitted.</p>"
+_IMAGE_TIP = (
+    "<p>The image whose spots are fitted: the one selected in the layer list, unless pinned.</p>"
+)
 _LIMIT_TIP = (
     "<p>Search for spots only where this Labels layer is above zero, or inside the rectangles, "
     "ellipses and polygons of this Shapes layer. Shapes, and labels without frames, "
@@ -94,9 +98,9 @@ class SettingsPanel(QScrollArea):
 
     def __init__(self, viewer: Viewer, parent: QWidget | None = None):
         super().__init__(parent)
-        self.image = LayerChoice(viewer.layers, _is_image, nothing="no image")
+        self.image = ImageChoice(viewer.layers, lambda: self.layers().values())
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
-        self.frames = FrameChoice()
+        self.frames = FrameChoice(viewer)
         self.controls = SettingsControls(_NAMES)
         self.model = ModelForm(self.controls, self)
         self.camera = CameraForm(viewer, self.controls, self)
@@ -115,6 +119,7 @@ class SettingsPanel(QScrollArea):
             control.changed.connect(self.changed)
         self.model.changed.connect(self.changed)
         self.limit.changed.connect(self.maps_changed)
+        self.camera.changed.connect(self.image.leave_maps)
         self.camera.changed.connect(self.maps_changed)
         self.frames.changed.connect(self.changed)
         self.advanced.toggled.connect(self._on_fold)
@@ -258,7 +263,15 @@ class SettingsPanel(QScrollArea):
 
     def _basic_form(self) -> QFormLayout:
         form = _form()
-        add_row(form, QLabel("Image"), self.image, _IMAGE_TIP)
+        image, label = QHBoxLayout(), QLabel("Image")
+        image.setSpacing(4)
+        image.addWidget(self.image, 1)
+        image.addWidget(self.image.pin)
+        label.setBuddy(self.image)
+        for widget in (label, self.image):
+            widget.setToolTip(_IMAGE_TIP)
+        self.image.setAccessibleName("Image")
+        form.addRow(label, image)
         self._frames_label = QLabel("Frames")
         form.addRow(self._frames_label, self.frames)
         self.estimate_button.setToolTip(_ESTIMATE_TIP)
@@ -379,9 +392,5 @@ def _form(parent: QWidget | None = None) -> QFormLayout:
     return form
 
 
-def _is_image(layer: Layer) -> bool:
-    return type(layer).__name__ == "Image"
-
-
 def _is_limit(layer: Layer) -> bool:
-    return type(layer).__name__ in ("Labels", "Shapes")
+    return is_labels(layer) or is_shapes(layer)

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...files.as_python import literal, settings_as_python
 from ...settings.settings import Settings
+from ..layers.images import own_pixels
 from .camera_form import QUANTITIES
 
 if TYPE_CHECKING:
@@ -78,7 +81,9 @@ def fit_as_python(fit: Fit, layer: Image | None = None) -> str:
 
 
 def _pixels(layer: Image | None) -> str:
-    return "image.data[0]" if layer is not None and layer.multiscale else "image.data"
+    pixels = "image.data[0]" if layer is not None and layer.multiscale else "image.data"
+    boolean = layer is not None and own_pixels(layer).dtype == np.bool_
+    return f'{pixels}.astype("uint8")' if boolean else pixels
 
 
 def _opening(layer: Image, name: str) -> str:

@@ -37,7 +37,7 @@ class LeftOut(NamedTuple):
         reasons = {
             "nearer to a neighbour": int(self.neighbours.sum()) or self.unknown,
             "saturated": int(self.saturated.sum()),
-            "lone, as hot ones are": int(self.lone.sum()),
+            "lone, hot or dead": int(self.lone.sum()),
             "bad": int(self.bad.sum()),
         }
         parts = [f"{count} px {reason}" for reason, count in reasons.items() if count]

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..napari_compat import colored_by
+from .place import matrix_of
+
 if TYPE_CHECKING:
     import pandas as pd
-    from napari.layers import Labels, Layer, Points
+    from napari.layers import Labels, Points
 
 #: The feature of spots with the label they lie in, and the metadata with the Labels layer's name.
 LABEL, LABELS = "label", "labels"
@@ -18,11 +21,6 @@ INDEX, SPOTS = "index", "spots"
 COLORMAP = "viridis"
 #: The colours of a layer before they showed counts, in its metadata.
 _EARLIER = "colors_before_counts"
-
-
-def is_labels(layer: Layer) -> bool:
-    """Whether a layer is a Labels layer."""
-    return type(layer).__name__ == "Labels"
 
 
 def to_labels(points: Points, labels: Labels) -> NDArray[np.float64]:
@@ -38,9 +36,9 @@ def to_labels(points: Points, labels: Labels) -> NDArray[np.float64]:
             f"“{labels.name}” has {labels.ndim} axes, more than “{points.name}” with "
             f"{points.ndim}; choose labels with as many axes or fewer"
         )
-    world = _matrix(points.data_to_world, points.ndim)[points.ndim - labels.ndim :]
+    world = matrix_of(points.data_to_world, points.ndim)[points.ndim - labels.ndim :]
     units = [_ratio(*pair) for pair in zip(points.units[-labels.ndim :], labels.units, strict=True)]
-    pixels = _matrix(labels.world_to_data, labels.ndim)
+    pixels = matrix_of(labels.world_to_data, labels.ndim)
     matrix: NDArray[np.float64] = pixels[:, :-1] @ (np.array(units)[:, None] * world)
     matrix[:, -1] += pixels[:, -1]
     return matrix
@@ -66,7 +64,7 @@ def put_labels(points: Points, label: NDArray[np.int64], labels: Labels) -> None
         return
     # Numbers, not categories: napari colours numbers by a scale.
     values = label.astype(np.float64)
-    if LABEL in (_colored_by(points, "face"), _colored_by(points, "border")):
+    if LABEL in (colored_by(points, "face"), colored_by(points, "border")):
         points.features = features.assign(**{LABEL: values})
         return
     # In place: by assignment napari maps all colours anew, seconds for a million spots.
@@ -132,19 +130,6 @@ def restore_colors(labels: Labels) -> None:
     if shows_counts(labels):
         labels.colormap = labels.metadata[_EARLIER][0]
     labels.metadata = {name: one for name, one in labels.metadata.items() if name != _EARLIER}
-
-
-def _colored_by(points: Points, part: str) -> str:
-    """Return the feature that colours a part of the points; nothing if none does."""
-    by = getattr(points, f"_{part}").color_properties
-    return "" if by is None else str(by.name)
-
-
-def _matrix(transform: Any, ndim: int) -> NDArray[np.float64]:
-    """Return an affine transform of napari's as a matrix with the translation as last column."""
-    origin = np.asarray(transform(np.zeros(ndim)), float)
-    ends = [np.asarray(transform(end), float) - origin for end in np.eye(ndim)]
-    return np.column_stack([*ends, origin])
 
 
 def _ratio(unit: Any, other: Any) -> float:

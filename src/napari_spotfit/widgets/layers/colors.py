@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
+from ..napari_compat import quiet
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -64,10 +65,17 @@ def is_number(column: Any) -> bool:
     return bool(np.issubdtype(np.asarray(column[:0]).dtype, np.number))
 
 
+def automatic_limits(features: Any, feature: str | None) -> tuple[float, float] | None:
+    """Return a table's colour limits where nobody has chosen any; None if there are no numbers."""
+    if feature not in features or not is_number(features[feature]):
+        return None
+    return face_limits(np.asarray(features[feature]), good_rows(features))
+
+
 def color_faces(
     layer: Points,
     feature: str,
-    colormap: str | None = None,
+    colormap: Any = None,
     limits: tuple[float, float] | None = None,
 ) -> None:
     """Colour the faces of fitted spots by a feature.
@@ -79,8 +87,8 @@ def color_faces(
     feature : str
         Name of one of its features. Numbers get the colours of the map, words those of
         the stop conditions; where a number is NaN, there is no face.
-    colormap : str, optional
-        Name of the colour map; by default the one that the layer has.
+    colormap : str or Colormap, optional
+        The colour map; by default the one that the layer has.
     limits : (float, float), optional
         The numbers that get the first and the last colour; by default what
         :func:`face_limits` says.
@@ -101,8 +109,7 @@ def color_faces(
         layer.face_colormap = colormap
     if numbers:
         # Limits first: with a NaN and no limits napari draws no point at all.
-        good = good_rows(layer.features)
-        layer.face_contrast_limits = limits or face_limits(np.asarray(column), good)
+        layer.face_contrast_limits = limits or automatic_limits(layer.features, feature)
     else:
         layer.face_color_cycle = STOP_COLORS
     if len(layer.data):
@@ -114,7 +121,7 @@ def color_faces(
 def _map_colors(layer: Points, feature: str, numbers: bool) -> None:
     """Let napari colour the faces by a feature."""
     # The canvas follows the colours themselves, too, and takes long enough once.
-    with warnings.catch_warnings(), layer.events.face_color.blocker():
+    with warnings.catch_warnings(), quiet(layer, "face_color"):
         # Of integers with few values, napari warns that it takes them for words.
         warnings.simplefilter("ignore", RuntimeWarning)
         layer.face_color = feature

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..napari_compat import draws_hidden_points
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -17,14 +18,6 @@ if TYPE_CHECKING:
 CANVAS_SIZES = (0, 10000)
 #: Key of the metadata under which the sizes of hidden points wait.
 _KEPT = "sizes_when_shown"
-
-
-@cache
-def napari_draws_hidden_points() -> bool:
-    """Whether napari ignores what is not shown once it displays all axes of a layer (0.9)."""
-    from napari.layers import Points
-
-    return Points([[0.0, 0.0]], shown=False).get_value((0.0, 0.0)) is not None
 
 
 def show_only(layer: Points, shown: NDArray[np.bool_] | bool, ndisplay: int) -> None:
@@ -41,7 +34,7 @@ def show_only(layer: Points, shown: NDArray[np.bool_] | bool, ndisplay: int) -> 
     """
     layer.shown = shown
     all_axes = layer.ndim <= ndisplay
-    if all_axes and not np.all(shown) and napari_draws_hidden_points():
+    if all_axes and not np.all(shown) and draws_hidden_points():
         sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
         layer.metadata = {**layer.metadata, _KEPT: sizes}
         # A point without a size is not drawn, unless there is a smallest size on the canvas.
@@ -70,7 +63,7 @@ def hidden_arguments(arguments: dict[str, Any], shown: NDArray[np.bool_]) -> dic
     """
     hiding: dict[str, Any] = {"shown": shown}
     # A frame that is a whole layer is displayed with all axes, as long as nobody asks for 3-D.
-    if arguments["data"].shape[1] <= 2 and napari_draws_hidden_points():
+    if arguments["data"].shape[1] <= 2 and draws_hidden_points():
         sizes = np.broadcast_to(np.asarray(arguments["size"], float), shown.shape)
         hiding["size"] = np.where(shown, sizes, 0)
         hiding["metadata"] = {**arguments["metadata"], _KEPT: sizes.copy()}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from qtpy.QtCore import QObject, Signal
 
-from .points import is_result
-from .state import LayerState, put_state
+from ..napari_compat import deletes, itself, main_window
+from ..parts.keys import Keys
+from .points import is_preview, is_result
+from .state import LayerState, LayerView, put_state, put_view
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -18,15 +20,14 @@ if TYPE_CHECKING:
 
 #: So many changes can be undone, as long as they take no more bytes than these.
 _UNDOABLE, _MOST = 100, 2**31
-_REMOVING, _REMOVED = "removing", "removed"
 
 
 class Change(NamedTuple):
     """A change that can be taken back."""
 
     layer: Points
-    #: What the layer showed before; None if it was not in the viewer.
-    before: LayerState | None
+    #: What the layer showed before, or how; None if it was not in the viewer.
+    before: LayerState | LayerView | None
     #: What was done, as in “take back …”.
     what: str
 
@@ -35,14 +36,15 @@ class History(QObject):
     """Takes back what was done to the layers of fitted spots of a viewer, and does it again.
 
     Points that napari itself deletes are recorded here; whoever else changes a layer records it.
+    A viewer has one, from :func:`history_of`, which works as long as one of our widgets is open
+    or the viewer has a layer of fitted spots. Then Ctrl+Z and Ctrl+Shift+Z over the canvas are
+    its keys, unless somebody has taken them.
 
     Parameters
     ----------
     viewer : napari.Viewer
         The viewer that shows the layers.
-    passing : callable
-        Returns the layer whose spots come and go by themselves, or None.
-    parent : QObject
+    parent : QObject, optional
         Qt parent.
     """
 
@@ -51,9 +53,10 @@ class History(QObject):
     #: The layer that has got other spots: points were deleted in it, or it was put back.
     shown = Signal(object)
 
-    def __init__(self, viewer: Viewer, passing: Callable[[], Points | None], parent: QObject):
+    def __init__(self, viewer: Viewer, parent: QObject | None = None):
         super().__init__(parent)
-        self._viewer, self._passing = viewer, passing
+        # The window has this as its child, and the viewer has the window.
+        self._viewer_ref = ref(viewer)
         self._done: list[Change] = []
         self._undone: list[Change] = []
         self._followed: WeakKeyDictionary[Points, None] = WeakKeyDictionary()
@@ -61,6 +64,9 @@ class History(QObject):
         self._before: LayerState | None = None
         #: Whether what happens to layers now is recorded by somebody else.
         self.paused = False
+        self._users: WeakSet[QObject] = WeakSet()
+        self._busy: WeakSet[QObject] = WeakSet()
+        self._keys: Keys | None = None
 
     @property
     def last(self) -> str:
@@ -72,22 +78,27 @@ class History(QObject):
         """What redo does again, in words; nothing if there is nothing."""
         return self._undone[-1].what if self._undone else ""
 
-    def bind(self) -> None:
-        """Follow the viewer's layers."""
-        events = self._viewer.layers.events
-        events.inserted.connect(self._on_inserted)
-        events.removed.connect(self._on_removed)
-        self._on_inserted()
+    def join(self, user: QObject) -> None:
+        """Work as long as a widget does."""
+        self._users.add(user)
+        self.wake()
 
-    def unbind(self) -> None:
-        """Stop following them; what was done can no longer be undone."""
-        events = self._viewer.layers.events
-        events.inserted.disconnect(self._on_inserted)
-        events.removed.disconnect(self._on_removed)
-        for layer in list(self._followed):
-            self._leave(layer)
-        self._done, self._undone = [], []
-        self.changed.emit()
+    def leave(self, user: QObject) -> None:
+        """Rest if no other widget is open and there is no layer whose changes count."""
+        self._users.discard(user)
+        self._busy.discard(user)
+        self._rest_if_idle()
+
+    def wake(self) -> None:
+        """Follow the viewer's layers, and take the keys."""
+        if self._keys is None:
+            events = self._viewer.layers.events
+            events.inserted.connect(self._on_inserted)
+            events.removed.connect(self._on_removed)
+            steps = {"Control-Z": self.undo, "Control-Shift-Z": self.redo}
+            self._keys = Keys(self._viewer, steps)
+            self._keys.bind()
+            self._on_inserted()
 
     def record(self, layer: Points, before: LayerState | None, what: str) -> None:
         """Let what was done to a layer be undone.
@@ -101,18 +112,43 @@ class History(QObject):
         what : str
             What was done, as in “take back …”.
         """
-        self._undone.clear()
-        self._done.append(Change(layer, before, what))
-        self._limit()
-        self.changed.emit()
+        self._record(Change(layer, before, what))
+
+    def record_view(self, layer: Points, what: str, *, merge: bool = False) -> None:
+        """Let a change of how a layer's spots are looked at be undone, before it is made.
+
+        Parameters
+        ----------
+        layer : napari.layers.Points
+            The layer; those of a preview do not count.
+        what : str
+            What is done, as in “take back …”.
+        merge : bool
+            Whether it is one change with the last one if that was the same: a handle is dragged.
+        """
+        if is_preview(layer) or layer not in self._followed:
+            return
+        last = self._done[-1] if self._done else None
+        same = last is not None and last.layer is layer and last.what == what
+        if not (merge and same and isinstance(last.before, LayerView)):  # type: ignore[union-attr]
+            self._record(Change(layer, LayerView.of(layer), what))
+        elif self._undone:
+            self._undone.clear()
+            self.changed.emit()
 
     def undo(self) -> None:
-        """Take back the last change, if there is one."""
-        self._step(self._done, self._undone)
+        """Take back the last change, if there is one and no click is under way."""
+        if not self._busy:
+            self._step(self._done, self._undone)
 
     def redo(self) -> None:
         """Do again what was taken back last, if nothing else was done since."""
-        self._step(self._undone, self._done)
+        if not self._busy:
+            self._step(self._undone, self._done)
+
+    def hold(self, user: QObject, busy: bool) -> None:
+        """Do nothing while somebody is in the middle of a change."""
+        self._busy.add(user) if busy else self._busy.discard(user)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
@@ -128,7 +164,8 @@ class History(QObject):
             return
         change = source.pop()
         layer, layers = change.layer, self._viewer.layers
-        now = LayerState.of(layer) if layer in layers else None
+        kind = LayerView if isinstance(change.before, LayerView) else LayerState
+        now = kind.of(layer) if layer in layers else None
         with self.pause():
             if change.before is None:
                 layers.remove(layer)
@@ -136,12 +173,39 @@ class History(QObject):
                 selected = set(layers.selection)
                 layers.append(layer)
                 layers.selection = selected
-            if change.before is not None:
+            if isinstance(change.before, LayerView):
+                put_view(layer, change.before, self._viewer.dims.ndisplay)
+            elif change.before is not None:
                 put_state(layer, change.before, self._viewer.dims.ndisplay)
         target.append(Change(layer, now, change.what))
         if layer in layers:
             self.shown.emit(layer)
         self.changed.emit()
+
+    @property
+    def _viewer(self) -> Viewer:
+        viewer = self._viewer_ref()
+        assert viewer is not None
+        return viewer
+
+    def _record(self, change: Change) -> None:
+        self._undone.clear()
+        self._done.append(change)
+        self._limit()
+        self.changed.emit()
+
+    def _rest_if_idle(self) -> None:
+        """Leave the viewer alone where nothing can be undone any more."""
+        if self._keys is None or self._users or self._followed or self.paused:
+            return
+        if self._viewer.layers and (self._done or self._undone):
+            return
+        self._done, self._undone = [], []
+        events = self._viewer.layers.events
+        events.inserted.disconnect(self._on_inserted)
+        events.removed.disconnect(self._on_removed)
+        self._keys.unbind()
+        self._keys = None
 
     def _limit(self) -> None:
         """Forget the oldest changes if there are too many, but never the last one."""
@@ -167,6 +231,7 @@ class History(QObject):
             for changes in (self._done, self._undone):
                 changes[:] = [change for change in changes if change.layer is not layer]
             self.changed.emit()
+        self._rest_if_idle()
 
     def _leave(self, layer: Points) -> None:
         del self._followed[layer]
@@ -174,11 +239,11 @@ class History(QObject):
 
     def _on_data(self, event: Any) -> None:
         """Record the points that napari deletes."""
-        action = str(getattr(event, "action", ""))
+        when = deletes(event)
         layer = event.source
-        if self.paused or action not in (_REMOVING, _REMOVED) or layer is self._passing():
+        if self.paused or not when or is_preview(layer):
             return
-        if action == _REMOVING:
+        if when == "before":
             self._before = LayerState.of(layer)
         elif self._before is not None:
             before, self._before = self._before, None
@@ -186,6 +251,17 @@ class History(QObject):
             count = len(before.data) - len(layer.data)
             self.record(layer, before, f"the deletion of {count} spot{'s' * (count != 1)}")
             self.shown.emit(layer)
+
+
+def history_of(viewer: Viewer) -> History:
+    """Return the history of a viewer, at work; a model without a window has one for each call."""
+    window = main_window(viewer)
+    history = None if window is None else window.findChild(History)
+    if history is None:
+        history = History(itself(viewer), window)
+    if window is not None:
+        history.wake()
+    return history
 
 
 def _counts_left(layer: Points, before: LayerState) -> dict[str, int]:

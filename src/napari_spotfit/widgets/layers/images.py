@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..napari_compat import is_image, is_points
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.components import LayerList
     from napari.layers import Image, Labels, Layer, Points
 
+#: In the metadata of an image and of its results, what the axes are that have no name, by place.
+AXES = "axes_told"
+
 
 def full_resolution(layer: Image | Labels) -> Any:
-    """Return a layer's array, the finest level if there are several.
+    """Return a layer's array, the finest level if there are several, as the engine takes it.
+
+    Booleans are 0 and 1 then, which only the viewer has for images.
 
     Raises
     ------
@@ -25,6 +33,18 @@ def full_resolution(layer: Image | Labels) -> Any:
             f"“{layer.name}” is a colour (RGB) image, in which a spot has no single brightness; "
             "choose or make a layer with one channel (right-click the layer ▸ Split RGB)"
         )
+    pixels = own_pixels(layer)
+    if pixels.dtype != np.bool_ or not is_image(layer):
+        return pixels
+    if isinstance(pixels, np.ndarray):
+        return pixels.view(np.uint8)
+    import dask.array
+
+    return (pixels if hasattr(pixels, "dask") else dask.array.from_array(pixels)).astype(np.uint8)
+
+
+def own_pixels(layer: Image | Labels) -> Any:
+    """Return the very array that a layer has, the finest level if there are several."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
@@ -36,13 +56,55 @@ def leading_shape(layer: Image) -> tuple[int, ...]:
 
 
 def leading_names(layer: Image) -> tuple[str, ...]:
-    """Return what to call the axes before y and x: the layer's own names where it has some."""
-    labels = layer.axis_labels[: len(leading_shape(layer))]
-    given = [not label.lstrip("-").isdigit() for label in labels]
+    """Return what to call the axes before y and x: by their names where they have some."""
+    names = axis_names(layer)[: len(leading_shape(layer))]
+    return tuple(f"Axis {axis}" if _is_number(name) else name for axis, name in enumerate(names))
+
+
+def axis_names(layer: Image) -> tuple[str, ...]:
+    """Return the layer's names of its axes, and what the user has said of those without one."""
+    told = layer.metadata.get(AXES, {})
     return tuple(
-        label if named else f"Axis {axis}"
-        for axis, (label, named) in enumerate(zip(labels, given, strict=True))
+        told.get(str(axis), label) if _is_number(label) else label
+        for axis, label in enumerate(layer.axis_labels)
     )
+
+
+def unnamed_axes(layer: Image) -> list[int]:
+    """Return the axes before y and x of which the layer does not say what they are."""
+    lengths = leading_shape(layer)
+    labels = layer.axis_labels[: len(lengths)]
+    return [
+        axis
+        for axis, (label, length) in enumerate(zip(labels, lengths, strict=True))
+        if _is_number(label) and length > 1
+    ]
+
+
+def tell_axis(layer: Image, axis: int, name: str, layers: LayerList) -> None:
+    """Remember with an image, and with the results of its fits, what one of its axes is."""
+    told = {**layer.metadata.get(AXES, {}), str(axis): name}
+    layer.metadata = {**layer.metadata, AXES: told}
+    for points in layers:
+        if is_points(points) and points.metadata.get("image") == layer.unique_id:
+            points.metadata = {**points.metadata, AXES: told}
+
+
+def recall_axes(layer: Image, layers: LayerList) -> None:
+    """Remember of an image what the results of its fits know of its axes."""
+    if AXES in layer.metadata:
+        return
+    for points in layers:
+        if is_points(points) and AXES in points.metadata:
+            image = image_of(points, layers)
+            if image is not None and image is layer:
+                layer.metadata = {**layer.metadata, AXES: dict(points.metadata[AXES])}
+                return
+
+
+def _is_number(label: str) -> bool:
+    """Whether a label is napari's own for an axis that nobody has named."""
+    return label.lstrip("-").isdigit()
 
 
 def current_frame(viewer: Viewer, layer: Image) -> tuple[int, ...]:
@@ -65,29 +127,59 @@ def current_frame(viewer: Viewer, layer: Image) -> tuple[int, ...]:
 
 def image_link(layer: Image) -> dict[str, Any]:
     """Return the metadata by which a layer of spots knows its image, here and in a file."""
-    shape = [int(length) for length in full_resolution(layer).shape]
-    return {"image": layer.unique_id, "image_name": layer.name, "image_shape": shape}
+    link: dict[str, Any] = {
+        "image": layer.unique_id,
+        "image_name": layer.name,
+        "image_shape": [int(length) for length in full_resolution(layer).shape],
+        "image_file": _file_of(layer),
+    }
+    return link | {name: layer.metadata[name] for name in (AXES,) if name in layer.metadata}
 
 
 def image_of(points: Points, layers: LayerList) -> Image | None:
     """Return the image layer that a layer of fitted spots was made of, if it is still there.
 
-    Of spots from a file it is the one that has the image's name and shape.
+    Of spots from a file it is the one that has the image's shape and its name, or else came from
+    a file of the same name.
     """
     known = points.metadata
     if "image" in known:
         return next((layer for layer in layers if layer.unique_id == known["image"]), None)
     if "image_name" not in known:
         return None
-    name, shape = known["image_name"], known.get("image_shape")
-    named = [
-        layer
-        for layer in layers
-        if type(layer).__name__ == "Image"
-        and layer.name == name
-        and list(full_resolution(layer).shape) == shape
-    ]
-    return named[0] if len(named) == 1 else None
+    alike = images_for(points, layers)
+    named = [layer for layer in alike if layer.name == known["image_name"]]
+    file = known.get("image_file")
+    same = named or [layer for layer in alike if file and _file_of(layer) == file]
+    return same[0] if len(same) == 1 else None
+
+
+def images_for(points: Points, layers: LayerList) -> list[Image]:
+    """Return the images in which a layer's spots may have been fitted: those of the same shape."""
+    return [layer for layer in reversed(layers) if is_image(layer) and _has_shape(layer, points)]
+
+
+def bind_image(points: Points, image: Image, layers: LayerList) -> None:
+    """Let a layer of spots be that of an image, and its maps those of the same names."""
+    known = points.metadata
+    names = known.get("map_names", {})
+    named = {layer.name: str(layer.unique_id) for layer in layers}
+    maps = {
+        role: named.get(names.get(role, ""), one) for role, one in known.get("maps", {}).items()
+    }
+    points.metadata = {**known, **image_link(image), "maps": maps}
+
+
+def _has_shape(image: Image, points: Points) -> bool:
+    """Whether an image has the shape of the one in which spots were fitted."""
+    shape = points.metadata.get("image_shape")
+    return not image.rgb and list(full_resolution(image).shape) == shape
+
+
+def _file_of(layer: Image) -> str:
+    """Return the name of the file that a layer was read from; nothing if there is none."""
+    path = layer.source.path
+    return "" if path is None else Path(path).name
 
 
 def transform_arguments(layer: Layer) -> dict[str, Any]:

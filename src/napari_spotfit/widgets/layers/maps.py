@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...images.camera import Camera
+from ..napari_compat import is_image
 from .images import full_resolution
 from .masks import search_mask
 
@@ -73,6 +74,12 @@ def layer_maps(image: Image, layers: Mapping[str, Layer]) -> LayerMaps:
     ValueError
         If a layer does not go together with the image.
     """
+    for role, layer in layers.items():
+        if layer is image:
+            raise ValueError(
+                f"“{image.name}” is chosen for {ROLES[role]}, so it is not fitted itself; choose "
+                "the image with the spots, or another layer there"
+            )
     readers = {role: _reader(role, layer, image) for role, layer in layers.items()}
     ids = {role: str(layer.unique_id) for role, layer in layers.items() if role != "mask"}
     return LayerMaps(partial(_read, readers), ids, {role: one.name for role, one in layers.items()})
@@ -106,9 +113,7 @@ def _layer_of(role: str, points: Points, layers: LayerList) -> Layer | None:
 
 
 def _reader(role: str, layer: Layer, image: Image) -> Callable[[], Any]:
-    from napari.layers import Image as ImageLayer
-
-    if not isinstance(layer, ImageLayer):
+    if not is_image(layer):
         return search_mask(layer, image)
     pixels = _same_pixels(role, layer, image)
     return partial(_not_zero, pixels) if role == "bad_pixels" else partial(_whole, pixels)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..napari_compat import is_shapes
 from .images import full_resolution
+from .place import matrix_of
 
 if TYPE_CHECKING:
     from napari.layers import Image, Labels, Layer, Shapes
@@ -42,10 +44,8 @@ def search_mask(limit: Labels | Shapes, image: Image) -> Callable[[], Any]:
     ValueError
         If the layers cannot be brought together.
     """
-    from napari.layers import Shapes
-
     shape = tuple(full_resolution(image).shape)
-    if isinstance(limit, Shapes):
+    if is_shapes(limit):
         polygons = _polygons(limit, image)
         return lambda: _filled(polygons, shape[-2:])
     return _labels_mask(limit, image, shape)
@@ -130,12 +130,9 @@ def _filled(polygons: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDAr
 
 def _to_world(layer: Layer) -> NDArray[np.float64]:
     """Return a layer's transform from data to world as one matrix."""
-    from napari.utils.transforms import Affine
-
-    own = Affine(
-        scale=layer.scale, rotate=layer.rotate, shear=layer.shear, translate=layer.translate
-    )
-    return np.asarray(layer.affine.affine_matrix @ own.affine_matrix)
+    matrix = np.eye(layer.ndim + 1)
+    matrix[:-1] = matrix_of(layer.data_to_world, layer.ndim)
+    return matrix
 
 
 def _trailing(matrix: NDArray[np.float64], axes: int) -> NDArray[np.float64]:

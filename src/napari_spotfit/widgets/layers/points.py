@@ -9,6 +9,7 @@ import numpy as np
 
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
+from ..napari_compat import is_points, quiet
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
 from .hiding import CANVAS_SIZES, show_all
 from .images import image_link, transform_arguments
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from napari.layers import Image, Layer, Points
 
 _STOP = "stop_condition"
+#: In the metadata of a layer whose spots are a preview's.
+PASSING = "preview"
 _STOPS = tuple(condition.name for condition in StopCondition)
 #: So many rows tell whether a column has stop conditions.
 _LOOKED_AT = 1000
@@ -149,7 +152,7 @@ def align(layer: Points, image_layer: Image) -> None:
 def color_points_layer(layer: Points) -> None:
     """Colour the spots of an updated layer."""
     # The canvas follows the colours themselves, too, and takes long enough once.
-    with layer.events.border_color.blocker():
+    with quiet(layer, "border_color"):
         layer.border_color = "stop_condition"
     color_faces(layer, layer.metadata["face"])
 
@@ -203,9 +206,14 @@ def default_face(fits: SpotFits) -> str:
 
 def is_result(layer: Layer | None) -> bool:
     """Whether a layer shows fitted spots: ours, or a table of theirs that came another way."""
-    if layer is None or type(layer).__name__ != "Points" or _STOP not in layer.features:
+    if layer is None or not is_points(layer) or _STOP not in layer.features:
         return False
     return "stop_counts" in layer.metadata or _is_table_of_fits(layer.features)
+
+
+def is_preview(layer: Layer | None) -> bool:
+    """Whether a layer shows the spots of a preview, which come and go by themselves."""
+    return layer is not None and bool(layer.metadata.get(PASSING))
 
 
 def stop_counts(layer: Points) -> dict[str, int]:

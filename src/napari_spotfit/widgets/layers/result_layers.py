@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .cells import LABEL, LABELS, with_unknown_labels
+from .history import history_of
 from .points import (
     color_points_layer,
     is_result,
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from napari import Viewer
     from napari.layers import Image, Points
-
-    from .history import History
 
 #: In the metadata of a layer, what it was like when a fit had made it.
 _MADE = "as_fitted"
@@ -42,12 +40,10 @@ class ResultLayers:
     ----------
     viewer : napari.Viewer
         The viewer that shows the layers.
-    history : History, optional
-        Where what a fit does to layers is recorded, so that it can be taken back.
     """
 
-    def __init__(self, viewer: Viewer, history: History | None = None):
-        self._viewer, self._history = viewer, history
+    def __init__(self, viewer: Viewer):
+        self._viewer = viewer
         self._before: LayerState | None = None
 
     def can_show(self, image: Image) -> bool:
@@ -73,7 +69,7 @@ class ResultLayers:
             layer = make_points_layer(arguments, image, layer_name(image))
             layer.visible = False
         else:
-            with nullcontext() if self._history is None else self._history.pause():
+            with history_of(self._viewer).pause():
                 update_points_layer(layer, with_unknown_labels(arguments, layer), image)
         return layer
 
@@ -84,8 +80,7 @@ class ResultLayers:
         else:
             self._viewer.add_layer(layer)
         layer.metadata = {**layer.metadata, _MADE: _fingerprint(layer)}
-        if self._history is not None:
-            self._history.record(layer, self._before, "the last fit of the image")
+        history_of(self._viewer).record(layer, self._before, "the last fit of the image")
         self._before = None
 
     def unchanged(self, image: Image) -> Points | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .colors import color_faces, face_limits, good_rows
+from ..napari_compat import quiet, tell_data
+from .colors import automatic_limits, color_faces
 from .hiding import show_all, show_only, sizes_when_shown
 from .marks import MARK, draw_marks, is_marked, own_symbols
 
@@ -60,6 +61,55 @@ class LayerState(NamedTuple):
         return self.data.nbytes + features + 10 * len(self.data)
 
 
+class LayerView(NamedTuple):
+    """How the spots of a layer are looked at."""
+
+    #: Those of the metadata that say it.
+    metadata: dict[str, Any]
+    shown: NDArray[np.bool_]
+    colormap: Any
+    #: Colours of the faces where they follow no feature.
+    face_color: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, layer: Points) -> LayerView:
+        """Return how a layer is looked at."""
+        return cls(
+            {name: layer.metadata[name] for name in _VIEW if name in layer.metadata},
+            np.array(layer.shown),
+            layer.face_colormap,
+            layer.face_color.copy() if layer.face_color_mode == "direct" else None,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        return self.shown.nbytes + (0 if self.face_color is None else self.face_color.nbytes)
+
+
+def put_view(layer: Points, view: LayerView, ndisplay: int) -> None:
+    """Let the spots of a layer be looked at as before."""
+    now = LayerView.of(layer)
+    others = {name: one for name, one in layer.metadata.items() if name not in _VIEW}
+    # Where no filter is named, those who show filters keep theirs.
+    layer.metadata = {**others, "filters": {}, **view.metadata}
+    face = view.metadata.get("face", "")
+    if view.face_color is not None and len(view.face_color) == len(layer.data):
+        layer.face_color_mode = "direct"
+        layer.face_color = view.face_color
+    elif face in layer.features and _colors(now) != _colors(view):
+        color_faces(layer, face, view.colormap, view.metadata.get("face_limits"))
+    if now.metadata.get(MARK) != view.metadata.get(MARK):
+        draw_marks(layer)
+    if len(view.shown) == len(layer.data) and not np.array_equal(view.shown, now.shown):
+        show_only(layer, view.shown, ndisplay)
+
+
+def _colors(view: LayerView) -> tuple[Any, ...]:
+    chosen = tuple(view.metadata.get(name) for name in ("face", "face_limits"))
+    return (*chosen, view.colormap.name, view.face_color is None)
+
+
 def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
     """Let a layer show what it showed before.
 
@@ -104,18 +154,16 @@ def set_data(layer: Points, data: NDArray[np.float64]) -> None:
     With each event of the data, and there would be two, the viewer works out the extents
     of all layers.
     """
-    with layer.events.features.blocker(), layer.events.data.blocker():
+    with quiet(layer, "features", "data"):
         layer.data = data.copy()
-    rows = tuple(range(len(data)))
-    layer.events.data(value=layer.data, action="changed", data_indices=rows, vertex_indices=((),))
+    tell_data(layer)
 
 
 def fit_limits(layer: Points, features: pd.DataFrame) -> None:
     """Let the colours run over the spots, unless the user has said where they run."""
     face, chosen = layer.metadata.get("face", ""), layer.metadata.get("face_limits")
     if layer.face_color_mode == "colormap" and face in features and chosen is None:
-        values = features[face].to_numpy()
-        layer.face_contrast_limits = face_limits(values, good_rows(features))
+        layer.face_contrast_limits = automatic_limits(features, face)
 
 
 def _set_features(layer: Points, state: LayerState, *, was_empty: bool) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent, QObject, QRect, Qt, QTimer
 from qtpy.QtGui import QColor, QPainter, QPaintEvent
-from qtpy.QtWidgets import QMainWindow, QWidget
+from qtpy.QtWidgets import QWidget
 
+from ..napari_compat import canvas_beside
 from .gradient import Gradient
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class BarOnCanvas:
     def show_layer(self, layer: Points | None) -> None:
         """Show a layer's face colours on the canvas, if there is one."""
         if self.bar is None and layer is not None:
-            canvas = _canvas_beside(self._widget)
+            canvas = canvas_beside(self._widget)
             if canvas is None:
                 return
             self.bar = CanvasBar(canvas)
@@ -135,14 +136,3 @@ class BarOnCanvas:
 
     def _on_destroyed(self, bar: Any = None) -> None:
         self.bar = None
-
-
-def _canvas_beside(widget: QWidget) -> QWidget | None:
-    """Return the canvas of the window in which a widget is docked."""
-    window: QWidget | None = widget
-    while window is not None and not isinstance(window, QMainWindow):
-        window = window.parentWidget()
-    if window is None:
-        return None
-    drawn = (one for one in window.findChildren(QWidget) if one.inherits("QOpenGLWidget"))
-    return next(drawn, None)

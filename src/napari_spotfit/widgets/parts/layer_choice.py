@@ -88,9 +88,14 @@ class LayerChoice(QComboBox):
             self.addItem(self._nothing, None)
         for layer in layers:
             self.addItem(layer.name, layer)
-        self.layer = self._shown
+        there = any(layer is self._shown for layer in layers)
+        self.layer = self._shown if there or self._optional else self._first()
         self.blockSignals(False)
         self._on_index()
+
+    def _first(self) -> Layer | None:
+        """Return what is chosen where what was chosen is gone; by default the topmost."""
+        return next((layer for layer in reversed(self._layers) if self._accepts(layer)), None)
 
     def _on_index(self) -> None:
         if self.layer is not self._shown:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyqtgraph as pg
-from napari.utils.theme import get_theme
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QWidget
+
+from ..napari_compat import theme_of
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -66,8 +67,8 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
 
 def theme_colors(viewer: Viewer) -> tuple[QColor, QColor]:
     """Return the colours of background and text in the viewer's theme."""
-    theme = get_theme(viewer.theme)
-    return QColor(theme.background.as_hex()), QColor(theme.text.as_hex())
+    theme = theme_of(viewer)
+    return theme.background, theme.text
 
 
 def faint(color: str, alpha: int) -> QColor:

@@ -11,6 +11,7 @@ from ...images.frames import to_host
 from ...results.flags import reasons_in_words
 from ...results.flags import thousands as number
 from ...results.spot_fits import SpotFits
+from ..napari_compat import theme_of
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -86,8 +87,5 @@ class StatusLine(QLabel):
         self.setText(text)
 
     def _paint(self, event: object = None) -> None:
-        from napari.utils.theme import get_theme
-
-        light = get_theme(self._viewer.theme).type == "light"
-        color = _ERROR_ON_LIGHT if light else _ERROR_ON_DARK
+        color = _ERROR_ON_LIGHT if theme_of(self._viewer).light else _ERROR_ON_DARK
         self.setStyleSheet(f"color: {color};" if self._failed else "")

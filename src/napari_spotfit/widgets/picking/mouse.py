@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ..napari_compat import camera_of
+
 if TYPE_CHECKING:
     from napari import Viewer
 
@@ -89,13 +91,13 @@ class PickMouse:
         if press is not None:
             event.handled = True
             press.release()
-            camera = _camera(viewer)
+            camera = camera_of(viewer)
             self._view = camera.center, camera.zoom
 
     def _after_double_click(self, viewer: Viewer, event: Any) -> None:
         """Take back napari's zoom if the click was ours."""
         if self._view is not None:
-            camera = _camera(viewer)
+            camera = camera_of(viewer)
             camera.center, camera.zoom = self._view
             self._view = None
 
@@ -125,8 +127,3 @@ class PickMouse:
             )
             return None
         return self._begin(np.asarray(event.position))
-
-
-def _camera(viewer: Viewer) -> Any:
-    """Return the camera, which has moved in napari 0.9."""
-    return getattr(viewer, "scene", viewer).camera

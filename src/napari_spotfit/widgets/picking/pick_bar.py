@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QWidget
 
-from .keys import Keys
+from ..parts.keys import Keys
 from .mouse import PickMouse, Press
 from .picker import Picker, Source
 
@@ -31,8 +31,9 @@ _SNAP_TIP = (
     "detection finds it. Without, the ROI lies around the pixel that was clicked.</p>"
 )
 _UNDO_TIP = (
-    "<p>Take back {} (Ctrl+Z over the image).</p><p>Fits, clicks, and what was deleted in a layer "
-    "of spots can be taken back, one after the other.</p>"
+    "<p>Take back {} (Ctrl+Z over the image, without this widget, too).</p><p>Fits, clicks, what "
+    "was deleted in a layer of spots, and its filters, colours and marks can be taken back, one "
+    "after the other.</p>"
 )
 _REDO_TIP = "<p>Do {} again, which was taken back (Ctrl+Shift+Z over the image).</p>"
 
@@ -80,13 +81,11 @@ class PickBar(QWidget):
         self._history = history
         self.picker = Picker(viewer, history, self)
         self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.said.emit)
-        keys = dict.fromkeys(("Delete", "Backspace"), self._remove_selected)
-        steps = {"Control-Z": self.picker.undo, "Control-Shift-Z": self.picker.redo}
-        self._keys = Keys(viewer, {**keys, **steps})
+        self._keys = Keys(viewer, dict.fromkeys(("Delete", "Backspace"), self._remove_selected))
         self._lay_out()
         self.click.toggled.connect(self._on_click)
-        self.undo.clicked.connect(self.picker.undo)
-        self.redo.clicked.connect(self.picker.redo)
+        self.undo.clicked.connect(history.undo)
+        self.redo.clicked.connect(history.redo)
         history.changed.connect(self._on_changed)
         self._on_changed()
 

@@ -121,6 +121,7 @@ class Picker(QObject):
         """Drop what is under way and stop following the viewer."""
         self._latest.drop()
         self._presses.clear()
+        self._hold()
         self._fitting = None
         self._spots = FrameSpots()
         self.awaited.emit(False)
@@ -156,18 +157,9 @@ class Picker(QObject):
         for earlier in self._presses:  # should the end of one have got lost
             earlier.released = True
         self._presses.append(press)
+        self._hold()
         self._next()
         return press
-
-    def undo(self) -> None:
-        """Take back the last change to a layer of spots, unless a pick is under way."""
-        if not self._presses:
-            self._history.undo()
-
-    def redo(self) -> None:
-        """Do again what was taken back last."""
-        if not self._presses:
-            self._history.redo()
 
     def remove_selected(self, image: Image) -> None:
         """Remove the selected ones of an image's picked spots."""
@@ -185,8 +177,13 @@ class Picker(QObject):
                 self._latest.ask(partial(_fit, press, place))
             elif press.released or press.source.image not in self._viewer.layers:
                 self._presses.popleft()
+                self._hold()
             else:
                 break
+
+    def _hold(self) -> None:
+        """Let nothing be undone while a pick is under way."""
+        self._history.hold(self, bool(self._presses))
 
     def _on_done(self, done: tuple[SpotFits, dict[str, Any]]) -> None:
         press, self._fitting = self._fitting, None
@@ -200,6 +197,7 @@ class Picker(QObject):
         self.awaited.emit(False)
         if press is not None and press in self._presses:
             self._presses.remove(press)
+            self._hold()
         self.failed.emit(error)
         self._next()
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..layers.colors import color_faces
 from ..layers.marks import PREVIEW, with_mark
 from ..layers.points import (
+    PASSING,
     color_points_layer,
     is_result,
     make_points_layer,
@@ -51,6 +52,7 @@ class PreviewLayer:
         self.image = image
         if self.layer is None:
             arguments = with_mark(arguments, PREVIEW)
+            arguments["metadata"][PASSING] = True
             layer = make_points_layer(arguments, image, f"{image.name} (preview)")
             layer.opacity = _OPACITY
             self._add(layer)

@@ -17,7 +17,6 @@ from ..layers.cells import (
     LABEL,
     SPOTS,
     color_by_counts,
-    is_labels,
     put_features,
     put_labels,
     restore_colors,
@@ -26,6 +25,7 @@ from ..layers.cells import (
 )
 from ..layers.images import full_resolution
 from ..layers.units import pixel_size
+from ..napari_compat import is_labels
 from ..parts.latest import Latest
 from ..parts.layer_choice import LayerChoice
 from ..parts.status import number

@@ -152,6 +152,13 @@ class Filters:
             [gate for gate in self.gates if gate.features not in gone],
         )
 
+    def difference(self, other: Filters) -> tuple[str, bool]:
+        """Say what another choice changes, and whether that may be a step of a handle's way."""
+        names = {**self.ranges, **other.ranges}
+        ranges = [name for name in names if self.ranges.get(name) != other.ranges.get(name)]
+        dragged = len(ranges) == 1 and replace(self, ranges=other.ranges) == other
+        return (f"the filter of {ranges[0]}", True) if dragged else ("the filters", False)
+
     def with_range(self, name: str, low: float | None, high: float | None) -> Filters:
         """Return these filters with another range of one feature."""
         return replace(self, ranges={**self.ranges, name: (low, high)})

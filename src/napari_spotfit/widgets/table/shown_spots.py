@@ -11,7 +11,9 @@ from qtpy.QtCore import QObject, QTimer, Signal
 
 from ..layers.colors import is_number
 from ..layers.hiding import show_only
+from ..layers.history import history_of
 from ..layers.points import is_result
+from ..napari_compat import select_points
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 
@@ -73,6 +75,9 @@ class ShownSpots(QObject):
     def set_filters(self, filters: Filters) -> None:
         """Show the spots that pass other filters."""
         if self.layer is not None and filters != self.filters:
+            if not self._apply_soon.isActive():
+                what, merge = self.filters.difference(filters)
+                history_of(self._viewer).record_view(self.layer, what, merge=merge)
             self.filters = filters
             self._apply_soon.start()
             self._keep(self.layer)
@@ -98,6 +103,7 @@ class ShownSpots(QObject):
         features = layer.features
         numbers = [str(name) for name in features if is_number(features[name])]
         known = self.filters.limited_to([*numbers, STOP])
+        history_of(self._viewer).record_view(layer, "the filters")
         self.apply_to(layer, known)
         return self.filters.without(known)
 
@@ -128,10 +134,7 @@ class ShownSpots(QObject):
             return False
         wanted = set(rows.tolist())
         if wanted != set(self.layer.selected_data):
-            # Not by assignment: napari would then work out colours for points to come,
-            # which takes a second with a million points.
-            self.layer.selected_data.replace_selection(wanted)
-            self.layer.refresh(extent=False, thumbnail=False, data_displayed=False)
+            select_points(self.layer, wanted)
         return True
 
     def _soon(self, slot: Callable[[], None]) -> QTimer:

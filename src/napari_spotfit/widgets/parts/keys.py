@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ class Keys:
     ----------
     viewer : napari.Viewer
         The viewer.
-    actions : dict
+    actions : mapping
         What to do, by the key in napari's words.
     """
 
-    def __init__(self, viewer: Viewer, actions: dict[str, Callable[[], object]]):
+    def __init__(self, viewer: Viewer, actions: Mapping[str, Callable[[], object]]):
         self._viewer, self._actions = viewer, actions
         self._bound: list[str] = []
 

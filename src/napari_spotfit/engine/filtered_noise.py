@@ -1,0 +1,219 @@
+"""What a filter that an image went through does to standard errors.
+
+Its noise is the stronger the coarser it is, as if white noise had gone through a Gaussian filter:
+how wide that is, two bands of detection tell. The fit takes noise for white, and as strong as it is
+in the wide band of its spots, which is about right for the places of dim ones; but widths go by
+finer noise, backgrounds by coarser, and the noise of a spot's own light is narrower than the spot.
+So each error has a factor, from what either noise does to a usual spot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..settings.camera_noise import tells_electrons
+from ..settings.noise_model import NoiseModel
+from ..settings.settings import Settings
+from .detection.band import WIDTHS, half_kernel
+
+Array = NDArray[np.float64]
+
+#: Of spots of unknown width, this is taken.
+_USUAL_SIGMA = 1.3
+#: A filter's width is told by bands of spots of this σ, or narrower ones; by how much noise may be
+#: stronger in the PSF's band, after such a filter, than it is there.
+_FINE, _AGREES = 1.0, 1.5
+#: The widest filter that is told, in pixels, and how often the range is halved in the search.
+_WIDEST, _HALVINGS = 3.0, 20
+#: Before the filter a spot is no narrower than so many of its σ.
+_NARROWEST = 0.4
+#: The step of numerical derivatives, as a fraction of σ or of the parameter.
+_STEP = 1e-3
+#: A direction that counts for less in the matrix of all parameters is not told.
+_SINGULAR = 1e-9
+
+
+class Variances(NamedTuple):
+    """The variance of a parameter, by that of a dark pixel and by a spot's own at its peak."""
+
+    dark: float
+    peak: float
+
+
+def with_filter(
+    noise: NoiseModel, sigma: float, scatter_in_band: Callable[[float], float]
+) -> NoiseModel:
+    """Return a noise model with the filter that its image went through, if it did.
+
+    Parameters
+    ----------
+    noise : NoiseModel
+        What is known.
+    sigma : float
+        The PSF's σ in pixels.
+    scatter_in_band : callable
+        Returns how strong noise is in the wide band of spots of a width, over white noise of the
+        model's line.
+    """
+    if not noise.is_filtered:
+        return noise
+    # The finer detail is, the less of it is structure.
+    fine = min(sigma, _FINE)
+    blur, before = filter_of(scatter_in_band(fine), scatter_in_band(WIDTHS[0] * fine), fine)
+    in_band = _filtered_by(blur, sigma)
+    if not 0 < before * in_band <= _AGREES * noise.correlation:
+        return noise  # it was no filter that treats all pixels alike
+    return replace(noise, blur=blur, unfiltered=min(before, noise.correlation / in_band))
+
+
+def filter_of(wide: float, narrow: float, sigma: float) -> tuple[float, float]:
+    """Return the Gaussian filter that noise seems to have gone through.
+
+    Parameters
+    ----------
+    wide, narrow : float
+        The noise's deviation in the two bands of spots of a width, over that of white noise.
+    sigma : float
+        That width in pixels.
+
+    Returns
+    -------
+    blur, unfiltered : float
+        The filter's σ in pixels, and the deviation of white noise before it.
+
+    Examples
+    --------
+    >>> filter_of(2.0, 2.0, 1.3)
+    (0.0, 2.0)
+    """
+    low, high = 0.0, _WIDEST
+    for _ in range(_HALVINGS):
+        blur = (low + high) / 2
+        told = _filtered_by(blur, sigma) / _filtered_by(blur, WIDTHS[0] * sigma)
+        low, high = (blur, high) if told * narrow < wide else (low, blur)
+    return low, wide / _filtered_by(low, sigma)
+
+
+def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple[int, int]) -> None:
+    """Make the standard errors of fits those that the noise of a filtered image gives."""
+    noise = settings.noise
+    if settings.gain is not None or noise is None or not noise.blur or not settings.errors:
+        return
+    if settings.estimator == "mle" and not tells_electrons(noise):
+        return  # they are of photo-electrons, one for each count
+    counts = columns["background"] + settings.offset
+    dark = (noise.slope * counts + noise.intercept).clip(noise.least, None)
+    peak = noise.slope * columns["amplitude"].clip(0, None)
+    stronger = noise.unfiltered / noise.correlation
+    for name, (white, filtered) in _told(settings, roi_shape).items():
+        expected = filtered.dark * dark + filtered.peak * peak
+        taken = white.dark * dark + white.peak * peak
+        with np.errstate(invalid="ignore", divide="ignore"):
+            columns[name] *= np.float32(stronger) * (expected / taken) ** 0.5
+
+
+@lru_cache(maxsize=64)
+def _told(settings: Settings, roi_shape: tuple[int, int]) -> dict[str, tuple[Variances, Variances]]:
+    """Return what white noise does to each column, and what it does before a filter.
+
+    The light of a spot in the middle of a ROI was narrower there.
+    """
+    sigma = settings.sigma or _USUAL_SIGMA
+    blur = settings.noise.blur if settings.noise else 0.0
+    names, slopes = _derivatives(settings, roi_shape, sigma)
+    moves = _moves(slopes)
+    before = max(math.sqrt(max(sigma**2 - blur**2, 0.0)), _NARROWEST * sigma)
+    white = _variances(settings, roi_shape, moves, slopes, sigma)
+    filtered = _variances(settings, roi_shape, moves, _filtered(slopes, blur), before)
+    return {
+        f"{name}_stderr": (Variances(*one), Variances(*other))
+        for name, one, other in zip(names, white, filtered, strict=True)
+        if one[0] > 0
+    }
+
+
+def _moves(slopes: Array) -> Array:
+    """Return how parameters and photons move with the products of pixels and derivatives."""
+    flat = slopes.reshape(len(slopes), -1)
+    inverse = np.linalg.pinv(flat @ flat.T, rcond=_SINGULAR, hermitian=True)
+    # The photons' logarithm, by all but the background.
+    light = np.append(flat[:-1].sum(axis=1) / flat[-2].sum(), 0.0)
+    return np.vstack([inverse, light @ inverse])
+
+
+def _variances(
+    settings: Settings, roi_shape: tuple[int, int], moves: Array, slopes: Array, sigma: float
+) -> Array:
+    """Return what pixels with a variance of 1 add, and a spot's that has 1 at its peak in the end.
+
+    Both are white; the derivatives are those by pixels before any filter.
+    """
+    around = (slopes.shape[1] - roi_shape[0]) // 2
+    spot = _spot(settings, roi_shape, _usual(settings, roi_shape, sigma), around)
+    usual = _usual(settings, roi_shape, settings.sigma or _USUAL_SIGMA)
+    spot *= _spot(settings, roi_shape, usual, around).sum() / spot.sum()
+    noise = [np.einsum("iyx,yx,jyx->ij", slopes, own, slopes) for own in (spot**0, spot)]
+    return np.array([np.einsum("ki,ij,kj->k", moves, one, moves) for one in noise]).T
+
+
+def _usual(settings: Settings, roi_shape: tuple[int, int], sigma: float) -> dict[str, float]:
+    """Return the shape of a spot in the middle of a ROI."""
+    start = {one.name: one.start[0] + one.start[1] * sigma for one in settings.profile.shape}
+    return start | {"y": (roi_shape[0] - 1) / 2, "x": (roi_shape[1] - 1) / 2}
+
+
+def _spot(
+    settings: Settings, roi_shape: tuple[int, int], shape: dict[str, float], around: int = 0
+) -> Array:
+    """Return a spot of height 1 in a ROI and so many pixels around it."""
+    profile = settings.profile
+    y, x = np.indices([size + 2 * around for size in roi_shape], float) - around
+    top = shape | {"amplitude": 1.0, "background": 0.0}
+    return profile.evaluate(y, x, top, settings.pixel if profile.integrated else "sampled")
+
+
+def _derivatives(
+    settings: Settings, roi_shape: tuple[int, int], sigma: float
+) -> tuple[list[str], Array]:
+    """Return the columns, photons last, and the derivatives of a spot by all but these."""
+    usual, names, slopes = _usual(settings, roi_shape, sigma), [], []
+    for name in (one.name for one in settings.profile.shape):
+        if name not in settings.fixed:
+            step = _STEP * (sigma if name in ("y", "x") else max(abs(usual[name]), 1.0))
+            more, less = (
+                _spot(settings, roi_shape, usual | {name: usual[name] + way})
+                for way in (step, -step)
+            )
+            names.append(name)
+            slopes.append((more - less) / (2 * step))
+    slopes += [_spot(settings, roi_shape, usual), np.ones(roi_shape)]
+    return [*names, "amplitude", "background", "photons"], np.array(slopes)
+
+
+def _filtered(planes: Array, blur: float) -> Array:
+    """Return planes after the filter, with as many pixels more around as it reaches."""
+    for axis in (1, 2):
+        planes = np.apply_along_axis(np.convolve, axis, planes, _kernel(blur))
+    return planes
+
+
+def _kernel(sigma: float) -> Array:
+    half = half_kernel(sigma) if sigma > 0 else np.ones(1)
+    return np.concatenate([half[:0:-1], half])
+
+
+def _filtered_by(blur: float, sigma: float) -> float:
+    """Return the deviation in the wide band that filtered noise has, over that of white noise."""
+    inner, outer = _kernel(sigma), _kernel(WIDTHS[2] * sigma)
+    both = np.array([np.pad(inner, (len(outer) - len(inner)) // 2), outer])
+    signs = np.array([1.0, -1.0])
+    after = np.apply_along_axis(np.convolve, 1, both, _kernel(blur))
+    filtered, white = (signs @ np.square(rows @ rows.T) @ signs for rows in (after, both))
+    return math.sqrt(filtered / white)

@@ -1,0 +1,161 @@
+"""What is fragile in napari: what is private, what versions do differently, what it wraps.
+
+All other modules use its documented ways only. ``tests/widgets/test_napari_compat.py`` tries what
+is here, ``make test-napari`` with every version that is supported: where napari changes, that test
+fails, and here is what to mend. Qt is imported where it is needed: layers are made without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Image, Labels, Points, Shapes
+    from qtpy.QtGui import QColor
+    from qtpy.QtWidgets import QMainWindow, QWidget
+
+_T = TypeVar("_T")
+
+
+class Theme(NamedTuple):
+    """The colours of a viewer."""
+
+    background: QColor
+    text: QColor
+    light: bool
+
+
+def itself(one: _T) -> _T:
+    """Return what napari has wrapped for a widget or the console, or the thing itself.
+
+    A widget gets a proxy of the viewer from napari's menu, and from that proxies of layers: none of
+    them *is* the layer that an event names.
+    """
+    return getattr(one, "__wrapped__", one)
+
+
+def is_image(layer: Any) -> TypeGuard[Image]:
+    """Whether a layer is an Image layer; one of Labels is none."""
+    from napari.layers import Image
+
+    return isinstance(itself(layer), Image)
+
+
+def is_labels(layer: Any) -> TypeGuard[Labels]:
+    """Whether a layer is a Labels layer."""
+    from napari.layers import Labels
+
+    return isinstance(itself(layer), Labels)
+
+
+def is_shapes(layer: Any) -> TypeGuard[Shapes]:
+    """Whether a layer is a Shapes layer."""
+    from napari.layers import Shapes
+
+    return isinstance(itself(layer), Shapes)
+
+
+def is_points(layer: Any) -> TypeGuard[Points]:
+    """Whether a layer is a Points layer."""
+    from napari.layers import Points
+
+    return isinstance(itself(layer), Points)
+
+
+def camera_of(viewer: Viewer) -> Any:
+    """Return the camera, which is a part of the scene since 0.9."""
+    return getattr(viewer, "scene", viewer).camera
+
+
+def main_window(viewer: Viewer) -> QMainWindow | None:
+    """Return the window of a viewer; a model of one has none, nor has a viewer that was closed."""
+    from qtpy.QtWidgets import QMainWindow
+
+    window = getattr(itself(viewer), "window", None)
+    if window is None:
+        return None
+    try:
+        found = window._qt_window
+    except RuntimeError:  # Qt has deleted it
+        return None
+    return found if isinstance(found, QMainWindow) else None
+
+
+def canvas_beside(widget: QWidget) -> QWidget | None:
+    """Return the canvas of the window in which a widget is docked."""
+    from qtpy.QtWidgets import QMainWindow, QWidget
+
+    window: QWidget | None = widget
+    while window is not None and not isinstance(window, QMainWindow):
+        window = window.parentWidget()
+    if window is None:
+        return None
+    drawn = (one for one in window.findChildren(QWidget) if one.inherits("QOpenGLWidget"))
+    return next(drawn, None)
+
+
+def theme_of(viewer: Viewer) -> Theme:
+    """Return the colours of a viewer's theme."""
+    from napari.utils.theme import get_theme
+    from qtpy.QtGui import QColor
+
+    theme = get_theme(viewer.theme)
+    background, text = (QColor(color.as_hex()) for color in (theme.background, theme.text))
+    # By what it is, not by its name: users make themes of their own.
+    return Theme(background, text, background.lightness() > text.lightness())
+
+
+@cache
+def draws_hidden_points() -> bool:
+    """Whether what is not shown is drawn once all axes of a layer are displayed (0.9)."""
+    from napari.layers import Points
+
+    return Points([[0.0, 0.0]], shown=False).get_value((0.0, 0.0)) is not None
+
+
+def colored_by(points: Points, part: str) -> str:
+    """Return the feature that colours the ``"face"`` or ``"border"`` of points, or nothing."""
+    if getattr(points, f"{part}_color_mode") == "direct":
+        return ""
+    by = getattr(points, f"_{part}").color_properties
+    return "" if by is None else str(by.name)
+
+
+def select_points(points: Points, rows: set[int]) -> None:
+    """Select points, many of them quickly.
+
+    By assignment napari would work out colours for points to come, a second for a million.
+    """
+    points.selected_data.replace_selection(rows)
+    points.refresh(extent=False, thumbnail=False, data_displayed=False)
+
+
+def deletes(event: Any) -> str:
+    """Return what an event of a layer's data tells of points that napari deletes.
+
+    Returns
+    -------
+    str
+        ``"before"`` they go, ``"after"`` they went; nothing for all other events.
+    """
+    action = str(getattr(event, "action", ""))
+    return {"removing": "before", "removed": "after"}.get(action, "")
+
+
+@contextmanager
+def quiet(points: Points, *events: str) -> Iterator[None]:
+    """Change points without some of their events, each of which the canvas would follow."""
+    with ExitStack() as stack:
+        for name in events:
+            stack.enter_context(points.events[name].blocker())
+        yield
+
+
+def tell_data(points: Points) -> None:
+    """Tell those who follow a layer of points that it has other ones."""
+    rows = tuple(range(len(points.data)))
+    points.events.data(value=points.data, action="changed", data_indices=rows, vertex_indices=((),))

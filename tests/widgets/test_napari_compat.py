@@ -1,0 +1,162 @@
+"""What the widgets take for granted of napari, with each version of it: here it fails first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hand import CONTROL, SHIFT
+from napari.components import ViewerModel
+from napari.layers import Image, Labels, Points, Shapes
+from napari.utils._proxies import PublicOnlyProxy
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QWidget
+
+from napari_spotfit.widgets import napari_compat as compat
+
+LAYERS = {
+    compat.is_image: Image(np.zeros((4, 4))),
+    compat.is_labels: Labels(np.zeros((4, 4), int)),
+    compat.is_points: Points(np.zeros((1, 2))),
+    compat.is_shapes: Shapes(),
+}
+
+
+@pytest.fixture
+def viewer(open_viewer):
+    return open_viewer(show=True)
+
+
+def test_layers_are_known_behind_a_proxy():
+    for kind, layer in LAYERS.items():
+        for one in (layer, PublicOnlyProxy(layer)):
+            assert compat.itself(one) is layer
+            assert [is_it(one) for is_it in LAYERS] == [is_it is kind for is_it in LAYERS]
+    assert not compat.is_image(None)
+
+
+def test_a_widget_of_the_menu_gets_a_proxy_of_the_viewer(viewer):
+    """As long as it does, an event names another layer than the one that the widget knows."""
+    image = viewer.add_image(np.zeros((4, 4)))
+    proxy = PublicOnlyProxy(viewer)
+    assert proxy.layers[0] is not image
+    assert compat.itself(proxy) is viewer
+    assert compat.itself(proxy.layers[0]) is image
+
+
+def test_the_parts_of_a_window(viewer):
+    window = compat.main_window(viewer)
+    assert window is compat.main_window(PublicOnlyProxy(viewer))
+    assert window.isVisible()
+    assert compat.main_window(ViewerModel()) is None
+    docked = QWidget()
+    assert compat.canvas_beside(docked) is None
+    viewer.window.add_dock_widget(docked)
+    canvas = compat.canvas_beside(docked)
+    assert canvas.window() is window
+    assert canvas.width() > 100
+    viewer.window.remove_dock_widget(docked)
+
+
+def test_camera_and_theme(viewer):
+    viewer.add_image(np.zeros((400, 300)))
+    compat.camera_of(viewer).center = (0, 30, 40)
+    compat.camera_of(viewer).zoom = 2.5
+    for path in ("center", "zoom"):
+        assert np.all(np.isfinite(getattr(compat.camera_of(viewer), path)))
+    dark = compat.theme_of(viewer)
+    viewer.theme = "light"
+    light = compat.theme_of(viewer)
+    viewer.theme = "dark"
+    assert (dark.light, light.light) == (False, True)
+    assert dark.background.lightness() < dark.text.lightness()
+
+
+def points() -> Points:
+    """Return a layer whose faces follow numbers and whose borders follow words."""
+    features = {"width": np.arange(5.0), "stop": np.array(list("ababa"))}
+    return Points(
+        np.arange(10.0).reshape(5, 2), features=features, face_color="width", border_color="stop"
+    )
+
+
+def test_what_colours_points():
+    layer = points()
+    assert compat.colored_by(layer, "face") == "width"
+    assert compat.colored_by(layer, "border") == "stop"
+    layer.face_color = "red"
+    assert compat.colored_by(layer, "face") == ""
+
+
+def test_points_are_selected_and_say_so():
+    layer, told = points(), []
+    layer.selected_data.events.items_changed.connect(lambda added, removed: told.append(added))
+    compat.select_points(layer, {1, 3})
+    assert set(layer.selected_data) == {1, 3}
+    assert set(told[-1]) == {1, 3}
+
+
+@pytest.mark.parametrize(
+    ("event", "change"),
+    [
+        ("data", lambda layer: setattr(layer, "data", layer.data + 1)),
+        ("features", lambda layer: setattr(layer, "features", layer.features.copy())),
+        ("face_color", lambda layer: setattr(layer, "face_color", "red")),
+        ("border_color", lambda layer: setattr(layer, "border_color", "red")),
+        ("symbol", lambda layer: setattr(layer, "symbol", "x")),
+        ("border_width", lambda layer: setattr(layer, "border_width", 0.3)),
+        ("set_data", lambda layer: setattr(layer, "size", 3)),
+        ("metadata", lambda layer: setattr(layer, "metadata", {"a": 1})),
+    ],
+)
+def test_events_come_and_can_be_left_out(event, change):
+    layer, told = points(), []
+    layer.events[event].connect(told.append)
+    change(layer)
+    assert told
+    told.clear()
+    with compat.quiet(layer, event):
+        change(layer)
+    assert not told
+
+
+def test_new_data_are_told_once():
+    layer, told = points(), []
+    layer.events.data.connect(lambda event: told.append((event.source, compat.deletes(event))))
+    compat.tell_data(layer)
+    assert told == [(layer, "")]
+
+
+def test_deleting_is_told_before_and_after(viewer, hand):
+    layer, told = viewer.add_points(np.arange(10.0).reshape(5, 2)), []
+    layer.events.data.connect(
+        lambda event: told.append((compat.deletes(event), len(event.source.data)))
+    )
+    viewer.layers.selection.active = layer
+    layer.mode = "select"
+    layer.selected_data = {0, 2}
+    hand.key(Qt.Key.Key_Delete)
+    assert [one for one in told if one[0]] == [("before", 5), ("after", 3)]
+    told.clear()
+    layer.add([1, 1])
+    layer.data = layer.data + 1
+    assert told
+    assert not any(when for when, _ in told)
+
+
+def test_hidden_points_are_found_or_not(viewer):
+    """What the canvas draws is what the mouse finds."""
+    layer = viewer.add_points([[5.0, 5.0]], size=4, shown=False)
+    drawn = layer.get_value((5.0, 5.0)) is not None
+    assert compat.draws_hidden_points() == drawn
+
+
+def test_keys_of_the_viewer_are_taken_once_and_freed(viewer, hand):
+    pressed = []
+    viewer.bind_key("Control-Shift-Z", lambda viewer: pressed.append(1), overwrite=False)
+    with pytest.raises(ValueError, match="already"):
+        viewer.bind_key("Control-Shift-Z", print, overwrite=False)
+    viewer.add_image(np.zeros((9, 9)))
+    hand.key(Qt.Key.Key_Z, CONTROL | SHIFT)
+    viewer.bind_key("Control-Shift-Z", None)
+    hand.key(Qt.Key.Key_Z, CONTROL | SHIFT)
+    assert pressed == [1]
