@@ -24,7 +24,7 @@ WITH_DISPLAY := $(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1280x1024x24")
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-peers lint lint-python lint-kernels format wheels test-platforms sanitize \
-    bench bench-gpu baseline screenshots test-napari clean system-packages
+    bench bench-gpu baseline screenshots small-screens test-napari clean system-packages
 
 help: ## list what can be made
 	@echo "usage: make TARGET [PYTHON=python3.13]"
@@ -98,6 +98,9 @@ baseline: ## put the commit that speed is compared with into build/baseline
 
 screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
 	$(WITH_DISPLAY) $(PY) docs/screenshots.py
+
+small-screens: $(VENV)/.with-napari ## take pictures of all widgets on small screens, at 100 % and 150 %
+	$(if $(HAS_DISPLAY),,xvfb-run -a -s "-screen 0 1920x1200x24") $(PY) docs/small_screens.py
 
 clean: ## remove everything that make has made
 	rm -rf $(VENV) $(VENV)-* build dist demo.png demo.csv .hypothesis .*_cache

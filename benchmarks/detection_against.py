@@ -82,8 +82,11 @@ def main() -> None:
                 np.save(frames[name], movie(side, count, pixel_type))
         answers = [f"{folder}/{version}.npz" for version in ("ours", "theirs")]
         versions = [
-            Version(python, json.dumps({"frames": frames, "answers": path}), {}, DETECTOR)
-            for python, path in zip(pythons, answers, strict=True)
+            Version(python, json.dumps({"frames": frames, "answers": path}), environment, DETECTOR)
+            # The other one not from a PYTHONPATH, which may lead to this one.
+            for python, path, environment in zip(
+                pythons, answers, ({}, {"PYTHONPATH": ""}), strict=True
+            )
         ]
         print("million pixels per CPU second, ours and theirs, and the ratio")
         ratios = [compare(versions, name, pixels[name], options.turns) for name in pixels]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from gpu_data import Report, Spots, almost_all, are_right, micros, percent, rate, simulated
 from gpu_machine import Cuda, Host, Work, host_time, in_turns
 
 from napari_spotfit import StopCondition, fit_spots, localize, simulate_movie
+from napari_spotfit.engine import own_pixels
+from napari_spotfit.localization import place_flags, rois
 from napari_spotfit.models.stopping import CONVERGED
 
 #: Side of the ROI: million fits per second that are asked for, at least and as the aim.
@@ -21,6 +26,19 @@ HOST_RATES = {"float32": (60, 150), "uint16": (110, 300)}
 LATENCY = (120e-6, 50e-6)
 FRAME_RATES = (20_000, 80_000)
 AGREEMENT = (0.999, 0.9999)
+#: What the host does with the fits of a movie beside the fits themselves: where it is called from.
+STAGES: dict[str, tuple[Any, str]] = {
+    "saturated pixels": (rois, "saturated_pixels"),
+    "spots by cells": (own_pixels.Spots, "__init__"),
+    "ROIs with neighbours": (own_pixels.Spots, "crowded"),
+    "their own pixels": (own_pixels.Spots, "own_pixels"),
+    "cut out": (own_pixels, "cut_out"),
+    "joined": (own_pixels, "_in_place"),
+    "flags of numbers": (rois, "judge"),
+    "flags of places, neighbours and doubles among them": (rois, "place_flags"),
+    "neighbours and doubles": (place_flags, "has_near"),
+    "flags of pixels": (rois, "pixel_flags"),
+}
 
 
 class Bench(NamedTuple):
@@ -183,6 +201,40 @@ def movie(bench: Bench) -> None:
                        right=40 < found < 50, note=f" ({found:.1f} spots each)")  # fmt: skip
 
 
+def stages(bench: Bench) -> None:
+    """What the host's stages of a movie take, in time of a core and over all fits."""
+    distinct, _ = simulate_movie(bench.amount(500, 40), seed=1)
+    frames = np.resize(distinct, (bench.amount(20_000, 500), *distinct.shape[1:]))
+    settings = localize(distinct, backend=bench.machine.backend).settings
+    best: dict[str, float] = {}
+    for _ in range(bench.repeats):
+        seconds: dict[str, list[float]] = {name: [] for name in STAGES}
+        with contextlib.ExitStack() as patches:
+            for name, (owner, function) in STAGES.items():
+                timed = _timed(getattr(owner, function), seconds[name])
+                patches.enter_context(patch.object(owner, function, timed))
+            begin = time.process_time()
+            fits = localize(frames, settings=settings)
+            seconds["all of localize"] = [time.process_time() - begin]
+        taken = {name: sum(each) / len(fits) for name, each in seconds.items()}
+        best = {name: min(value, best.get(name, value)) for name, value in taken.items()}
+    for name, value in best.items():
+        bench.report.say(f"movie, host: {name}", f"{1e9 * value:.1f} ns a fit")
+
+
+def _timed(function: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
+    """Return a function that notes how long a core works on each call."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        begin = time.thread_time()
+        try:
+            return function(*arguments, **named)
+        finally:
+            seconds.append(time.thread_time() - begin)
+
+    return call
+
+
 def agreement(bench: Bench) -> None:
     """The same spots on the CPU and on the device."""
     for size in (9, 7):
@@ -241,6 +293,7 @@ SECTIONS = {
     "host": host,
     "latency": latency,
     "movie": movie,
+    "stages": stages,
     "agreement": agreement,
     "peer": peer,
     "picasso": picasso,

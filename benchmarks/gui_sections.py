@@ -1,51 +1,59 @@
-"""What is measured of the widgets, one function a section; each prints its figures."""
+"""What is measured of fits, clicks and previews, one function a section."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from functools import partial
 
 import dask.array
 import napari
 import numpy as np
-from gui_viewer import Canvas, Heartbeat, milliseconds, open_viewer, settle, wait_until
-from qtpy.QtCore import Qt
+from gui_viewer import (
+    Canvas,
+    Clock,
+    Heartbeat,
+    Spent,
+    open_viewer,
+    rest,
+    settle,
+    show,
+    spent,
+    wait_until,
+)
+from hand import SHIFT
+from qtpy.QtCore import QEventLoop, QTimer
 
-from napari_spotfit import fit_spots, simulate_movie, simulate_spots, to_points_layer
-from napari_spotfit.results.spot_fits import SpotFits
+from napari_spotfit import simulate_movie
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.inspect_spot import InspectSpot
-from napari_spotfit.widgets.layers.colors import color_faces
 from napari_spotfit.widgets.layers.marks import MARKS, choose_mark
 from napari_spotfit.widgets.spots import Spots
-from napari_spotfit.widgets.table.filters import Filters
+
+#: Milliseconds between the moves of a mouse, and for how long it is dragged.
+_MOVE, _DRAG = 8, 3000
 
 
-def show(what: str, times: list[float], wanted: float | None = None) -> None:
-    """Print median and longest of some times in milliseconds."""
-    bar = f"   (wanted ≤ {wanted:.0f})" if wanted is not None else ""
-    print(f"  {what:46s} {statistics.median(times):7.1f} ms, longest {max(times):7.1f}{bar}")
-
-
-def fit(widget: FitSpots, heart: Heartbeat) -> float:
-    """Press the button; return the seconds until the points are there."""
+def fit(widget: FitSpots, heart: Heartbeat) -> Spent:
+    """Press the button; return what is spent until the points are drawn."""
+    loop = QEventLoop()
+    widget.finished.connect(loop.quit)
     heart.start()
-    began = time.perf_counter()
-    finished: list[float] = []
-    widget.finished.connect(lambda: finished.append(time.perf_counter() - began))
+    clock = Clock()
     widget.fit_button.click()
-    wait_until(lambda: bool(finished))
-    widget.finished.disconnect()
+    loop.exec()
+    settle()
+    took = clock.read()
     heart.stop()
-    return finished[0]
+    widget.finished.disconnect(loop.quit)
+    rest(300)
+    return took
 
 
-def bare_points_layer(viewer: napari.Viewer, heart: Heartbeat) -> float:
+def bare_points_layer(viewer: napari.Viewer, heart: Heartbeat) -> Spent:
     """Return napari's own pause when it adds a Points layer with a single point."""
     heart.start()
     layer = viewer.add_points([[0, 0, 0]], name="bare")
-    wait_until(lambda: True)
+    rest(300)
     heart.stop()
     viewer.layers.remove(layer)
     return heart.longest
@@ -59,15 +67,18 @@ def batch(frames: int, repeats: int) -> None:
     with open_viewer() as (viewer, widget):
         viewer.add_image(movie[:2], name="warm-up")
         first = fit(widget, heart)
-        print(f"  first fit, with what has to be compiled or loaded: {first:.2f} s, ", end="")
-        print(f"longest pause {1e3 * heart.longest:.0f} ms")
+        print(
+            f"  first fit, with what has to be compiled or loaded: {first.wall / 1e3:.2f} s, ",
+            end="",
+        )
+        print(f"longest pause {heart.longest.wall:.0f} ms")
         viewer.layers.clear()
         image = viewer.add_image(movie, name="movie")
         pauses, times, bare = [], [], []
         for _ in range(repeats):
-            bare.append(1e3 * bare_points_layer(viewer, heart))
-            times.append(1e3 * fit(widget, heart))
-            pauses.append(1e3 * heart.longest)
+            bare.append(bare_points_layer(viewer, heart))
+            times.append(fit(widget, heart))
+            pauses.append(heart.longest)
             viewer.layers.remove(viewer.layers[f"{image.name} spots"])
         print(f"  {widget.status.text()}")
         show("button to points", times, 2000)
@@ -76,28 +87,54 @@ def batch(frames: int, repeats: int) -> None:
 
 
 def field(repeats: int) -> None:
-    """From the Fit button to the points of one large frame, and to other marks."""
+    """From the Fit button to the points of one large frame, to other marks, and clicks in it."""
     frame, truth = simulate_movie(1, shape=(2048, 2048), spots_per_frame=17_000, seed=1)
     print(f"\nField: one frame of 2048×2048, {len(truth)} spots")
     heart = Heartbeat()
     with open_viewer() as (viewer, widget):
-        viewer.add_image(frame[0], name="field")
+        image = viewer.add_image(frame[0], name="field")
         fit(widget, heart)  # the first one had the engine to load
-        times, pauses = [], []
+        times, pauses, again = [], [], []
         for _ in range(repeats):
             viewer.layers.remove("field spots")
-            times.append(1e3 * fit(widget, heart))
-            pauses.append(1e3 * heart.longest)
+            times.append(fit(widget, heart))
+            pauses.append(heart.longest)
+            again.append(fit(widget, heart))
         print(f"  {widget.status.text()}")
         show("button to points", times, 1500)
         show("longest pause of the viewer", pauses)
+        show("button to points, in the layer of the last fit", again, 1500)
         layer = viewer.layers["field spots"]
-        marks = [milliseconds(partial(choose_mark, layer, mark)) for mark in (*MARKS, *MARKS)]
+        marks = [spent(partial(choose_mark, layer, mark)) for mark in (*MARKS, *MARKS)]
         show("another mark for all of them, drawn", marks)
+        canvas = Canvas(viewer)
+        places = truth.iloc[: 4 * repeats + 2]
+        clicks = [_click(canvas, widget, image, (row.y, row.x)) for row in places.itertuples()]
+        show("click beside them to drawn point", clicks[2:], 150)
+        show("of which napari's drawing", canvas.drawing[-4 * repeats :])
+        show("next doubtful one, our CPU time", _doubtful(viewer, 4 * repeats), 60)
+
+
+def _doubtful(viewer: napari.Viewer, repeats: int) -> list[float]:
+    """Return the CPU times from one doubtful spot to the next, without drawing, with Spots open."""
+    inspector = InspectSpot(viewer)
+    for widget in (Spots(viewer), inspector):
+        viewer.window.add_dock_widget(widget, name=widget.title)
+    times = []
+    for _ in range(repeats + 2):
+        inspector.step(1)
+        wait_until(inspector.panel.updatesEnabled)
+        settle(5)
+        start = time.process_time()
+        inspector.step(1)
+        inspector._soon.stop()
+        inspector._refresh()
+        times.append(1e3 * (time.process_time() - start))
+    return times[2:]
 
 
 def picking(repeats: int) -> None:
-    """From a click to the drawn point, and with the inspector open."""
+    """From a click to the drawn point, and with the inspector open; fits while dragging."""
     movie, truth = simulate_movie(6, shape=(512, 512), spots_per_frame=200, seed=1)
     stack = dask.array.from_array(movie.reshape(2, 3, 512, 512), chunks=(1, 1, 512, 512))
     print("\nShift-click to drawn point, 512×512")
@@ -120,27 +157,59 @@ def picking(repeats: int) -> None:
                     viewer.dims.set_current_step(axis, int(step))
             if "inspector" in name:
                 viewer.window.add_dock_widget(InspectSpot(viewer), name="Inspect spot")
-            settle(20)
+            rest(300)
+            canvas = Canvas(viewer)
             here = truth[truth["frame"] == frame].iloc[: repeats + 2]
-            times = [_click(viewer, widget, layer, (row.y, row.x)) for row in here.itertuples()]
-            show(name, times[2:], 50)
+            times = [_click(canvas, widget, layer, (row.y, row.x)) for row in here.itertuples()]
+            show(name, times[2:], 30)
+            if name == "2-D":
+                show("  of which napari's drawing", canvas.drawing[-repeats:])
+                _drag(canvas, widget, layer)
 
 
 def _click(
-    viewer: napari.Viewer,
-    widget: FitSpots,
-    image: napari.layers.Image,
-    place: tuple[float, float],
-) -> float:
-    """Click a spot; return the milliseconds until it is drawn."""
-    picked: list[float] = []
-    canvas = Canvas(viewer)
-    widget.picking.picker.layers.shown.connect(lambda *_: picked.append(time.perf_counter()))
-    began = canvas.shift_click(image, place)
-    while not picked or not any(when > picked[0] for when in canvas.drawn):
-        settle(1)
-    widget.picking.picker.layers.shown.disconnect()
-    return 1e3 * (next(when for when in canvas.drawn if when > picked[0]) - began)
+    canvas: Canvas, widget: FitSpots, image: napari.layers.Image, place: tuple[float, float]
+) -> Spent:
+    """Click a spot; return what is spent until it is drawn."""
+    picked: list[bool] = []
+    point = canvas.come_to(image, place)
+    shown = widget.picking.picker.layers.shown
+    shown.connect(on_shown := lambda *_: picked.append(True))
+    clock = Clock()
+    canvas.click(point)
+    canvas.wait_for_drawing(lambda: bool(picked))
+    took = clock.read()
+    shown.disconnect(on_shown)
+    return took
+
+
+def _drag(canvas: Canvas, widget: FitSpots, image: napari.layers.Image) -> None:
+    """Drag over the image, as quickly as mice tell; print how many fits a second are shown."""
+    rng, fits = np.random.default_rng(1), []
+    places = [canvas.come_to(image, place) for place in rng.uniform(100, 400, (2, 2))]
+    shown = widget.picking.picker.layers.shown
+    shown.connect(on_shown := lambda *_: fits.append(True))
+    moves = QTimer(interval=_MOVE)
+    clock, hand = Clock(), canvas.hand
+
+    def move() -> None:
+        done = clock.read().wall / _DRAG
+        hand.move(places[0] + done * (places[1] - places[0]), SHIFT)
+
+    moves.timeout.connect(move)
+    hand.press(places[0], SHIFT)
+    moves.start()
+    rest(_DRAG)
+    moves.stop()
+    took = clock.read()
+    hand.release(places[1], SHIFT)
+    shown.disconnect(on_shown)
+    rate, share = 1e3 * len(fits) / took.wall, took.cpu / took.wall
+    print(
+        f"  {'2-D, while dragging':46s} {rate:7.0f} fits shown a second, computing {share:.0%}"
+        "   (wanted ≥ 30)"
+    )
+    rest(300)
 
 
 def preview(repeats: int) -> None:
@@ -153,7 +222,7 @@ def preview(repeats: int) -> None:
     with open_viewer() as (viewer, widget):
         viewer.add_image(movie, name="movie")
         canvas, drawn = Canvas(viewer), []
-        widget.preview.drawn.connect(lambda: drawn.append(time.perf_counter()))
+        widget.preview.drawn.connect(lambda: drawn.append(True))
         widget.preview.box.click()
         wait_until(lambda: bool(drawn), settle=500)
         changes = {
@@ -165,98 +234,49 @@ def preview(repeats: int) -> None:
             times, pauses = [], []
             for i in range(repeats):
                 drawn.clear()
-                canvas.drawn.clear()
                 heart.start()
-                began = time.perf_counter()
-                widget.settings.controls[setting].put(values[i % 2])
-                while not drawn or not any(when > drawn[0] for when in canvas.drawn):
-                    settle(1)
-                last = next(when for when in canvas.drawn if when > drawn[0])
+                clock = Clock()
+                widget.settings.controls[setting].value = values[i % 2]
+                canvas.wait_for_drawing(lambda: bool(drawn))
+                times.append(clock.read())
                 heart.stop()
-                times.append(1e3 * (last - began))
-                pauses.append(1e3 * heart.longest)
+                pauses.append(heart.longest)
+                rest(20)
             show(name, times, 100)
             show("  longest pause of the viewer", pauses)
 
 
-def million_spots(count: int, frames: int | None = None) -> SpotFits:
-    """Return fits of simulated spots, again and again, at random places of an image or movie."""
-    spots, _ = simulate_spots(min(count, 50_000), photons=800, seed=1)
-    fits, rng = fit_spots(spots), np.random.default_rng(1)
-    rows = np.arange(count) % len(fits)
-    columns = {} if frames is None else {"frame": np.sort(rng.integers(0, frames, count))}
-    columns |= {name: values[rows] for name, values in fits.columns.items()}
-    columns["y"], columns["x"] = rng.uniform(0, 512, (2, count))
-    columns["photons"] = columns["photons"] * rng.lognormal(0, 0.3, count).astype(np.float32)
-    return SpotFits(columns, () if frames is None else ("frame",), fits.settings)
-
-
-def colors(
-    layer: napari.layers.Points, one: str, other: str, repeats: int, *, drawn: bool = True
-) -> None:
-    """From one feature's colours to another one's, and back."""
-    there, back = [], []
-    for _ in range(repeats):
-        back.append(milliseconds(lambda: color_faces(layer, one), drawn=drawn))
-        there.append(milliseconds(lambda: color_faces(layer, other), drawn=drawn))
-    show(f"colours: {one} to {other}", there, 1000)
-    show(f"colours: {other} to {one}", back[1:] or back, 1000)
-
-
-def one_image(count: int, repeats: int) -> None:
-    """Colours of many spots that are all visible at once.
-
-    OpenGL in software would draw them for minutes: times are until the canvas has the colours.
-    """
-    print(f"\nColours in one 2-D image, handed to the canvas but not drawn, {count:,} spots")
-    with open_viewer() as (viewer, _):
-        image = viewer.add_image(np.zeros((512, 512), np.uint8), name="image")
-        layer = viewer.add_layer(to_points_layer(million_spots(count), image))
-        for names in (("photons", "stop_condition"), ("sigma", "photons")):
-            colors(layer, *names, repeats, drawn=False)
+def long(spots: int) -> None:
+    """How long the viewer cannot answer while very many spots are fitted and shown."""
+    some, truth = simulate_movie(500, spots_per_frame=180, seed=1)
+    movie = dask.array.concatenate(
+        [dask.array.from_array(some, chunks=(50, 256, 256))] * max(spots // len(truth), 1)
+    )
+    print(f"\nLong: {len(movie)} frames 256×256, about {spots:,} spots")
+    heart, beats = Heartbeat(), []
+    with open_viewer() as (viewer, widget):
+        viewer.add_image(some[:2], name="warm-up")
+        fit(widget, heart)
         viewer.layers.clear()
+        viewer.add_image(movie, name="movie", contrast_limits=(90, 600))
+        rest(500)
+        ended = QEventLoop()
+        widget.finished.connect(ended.quit)
+        heart.start()
+        clock = Clock()
+        widget.fit_button.click()
 
+        def note() -> None:
+            beats.extend([heart.longest, heart.busiest, clock.read()])
+            heart.start()
 
-def million(count: int, repeats: int) -> None:
-    """Colours, filters and table of many spots."""
-    print(f"\nSpots widget and colours, {count:,} spots")
-    with open_viewer() as (viewer, _):
-        image = viewer.add_image(np.zeros((2000, 8, 8), np.uint8), name="movie")
-        layer = viewer.add_layer(to_points_layer(million_spots(count, frames=2000), image))
+        widget._run.fitted.connect(note)
+        ended.exec()
         settle()
-        for names in (("photons", "stop_condition"), ("stop_condition", "x"), ("sigma", "photons")):
-            colors(layer, *names, repeats)
-        widgets: list[Spots] = []
-
-        def open_widget() -> None:
-            widgets.append(Spots(viewer))
-            viewer.window.add_dock_widget(widgets[0], name="Spots")
-
-        show("open the widget", [milliseconds(open_widget)])
-        settle(20)
-        _table(widgets[0], repeats)
-
-
-def _table(widget: Spots, repeats: int) -> None:
-    region = widget.filters.histogram.region
-    widget.filters.histogram.feature.choose("sigma")
-    settle()
-    handle = [
-        milliseconds(lambda low=low: region.setRegion((low, 1.5)))
-        for low in np.linspace(1.1, 1.25, repeats)
-    ]
-    show("handle moved to points hidden, table and plot", handle, 150)
-    box = next(iter(widget.filters.legend.boxes.values()))
-    show("stop condition ticked", [milliseconds(box.click) for _ in range(2 * repeats)], 150)
-    widget.spots.set_filters(Filters())
-    settle()
-    header = widget.table.horizontalHeader()
-    orders = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
-    show("sort", [milliseconds(lambda i=i: header.setSortIndicator(3, orders[i % 2]))
-                  for i in range(repeats)], 1000)  # fmt: skip
-    show("select a row", [milliseconds(lambda i=i: widget.table.selectRow(1000 + i))
-                          for i in range(repeats)])  # fmt: skip
-    show("scroll to the end", [milliseconds(widget.table.scrollToBottom)])
-    for index in (1, 2):
-        name = widget.tabs.tabText(index).lower()
-        show(f"show the tab {name}", [milliseconds(lambda i=index: widget.tabs.setCurrentIndex(i))])
+        heart.stop()
+        print(f"  {widget.status.text()}")
+        longest, busiest, fitted = beats
+        show("longest pause until the fits are there", [longest], 50)
+        show("the same, of what the thread itself computed", [busiest])
+        show("longest pause while the layer is made and drawn", [heart.longest])
+        show("from the fits to the points", [Spent(*np.subtract(clock.read(), fitted))])

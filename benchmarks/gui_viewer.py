@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import napari
-from qtpy.QtCore import QEventLoop, QTimer
+from qtpy.QtCore import QEventLoop, QPointF, Qt, QTimer
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -19,26 +20,56 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from hand import SHIFT, Hand
 
 
+class Spent(NamedTuple):
+    """Milliseconds that something took, and those for which the GUI thread computed in them."""
+
+    wall: float
+    cpu: float
+
+
+class Clock:
+    """A stopwatch of the GUI thread. Its processor's time tells what a busy machine adds."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.thread_time()
+
+    def read(self) -> Spent:
+        """Return what was spent since it was made."""
+        wall, cpu = time.perf_counter() - self._wall, time.thread_time() - self._cpu
+        return Spent(1e3 * wall, 1e3 * cpu)
+
+
+def show(what: str, times: list[Spent], wanted: float | None = None) -> None:
+    """Print median and longest of some times in milliseconds, and the thread's own median."""
+    bar = f"   (wanted ≤ {wanted:.0f})" if wanted is not None else ""
+    wall, cpu = zip(*times, strict=True)
+    print(
+        f"  {what:46s} {statistics.median(wall):7.1f} ms, longest {max(wall):7.1f}, "
+        f"computing {statistics.median(cpu):7.1f}{bar}"
+    )
+
+
 class Heartbeat:
     """Beats whenever the event loop is free; remembers the longest pause."""
 
     def __init__(self) -> None:
-        self._timer = QTimer(interval=0)
+        self._timer = QTimer(interval=1)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._beat)
 
     def start(self) -> None:
-        self.longest, self.when, self._last = 0.0, 0.0, time.perf_counter()
-        self._began = self._last
+        #: The longest pause, and that in which the thread itself computed longest.
+        self.longest = self.busiest = Spent(0.0, 0.0)
+        self._last = Clock()
         self._timer.start()
 
     def stop(self) -> None:
         self._timer.stop()
 
     def _beat(self) -> None:
-        now = time.perf_counter()
-        if now - self._last > self.longest:
-            self.longest, self.when = now - self._last, self._last - self._began
-        self._last = now
+        pause, self._last = self._last.read(), Clock()
+        self.longest = max(self.longest, pause)
+        self.busiest = max(self.busiest, pause, key=lambda one: one.cpu)
 
 
 def wait_until(done: Callable[[], bool], settle: int = 300) -> None:
@@ -55,13 +86,20 @@ def settle(rounds: int = 5) -> None:
         QApplication.processEvents()
 
 
-def milliseconds(work: Callable[[], Any], *, drawn: bool = True) -> float:
+def spent(work: Callable[[], Any], *, drawn: bool = True) -> Spent:
     """Return how long something takes, by default until it is drawn."""
-    began = time.perf_counter()
+    clock = Clock()
     work()
     if drawn:
         settle()
-    return 1e3 * (time.perf_counter() - began)
+    return clock.read()
+
+
+def rest(milliseconds: int) -> None:
+    """Run the event loop for a while, without computing."""
+    loop = QEventLoop()
+    QTimer.singleShot(milliseconds, loop.quit)
+    loop.exec()
 
 
 @contextmanager
@@ -78,25 +116,43 @@ def open_viewer() -> Iterator[tuple[napari.Viewer, FitSpots]]:
 
 
 class Canvas:
-    """The canvas of a viewer: where the mouse clicks, and when it was drawn."""
+    """The canvas of a viewer: where the mouse is, when it was drawn, and what that took."""
 
     def __init__(self, viewer: napari.Viewer):
-        self._hand = Hand(viewer)
-        self.drawn: list[float] = []
+        self.hand = Hand(viewer)
+        #: What was spent on drawing.
+        self.drawing: list[Spent] = []
+        self._waiting: Callable[[], None] | None = None
         # There is no public way to the canvas' own events.
-        canvas = viewer.window._qt_viewer.canvas
-        canvas._scene_canvas.events.draw.connect(self._on_draw, position="last")
+        events = viewer.window._qt_viewer.canvas._scene_canvas.events
+        events.draw.connect(self._on_draw, position="first")
+        events.draw.connect(self._on_drawn, position="last")
 
-    def shift_click(self, image: napari.layers.Image, place: tuple[float, float]) -> float:
-        """Shift-click a place (y, x) of the frame shown; return when."""
-        point = self._hand.at(image, place)
-        self._hand.hover(point, SHIFT)
-        settle()
-        self.drawn.clear()
-        began = time.perf_counter()
-        self._hand.press(point, SHIFT)
-        self._hand.release(point, SHIFT)
-        return began
+    def wait_for_drawing(self, ready: Callable[[], bool]) -> None:
+        """Run the event loop until the canvas has been drawn after something is ready."""
+        loop = QEventLoop()
+        self._waiting = lambda: loop.quit() if ready() else None
+        loop.exec()
+        self._waiting = None
+
+    def come_to(self, image: napari.layers.Image, place: Any) -> QPointF:
+        """Move to a place (y, x) of the frame shown, with Shift held, and let all come to rest."""
+        rest(30)
+        point = self.hand.at(image, place)
+        self.hand.hover(point, SHIFT)
+        rest(30)
+        return point
+
+    def click(self, point: QPointF) -> None:
+        """Shift-click where the mouse is."""
+        self.hand.press(point, SHIFT)
+        self.hand.release(point, SHIFT)
 
     def _on_draw(self, event: Any) -> None:
-        self.drawn.append(time.perf_counter())
+        self._clock = Clock()
+
+    def _on_drawn(self, event: Any) -> None:
+        self.drawing.append(self._clock.read())
+        if self._waiting is not None:
+            # What the toolkit does after it belongs to the drawing.
+            QTimer.singleShot(0, self._waiting)

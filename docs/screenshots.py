@@ -97,8 +97,8 @@ def show_camera(sample: str) -> None:
     """Choose what is known of the camera's pixels, and fit with all of it."""
     viewer, widget = open_sample(sample)
     panel = widget.settings
-    panel.advanced.open = True
-    panel.controls["estimator"].put("mle")
+    panel.advanced.expand()
+    panel.controls["estimator"].value = "mle"
     for name, choice in panel.camera.maps.items():
         choice.layer = viewer.layers[f"sCMOS {name}"]
     panel.camera.bad_pixels.layer = viewer.layers["sCMOS hot pixels"]

@@ -384,7 +384,8 @@ template <class Int, class Rows> SPOTFIT_INLINE Int first_from(const Rows& rows,
 // Calls use(i) for all that are close to one, it among them.
 template <class Int, class Rows, class Use>
 SPOTFIT_INLINE void each_close(const Rows& rows, Int height, const Maximum& own, double distance, Use use) {
-    const Int reach = Int(distance) + 1;
+    // How many rows away one may be that is closer than the distance.
+    const Int reach = double(Int(distance)) < distance ? Int(distance) : Int(distance) - 1;
     const Int first = own.y < reach ? 0 : own.y - reach, last = own.y + reach < height ? own.y + reach : height - 1;
     for (Int y = first; y <= last; ++y) {
         const Int end = rows.end(own.frame, y);

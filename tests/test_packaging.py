@@ -25,10 +25,10 @@ import napari_spotfit
 
 INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
 
-BASE_DEPENDENCIES = {"numpy", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt"}
+BASE_DEPENDENCIES = {"magicgui", "numpy", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt"}
 
 #: What the public names must leave to the functions that need it.
-HEAVY = {"cupy", "napari", "pandas", "pyarrow", "pyqtgraph", "qtpy", "scipy", "superqt"}
+HEAVY = {"cupy", "magicgui", "napari", "pandas", "pyarrow", "pyqtgraph", "qtpy", "scipy", "superqt"}
 HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 

@@ -26,6 +26,15 @@ template <class V> SPOTFIT_INLINE V read(const float* from) {
 }
 template <class V> SPOTFIT_INLINE void write(float* to, V value) { __builtin_memcpy(to, &value, sizeof value); }
 
+// A bit for each lane of a mask, the first one lowest.
+SPOTFIT_INLINE unsigned bits(MaskOf<L> mask) {
+    using Bools = bool __attribute__((ext_vector_type(W)));
+    const Bools set = __builtin_convertvector(mask.v, Bools);
+    unsigned short bits = 0;
+    __builtin_memcpy(&bits, &set, sizeof set);
+    return bits & ((1u << W) - 1);
+}
+
 constexpr long long round_up(long long n, long long step) { return (n + step - 1) / step * step; }
 
 // Rows and columns of a frame.
@@ -98,15 +107,28 @@ template <class T> SPOTFIT_INLINE bool copy_row(const T* from, long long count, 
     return any_bad;
 }
 
+// Asks for the pixels of a row that comes later: rows of wide frames lie too far apart for processors to
+// guess which are next.
+constexpr long long ROWS_AHEAD = 8;
+
+template <class T>
+SPOTFIT_INLINE void prefetch(const Frame<T>& frame, const DetectionSettings& s, long long y, long long x0,
+                             long long x1) {
+    const T* const ahead = frame.pixels + least(y + ROWS_AHEAD, s.height - 1) * s.width;
+    for (long long x = x0; x < x1; x += 64 / static_cast<long long>(sizeof(T))) __builtin_prefetch(ahead + x);
+}
+
 template <class T> bool has_bad_pixels(const Frame<T>& frame, const DetectionSettings& s, const Rectangle& part) {
     if constexpr (MAY_BE_BAD<T>) {
         constexpr long long AT_ONCE = 512;
         float scratch[AT_ONCE];
-        for (long long y = part.y0; y < part.y1; ++y)
+        for (long long y = part.y0; y < part.y1; ++y) {
+            prefetch(frame, s, y, part.x0, part.x1);
             for (long long x = part.x0; x < part.x1; x += AT_ONCE) {
                 const T* const from = frame.pixels + y * s.width + x;
                 if (copy_row(from, least(AT_ONCE, part.x1 - x), frame.level, 0.0f, scratch)) return true;
             }
+        }
     }
     return false;
 }
@@ -137,7 +159,7 @@ template <class T> class FilteredStrip {
     static long long reach(const DetectionSettings& s) { return most(s.step, 1); }
     static long long floats_needed(const DetectionSettings& s) {
         const Sizes z(s);
-        return z.stride * (z.raw_rows + 1) + 2 * WIDTHS * z.smoothed_rows * z.smoothed_stride +
+        return W + z.stride * (z.raw_rows + 1) + 2 * WIDTHS * z.smoothed_rows * z.smoothed_stride +
                (BANDS + 1) * z.filtered_rows * z.filtered_stride + z.filtered_stride;
     }
 
@@ -146,6 +168,7 @@ template <class T> class FilteredStrip {
           bad(has_bad_pixels(pixels, settings, inner.wider(s.radius[WIDE] + s.lone_distance, s))),
           variance(s, double(frame.level)), next_raw(most(inner.y0 - s.radius[WIDE] - s.lone_distance, 0)),
           next_smoothed(most(inner.y0 - s.radius[WIDE], 0)), next_row(inner.y0) {
+        memory = __builtin_align_up(memory, W * sizeof(float));  // as all rows are then
         raw = {memory, z.raw_rows, z.stride};
         clean = memory + z.raw_rows * z.stride;
         memory = clean + z.stride;
@@ -172,16 +195,22 @@ template <class T> class FilteredStrip {
     }
     // Numbers of a band, or the means after them, of a row of which no more than 2 reach have come since;
     // beyond the frame, -INFINITE.
-    const float* row(int plane, long long y) const {
-        const float* first = y < 0 || y >= s.height ? outside : filtered[plane][y];
-        return first + BEFORE - inner.x0;
-    }
+    const float* row(int plane, long long y) const { return rows_near(y)(plane, y); }
+    // The same of several rows that are not farther than the reach from one of the frame.
+    struct RowsNear {
+        const FilteredStrip& strip;
+        RingOfRows::Near place;
+        const float* operator()(int plane, long long y) const {
+            const bool inside = 0 <= y && y < strip.s.height;
+            return (inside ? strip.filtered[plane].first + place(y) : strip.outside) + BEFORE - strip.inner.x0;
+        }
+    };
+    RowsNear rows_near(long long y) const { return {*this, filtered[0].near(y)}; }
     const PixelVariance& pixel_variance() const { return variance; }
 
   private:
     // Before the first column of a row: room for what lies outside of the frame.
     static constexpr int BEFORE = W;
-    static constexpr long long ROWS_AHEAD = 8;
     struct Sizes {
         long long margin, stride, raw_rows, smoothed_rows, smoothed_stride, filtered_rows, filtered_stride;
         explicit Sizes(const DetectionSettings& s) {
@@ -210,10 +239,13 @@ template <class T> class FilteredStrip {
         const long long beside = s.radius[WIDE] + s.lone_distance;
         const long long x0 = most(inner.x0 - beside, 0), x1 = least(inner.x1 + beside, s.width);
         float* const column_0 = raw[y] + z.margin - inner.x0;
-        // Rows of wide frames lie too far apart for processors to guess which are next.
-        const T* const ahead = frame.pixels + least(y + ROWS_AHEAD, s.height - 1) * s.width;
-        for (long long x = x0; x < x1; x += 64 / static_cast<long long>(sizeof(T))) __builtin_prefetch(ahead + x);
+        prefetch(frame, s, y, x0, x1);
         copy_row(frame.pixels + y * s.width + x0, x1 - x0, frame.level, NOT_A_NUMBER, column_0 + x0);
+        if (beside < s.width) {  // once is enough
+            for (long long i = x0 - inner.x0 + beside; i > 0; --i) column_0[x0 - i] = column_0[x0 + i];
+            for (long long i = inner.x1 + beside - x1; i > 0; --i) column_0[x1 - 1 + i] = column_0[x1 - 1 - i];
+            return;
+        }
         for (long long x = inner.x0 - beside; x < x0; ++x) column_0[x] = column_0[mirrored(x, s.width)];
         for (long long x = x1; x < inner.x1 + beside; ++x) column_0[x] = column_0[mirrored(x, s.width)];
     }
@@ -277,9 +309,10 @@ template <class T> class FilteredStrip {
         // Where the rows above and below lie in each ring, from its beginning.
         long long up[MAX_RADIUS + 1], down[MAX_RADIUS + 1];
         const RingOfRows::Near place = light[WIDE].near(y);
+        const bool inside = y >= s.radius[WIDE] && y + s.radius[WIDE] < s.height;
         for (int t = 0; t <= s.radius[WIDE]; ++t) {
-            up[t] = place(mirrored(y - t, s.height));
-            down[t] = place(mirrored(y + t, s.height));
+            up[t] = place(inside ? y - t : mirrored(y - t, s.height));
+            down[t] = place(inside ? y + t : mirrored(y + t, s.height));
         }
         float* to[BANDS + 1];
         for (int plane = 0; plane <= BANDS; ++plane) to[plane] = filtered[plane][y] + BEFORE;

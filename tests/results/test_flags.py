@@ -27,9 +27,10 @@ from napari_spotfit import (
     localize,
     simulate_spots,
 )
+from napari_spotfit.engine.near import has_near
+from napari_spotfit.localization.place_flags import Origin, place_flags
 from napari_spotfit.results.flags import NOT_GOOD, RULES, flags_of, main_reasons
-from napari_spotfit.results.judge import Origin, judge
-from napari_spotfit.results.near import has_near
+from napari_spotfit.results.judge import judge
 
 SHAPE = (40, 44)
 SIGMA = 1.3
@@ -132,7 +133,7 @@ def expected_flags(columns, origin, known, i):
 def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
     columns, origin = made_up(np.random.default_rng(seed), count)
     known = Settings(roi_size=9, gain=gain, background_max=50.0 if gain else None, offset=100.0)
-    flags = judge(columns, known, (9, 9), origin)
+    flags = judge(columns, known, (9, 9)) | place_flags(columns, known, origin)
     for i in range(count):
         expected = expected_flags(columns, origin, known, i)
         assert set(flags_of(int(flags[i]))) == expected, i
@@ -145,14 +146,12 @@ def test_flags_do_not_depend_on_the_order_of_the_rows(seed, count):
     columns, origin = made_up(rng, count)
     # No two fits that are alike to the last digit: of those the first one stays.
     origin = origin._replace(places=origin.places + rng.uniform(0, 1e-3, (count, 2)))
-    flags = judge(columns, Settings(roi_size=9, gain=1.0), (9, 9), origin)
+    known = Settings(roi_size=9, gain=1.0)
+    flags = judge(columns, known, (9, 9)) | place_flags(columns, known, origin)
     order = rng.permutation(count)
-    other = judge(
-        {name: values[order] for name, values in columns.items()},
-        Settings(roi_size=9, gain=1.0),
-        (9, 9),
-        origin._replace(frame=origin.frame[order], places=origin.places[order]),
-    )
+    mixed = {name: values[order] for name, values in columns.items()}
+    begun = origin._replace(frame=origin.frame[order], places=origin.places[order])
+    other = judge(mixed, known, (9, 9)) | place_flags(mixed, known, begun)
     np.testing.assert_array_equal(other, flags[order])
 
 
@@ -171,16 +170,16 @@ def test_near_points_are_those_of_a_loop(seed, count, reach):
         )
         for i in range(count)
     ]
-    np.testing.assert_array_equal(has_near(frame, y, x, reach), np.array(expected, bool))
+    np.testing.assert_array_equal(has_near(frame, y, x, (18, 19), reach), np.array(expected, bool))
 
 
 def test_a_thousand_fits_at_one_place_are_one_spot():
     count = 100_000
     y, zero = np.full(count, 7.25), np.zeros(count, np.int64)
     rank = np.random.default_rng(0).permutation(count).astype(float)
-    near = has_near(zero, y, y, (1.0, 1.0), rank)
+    near = has_near(zero, y, y, (16, 16), (1.0, 1.0), rank)
     assert np.flatnonzero(~near).tolist() == [int(np.argmin(rank))]
-    assert has_near(zero, y, y, (4.5, 4.5)).all()
+    assert has_near(zero, y, y, (16, 16), (4.5, 4.5)).all()
 
 
 def test_the_table_has_every_flag_once():

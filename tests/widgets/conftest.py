@@ -197,7 +197,7 @@ def start(qtbot: Any, press: Callable[[Any], None]) -> Callable[[Any], None]:
     """Click Fit and wait for the first frames."""
 
     def run(widget: Any) -> None:
-        widget.settings.controls["threads"].put(1)
+        widget.settings.controls["threads"].value = 1
         press(widget.fit_button)
         qtbot.waitUntil(lambda: widget.progress.value() > 0, timeout=120_000)
 

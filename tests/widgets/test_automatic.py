@@ -44,7 +44,7 @@ def asked(monkeypatch):
 
 
 def texts(widget):
-    return tuple(widget.settings.controls[name].text() for name in ("sigma", "roi_size"))
+    return tuple(widget.settings.controls[name].native.text() for name in ("sigma", "roi_size"))
 
 
 def test_preview_click_and_fit_ask_the_image_once(viewer, widget, wide, hand, fit, qtbot, asked):
@@ -71,7 +71,7 @@ def test_preview_click_and_fit_ask_the_image_once(viewer, widget, wide, hand, fi
     assert texts(widget) == told
     assert len(asked) == 1
     # Another ROI does not ask for the width again.
-    widget.settings.controls["roi_size"].put(roi + 2)
+    widget.settings.controls["roi_size"].value = roi + 2
     fit(widget)
     assert widget.result.layer.metadata["settings"]["roi_size"] == roi + 2
     assert len(asked) == 1
@@ -95,7 +95,7 @@ def test_another_image_is_asked_by_itself(viewer, widget, wide, fit, make_movie,
 def test_a_number_is_held_and_let_go(widget, wide, fit, press, qtbot):
     fit(widget)
     told = texts(widget)
-    box = widget.settings.controls["sigma"]
+    box = widget.settings.controls["sigma"].native
     button = widget.settings.automatic_buttons["sigma"]
     box.setFocus()
     qtbot.keyClicks(box, "1.5")
@@ -115,7 +115,7 @@ def test_a_number_is_held_and_let_go(widget, wide, fit, press, qtbot):
 
 
 def test_it_is_remembered(viewer, widget):
-    widget.settings.controls["roi_size"].put(11)
+    widget.settings.controls["roi_size"].value = 11
     again = FitSpots(viewer)
     viewer.window.add_dock_widget(again)
     assert again.settings.settings().sigma is None
@@ -134,9 +134,9 @@ def test_what_is_taken_instead_is_said_in_words(viewer, widget, fit, make_movie)
         "⚠ The image does not tell the PSF's σ, so that 1.3 px is taken: "
     )
     assert "set σ by hand" in said.text()
-    widget.settings.controls["sigma"].put(1.4)
+    widget.settings.controls["sigma"].value = 1.4
     assert not said.isVisible()
-    widget.settings.controls["sigma"].put(None)
+    widget.settings.controls["sigma"].value = None
     assert said.isVisible()
     widget.settings.image.layer = viewer.add_image(make_movie(), name="spots")
     assert not said.isVisible()
@@ -146,7 +146,7 @@ def test_an_image_that_is_asked_holds_up_nobody(viewer, widget, gate, qtbot):
     viewer.add_image(gate.movie[4:5], name="slow", contrast_limits=(90, 600), visible=False)
     widget.preview.box.click()
     qtbot.waitUntil(lambda: widget.preview.latest.busy)
-    widget.settings.controls["false_spots"].put(20)
+    widget.settings.controls["false_spots"].value = 20
     assert texts(widget) == ("automatic", "automatic")
     gate.open()
     qtbot.waitUntil(lambda: texts(widget)[0].startswith("automatic (1."))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.colors import color_faces
+from napari_spotfit.widgets.napari_compat import camera_of
 from napari_spotfit.widgets.parts.canvas_bar import CanvasBar
 
 
@@ -98,3 +100,33 @@ def test_a_panel_without_a_canvas_needs_none(qtbot, make_movie):
     qtbot.addWidget(panel)
     panel.show_layer(to_points_layer(localize(make_movie(), sigma=1.3)))
     assert panel.on_canvas.bar is None
+
+
+def test_the_legend_is_a_line_on_the_canvas_that_unfolds_into_the_filter(fitted, qtbot):
+    viewer, widget, layer = fitted
+    legend, canvas = widget.result.on_canvas.bar.below, viewer.window._qt_viewer.canvas.native
+    count, camera = len(layer.data), camera_of(viewer).zoom
+    assert legend.line.text() == f"▸ {count} of {count} shown"
+    assert legend.height() < 40
+    assert legend.y() > widget.result.on_canvas.bar.geometry().bottom()
+    qtbot.mouseClick(legend.line, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: legend.legend.isVisible() and legend.height() > 60)
+    assert canvas.rect().contains(legend.geometry())
+    box = legend.legend.boxes["MIN_DELTA"]
+    panel = widget.result.legend.boxes["MIN_DELTA"]
+    # Where the box is drawn, as its words end before its right edge.
+    qtbot.mouseClick(box, Qt.MouseButton.LeftButton, pos=QPoint(8, box.height() // 2))
+    qtbot.waitUntil(lambda: not panel.isChecked())
+    hidden = (layer.features["stop_condition"] == "MIN_DELTA").to_numpy()
+    np.testing.assert_array_equal(layer.shown, ~hidden)
+    assert f"{int((~hidden).sum())} of {count}: " in legend.line.text()
+    assert not layer.selected_data  # the click was none on the image
+    assert camera_of(viewer).zoom == camera
+    panel.click()
+    qtbot.waitUntil(lambda: box.isChecked() and bool(layer.shown.all()))
+    color_faces(layer, "stop_condition")
+    qtbot.waitUntil(lambda: not widget.result.on_canvas.bar.isVisible())
+    assert legend.isVisible()
+    assert legend.y() < 20
+    layer.visible = False
+    qtbot.waitUntil(lambda: not legend.isVisible())

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal, get_type_hints
 
 import pytest
 from qtpy.QtCore import QPoint, QPointF, Qt
 from qtpy.QtGui import QWheelEvent
-from qtpy.QtWidgets import QApplication
+from qtpy.QtWidgets import QApplication, QLabel
 
 from napari_spotfit import Settings
+from napari_spotfit.settings.parameter import setting
 from napari_spotfit.settings.settings import parameters
-from napari_spotfit.widgets.parts.controls import SettingsControls, make_control
+from napari_spotfit.widgets.parts.form import SettingsForm, widget_for
 from napari_spotfit.widgets.parts.number_box import NumberBox
 
 #: What is held or bounded, and the noise, has no control of its own.
 NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds", "noise"))
+
+
+def make_widget(name):
+    """Return what magicgui has made for a setting."""
+    hint, default = get_type_hints(Settings)[name], getattr(Settings(), name)
+    return widget_for(name, hint, default, parameters()[name])
+
+
+def make_control(name):
+    """Return its Qt control."""
+    return make_widget(name).native
 
 
 @pytest.fixture
@@ -33,10 +46,49 @@ def typed(qtbot):
 
 
 def test_every_setting_shows_its_default(qtbot):
-    controls = SettingsControls(NAMES)
+    controls = SettingsForm()
     assert Settings(**controls.get()) == Settings()
-    for name in NAMES:
-        assert parameters()[name].doc.split()[0] in controls[name].toolTip()
+    for name in controls.controls:
+        assert parameters()[name].doc.split()[0] in controls[name].native.toolTip()
+
+
+def test_a_new_setting_has_its_row_without_any_widget_code(qtbot, typed):
+    """All that a form knows is what the fields say of themselves."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Lamp:
+        glow: float | None = setting(
+            None, "Glow", "How bright it is.", "camera",
+            unit="lm", minimum=0, step=0.5, none_means="dark",
+        )  # fmt: skip
+        bulbs: int = setting(3, "Bulbs", "How many.", "run", minimum=1, maximum=9, odd=True, step=2)
+        colour: Literal["r", "g"] = setting(
+            "r", "Colour", "What it shines.", "camera", words={"r": "red", "g": "green"}
+        )
+        lit: bool = setting(True, "Lit", "Whether it shines.", "run", shown="first")
+        shade: str = setting("", "Shade", "What lies on it.", "fit", shown="apart")
+
+    form = SettingsForm(Lamp)
+    qtbot.addWidget(form.first.native)
+    qtbot.addWidget(form.folded.native)
+    rows = form.folded.native.layout()
+    words = []
+    for place in range(rows.count()):
+        widget = rows.itemAt(place).widget()
+        label = widget if isinstance(widget, QLabel) else widget.findChild(QLabel)
+        words.append((label.text(), None if label is widget else label.buddy().accessibleName()))
+        assert label is widget or label.toolTip() == label.buddy().toolTip() != ""
+    groups = [("Camera", None), ("Glow", "Glow"), ("Colour", "Colour"), ("Run", None)]
+    assert words == [*groups, ("Bulbs", "Bulbs")]
+    assert form.get() == {"glow": None, "bulbs": 3, "colour": "r", "lit": True}
+    assert (form["glow"].native.text(), form["colour"].native.currentText()) == ("dark", "red")
+    assert form["lit"].native.text() == "Lit"
+    assert typed(form["bulbs"].native, "4") == 5
+    for _ in range(2):
+        form["glow"].native.stepBy(1)
+    form["colour"].native.setCurrentText("green")
+    assert form.get() == {"glow": 0.5, "bulbs": 5, "colour": "g", "lit": True}
+    assert "At least 0 lm; default dark" in form["glow"].tooltip
 
 
 @pytest.mark.parametrize(
@@ -160,13 +212,13 @@ def test_both_ends_are_valid_settings(qtbot, name):
 
 
 def test_values_that_are_no_settings_are_left_out(qtbot):
-    controls = SettingsControls(NAMES)
+    controls = SettingsForm()
     controls.put({"sigma": -1, "roi_size": [7, 9], "gain": "much", "nonsense": 3, "offset": 90})
     assert Settings(**controls.get()) == Settings(offset=90)
 
 
 def test_reset(qtbot):
-    controls = SettingsControls(NAMES)
+    controls = SettingsForm()
     controls.put(dataclasses.asdict(Settings(roi_size=9, sigma=2, gain=3, errors=False, threads=1)))
     controls.reset()
     assert Settings(**controls.get()) == Settings()
@@ -174,12 +226,12 @@ def test_reset(qtbot):
 
 @pytest.mark.parametrize("name", ["sigma", "backend"])
 def test_the_wheel_does_not_change_a_control_in_passing(qtbot, name):
-    control = make_control(name)
-    qtbot.addWidget(control)
-    before = control.get()
+    control = make_widget(name)
+    qtbot.addWidget(control.native)
+    before = control.value
     place = QPointF(5, 5)
     down = QPoint(0, -120)
     none = Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False
     wheel = QWheelEvent(place, place, down, down, Qt.MouseButton.NoButton, *none)
-    QApplication.sendEvent(control, wheel)
-    assert control.get() == before
+    QApplication.sendEvent(control.native, wheel)
+    assert control.value == before

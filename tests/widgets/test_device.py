@@ -33,10 +33,10 @@ def described(monkeypatch):
 
 def test_the_device_is_named(widget, qtbot):
     controls = widget.settings.controls
-    controls["backend"].put("cpu")
-    widget.settings.advanced.open = True
+    controls["backend"].value = "cpu"
+    widget.settings.advanced.expand()
     qtbot.waitUntil(lambda: widget.settings.device.text().startswith("CPU ("), timeout=30_000)
-    controls["threads"].put(1)
+    controls["threads"].value = 1
     line = f"CPU (1 thread)\n{load().description}"
     qtbot.waitUntil(lambda: widget.settings.device.text() == line)
     assert widget.settings.why_no_gpu.isHidden()
@@ -44,22 +44,22 @@ def test_the_device_is_named(widget, qtbot):
 
 def test_automatic_says_why_it_is_not_the_gpu(widget, qtbot, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    widget.settings.advanced.open = True
+    widget.settings.advanced.expand()
     why = widget.settings.why_no_gpu
     qtbot.waitUntil(lambda: not why.isHidden(), timeout=30_000)
     assert widget.settings.device.text().startswith("CPU (")
     assert "CUDA_VISIBLE_DEVICES='' hides every GPU" in why.text()
     assert "hides every GPU" in why.toolTip()
     assert why.textInteractionFlags() & Qt.TextInteractionFlag.TextSelectableByMouse
-    widget.settings.controls["backend"].put("cpu")
+    widget.settings.controls["backend"].value = "cpu"
     qtbot.waitUntil(why.isHidden)
 
 
 def test_a_missing_gpu_says_why(viewer, widget, qtbot, fit, make_movie, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     viewer.add_image(make_movie(), name="image")
-    widget.settings.advanced.open = True
-    widget.settings.controls["backend"].put("cuda")
+    widget.settings.advanced.expand()
+    widget.settings.controls["backend"].value = "cuda"
     message = fit(widget)
     assert "CUDA_VISIBLE_DEVICES" in message
     assert len(viewer.layers) == 1
@@ -72,9 +72,9 @@ def test_a_missing_gpu_says_why(viewer, widget, qtbot, fit, make_movie, monkeypa
 def test_one_or_all_gpus(widget, qtbot, described, gpus):
     """There is a choice only where there are several."""
     described("NVIDIA H200", "", gpus)
-    control = widget.settings.controls["devices"]
+    control = widget.settings.controls["devices"].native
     assert not control.isEnabled()
-    widget.settings.advanced.open = True
+    widget.settings.advanced.expand()
     qtbot.waitUntil(lambda: widget.settings.device.text() == "NVIDIA H200")
     assert control.isEnabled() is (gpus > 1)
     assert ("no second GPU" in control.toolTip()) is (gpus <= 1)
@@ -90,7 +90,7 @@ def test_the_window_does_not_wait_for_a_driver(widget, qtbot, monkeypatch):
         return Description("CPU (1 thread)")
 
     monkeypatch.setattr(settings_panel, "describe", slow)
-    widget.settings.advanced.open = True
+    widget.settings.advanced.expand()
     qtbot.waitUntil(lambda: bool(widget.settings.device.text()))
     assert asked
     assert threading.main_thread() not in asked
@@ -104,7 +104,7 @@ def test_a_long_reason_is_not_cut_off(viewer, qtbot, described, width):
     widget.resize(width, 1000)
     widget.show()
     panel = widget.settings
-    panel.advanced.open = True
+    panel.advanced.expand()
     qtbot.waitUntil(panel.why_no_gpu.isVisible)
     qtbot.waitUntil(
         lambda: (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from event_loop import settle
-from hand import LEFT
+from hand import CONTROL, LEFT, NO_KEY, SHIFT
 from inspector import docked, shows
 from qtpy.QtCore import QPoint
 from spot_table import dock
@@ -14,7 +16,7 @@ from napari_spotfit import Flag, Settings, StopCondition, fit_at, localize, to_p
 from napari_spotfit.results.flags import NOT_GOOD, RULES
 from napari_spotfit.widgets.inspecting.spot import spot_of
 from napari_spotfit.widgets.inspecting.verdict import verdict
-from napari_spotfit.widgets.picking.picker import _in_words
+from napari_spotfit.widgets.picking.picker import _in_words, why_nothing
 
 
 def crowded(shape=(64, 72), count=70):
@@ -36,7 +38,7 @@ def crowd():
 def fitted(viewer, widget, fit, crowd):
     """Fit the crowd with the widget; return its layer, the status line and the good rows."""
     viewer.add_image(crowd, name="crowd")
-    widget.settings.controls["neighbours"].put("ignore")
+    widget.settings.controls["neighbours"].value = "ignore"
     text = fit(widget)
     layer = viewer.layers["crowd spots"]
     good = layer.features["good"].to_numpy() == 1
@@ -61,7 +63,7 @@ def test_one_click_hides_them_and_a_refit_too(fitted, widget, fit, press):
     settle()
     np.testing.assert_array_equal(layer.shown, good)
     assert widget.result.shown.text() == f"{good.sum()} of {len(good)} shown: good fits only"
-    widget.settings.controls["roi_size"].put(7)
+    widget.settings.controls["roi_size"].value = 7
     fit(widget)
     good = layer.features["good"].to_numpy() == 1
     assert not good.all()
@@ -173,39 +175,65 @@ def test_the_inspector_says_what_is_wrong_and_what_to_try(fitted, viewer, qtbot)
         assert not (flags[row] and "Nothing to do" in words)
 
 
-@pytest.mark.parametrize("flag", Flag)
-def test_every_flag_has_its_words(flag, crowd):
-    fits = fit_at(crowd, [(30, 40)], settings=Settings(sigma=1.3, roi_size=9))
-    columns = fits.columns | {"flags": np.array([flag], np.uint32)}
-    layer = to_points_layer(type(fits)(columns, (), fits.settings))
-    words = " ".join(verdict(spot_of(layer, 0)))
-    assert RULES[flag].sentence in words or flag in (Flag.AT_BOUND, Flag.NOT_CONVERGED)
-    assert "Nothing to do" not in words
+def test_of_every_flag_its_advice_comes_first(crowd):
+    fits = localize(crowd, sigma=1.4)
+    spot = spot_of(to_points_layer(fits[np.flatnonzero(fits.flags == 0)[:1]]), 0)
+    for flag in Flag:
+        for stop in StopCondition:
+            for more in (Flag(0), Flag.EDGE, Flag(0x1FFF)):
+                flags = [one for one in RULES if one & (flag | more)]
+                values = {**spot.values, "flags": float(sum(flags))}
+                name, *words = verdict(replace(spot, values=values, stop=stop.name))
+                text = " ".join(words)
+                if flags[0] is Flag.NOT_CONVERGED and not stop.converged:
+                    assert name == f"⚠ {stop.words.capitalize()}."
+                    assert words[:2] == [stop.explanation, stop.advice]
+                else:
+                    assert name == f"⚠ {RULES[flags[0]].word.capitalize()}."
+                    assert words[:2] == [RULES[flags[0]].sentence, RULES[flags[0]].advice]
+                    assert stop.words.capitalize() in text or Flag.NOT_CONVERGED in flags
+                assert all(RULES[other].word in text for other in flags[1:])
+                assert "Nothing to do" not in text
+    assert "Nothing to do." in verdict(spot)
 
 
-def test_a_click_into_nothing_says_so(viewer, widget, hand, qtbot, crowd):
+def test_a_click_into_nothing_adds_nothing_unless_one_insists(viewer, widget, hand, qtbot, crowd):
     image = viewer.add_image(crowd, name="crowd")
     widget.picking.snap.setChecked(False)
     said = []
     widget.picking.picker.said.connect(said.append)
     widget.picking.click.click()
-    hand.click(image, (32, 10))
-    qtbot.waitUntil(lambda: bool(said))
     fits = fit_at(crowd, [(32, 10)], settings=widget.settings.settings())
     assert fits.flags[0] & (Flag.WEAK | Flag.NEGATIVE)
+    for keys in (NO_KEY, SHIFT):
+        hand.click(image, (32, 10), keys)
+        qtbot.waitUntil(lambda: bool(said))
+        assert said[-1].startswith("There is no spot here: the amplitude, ")
+        assert said.pop().endswith("Nothing was added; to add the fit all the same, click with "
+                                   "Ctrl and Shift.")  # fmt: skip
+        assert list(viewer.layers) == [image]
+        assert not widget.picking.undo.isEnabled()
+    hand.click(image, (32, 10), CONTROL | SHIFT)
+    qtbot.waitUntil(lambda: bool(said))
     assert said[-1].startswith("There seems to be no spot: the amplitude, ")
-    assert {str(one) for one in viewer.layers["crowd (picked)"].symbol} == {"x"}
+    layer = viewer.layers["crowd (picked)"]
+    assert {str(one) for one in layer.symbol} == {"x"}
+    assert layer.features["y"].iloc[0] == pytest.approx(float(fits.y[0]), abs=0.01)
 
 
 def test_a_pick_says_what_is_doubtful():
     y, x = np.indices((60, 60))
     image = np.random.default_rng(0).normal(100, 3, (60, 60))
     image += 200 * np.exp(-((y - 20) ** 2 + (x - 20) ** 2) / (2 * 3.2**2))
+    image[40, 20] += 200
     settings = Settings(sigma=1.3, roi_size=15)
-    for place, words in (((20, 20), "Doubtful: at y "), ((50, 45), "There seems to be no spot: ")):
-        text = _in_words(fit_at(image, [place], settings=settings))
-        assert text.startswith(words)
-    assert RULES[Flag.WIDE].advice in _in_words(fit_at(image, [(20, 20)], settings=settings))
+    for place, words in (((20, 20), ""), ((50, 45), "the ampl"), ((40, 20), "σ 0.")):
+        nothing = why_nothing(fit_at(image, [place], settings=settings))
+        assert nothing.startswith(words)
+        assert bool(nothing) == bool(words)
+    text = _in_words(fit_at(image, [(20, 20)], settings=settings), "")
+    assert text.startswith("Doubtful: at y ")
+    assert RULES[Flag.WIDE].advice in text
 
 
 @pytest.mark.parametrize(("labels", "warned"), [(("z", "y", "x"), True), (("t", "y", "x"), False)])

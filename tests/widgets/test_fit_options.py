@@ -49,17 +49,17 @@ def test_defaults_are_the_settings(panel):
 
 
 def test_model_and_estimator_can_be_chosen(panel):
-    panel.controls["model"].put("gaussian_elliptical")
-    panel.controls["pixel"].put("integrated")
-    panel.controls["estimator"].put("mle")
+    panel.controls["model"].value = "gaussian_elliptical"
+    panel.controls["pixel"].value = "integrated"
+    panel.controls["estimator"].value = "mle"
     settings = panel.settings()
     assert (settings.model, settings.pixel) == ("gaussian_elliptical", "integrated")
     assert settings.estimator == "mle"
 
 
 def test_what_does_not_go_together_is_said(panel):
-    panel.controls["model"].put("gaussian_rotated")
-    panel.controls["pixel"].put("integrated")
+    panel.controls["model"].value = "gaussian_rotated"
+    panel.controls["pixel"].value = "integrated"
     with pytest.raises(ValueError, match="no formula averaged over a pixel"):
         panel.settings()
 
@@ -72,62 +72,62 @@ class TestHeldAndBounded:
             ("gaussian_rotated", ["y", "x", "sigma_x", "sigma_y", "angle"]),
             ("lorentzian", ["y", "x", "width"]),
         ):
-            panel.controls["model"].put(model)
+            panel.controls["model"].value = model
             assert list(dict.fromkeys(name for name, _ in table.boxes)) == names
             assert {what for _, what in table.boxes} == {"held", "low", "high"}
 
     def test_numbers_are_settings(self, panel, qtbot, write):
-        panel.controls["model"].put("gaussian_rotated")
+        panel.controls["model"].value = "gaussian_rotated"
         boxes = panel.model.shape.boxes
         with qtbot.waitSignal(panel.changed):
-            write(boxes["angle", "held"].lineEdit(), "30")
-        write(boxes["sigma_x", "low"].lineEdit(), "0,8")
-        write(boxes["x", "high"].lineEdit(), "1.5")
+            write(boxes["angle", "held"].box.lineEdit(), "30")
+        write(boxes["sigma_x", "low"].box.lineEdit(), "0,8")
+        write(boxes["x", "high"].box.lineEdit(), "1.5")
         settings = panel.settings()
         assert settings.fixed == {"angle": 30}
         assert settings.bounds == {"x": (None, 1.5), "sigma_x": (0.8, None)}
-        write(boxes["angle", "held"].lineEdit(), " ")
+        write(boxes["angle", "held"].box.lineEdit(), " ")
         assert panel.settings().fixed == {}
 
     def test_what_is_held_has_no_bounds(self, panel):
         boxes = panel.model.shape.boxes
-        boxes["sigma", "low"].put(1)
-        boxes["sigma", "held"].put(1.2)
+        boxes["sigma", "low"].value = 1
+        boxes["sigma", "held"].value = 1.2
         assert panel.settings().fixed == {"sigma": 1.2}
         assert panel.settings().bounds == {}
-        assert not boxes["sigma", "low"].isEnabled()
-        boxes["sigma", "held"].put(None)
-        assert boxes["sigma", "low"].isEnabled()
+        assert not boxes["sigma", "low"].box.isEnabled()
+        boxes["sigma", "held"].value = None
+        assert boxes["sigma", "low"].box.isEnabled()
         assert panel.settings().bounds == {"sigma": (1, None)}
 
     def test_bounds_that_fall_are_refused(self, panel):
-        panel.model.shape.boxes["sigma", "low"].put(3)
-        panel.model.shape.boxes["sigma", "high"].put(2)
+        panel.model.shape.boxes["sigma", "low"].value = 3
+        panel.model.shape.boxes["sigma", "high"].value = 2
         with pytest.raises(ValueError, match="bounds of sigma must rise; got 3 and 2"):
             panel.settings()
 
     def test_a_held_sigma_is_the_psfs(self, panel):
-        panel.model.hold_sigma.put(True)
+        panel.model.hold_sigma.setChecked(True)
         with pytest.raises(ValueError, match=r"which is automatic: press Estimate or type"):
             panel.settings()
-        panel.controls["sigma"].put(1.6)
+        panel.controls["sigma"].value = 1.6
         box = panel.model.shape.boxes["sigma", "held"]
-        assert (box.get(), box.isEnabled()) == (1.6, False)
-        panel.controls["sigma"].put(1.7)
+        assert (box.value, box.enabled) == (1.6, False)
+        panel.controls["sigma"].value = 1.7
         assert panel.settings().fixed == {"sigma": 1.7}
-        panel.controls["model"].put("gaussian_rotated")
+        panel.controls["model"].value = "gaussian_rotated"
         assert panel.settings().fixed == {"sigma_x": 1.7, "sigma_y": 1.7}
         # A Lorentzian has none.
-        panel.controls["model"].put("lorentzian")
+        panel.controls["model"].value = "lorentzian"
         assert panel.settings().fixed == {}
-        panel.controls["model"].put("gaussian")
-        panel.model.hold_sigma.put(False)
+        panel.controls["model"].value = "gaussian"
+        panel.model.hold_sigma.setChecked(False)
         assert panel.settings().fixed == {}
 
     def test_they_are_remembered_and_reset(self, panel):
-        panel.controls["sigma"].put(1.6)
-        panel.model.hold_sigma.put(True)
-        panel.model.shape.boxes["x", "low"].put(-2)
+        panel.controls["sigma"].value = 1.6
+        panel.model.hold_sigma.setChecked(True)
+        panel.model.shape.boxes["x", "low"].value = -2
         values = panel.values()
         panel.reset()
         assert panel.settings() == Settings()
@@ -142,7 +142,7 @@ class TestOwnModel:
     @pytest.fixture
     def own(self, panel, qtbot):
         """Choose an own model and wait until it is read."""
-        panel.controls["model"].put(OWN)
+        panel.controls["model"].value = OWN
         qtbot.waitUntil(lambda: not panel.model.message.text())
         return panel
 
@@ -158,7 +158,7 @@ class TestOwnModel:
         write(own.model.expression, "1 / (1 + ((x-x0)/w)**2 + ((y-y0)/h)**2)")
         qtbot.waitUntil(lambda: not own.model.message.text())
         assert own.settings().profile.widths == ("w", "h")
-        own.model.shape.boxes["h", "high"].put(4)
+        own.model.shape.boxes["h", "high"].value = 4
         start = own.model.shape.starts()
         assert start == {"w": "sigma", "h": "1"}
         assert own.settings().bounds == {"h": (None, 4)}
@@ -191,7 +191,7 @@ class TestOwnModel:
 
     def test_it_is_remembered(self, own, qtbot, write):
         write(own.model.shape._starts["s"], "1.1*sigma")
-        own.advanced.open = True
+        own.advanced.expand()
         values = own.values()
         own.reset()
         assert own.settings() == Settings()
@@ -202,7 +202,7 @@ class TestOwnModel:
         assert own.model.expression.isVisibleTo(own)
 
     def test_a_panel_that_was_closed_meanwhile_reads_on(self, panel, qtbot):
-        panel.controls["model"].put(OWN)
+        panel.controls["model"].value = OWN
         panel.unbind()
         panel.bind()
         qtbot.waitUntil(lambda: not panel.model.message.text())
@@ -222,10 +222,10 @@ class TestCamera:
 
     def test_a_map_takes_the_place_of_the_number(self, panel, image, dark):
         panel.image.layer = image
-        panel.controls["offset"].put(7)
+        panel.controls["offset"].value = 7
         panel.camera.maps["offset"].layer = dark
         assert panel.layers() == {"offset": dark}
-        assert not panel.controls["offset"].isEnabled()
+        assert not panel.controls["offset"].native.isEnabled()
         assert panel.settings().offset == 0
         known = layer_maps(image, panel.layers()).read()
         np.testing.assert_array_equal(known["camera"].offset, dark.data)
@@ -240,18 +240,18 @@ class TestCamera:
 
     def test_weights_need_their_estimator(self, panel, image, dark):
         assert not panel.camera.weights.isVisibleTo(panel)
-        panel.controls["estimator"].put("wlse")
-        panel.advanced.open = True
+        panel.controls["estimator"].value = "wlse"
+        panel.advanced.expand()
         assert panel.camera.weights.isVisibleTo(panel)
         with pytest.raises(ValueError, match=r"choose a layer with them, or the read-out"):
             panel.settings()
-        panel.controls["variance"].put(4)
+        panel.controls["variance"].value = 4
         assert panel.settings().variance == 4
-        panel.controls["variance"].put(None)
+        panel.controls["variance"].value = None
         panel.camera.weights.layer = dark
         assert panel.settings().estimator == "wlse"
         assert panel.layers() == {"weights": dark}
-        panel.controls["estimator"].put("lse")
+        panel.controls["estimator"].value = "lse"
         assert panel.layers() == {}
 
     def test_marks_are_bad_pixels(self, layers, image):

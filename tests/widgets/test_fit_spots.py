@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import weakref
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from event_loop import freed, no_worker
+from qtpy.QtCore import Qt
 
 from napari_spotfit import StopCondition
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -91,7 +93,7 @@ def test_a_message_without_an_image(widget, press):
 
 def test_no_spots(viewer, widget, fit):
     viewer.add_image(np.random.default_rng(0).normal(100, 2, (40, 40)), name="noise")
-    widget.settings.controls["false_spots"].put(1e-6)
+    widget.settings.controls["false_spots"].value = 1e-6
     assert "No spots" in fit(widget)
     assert [layer.name for layer in viewer.layers] == ["noise"]
 
@@ -221,15 +223,15 @@ def test_other_arrays(viewer, widget, fit, make_movie, spots, kind):
 
 def test_an_image_smaller_than_the_roi_gets_a_message(viewer, widget, fit):
     viewer.add_image(np.ones((6, 20)), name="strip")
-    widget.settings.controls["roi_size"].put(9)
+    widget.settings.controls["roi_size"].value = 9
     assert "ROI" in fit(widget)
     assert len(viewer.layers) == 1
 
 
 def test_settings_that_do_not_go_together_get_a_message(viewer, widget, press, make_movie):
     viewer.add_image(make_movie(), name="image")
-    widget.settings.controls["amplitude_min"].put(3)
-    widget.settings.controls["amplitude_max"].put(2)
+    widget.settings.controls["amplitude_min"].value = 3
+    widget.settings.controls["amplitude_max"].value = 2
     press(widget.fit_button)
     assert "amplitude_max = 2 counts must be above amplitude_min = 3 counts" in widget.status.text()
 
@@ -289,34 +291,34 @@ def test_a_layer_that_the_user_changed_is_kept(viewer, widget, fit, make_movie, 
 
 def test_values_are_remembered(viewer, widget, qtbot):
     controls = widget.settings.controls
-    controls["sigma"].put(1.7)
-    controls["roi_size"].put(11)
-    controls["gain"].put(2.5)
-    controls["false_spots"].put(30)
-    controls["emccd"].put(True)
-    controls["errors"].put(False)
-    widget.settings.advanced.open = True
+    controls["sigma"].value = 1.7
+    controls["roi_size"].value = 11
+    controls["gain"].value = 2.5
+    controls["false_spots"].value = 30
+    controls["emccd"].value = True
+    controls["errors"].value = False
+    widget.settings.advanced.expand()
     again = FitSpots(viewer)
     qtbot.addWidget(again)
     assert again.settings.settings() == widget.settings.settings()
     assert again.settings.settings().gain == 2.5
     assert again.settings.settings().false_spots == 30
     assert again.settings.settings().emccd
-    assert again.settings.advanced.open
+    assert again.settings.advanced.isExpanded()
 
 
 def test_defaults_button(viewer, widget, press):
     before = widget.settings.settings()
-    widget.settings.controls["sigma"].put(3)
-    widget.settings.controls["background_min"].put(0)
+    widget.settings.controls["sigma"].value = 3
+    widget.settings.controls["background_min"].value = 0
     press(widget.defaults_button)
     assert widget.settings.settings() == before
 
 
 def test_every_control_explains_itself(widget):
     for control in widget.settings.controls.controls.values():
-        assert len(control.toolTip()) > 30
-        assert control.accessibleName()
+        assert len(control.tooltip) > 30
+        assert control.native.accessibleName()
     for other in (widget.settings.image, widget.settings.limit, widget.fit_button):
         assert other.toolTip()
 
@@ -345,8 +347,8 @@ def test_settings_that_have_room_are_shown_without_a_scroll_bar(
     viewer.window.resize(1280, 1000)
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
-    widget.settings.controls["backend"].put("cpu")
-    widget.settings.advanced.open = advanced
+    widget.settings.controls["backend"].value = "cpu"
+    widget.settings.advanced.expand() if advanced else None
     last = widget.settings.advanced
 
     def all_shown():
@@ -355,3 +357,20 @@ def test_settings_that_have_room_are_shown_without_a_scroll_bar(
         assert advanced or content.height() <= widget.settings.viewport().height()
 
     qtbot.waitUntil(all_shown)
+    # Tab goes through the controls as they are seen, whenever they were made.
+    widget.settings.controls["model"].value = "gaussian_elliptical"
+    widget.settings.image.setFocus()
+    seen = []
+    for _ in range(30 if advanced else 7):
+        seen.append(widget.window().focusWidget())
+        qtbot.keyClick(seen[-1], Qt.Key.Key_Tab)
+    content = widget.settings.widget()
+    assert all(content.isAncestorOf(one) for one in seen)
+
+    def in_order():
+        places = [one.mapTo(content, one.rect().center()) for one in seen]
+        for before, after in pairwise(places):
+            beside = abs(after.y() - before.y()) <= 8 and after.x() > before.x()
+            assert beside or after.y() > before.y() + 8
+
+    qtbot.waitUntil(in_order)

@@ -24,33 +24,33 @@ def test_the_gain_is_offered_and_used(viewer, widget, press, qtbot, graded):
     viewer.add_image(graded, name="graded")
     panel = widget.settings
     button, controls = panel.camera.gain_button, panel.controls
-    panel.advanced.open = True
+    panel.advanced.expand()
     qtbot.waitUntil(lambda: not button.isHidden(), timeout=TIMEOUT)
     assert "counts/e⁻: use it" in button.text()
     suggested = float(button.text().split()[3])
     assert suggested == pytest.approx(2.1, rel=0.1)
-    controls["emccd"].put(True)
+    controls["emccd"].value = True
     assert float(button.text().split()[3]) == pytest.approx(suggested / 2, rel=0.01)
-    controls["emccd"].put(False)
+    controls["emccd"].value = False
     press(button)
-    assert controls["gain"].get() == suggested
-    assert controls["offset"].get() == pytest.approx(90, abs=10)
+    assert controls["gain"].value == suggested
+    assert controls["offset"].value == pytest.approx(90, abs=10)
     assert button.isHidden()
     settings = panel.settings()
-    assert (settings.gain, settings.offset) == (suggested, controls["offset"].get())
+    assert (settings.gain, settings.offset) == (suggested, controls["offset"].value)
     # Who clears the gain is offered it again; an offset of one's own stays.
-    controls["offset"].put(90.0)
-    controls["gain"].put(None)
+    controls["offset"].value = 90.0
+    controls["gain"].value = None
     assert not button.isHidden()
     press(button)
-    assert controls["offset"].get() == 90.0
+    assert controls["offset"].value == 90.0
 
 
 def test_an_image_that_tells_no_gain_offers_none(viewer, widget, qtbot, graded):
     viewer.add_image(graded, name="graded")
     panel = widget.settings
     button = panel.camera.gain_button
-    panel.advanced.open = True
+    panel.advanced.expand()
     qtbot.waitUntil(lambda: not button.isHidden(), timeout=TIMEOUT)
     flat = viewer.add_image(np.random.default_rng(1).normal(100, 3, (128, 128)), name="flat")
     panel.image.layer = flat
@@ -73,9 +73,9 @@ def test_the_offer_is_of_the_noise_of_fits(viewer, widget, fit, qtbot, graded, m
     )
     image = viewer.add_image(graded, name="graded")
     panel = widget.settings
-    panel.advanced.open = True
+    panel.advanced.expand()
     qtbot.waitUntil(lambda: not panel.camera.gain_button.isHidden(), timeout=TIMEOUT)
-    assert panel.controls["sigma"].text().startswith("automatic (1.4")
+    assert panel.controls["sigma"].native.text().startswith("automatic (1.4")
     fit(widget)
     noise = widget.result.layer.metadata["settings"]["noise"]
     told = widget._noise.get().told(panel.settings())

@@ -76,7 +76,7 @@ def test_fits_are_taken_back_and_made_again(viewer, widget, fit, press, make_mov
     fit(widget)
     layer = viewer.layers["movie spots"]
     first = seen(layer)
-    widget.settings.controls["roi_size"].put(11)
+    widget.settings.controls["roi_size"].value = 11
     fit(widget)
     second = seen(layer)
     assert second["features"]["roi_y"] != first["features"]["roi_y"]

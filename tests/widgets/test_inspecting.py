@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import napari_spotfit
 from napari_spotfit import Flag, Settings, StopCondition
 from napari_spotfit.widgets.inspecting.hints import hint
-from napari_spotfit.widgets.inspecting.rounding import plain, with_error
 from napari_spotfit.widgets.inspecting.sample import Roi, roi_of, sample_spot
 from napari_spotfit.widgets.inspecting.spot import places_around, spot_of
+from napari_spotfit.widgets.parts.rounding import plain, with_error
 
 #: χ² is summed in single precision by the fit.
 SAME_CHI = 5e-4
@@ -194,7 +194,7 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
         2, shape=(70, 60), spots_per_frame=40, photons=3000, seed=4
     )
     movie[1, 20:23, 30:33] = movie[1, 40, 8:11] = 65535
-    movie[0, ::12, ::12] += 2000
+    movie[0, 12:60:12, 12:50:12] += 2000
     fits = napari_spotfit.localize(movie, neighbours=neighbours)
     layer = napari_spotfit.to_points_layer(fits)
     some, alone = 0, 0

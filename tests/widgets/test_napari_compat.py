@@ -57,6 +57,13 @@ def test_the_parts_of_a_window(viewer):
     viewer.window.remove_dock_widget(docked)
 
 
+def test_a_closed_viewer_has_no_window(make_napari_viewer):
+    viewer = make_napari_viewer()
+    assert compat.main_window(viewer) is not None
+    viewer.close()
+    assert compat.main_window(viewer) is None
+
+
 def test_camera_and_theme(viewer):
     viewer.add_image(np.zeros((400, 300)))
     compat.camera_of(viewer).center = (0, 30, 40)
@@ -117,6 +124,28 @@ def test_events_come_and_can_be_left_out(event, change):
     with compat.quiet(layer, event):
         change(layer)
     assert not told
+
+
+def test_many_changes_are_drawn_once(viewer):
+    """And what is then drawn is what was set last."""
+    layer, drawn = viewer.add_layer(points()), []
+    for event in (layer.events.set_data, layer._face.events.colors, layer._border.events.colors):
+        event.connect(lambda event: drawn.append(event.type))
+    with compat.refreshed_once(PublicOnlyProxy(viewer).layers[0]):
+        layer.face_color_mode = "direct"
+        layer.data = np.vstack([layer.data, [[50.0, 60.0]]])
+        layer.face_color = "red"
+        layer.size, layer.symbol = 7, "x"
+        assert not drawn
+    assert drawn == ["set_data"]
+    np.testing.assert_array_equal(layer.extent.data[1], [50, 60])
+    np.testing.assert_array_equal(layer.face_color, [[1, 0, 0, 1]] * 6)
+    drawn.clear()
+    with compat.refreshed_once(layer, moved=False):
+        layer.shown = [True] + 5 * [False]
+    assert drawn == ["set_data"]
+    layer.face_color = "width"
+    assert "colors" in drawn
 
 
 def test_new_data_are_told_once():

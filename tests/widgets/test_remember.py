@@ -64,7 +64,7 @@ def test_a_threshold_of_before_is_not_taken_for_counts(open_viewer, unit):
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget)
     assert widget.settings.settings() == Settings(sigma=1.7)
-    widget.settings.controls["threshold"].put(40)
+    widget.settings.controls["threshold"].value = 40
     again = FitSpots(viewer)
     viewer.window.add_dock_widget(again)
     assert again.settings.settings() == Settings(sigma=1.7, threshold=40)
@@ -83,6 +83,6 @@ def test_old_or_broken_values_do_not_keep_the_widget_from_starting(open_viewer, 
     viewer = open_viewer()
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget)
-    assert widget.settings.controls["sigma"].get() is None
-    assert widget.settings.controls["backend"].get() == "auto"
+    assert widget.settings.controls["sigma"].value is None
+    assert widget.settings.controls["backend"].value == "auto"
     assert widget.settings.frames.mode == "all"

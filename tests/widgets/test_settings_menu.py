@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from event_loop import no_worker, settle
+from qtpy.QtWidgets import QMessageBox
 from same_fits import assert_same
 from settings_cases import OWN
 
@@ -12,7 +13,9 @@ from napari_spotfit import Profile, Settings, load_settings, localize, save_sett
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.settings_menu import recent_fits
 from napari_spotfit.widgets.fitting.snippet import Fit, fit_as_python
+from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.fits import fits_of_features, settings_of_layer
+from napari_spotfit.widgets.spots import Spots
 
 #: All that the controls can show, none of it a default.
 TOLD = Settings(
@@ -62,7 +65,7 @@ def test_settings_of_a_file_are_shown_but_for_what_has_no_control(widget, tmp_pa
 
 
 def test_what_is_shown_is_saved(widget, tmp_path):
-    widget.settings.controls["sigma"].put(2.25)
+    widget.settings.controls["sigma"].value = 2.25
     widget.settings_menu.save_to(tmp_path / "a.toml")
     assert load_settings(tmp_path / "a.toml") == widget.settings.settings()
     assert "saved as" in widget.status.text()
@@ -106,8 +109,8 @@ def test_a_model_of_ones_own_is_shown(widget, tmp_path, qtbot):
 
 def test_the_settings_of_a_result_make_the_same_result(viewer, widget, fit, make_movie):
     viewer.add_image(make_movie(3), name="movie")
-    widget.settings.controls["false_spots"].put(3)
-    widget.settings.controls["roi_size"].put(7)
+    widget.settings.controls["false_spots"].value = 3
+    widget.settings.controls["roi_size"].value = 7
     fit(widget)
     layer = widget.result.layer
     layer.name = "first"
@@ -123,7 +126,7 @@ def test_the_settings_of_a_result_make_the_same_result(viewer, widget, fit, make
 
 def test_recent_fits_are_remembered(viewer, widget, fit, make_movie):
     image = viewer.add_image(make_movie(2), name="a & b")
-    widget.settings.controls["false_spots"].put(2)
+    widget.settings.controls["false_spots"].value = 2
     fit(widget)
     known = settings_of_layer(widget.result.layer.metadata)
     viewer.layers.remove(widget.result.layer)
@@ -217,7 +220,7 @@ def test_without_a_result_what_fit_would_do_is_copied(viewer, widget, make_movie
     assert copied(widget, qapp) == ""
     assert "there is no image" in widget.status.text()
     image = viewer.add_image(make_movie(3), name="movie")
-    widget.settings.controls["roi_size"].put(7)
+    widget.settings.controls["roi_size"].value = 7
     assert "Copy as Python" in entries(widget)
     names = run(copied(widget, qapp))
     assert_same(names["fits"], localize(image.data, settings=widget.settings.settings()))
@@ -250,3 +253,19 @@ def test_every_entry_says_what_it_does(viewer, widget, fit, make_movie):
     assert widget.settings_menu.toolTip()
     for text, action in found.items():
         assert action.isSeparator() or action.toolTip() != text, text
+
+
+def test_all_keys_are_listed(open_viewer):
+    viewer = open_viewer()
+    others = set(viewer.keymap)
+    widgets = [FitSpots(viewer), Spots(viewer), InspectSpot(viewer)]
+    ours = {str(key) for key in set(viewer.keymap) - others}
+    assert len(ours) >= 7
+    entries(widgets[0])["Keys and clicks…"].trigger()
+    (box,) = widgets[0].settings_menu.findChildren(QMessageBox)
+    listed = box.text().replace("Page ", "Page")
+    assert box.isVisible()
+    assert [key for key in ours if key not in listed] == []
+    box.close()
+    for widget in widgets:
+        widget.close()

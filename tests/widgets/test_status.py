@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import SpotFits
-from napari_spotfit.widgets.parts.status import number, summary
+from napari_spotfit.widgets.parts.status import number, summary, time_left
 
 THIN = "\u202f"
 
@@ -18,6 +18,21 @@ def fits(good=0, unsettled=0, invalid=0, dark=0):
     height = np.repeat(np.array([9, -9, 9, np.nan], np.float32), counts)
     columns = {"y": np.zeros(len(stops)), "stop_condition": stops}
     return SpotFits(columns | {"amplitude": height, "photons": height})
+
+
+@pytest.mark.parametrize(
+    ("done", "seconds", "text"),
+    [
+        (0, 100.0, ""),
+        (500, 2.0, ""),
+        (500, 17.0, f"about 15{THIN}s left"),
+        (999, 17.0, f"about 1{THIN}s left"),
+        (100, 30.0, f"about 4{THIN}min left"),
+        (1, 10.0, f"about 2{THIN}h 46{THIN}min left"),
+    ],
+)
+def test_time_left_is_told_in_plain_steps(done, seconds, text):
+    assert time_left(done, 1000, seconds) == text
 
 
 def test_thousands_stand_apart():

@@ -37,9 +37,12 @@ template <class T> class Search {
     FilteredStrip<T> strip;
     LeastHeight least_heights[BANDS];
 
+    using Near = typename FilteredStrip<T>::RowsNear;
+
     void look_at_row(long long y) {
-        const float* const means = strip.row(BANDS, y);
-        const float* const heights[BANDS] = {strip.row(WIDE_BAND, y), strip.row(NARROW_BAND, y)};
+        const Near row = strip.rows_near(y);
+        const float* const means = row(BANDS, y);
+        const float* const heights[BANDS] = {row(WIDE_BAND, y), row(NARROW_BAND, y)};
         for (long long x = part.x0; x < part.x1; x += W) {
             const L variance = strip.pixel_variance()(read<L>(means + x));
             MaskOf<L> high[BANDS];
@@ -47,21 +50,21 @@ template <class T> class Search {
                 high[band] = least_heights[band](read<L>(heights[band] + x), variance);
             if (!any(high[WIDE_BAND] | high[NARROW_BAND])) continue;
             for (int band = 0; band < BANDS; ++band)
-                if (any(high[band])) look_at(band, y, x, high[band]);
+                if (any(high[band])) look_at(row, band, y, x, high[band]);
         }
     }
-    void look_at(int band, long long y, long long x, MaskOf<L> high) {
-        const float* const rows[3] = {strip.row(band, y - 1), strip.row(band, y), strip.row(band, y + 1)};
+    void look_at(const Near& row, int band, long long y, long long x, MaskOf<L> high) {
+        const float* const rows[3] = {row(band, y - 1), row(band, y), row(band, y + 1)};
         const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return read<L>(rows[v + 1] + x + u); };
         const MaskOf<L> maxima = high & is_maximum(at(0, 0), at);
         if (!any(maxima)) return;
         const long long lanes = least(W, part.x1 - x);
-        for (int k = 0; k < lanes; ++k)
-            if (maxima.v[k]) look_closely(band, y, x + k);
+        for (unsigned left = bits(maxima) & ((1u << lanes) - 1); left; left &= left - 1)
+            look_closely(row, band, y, x + __builtin_ctz(left));
     }
-    void look_closely(int band, long long y, long long x) {
+    void look_closely(const Near& row, int band, long long y, long long x) {
         const auto at = [&](int plane, int v, int u) {
-            return strip.row(plane, mirrored(y + v, s.height))[mirrored(x + u, s.width)];
+            return row(plane, mirrored(y + v, s.height))[mirrored(x + u, s.width)];
         };
         Maximum& maximum = found[count];
         maximum = {int(number), int(y), int(x), band, 0, 0.0f, 0.0f};

@@ -38,8 +38,8 @@ template <class T> class RowOfBlocks {
         : s(settings), frame(pixels), blocks(settings), length(stride(settings)),
           top(blocks.margin + row * BLOCK - REACH),
           sums(static_cast<ColumnSums*>(__builtin_align_up(memory, alignof(ColumnSums)))),
-          raw(reinterpret_cast<float*>(sums + blocks.columns) + length + PADDING), clean(raw + (ROWS + 1) * length),
-          scratch(clean + ROWS * length) {}
+          raw(reinterpret_cast<float*>(sums + blocks.columns) + length + PADDING + REACH),
+          clean(raw + (ROWS + 1) * length), scratch(clean + ROWS * length) {}
 
     void measure(BlockNoise* table) {
         for (int i = -1; i <= ROWS; ++i) load(i);

@@ -147,6 +147,9 @@ SPOTFIT_INLINE void by_groups(const T* roi, long long width, int rows, int colum
         for (int i = 0; i < columns; i += GROUP) work(roi + (i + GROUP <= columns ? i : columns - GROUP));
 }
 
+// ROIs lie here and there in frames: processors cannot guess where the next ones are.
+constexpr long long ROIS_AHEAD = 6;
+
 // Numbers in the last group's overlap count twice: what is found is looked at more closely.
 template <class T> bool has_flat_top(const T* roi, long long width, int rows, int columns, const FlatTops& rule) {
     T best[GROUP], highest = LOWEST<T>;
@@ -175,10 +178,12 @@ template <class T> bool has_flat_top(const T* roi, long long width, int rows, in
 template <class T>
 void find_in(const T* frames, long long height, long long width, const long long* corners, long long first,
              long long last, int rows, int columns, const FlatTops& rule, unsigned char* found) {
+    const auto place = [&](const long long* at) { return frames + (at[0] * height + at[1]) * width + at[2]; };
     for (long long n = first; n < last; ++n) {
         const long long* at = corners + 3 * n;
-        found[n] =
-            at[0] >= 0 && has_flat_top(frames + (at[0] * height + at[1]) * width + at[2], width, rows, columns, rule);
+        if (n + ROIS_AHEAD < last && at[3 * ROIS_AHEAD] >= 0)
+            for (int k = 0; k < rows; ++k) __builtin_prefetch(place(at + 3 * ROIS_AHEAD) + k * width);
+        found[n] = at[0] >= 0 && has_flat_top(place(at), width, rows, columns, rule);
     }
 }
 

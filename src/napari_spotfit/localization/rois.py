@@ -15,11 +15,12 @@ from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.columns import invalid_columns
 from ..results.flags import Flag
-from ..results.judge import Origin, judge
+from ..results.judge import judge
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .pixel_flags import pixel_flags
+from .place_flags import Origin, place_flags
 
 #: Pixels of a ROI as most are.
 _USUAL_PIXELS = 81
@@ -103,14 +104,19 @@ def fit_block(
     detection; without, or where these know no σ, they count.
     """
     settings = calibration.fitted
-    half = np.array(settings.roi_shape) // 2
-    last = np.array(block.pixels.shape[1:]) - settings.roi_shape
     corners = np.empty((len(places), 3), np.int64)
     corners[:, 0] = frame
-    corners[:, 1:] = np.clip(np.rint(places).astype(np.int64) - half, 0, last)
-    calibration.check_counts(block.pixels, corners)
     start = np.full((len(places), len(settings.profile.shape)), np.nan, np.float32)
-    start[:, :2] = places - corners[:, 1:]
+    # Axis by axis: rows of two numbers take NumPy several times as long.
+    for axis, (side, size) in enumerate(
+        zip(settings.roi_shape, block.pixels.shape[1:], strict=True)
+    ):
+        place = places[:, axis].copy()
+        corner = np.rint(place).astype(np.int64) - side // 2
+        corner = np.minimum(np.maximum(corner, 0), size - side)
+        corners[:, 1 + axis] = corner
+        start[:, axis] = place - corner
+    calibration.check_counts(block.pixels, corners)
     saturated = saturated_pixels(block.taken, corners, settings.roi_shape, settings.threads)
     lone = None
     if detection is not None and detection.sigma is not None:
@@ -125,7 +131,8 @@ def fit_block(
     columns["x"] += corners[:, 2]
     columns = _with_corners(columns, corners)
     origin = Origin(frame, places, block.pixels.shape[1:], sigma)
-    columns["flags"] = judge(columns, settings, settings.roi_shape, origin)
+    columns["flags"] = judge(columns, settings, settings.roi_shape)
+    columns["flags"] |= place_flags(columns, settings, origin)
     columns["flags"] |= pixel_flags(block.bad, saturated, lone, corners, columns["y"], columns["x"])
     return columns
 
@@ -164,7 +171,7 @@ def _with_corners(
     columns: dict[str, NDArray[Any]], corners: NDArray[np.int64]
 ) -> dict[str, NDArray[Any]]:
     """Add where each ROI lies, so that what was fitted can be looked at again."""
-    columns["roi_y"], columns["roi_x"] = corners[:, 1:].T.astype(np.int32)
+    columns["roi_y"], columns["roi_x"] = (corners[:, i].astype(np.int32) for i in (1, 2))
     return columns
 
 

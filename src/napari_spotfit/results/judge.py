@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from . import flags
 from .flags import Flag
-from .near import has_near
-from .widths import mean_sigma
 
 Mask = NDArray[np.bool_]
 Columns = Mapping[str, Any]
@@ -37,26 +35,12 @@ _MEASURED = 0.1
 _CHI_COLUMNS = {"chi_square", "reduced_chi_square", "amplitude", "background", "photons"}
 
 
-class Origin(NamedTuple):
-    """Where in an image fits began, and what is known of that."""
-
-    #: Numbers of the frames, all of whose fits are there.
-    frame: NDArray[np.int64]
-    #: y and x from which each fit began, in pixels.
-    places: NDArray[np.float64]
-    #: Rows and columns of a frame.
-    shape: tuple[int, int]
-    #: The PSF's σ; None where nobody has said it.
-    sigma: float | None
-
-
 def judge(
     columns: Columns,
     settings: Settings | None,
     roi_shape: tuple[int, int] | None,
-    origin: Origin | None = None,
 ) -> NDArray[np.uint32]:
-    """Return the flags of fits, :class:`Flag` by bits.
+    """Return the flags of fits that follow from their numbers alone, :class:`Flag` by bits.
 
     Parameters
     ----------
@@ -66,17 +50,13 @@ def judge(
         What the fits were made with; without, no bound and no noise is known.
     roi_shape : (int, int) or None
         Rows and columns of the ROIs.
-    origin : Origin, optional
-        Where in an image the fits began.
     """
     stop = columns["stop_condition"]
-    found = np.zeros(len(stop), np.uint32)
     settled = (stop >= min(CONVERGED)) & (stop <= max(CONVERGED))
-    found[~settled] = Flag.NOT_CONVERGED
-    valid = stop != int(StopCondition.INVALID)
+    found: NDArray[np.uint32] = ~settled * np.uint32(Flag.NOT_CONVERGED)
 
     def put(flag: Flag, mask: Mask) -> None:
-        found[mask & valid] |= np.uint32(flag)
+        np.bitwise_or(found, mask * np.uint32(flag), out=found)
 
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         if "amplitude" in columns and "photons" in columns:
@@ -88,9 +68,7 @@ def judge(
             for mask in _at_bounds(columns, settings, roi_shape):
                 put(Flag.AT_BOUND, mask)
             put(Flag.POOR_FIT, _poor(columns, settings, roi_shape))
-        if origin is not None and settings is not None:
-            for flag, mask in _in_image(columns, settings, origin, valid):
-                put(flag, mask)
+    found[stop == int(StopCondition.INVALID)] = Flag.NOT_CONVERGED
     return found
 
 
@@ -205,35 +183,3 @@ def _poor(columns: Columns, settings: Settings, roi_shape: tuple[int, int]) -> M
     poor: Mask = chi > mean + flags.MOST_CHI * np.sqrt(variance)
     poor &= (electrons >= _FEWEST) & (light > 0) & (height > 0)
     return poor
-
-
-def _in_image(
-    columns: Columns, settings: Settings, origin: Origin, valid: Mask
-) -> Iterator[tuple[Flag, Mask]]:
-    """Yield the flags that follow from where a fit lies, and where it began."""
-    y, x = columns["y"], columns["x"]
-    width = mean_sigma(columns, settings.gain or 1.0)
-    scale = width if origin.sigma is None else origin.sigma
-    moved = np.hypot(y - origin.places[:, 0], x - origin.places[:, 1])
-    yield Flag.MOVED, moved > flags.FARTHEST * scale
-    held = {*settings.profile.widths} & {*settings.fixed}
-    if origin.sigma is not None and not held and settings.profile.expression is None:
-        yield Flag.WIDE, width > flags.WIDEST * origin.sigma
-        yield Flag.NARROW, width < flags.NARROWEST * origin.sigma
-    half_side = settings.roi_shape[0] / 2, settings.roi_shape[1] / 2
-    start_y, start_x = (np.ascontiguousarray(along) for along in origin.places.T)
-    neighbour = has_near(origin.frame, start_y, start_x, half_side)
-    yield Flag.NEIGHBOUR, neighbour
-    same = max(flags.SAME_SPOT_PX, flags.SAME_SPOT * (origin.sigma or 0.0))
-    rows, double = np.flatnonzero(valid), np.zeros(len(y), bool)
-    # Two fits that ended together began as neighbours, or the one that moved more came from afar.
-    asked = np.flatnonzero((neighbour | (moved > (min(half_side) - same) / 2))[rows])
-    double[rows] = has_near(origin.frame[rows], y[rows], x[rows], (same, same), moved[rows], asked)
-    yield Flag.DUPLICATE, double
-    half = np.array(settings.roi_shape) // 2
-    shifted = np.zeros(len(y), bool)
-    for axis, (name, size) in enumerate(zip(("y", "x"), origin.shape, strict=True)):
-        middle = columns[f"roi_{name}"] + half[axis]
-        shifted |= abs(origin.places[:, axis] - middle) > 0.5
-        shifted |= np.minimum(columns[name] + 0.5, size - 0.5 - columns[name]) < scale
-    yield Flag.EDGE, shifted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,19 +33,24 @@ def mean_sigma(columns: Mapping[str, Any], gain: float = 1.0) -> Any:
     >>> float(mean_sigma({"sigma_x": np.float64(1), "sigma_y": np.float64(4)}))
     2.0
     """
-    ways = []
+    width: Any = None
     with np.errstate(divide="ignore", invalid="ignore"):  # spots of no height
-        if "sigma" in columns:
-            ways.append(columns["sigma"])
-        if "sigma_x" in columns and "sigma_y" in columns:
-            ways.append((columns["sigma_x"] * columns["sigma_y"]) ** 0.5)
-        if "width" in columns and "exponent" in columns:
-            half = (2.0 ** (1.0 / columns["exponent"]) - 1.0) ** 0.5 * columns["width"]
-            ways.append(half / _HALF_WIDTH)
-        if "photons" in columns and "amplitude" in columns:
-            area = abs(columns["photons"] / columns["amplitude"]) * gain
-            ways.append((area / (2 * math.pi)) ** 0.5)
-    width: Any = np.nan
-    for way in reversed(ways):
-        width = np.where(np.isnan(way), width, way)
-    return width
+        for way in _ways(columns, gain):
+            width = way if width is None else np.where(np.isnan(width), way, width)
+            if not np.isnan(width).any():
+                break
+    return np.nan if width is None else width
+
+
+def _ways(columns: Mapping[str, Any], gain: float) -> Iterator[Any]:
+    """Yield the widths that columns tell, the better known ones first."""
+    if "sigma" in columns:
+        yield columns["sigma"]
+    if "sigma_x" in columns and "sigma_y" in columns:
+        yield (columns["sigma_x"] * columns["sigma_y"]) ** 0.5
+    if "width" in columns and "exponent" in columns:
+        half = (2.0 ** (1.0 / columns["exponent"]) - 1.0) ** 0.5 * columns["width"]
+        yield half / _HALF_WIDTH
+    if "photons" in columns and "amplitude" in columns:
+        area = abs(columns["photons"] / columns["amplitude"]) * gain
+        yield (area / (2 * math.pi)) ** 0.5

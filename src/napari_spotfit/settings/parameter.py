@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+#: The groups in the order in which forms have them, with their headings.
+GROUPS = {
+    "detection": "Detection",
+    "fit": "Fit",
+    "camera": "Camera",
+    "bounds": "Bounds",
+    "stop": "Stop a fit",
+    "run": "Run",
+}
 
 
 class Parameter(NamedTuple):
-    """What people and controls need to know about one setting."""
+    """What people and controls need to know about one setting.
+
+    Attributes
+    ----------
+    label, doc, group, unit : str
+        Its name for people, what it does, where it belongs, and what it is counted in.
+    minimum, maximum : float or None
+        The range of a number.
+    above_minimum : bool
+        Whether the minimum itself is out of it.
+    none_means : str
+        What it is if nothing is set.
+    automatic : float or None
+        Of what an image tells where nothing is set: what it is taken for until it does.
+    step : float
+        What one click on an arrow adds to a number; 0 adds to its second digit.
+    decades : bool
+        Whether one click multiplies or divides by ten instead.
+    odd : bool
+        Whether only odd numbers are accepted.
+    words : mapping of str to str
+        How its words are spoken, where not as they are written.
+    shown : str
+        Whether a form has it first, folded in its group, or not, as it has a form of its own.
+    """
 
     label: str
     doc: str
@@ -17,6 +53,12 @@ class Parameter(NamedTuple):
     maximum: float | None = None
     above_minimum: bool = False
     none_means: str = ""
+    automatic: float | None = None
+    step: float = 1.0
+    decades: bool = False
+    odd: bool = False
+    words: Mapping[str, str] = MappingProxyType({})
+    shown: Literal["first", "folded", "apart"] = "folded"
 
 
 def setting(default: Any, label: str, doc: str, group: str, **rest: Any) -> Any:
@@ -25,3 +67,9 @@ def setting(default: Any, label: str, doc: str, group: str, **rest: Any) -> Any:
         default=default,
         metadata={"parameter": Parameter(label, doc, group, **rest)},  # type: ignore[arg-type]
     )
+
+
+def words_of(hint: Any) -> tuple[str, ...]:
+    """Return the words that a type accepts, besides other things or not."""
+    kinds = (hint, *get_args(hint))
+    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())

@@ -19,7 +19,7 @@ from .bounds import check_bounds, check_shape_names
 from .frozen import FrozenMapping
 from .naming import check_names, check_not_both, checks_names, replacing
 from .noise_model import NoiseModel
-from .parameter import Parameter, setting
+from .parameter import Parameter, setting, words_of
 from .validation import ROI_LARGEST, check_pixel, checked
 
 Backend = Literal["auto", "cpu", "cuda"]
@@ -77,6 +77,9 @@ class Settings:
         minimum=0.5,
         maximum=10,
         none_means="estimated from the image",
+        automatic=1.3,
+        step=0.1,
+        shown="first",
     )
     false_spots: float = setting(
         DEFAULT_FALSE_SPOTS,
@@ -88,6 +91,9 @@ class Settings:
         minimum=0,
         above_minimum=True,
         maximum=100_000,
+        step=1e-9,
+        decades=True,
+        shown="first",
     )
     threshold: float | None = setting(
         None,
@@ -108,6 +114,8 @@ class Settings:
         unit="px",
         minimum=1,
         maximum=64,
+        step=0.5,
+        shown="first",
     )
     roi_size: int | tuple[int, int] | None = setting(
         None,
@@ -119,6 +127,10 @@ class Settings:
         minimum=5,
         maximum=ROI_LARGEST - 1,
         none_means="about 6 σ",
+        automatic=9,
+        step=2,
+        odd=True,
+        shown="first",
     )
     model: Model | Profile = setting(
         "gaussian",
@@ -127,6 +139,13 @@ class Settings:
         "one σ along x and one along y. gaussian_rotated: elliptical and turned by an angle. "
         "lorentzian: with wide wings. moffat: round, with wings as wide as they are.",
         "fit",
+        words={
+            "gaussian": "Gaussian",
+            "gaussian_elliptical": "elliptical Gaussian",
+            "gaussian_rotated": "rotated Gaussian",
+            "lorentzian": "Lorentzian",
+            "moffat": "Moffat",
+        },
     )
     pixel: Pixel = setting(
         "sampled",
@@ -143,6 +162,11 @@ class Settings:
         "weights that are given. mle: maximum likelihood of the photons' Poisson noise, the "
         "most precise; it needs the camera's offset and gain.",
         "fit",
+        words={
+            "lse": "least squares",
+            "wlse": "weighted least squares",
+            "mle": "maximum likelihood",
+        },
     )
     neighbours: Neighbours = setting(
         "leave out",
@@ -158,6 +182,7 @@ class Settings:
         "Shape parameters that are not fitted, by name: a number is their value, that of y and x "
         "counted from the middle of the ROI; with None each spot keeps its own start value.",
         "bounds",
+        shown="apart",
     )
     bounds: Mapping[str, tuple[float | None, float | None]] = setting(
         FrozenMapping(),
@@ -165,6 +190,7 @@ class Settings:
         "Lower and upper bound of shape parameters by name, None for an open end; y and x count "
         "from the middle of the ROI.",
         "bounds",
+        shown="apart",
     )
     errors: bool = setting(
         True,
@@ -176,7 +202,7 @@ class Settings:
     max_iterations: int = setting(
         stopping.MAX_ITERATIONS,
         "Max. iterations",
-        "A fit that has not settled after so many iterations stops with MAX_ITERATIONS.",
+        "A fit that has not settled after so many iterations has not converged (MAX_ITERATIONS).",
         "stop",
         minimum=1,
         maximum=1000,
@@ -184,7 +210,7 @@ class Settings:
     max_error: float = setting(
         stopping.MAX_ERROR,
         "Accepted χ²",
-        "A fit whose χ² falls below this stops with MAX_ERROR; 0 never stops a fit.",
+        "A fit whose χ² falls below this has converged (MAX_ERROR); 0 never stops a fit.",
         "stop",
         unit="counts²",
         minimum=0,
@@ -192,20 +218,22 @@ class Settings:
     min_delta: float = setting(
         stopping.MIN_DELTA,
         "Min. change of χ²",
-        "A fit stops with MIN_DELTA when a step changes χ² by less than this fraction of it, or "
-        "when the next step is expected to.",
+        "A fit has converged when a step changes χ² by less than this fraction of it, or when the "
+        "next step is expected to (MIN_DELTA).",
         "stop",
         minimum=0,
         maximum=1,
+        decades=True,
     )
     min_step: float = setting(
         stopping.MIN_STEP,
         "Min. step",
-        "A fit stops with MIN_STEP when a step changes every parameter by less than this "
-        "fraction of it.",
+        "A fit has converged when a step changes every parameter by less than this fraction of "
+        "it (MIN_STEP).",
         "stop",
         minimum=0,
         maximum=1,
+        decades=True,
     )
     sigma_min: float | None = setting(
         None,
@@ -216,6 +244,8 @@ class Settings:
         minimum=0,
         above_minimum=True,
         none_means=f"{stopping.SIGMA_MIN} px",
+        step=0.1,
+        shown="apart",
     )
     sigma_max: float | None = setting(
         None,
@@ -226,6 +256,8 @@ class Settings:
         minimum=0,
         above_minimum=True,
         none_means="ROI's side",
+        step=0.1,
+        shown="apart",
     )
     amplitude_min: float | None = setting(
         None,
@@ -270,6 +302,7 @@ class Settings:
         minimum=0,
         above_minimum=True,
         none_means="unknown",
+        step=0.1,
     )
     variance: float | None = setting(
         None,
@@ -299,6 +332,7 @@ class Settings:
         "gain.",
         "camera",
         none_means="as the camera or the image has it",
+        shown="apart",
     )
     backend: Backend = setting(
         "auto",
@@ -306,6 +340,7 @@ class Settings:
         "auto: the GPU where one can be used, else the CPU, and the CPU for a few fits. "
         "cpu: the CPU. cuda: the GPU, or an error that says why it cannot be used.",
         "run",
+        words={"auto": "automatic", "cpu": "CPU", "cuda": "CUDA GPU"},
     )
     devices: Devices = setting(
         "one",
@@ -472,7 +507,4 @@ def parameters() -> Mapping[str, Parameter]:
 
 def choices(name: str) -> tuple[str, ...]:
     """Return the accepted values of a setting that is one of several words."""
-    hint = _hints()[name]
-    kinds = (hint, *typing.get_args(hint))  # a model may be something else than a word, too
-    words = next(kind for kind in kinds if typing.get_origin(kind) is Literal)
-    return typing.get_args(words)
+    return words_of(_hints()[name])

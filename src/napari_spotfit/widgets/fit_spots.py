@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QTimer, Signal
+from qtpy.QtCore import QEvent, QTimer, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
@@ -14,6 +15,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from superqt.utils import qdebounced
 
 from .fitting.fit_run import Job
 from .fitting.gain_offer import GainOffer
@@ -30,10 +32,9 @@ from .layers.maps import LayerMaps, layer_maps
 from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
-from .napari_compat import itself
 from .parts import remember
 from .parts.docking import Docked
-from .parts.status import StatusLine, number
+from .parts.status import StatusLine, number, time_left
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
 from .preview.image_noise import ImageNoise
@@ -42,7 +43,7 @@ from .preview.told import ToldPsf
 
 if TYPE_CHECKING:
     import napari
-    from napari.layers import Image
+    from napari.layers import Image, Points
 
 _FIT_TIP = (
     "<p>Find and fit the spots of the image. The result is a Points layer named after the "
@@ -51,6 +52,7 @@ _FIT_TIP = (
 )
 _FITTING = "Fitting…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
+_LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 
@@ -64,12 +66,13 @@ class FitSpots(Docked):
         The viewer that shows the images; napari passes it in.
     """
 
+    title = "Fit spots"
     #: A fit has ended, whichever way, and the layers and the status line say so.
     finished = Signal()
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__()
-        self._viewer = viewer = itself(viewer)
+        super().__init__(viewer)
+        viewer = self._viewer
         self.history = history_of(viewer)
         self._results = ResultLayers(viewer)
         self._run: LayerFit | None = None
@@ -98,9 +101,10 @@ class FitSpots(Docked):
         self._recovery = Recovery(viewer, self)
         self.left = LeftResult(self._recovery)
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
-        self._patience = QTimer(self)
-        self._patience.setSingleShot(True)
-        self._patience.setInterval(_PATIENCE)
+        self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
+        self._picked: Points | None = None
+        self._picked_soon = QTimer(self)
+        self._picked_soon.setSingleShot(True)
         values = remember.load("fit_spots")
         self.settings.put(values)
         self._face = str(values.get("face", "sigma"))
@@ -139,6 +143,7 @@ class FitSpots(Docked):
         if self._run is not None:
             self._run.finish()
         self.picking.unbind()
+        self._picked_soon.stop()
         self.history.shown.disconnect(self.result.show_layer)
         self.history.shown.disconnect(self._recovery.keep)
         self.history.leave(self)
@@ -157,6 +162,14 @@ class FitSpots(Docked):
         events.renamed.disconnect(self._on_active)
         self._viewer.layers.selection.events.active.disconnect(self._on_active)
 
+    def event(self, event: QEvent | None) -> bool:
+        """Let the legend give way to the settings where there is no room for both."""
+        handled = bool(super().event(event))
+        layout = self.layout()
+        if layout is not None and event is not None and event.type() in _LAYS_OUT:
+            self.result.legend_area.shorten(layout.totalSizeHint().height() - self.height())
+        return handled
+
     def fit(self) -> None:
         """Start to fit the chosen image."""
         if self._run is not None:
@@ -172,6 +185,7 @@ class FitSpots(Docked):
         self._run.shown.connect(self.result.show_layer)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
+        self._began = time.monotonic()
         self.status.say(_FITTING)
         self._run.start()
 
@@ -208,11 +222,13 @@ class FitSpots(Docked):
         )
 
     def _on_progress(self, done: int, total: int) -> None:
-        self._patience.stop()
+        self._patience.cancel()
         self.status.say(_FITTING)
         self.progress.setRange(0, total)
         self.progress.setValue(done)
-        self.progress.setFormat(f"{number(done)} of {number(total)} frames")
+        left = time_left(done, total, time.monotonic() - self._began)
+        text = f"{number(done)} of {number(total)} frames"
+        self.progress.setFormat(f"{text}, {left}" if left else text)
 
     def _on_ended(self) -> None:
         """Say how a fit has ended."""
@@ -246,9 +262,14 @@ class FitSpots(Docked):
         if layer is not None and (active is layer or not is_result(active)):
             self.result.show_layer(layer)
 
+    def _on_patience(self) -> None:
+        self.status.say(_READING)
+
     def _on_pick_awaited(self, awaited: bool) -> None:
         if self._run is None:
-            self._patience.start() if awaited else self._patience.stop()
+            self._patience() if awaited else self._patience.cancel()
+        if not awaited:
+            self._told.show()
 
     def _end(self, text: str, *, failed: bool = False) -> None:
         self._run = None
@@ -257,10 +278,18 @@ class FitSpots(Docked):
         (self.status.fail if failed else self.status.say)(text)
         self.finished.emit()
 
+    def _on_picked(self, layer: Points) -> None:
+        """Describe the picked spots once they are drawn, which counts more while dragging."""
+        self._picked = layer
+        self._picked_soon.start()
+
     def _on_removed(self, event: Any) -> None:
         if self._run is not None:
             self._run.cancel_if_gone()
         self._recovery.forget(event.value)
+        if event.value is self._picked:
+            self._picked_soon.stop()
+            self._picked = None
         if event.value is self.result.layer:
             left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
             self.result.show_layer(next(left, None))
@@ -289,7 +318,7 @@ class FitSpots(Docked):
         remember.save("fit_spots", {**self.settings.values(), **own})
 
     def _show_running(self, running: bool) -> None:
-        self._patience.start() if running else self._patience.stop()
+        self._patience() if running else self._patience.cancel()
         self.progress.setRange(0, 0)
         self.progress.setFormat("")
         self.cancel_button.setEnabled(True)
@@ -318,16 +347,15 @@ class FitSpots(Docked):
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
-        self.picking.picker.layers.shown.connect(self.result.show_layer)
+        self.picking.picker.layers.shown.connect(self._on_picked)
+        self._picked_soon.timeout.connect(lambda: self.result.show_layer(self._picked))
         self.history.shown.connect(self.result.show_layer)
         self.history.shown.connect(self._recovery.keep)
-        self.picking.picker.layers.shown.connect(self._recovery.keep)
+        self.picking.picker.layers.shown.connect(self._recovery.keep_soon)
         self._recovery.failed.connect(self._on_not_kept)
         self.left.said.connect(self.status.say)
         self.left.failed.connect(self.status.fail)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
-        self.picking.picker.awaited.connect(self._told.show)
-        self._patience.timeout.connect(lambda: self.status.say(_READING))
 
     def _lay_out(self) -> None:
         self.fit_button.setToolTip(_FIT_TIP)

@@ -11,6 +11,7 @@ from .inspecting.click import SpotClick
 from .inspecting.doubtful import BACK_KEY, ON_KEY, doubtful_shown, following
 from .inspecting.frame_keeper import FrameKeeper
 from .inspecting.panel import InspectPanel
+from .inspecting.refit import Refit
 from .inspecting.sample import SpotSample, camera_settings, sample_spot, settings_of
 from .inspecting.spot import (
     Spot,
@@ -21,16 +22,17 @@ from .inspecting.spot import (
     shown_frame,
     spot_of,
 )
-from .inspecting.watch import Watch
 from .layers.history import history_of
-from .layers.images import image_of
+from .layers.images import full_resolution, image_of
 from .layers.maps import maps_of
-from .layers.place import centre_on
-from .layers.points import is_result
-from .layers.spot_selection import SpotSelection
+from .layers.place import go_to
+from .layers.points import is_preview, is_result
+from .layers.spot_selection import SpotSelection, select
 from .layers.units import pixel_size
-from .napari_compat import itself
+from .napari_compat import canvas_beside
+from .one_to_another import list_spot
 from .parts.docking import Docked
+from .parts.follow import Follower
 from .parts.keys import Keys
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ _NO_IMAGE = (
     "This layer does not say which image its spots were fitted in, so data, model and residual "
     "cannot be shown. The numbers are those of the fit."
 )
+_NO_REFIT = "Without the image nothing can be fitted again."
+_PASSING = "The spots of the preview come and go: press Fit first, then each can be fitted again."
 _NOT_FITTED = "This point was not fitted: it has no numbers. Click a fitted spot."
 _READING = "Reading the frame…"
 #: After so many milliseconds without the frame the wait is explained.
@@ -66,12 +70,13 @@ class InspectSpot(Docked):
         The viewer with the spots; napari passes it in.
     """
 
+    title = "Inspect spot"
     #: What is shown is up to date again.
     refreshed = Signal()
 
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(below=(0, 0))
-        self._viewer = viewer = itself(viewer)
+        super().__init__(viewer, below=(0, 0))
+        viewer = self._viewer
         self._history = history_of(viewer)
         self._layer: Points | None = None
         #: Row in the layer; None where the frame has no spot at this place.
@@ -85,7 +90,11 @@ class InspectSpot(Docked):
         self._click = SpotClick(viewer, self.inspect)
         self._keys = Keys(viewer, {BACK_KEY: lambda: self.step(-1), ON_KEY: lambda: self.step(1)})
         self.panel.doubtful.asked.connect(self.step)
-        self._watch = Watch(self._later)
+        self.refit = Refit(viewer, self.panel.refit, self._history, self)
+        self.refit.changed.connect(self._later)
+        self.panel.refit_button.toggled.connect(self._later)
+        self.panel.list_button.clicked.connect(self._list)
+        self._watch = Follower(self._later)
         self._soon, self._patience = QTimer(self), QTimer(self)
         for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
             timer.setSingleShot(True)
@@ -99,8 +108,25 @@ class InspectSpot(Docked):
 
     def inspect(self, layer: Points, row: int) -> None:
         """Show a spot of a layer, and select it there."""
-        layer.selected_data = {row}
+        select(layer, {row})
         self._show_next(layer, row)
+
+    def go_to(self, layer: Points, row: int | None = None) -> None:
+        """Let the viewer show a spot of a layer, and show it here.
+
+        Without a row it is the one that is selected, or else the first doubtful one.
+        """
+        if row is None:
+            candidates = sorted(layer.selected_data) or doubtful_shown(layer).tolist()
+            row = next((one for one in candidates if one < len(layer.data)), None)
+        if row is None:
+            self._show_next(layer, None)
+            return
+        go_to(self._viewer, layer, row, canvas_beside(self))
+        if row in layer.selected_data:
+            self._show_next(layer, row)
+        else:
+            self.inspect(layer, row)
 
     def step(self, step: int) -> None:
         """Go on to the next doubtful spot that is shown, 1, or back to the one before, -1."""
@@ -113,8 +139,8 @@ class InspectSpot(Docked):
         rows = doubtful_shown(layer)
         if len(rows):
             row = following(rows, self._row if layer is self._layer else None, step)
-            centre_on(self._viewer, layer, row)
-            self.inspect(layer, row)
+            select(layer, {row})
+            self.go_to(layer, row)
 
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
@@ -133,6 +159,7 @@ class InspectSpot(Docked):
         self._soon.stop()
         self._patience.stop()
         self._keeper.forget()
+        self.refit.forget()
         self._selection.unbind()
         self._watch.follow()
         for event in self._events():
@@ -141,6 +168,10 @@ class InspectSpot(Docked):
         self._click.unbind()
         self.panel.unbind()
         self._layer = self._row = self._spot = None
+
+    def _list(self) -> None:
+        if self._layer is not None and self._row is not None:
+            list_spot(self._viewer, self._layer, self._row)
 
     def _events(self) -> tuple[Any, ...]:
         layers = self._viewer.layers.events
@@ -257,9 +288,32 @@ class InspectSpot(Docked):
         self.panel.show_spot(spot, layer.name, pixel_size(layer))
         self.panel.doubtful.show_place(layer, spot.row)
         if isinstance(pixels, str):
+            self.refit.forget(_NO_REFIT)
             self.panel.say(pixels)
         else:
             self.panel.show_sample(pixels, spot)
+            self._compare(layer, spot)
+
+    def _compare(self, layer: Points, spot: Spot) -> None:
+        """Show the spot's refit beside it, while such are asked for."""
+        image = image_of(layer, self._viewer.layers)
+        if image is None or not self.panel.refit_button.isChecked():
+            self.refit.forget()
+            return
+        if is_preview(layer):
+            self.refit.forget(_PASSING)
+            return
+        rows, columns = full_resolution(image).shape[-2:]
+        self.refit.follow(layer, spot.row, image, places_around(layer, spot, (rows, columns))[0])
+        if (fits := self.refit.fits()) is None:
+            return
+        try:
+            old, new = (self._pixels(layer, image, one) for one in fits)
+        except ValueError:  # pixels that are no longer there
+            return
+        if isinstance(old, SpotSample) and isinstance(new, SpotSample):
+            kept = self.refit.new_is_kept
+            self.panel.show_refit((fits[0], old), (fits[1], new), new_is_kept=kept)
 
     def _show_without_pixels(self, why: str) -> None:
         if self._layer is not None and self._spot is not None:

@@ -75,14 +75,11 @@ def main_window(viewer: Viewer) -> QMainWindow | None:
     """Return the window of a viewer; a model of one has none, nor has a viewer that was closed."""
     from qtpy.QtWidgets import QMainWindow
 
-    window = getattr(itself(viewer), "window", None)
-    if window is None:
-        return None
+    found = getattr(getattr(itself(viewer), "window", None), "_qt_window", None)
     try:
-        found = window._qt_window
+        return found if isinstance(found, QMainWindow) and found.isWindow() else None
     except RuntimeError:  # Qt has deleted it
         return None
-    return found if isinstance(found, QMainWindow) else None
 
 
 def canvas_beside(widget: QWidget) -> QWidget | None:
@@ -153,6 +150,29 @@ def quiet(points: Points, *events: str) -> Iterator[None]:
         for name in events:
             stack.enter_context(points.events[name].blocker())
         yield
+
+
+@contextmanager
+def refreshed_once(points: Points, *, moved: bool = True) -> Iterator[None]:
+    """Work out once, at the end, what a layer shows: napari does so at every change.
+
+    Parameters
+    ----------
+    points : napari.layers.Points
+        The layer that is changed meanwhile.
+    moved : bool
+        Whether points come, go, move or get another size. Where they stay, so does the layer's
+        extent, which takes napari most of the time.
+    """
+    own = itself(points)
+    with ExitStack() as stack:
+        stack.enter_context(own._block_refresh())
+        for colors in (own._face, own._border):
+            for name in ("colors", "color_properties"):
+                stack.enter_context(colors.events[name].blocker())
+        stack.enter_context(quiet(own, "face_color", "border_color", "border_width", "symbol"))
+        yield
+    points.refresh(extent=moved, thumbnail=moved)
 
 
 def tell_data(points: Points) -> None:

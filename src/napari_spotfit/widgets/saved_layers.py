@@ -20,6 +20,7 @@ from .layers.history import history_of
 from .layers.images import AXES, transform_arguments
 from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
 from .layers.points import default_face, layer_arguments, points_arguments
+from .layers.refits import REFITS
 from .table.columns import Units
 from .table.filters import Filters
 
@@ -31,7 +32,7 @@ LayerData = tuple[Any, dict[str, Any], str]
 #: What a layer's metadata say of its spots beside their settings, which a file has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
-    "map_names", "frames", "labels", AXES, MARK, SIGMA,
+    "map_names", "frames", "labels", AXES, REFITS, MARK, SIGMA,
 )  # fmt: skip
 #: What they say of the image.
 _IMAGE = ("name", "shape", "file")

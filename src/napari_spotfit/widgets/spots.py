@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QLabel,
+    QPushButton,
     QSizePolicy,
     QSplitter,
     QTabWidget,
@@ -20,7 +22,7 @@ from qtpy.QtWidgets import (
 from .layers.history import history_of
 from .layers.points import is_result
 from .layers.units import pixel_size
-from .napari_compat import itself
+from .one_to_another import inspect_spot
 from .parts.docking import Docked
 from .parts.layer_choice import LayerChoice
 from .parts.status import StatusLine, number
@@ -36,6 +38,7 @@ from .table.view import SpotsTable
 
 if TYPE_CHECKING:
     import napari
+    from napari.layers import Points
 
 #: From this width in pixels on the plots stand beside the table.
 _WIDE = 640
@@ -46,7 +49,7 @@ _HIGH_TABS = "QTabBar::tab { padding: 5px 8px }"
 #: From this width on the spots are counted and saved beside the tabs, which saves height.
 _ROOMY = 1400
 #: The smallest width and height. Not what the layout asks for: that depends on how wide it is.
-_SMALLEST = (280, 210)
+_SMALLEST = (280, 176)
 _LAYER_TIP = (
     "<p>The layer whose spots are listed: one that a fit has made. Selecting such a layer in the "
     "layer list chooses it here.</p>"
@@ -54,6 +57,12 @@ _LAYER_TIP = (
 _UNITS_TIP = (
     "<p>Show positions and widths in pixels or in the layer's unit, in the table, the plots, the "
     "filters and what is copied or saved. The unit comes from the image's scale.</p>"
+)
+
+
+_INSPECT_TIP = (
+    "<p>Go to the selected spot in the viewer and show its data, model and residual in <i>Inspect "
+    "spot</i> (double-click a row, or press Enter).</p>"
 )
 
 
@@ -66,14 +75,17 @@ class Spots(Docked):
         The viewer that shows the layers; napari passes it in.
     """
 
+    title = "Spots"
+
     def __init__(self, viewer: napari.viewer.Viewer):
-        super().__init__(below=_SMALLEST)
-        self._viewer = viewer = itself(viewer)
+        super().__init__(viewer, below=_SMALLEST)
+        viewer = self._viewer
         self._history = history_of(viewer)
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
         self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)
         self.table = SpotsTable(viewer, self.spots)
+        self.inspect_button = QPushButton("Inspect")
         self.export = ExportBar(self.spots, self.table)
         self.filters = FilterPage(viewer, self.spots)
         self.scatter = ScatterPage(viewer, self.spots)
@@ -105,6 +117,21 @@ class Spots(Docked):
         self._viewer.layers.selection.events.active.disconnect(self._on_active)
         for part in (self.status, *self._pages()):
             part.unbind()
+
+    def go_to(self, layer: Points, row: int | None = None) -> None:
+        """List a layer's spots, and select one, whose row is brought into sight.
+
+        Where filters hide it, it is said which, and nothing is selected.
+        """
+        self.layer.layer = layer
+        if row is None or self.spots.layer is not layer or row >= len(self.spots.shown):
+            return
+        if not self.spots.shown[row]:
+            self._fail(self._why_hidden(layer, row))
+            return
+        self._say("")
+        self.table.clearSelection()
+        self.spots.select(np.array([row]))
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         """Put the plots beside the table where there is room, else below it."""
@@ -141,6 +168,22 @@ class Spots(Docked):
         for page in self._pages():
             page.set_on_top(page is self.tabs.currentWidget())
 
+    def _why_hidden(self, layer: Points, row: int) -> str:
+        """Say which filters hide a spot."""
+        features = layer.features.iloc[[row]]
+        hiding = [part for part in self.spots.filters.parts() if not part.mask(features).all()]
+        words = "; ".join(part.in_words(self.spots.units) for part in hiding)
+        if not words:
+            return f"Row {number(row)} is hidden in the viewer, so it is not listed."
+        return (
+            f"Row {number(row)} is not listed, as it is filtered out: {words}. Take this filter "
+            "away to see it."
+        )
+
+    def _inspect(self, row: int) -> None:
+        if self.spots.layer is not None:
+            inspect_spot(self._viewer, self.spots.layer, row)
+
     def _say(self, text: str) -> None:
         self.status.say(text)
         self.status.setVisible(bool(text))
@@ -156,6 +199,8 @@ class Spots(Docked):
         self.spots.said.connect(self._fail)
         self.table.said.connect(self._fail)
         self.table.copy_asked.connect(self.export.copy)
+        self.table.inspect_asked.connect(self._inspect)
+        self.inspect_button.clicked.connect(self.table.inspect)
         self.layer.changed.connect(self._on_layer)
         self.units.currentIndexChanged.connect(lambda row: self.spots.set_physical(row == 1))
         for part in (self.export, self.filters.list, self.summary.export, self.cells.export):
@@ -187,6 +232,7 @@ class Spots(Docked):
         self.units.setAccessibleName("Unit of lengths")
         self.units.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         guard_wheel(self.units)
+        self.inspect_button.setToolTip(_INSPECT_TIP)
         self.count.setToolTip("<p>How many spots pass all filters, of how many.</p>")
         self.export.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.status.hide()
@@ -210,7 +256,7 @@ class Spots(Docked):
         """Lay out the table, what is above it, and below it what happened."""
         left, choice, counting = QWidget(), QHBoxLayout(), QHBoxLayout(self._counting)
         for row, widgets in (
-            (choice, (self.layer, self.units)),
+            (choice, (self.layer, self.units, self.inspect_button)),
             (counting, (self.count, self.export)),
         ):
             row.setContentsMargins(0, 0, 0, 0)

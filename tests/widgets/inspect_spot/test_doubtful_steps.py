@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 from inspector import add_spots, shows
 from qtpy.QtCore import Qt
+from spot_table import dock
+
+from napari_spotfit.widgets.table.filters import Filters
 
 
 def doubt(layer, rows):
@@ -43,6 +46,33 @@ def test_keys_and_buttons_go_through_the_doubtful_spots(
     until(lambda: shows(inspector, layer, 10))
 
 
+def test_over_frames_and_planes_and_past_what_a_filter_hides(
+    viewer, inspector, hand, until, press, make_movie
+):
+    _, layer = add_spots(viewer, make_movie(2, 3), scale=(1, 2, 0.1, 0.1))
+    doubt(layer, [2, 9, 13, 22])
+    spots = dock(viewer)
+    spots.spots.set_filters(Filters({"frame": (None, 1)}))
+    until(lambda: not layer.shown.all())
+    shown = [row for row in (2, 9, 13, 22) if layer.features["frame"].iloc[row] <= 1]
+    assert 0 < len(shown) < 4
+    steps = inspector.panel.doubtful
+    for key, rows in (
+        (Qt.Key.Key_PageDown, [*shown, shown[0]]),
+        (Qt.Key.Key_PageUp, shown[::-1]),
+    ):
+        for row in rows:
+            hand.key(key)
+            until(lambda row=row: shows(inspector, layer, row))
+            np.testing.assert_array_equal(
+                np.rint(layer.world_to_data(viewer.dims.point))[:2], layer.data[row, :2]
+            )
+            assert steps.count.text() == f"{shown.index(row) + 1} of {len(shown)} doubtful"
+            assert [index.row() for index in spots.table.selectionModel().selectedRows()] == [
+                int(np.flatnonzero(spots.table.spots_model.rows == row)[0])
+            ]
+
+
 def test_without_doubtful_spots_nothing_moves(viewer, inspector, hand, until, make_movie):
     hand.key(Qt.Key.Key_PageDown)
     _, layer = add_spots(viewer, make_movie())
@@ -55,6 +85,6 @@ def test_without_doubtful_spots_nothing_moves(viewer, inspector, hand, until, ma
 
 
 def test_the_keys_are_free_again(viewer, inspector):
-    assert len(viewer.keymap) == 2
+    assert len(viewer.keymap) == 4  # with those of the history
     viewer.window.remove_dock_widget(inspector)
     assert not viewer.keymap

@@ -7,7 +7,7 @@ import pytest
 from hand import CONTROL, RIGHT, SHIFT
 from napari.utils.colormaps.standardize_color import transform_color
 
-from napari_spotfit import Flag, localize, noise_model
+from napari_spotfit import Flag, StopCondition, localize, noise_model
 from napari_spotfit.widgets.layers.colors import STOP_COLORS
 
 NOT_DRAWN = {"score"}
@@ -39,9 +39,9 @@ def test_a_click_fits_what_the_batch_run_fits(viewer, widget, hand, settle, make
     movie = make_movie(3)
     image = viewer.add_image(movie, name="movie")
     controls = widget.settings.controls
-    controls["roi_size"].put(11)
-    controls["offset"].put(40.0)
-    controls["gain"].put(2.0)
+    controls["roi_size"].value = 11
+    controls["offset"].value = 40.0
+    controls["gain"].value = 2.0
     viewer.dims.set_current_step(0, 1)
     widget.picking.click.click()
     for place in spots[:2]:
@@ -60,7 +60,7 @@ def test_a_click_fits_what_the_batch_run_fits(viewer, widget, hand, settle, make
     assert viewer.layers.selection.active is image
     text = widget.status.text()
     assert f"y {fits.y[row_near(fits, spots[1], 1)]:.2f}" in text
-    assert layer.features["stop_condition"].iloc[1] in text
+    assert StopCondition[layer.features["stop_condition"].iloc[1]].words in text
     assert widget.result.layer is layer
 
 
@@ -71,7 +71,7 @@ def test_a_click_goes_by_the_noise_of_the_whole_movie(viewer, widget, hand, sett
     levels = np.geomspace(10, 200, 9)
     movie = np.stack([rng.poisson(level + light) for level in levels]).astype(np.uint16)
     image = viewer.add_image(movie, name="movie")
-    widget.settings.controls["false_spots"].put(1000)
+    widget.settings.controls["false_spots"].value = 1000
     for frame in (0, 8):
         viewer.dims.set_current_step(0, frame)
         hand.click(image, np.add(place, (1.2, -0.8)), SHIFT)
@@ -120,7 +120,7 @@ def test_real_pixels_of_a_crowded_image(viewer, widget, hand, settle, hybiss):
 def test_clicks_in_a_crowd(viewer, widget, hand, settle, crowds):
     movie, fits = crowds
     image = viewer.add_image(movie, name="movie")
-    widget.settings.controls["sigma"].put(1.3)
+    widget.settings.controls["sigma"].value = 1.3
     viewer.dims.set_current_step(0, 2)
     widget.picking.click.click()
     places = np.column_stack([fits.y, fits.x])
@@ -130,7 +130,7 @@ def test_clicks_in_a_crowd(viewer, widget, hand, settle, crowds):
         hand.click(image, places[row])
         settle()
     assert_rows_of(viewer.layers["movie (picked)"], fits, list(brightest))
-    widget.settings.controls["neighbours"].put("ignore")
+    widget.settings.controls["neighbours"].value = "ignore"
     hand.click(image, places[brightest[-1]])
     settle()
     layer = viewer.layers["movie (picked)"]
@@ -170,8 +170,8 @@ def test_a_second_click_fits_the_spot_again(viewer, widget, hand, settle, make_m
     for number in (0, 1, 0):
         hand.click(image, spots[number], SHIFT)
         settle()
-    widget.settings.controls["roi_size"].put(7)
-    widget.settings.controls["errors"].put(False)
+    widget.settings.controls["roi_size"].value = 7
+    widget.settings.controls["errors"].value = False
     hand.click(image, spots[1], SHIFT)
     settle()
     layer = viewer.layers["movie (picked)"]

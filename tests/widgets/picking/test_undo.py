@@ -69,7 +69,7 @@ def test_undo_of_a_refit_and_of_a_drag(viewer, widget, hand, settle, qtbot, make
     hand.click(image, spots[0], SHIFT)
     settle()
     first = viewer.layers["movie (picked)"].features.copy()
-    widget.settings.controls["roi_size"].put(7)
+    widget.settings.controls["roi_size"].value = 7
     hand.hover(hand.at(image, spots[1]), SHIFT)
     hand.press(hand.at(image, spots[1]), SHIFT)
     for place in (spots[2], spots[0]):

@@ -14,12 +14,12 @@ def test_sigma_is_estimated_from_the_frame(viewer, widget, press, qtbot, start):
         3, shape=(256, 256), spots_per_frame=30, sigma=1.8, photons=5000, background=10, seed=4
     )
     viewer.add_image(movie, name="movie")
-    widget.settings.controls["sigma"].put(start)
+    widget.settings.controls["sigma"].value = start
     press(widget.settings.estimate_button)
     assert not widget.settings.estimate_button.isEnabled()
     qtbot.waitUntil(lambda: "good fits (" in widget.status.text(), timeout=120_000)
-    assert widget.settings.controls["sigma"].value() == pytest.approx(1.8, abs=0.05)
-    assert f"PSF σ {widget.settings.controls['sigma'].value():g} px" in widget.status.text()
+    assert widget.settings.controls["sigma"].value == pytest.approx(1.8, abs=0.05)
+    assert f"PSF σ {widget.settings.controls['sigma'].value:g} px" in widget.status.text()
     assert "scatter 0.0" in widget.status.text()
     assert widget.settings.estimate_button.isEnabled()
 
@@ -31,7 +31,7 @@ def test_sigma_is_estimated_from_other_frames_if_one_has_too_few(viewer, widget,
     viewer.add_image(movie, name="movie")
     press(widget.settings.estimate_button)
     qtbot.waitUntil(lambda: "good fits (" in widget.status.text(), timeout=120_000)
-    assert widget.settings.controls["sigma"].value() == pytest.approx(1.5, abs=0.05)
+    assert widget.settings.controls["sigma"].value == pytest.approx(1.5, abs=0.05)
 
 
 def test_sigma_without_spots_gets_a_message(viewer, widget, press, qtbot):
@@ -41,4 +41,4 @@ def test_sigma_without_spots_gets_a_message(viewer, widget, press, qtbot):
     press(widget.settings.estimate_button)
     qtbot.waitUntil(lambda: "needs 3 good fits" in widget.status.text(), timeout=120_000)
     assert widget.settings.estimate_button.isEnabled()
-    assert widget.settings.controls["sigma"].text() == "automatic (1.3 px)"
+    assert widget.settings.controls["sigma"].native.text() == "automatic (1.3 px)"

@@ -32,7 +32,7 @@ def test_it_follows_every_change(viewer, widget, image, tick, shows, qtbot):
         ("threshold", 60.0),
         ("threshold", None),
     ):
-        controls[name].put(value)
+        controls[name].value = value
         shows(widget, image, viewer.dims.current_step[0])
     for frame in (0, 3):
         viewer.dims.set_current_step(0, frame)
@@ -54,12 +54,12 @@ def test_many_changes_are_few_runs_and_the_last_counts(widget, image, tick, show
     widget.preview.latest.done.connect(runs.append)
     for _ in range(3):
         for false_spots in np.geomspace(1e4, 1e-3, 60):
-            widget.settings.controls["false_spots"].put(float(false_spots))
+            widget.settings.controls["false_spots"].value = float(false_spots)
     shows(widget, image, viewer.dims.current_step[0], false_spots=1e-3)
     assert len(runs) <= 2
     runs.clear()
     for step in range(60):
-        widget.settings.controls["sigma"].put(1 + step / 100)
+        widget.settings.controls["sigma"].value = 1 + step / 100
         QApplication.processEvents()
     qtbot.waitUntil(lambda: bool(runs) and runs[-1].job.settings.sigma == 1.59)
     shows(widget, image, viewer.dims.current_step[0], sigma=1.59)
@@ -79,7 +79,7 @@ def test_a_slow_frame_does_not_hold_up_the_viewer(viewer, widget, gate, tick, qt
     viewer.dims.set_current_step(0, 4)
     qtbot.waitUntil(lambda: widget.preview.latest.busy)
     for sigma in (1.2, 1.4, 1.6):
-        widget.settings.controls["sigma"].put(sigma)
+        widget.settings.controls["sigma"].value = sigma
         QApplication.processEvents()
     assert set(layer.data[:, 0]) == {0}
     runs = []
@@ -92,12 +92,12 @@ def test_a_slow_frame_does_not_hold_up_the_viewer(viewer, widget, gate, tick, qt
 
 def test_unticked_it_leaves_nothing(viewer, widget, image, tick, press, qtbot):
     tick(widget)
-    widget.settings.controls["false_spots"].put(3)
+    widget.settings.controls["false_spots"].value = 3
     box = widget.preview.box
     qtbot.mouseClick(box, Qt.MouseButton.LeftButton, pos=box.rect().center())
     assert not box.isChecked()
     qtbot.waitUntil(lambda: not widget.preview.latest.busy)
-    widget.settings.controls["false_spots"].put(4)
+    widget.settings.controls["false_spots"].value = 4
     QApplication.processEvents()
     assert list(viewer.layers) == [image]
     assert not widget.preview.latest.busy
@@ -144,16 +144,16 @@ def test_errors_are_told_once_and_empty_the_layer(viewer, widget, image, tick, s
     controls = widget.settings.controls
     errors = []
     widget.preview.failed.connect(errors.append)
-    controls["amplitude_min"].put(3)
-    controls["amplitude_max"].put(2)
+    controls["amplitude_min"].value = 3
+    controls["amplitude_max"].value = 2
     qtbot.waitUntil(lambda: len(widget.preview.layer.data) == 0)
-    controls["false_spots"].put(7)
+    controls["false_spots"].value = 7
     QApplication.processEvents()
     assert "amplitude_max = 2 counts must be above amplitude_min = 3 counts" in widget.status.text()
     assert len(errors) == 1
     assert widget.settings.detection_panel.count.text() == "–"
-    controls["amplitude_max"].put(None)
-    controls["amplitude_min"].put(None)
+    controls["amplitude_max"].value = None
+    controls["amplitude_min"].value = None
     shows(widget, image, viewer.dims.current_step[0])
     assert widget.status.text() == ""
 
@@ -168,7 +168,7 @@ def test_rgb_gets_a_message(viewer, widget, press, qtbot):
 def test_no_spots_and_spots_again(viewer, widget, image, tick, shows):
     tick(widget)
     for threshold in (1e5, 30.0, 1e5, None):
-        widget.settings.controls["threshold"].put(threshold)
+        widget.settings.controls["threshold"].value = threshold
         shows(widget, image, viewer.dims.current_step[0])
         assert len(widget.preview.layer.border_color) == len(widget.preview.layer.data)
     assert widget.preview.layer.face_color_mode == "colormap"
@@ -203,7 +203,7 @@ def test_limits_that_were_typed_outlast_a_change(viewer, widget, image, tick, sh
     widget.result.bar.high.setValue(3)
     low, high = widget.preview.layer.face_contrast_limits
     assert high == 3
-    widget.settings.controls["false_spots"].put(10_000)
+    widget.settings.controls["false_spots"].value = 10_000
     shows(widget, image, viewer.dims.current_step[0])
     assert widget.preview.layer.face_contrast_limits == (low, 3)
     assert not widget.result.bar.auto.isChecked()
@@ -213,7 +213,7 @@ def test_three_dimensions_and_back(viewer, widget, image, tick, shows):
     tick(widget)
     for ndisplay in (3, 2):
         viewer.dims.ndisplay = ndisplay
-        widget.settings.controls["false_spots"].put(10.0**ndisplay)
+        widget.settings.controls["false_spots"].value = 10.0**ndisplay
         shows(widget, image, viewer.dims.current_step[0])
 
 
@@ -221,7 +221,7 @@ def test_closing_while_it_works_leaves_nothing(viewer, image, qtbot, tick):
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
     tick(widget)
-    widget.settings.controls["sigma"].put(1.7)
+    widget.settings.controls["sigma"].value = 1.7
     QApplication.processEvents()
     viewer.window.remove_dock_widget(widget)
     assert list(viewer.layers) == [image]
@@ -240,6 +240,6 @@ def test_two_viewers_do_not_meddle(make_napari_viewer, widget, image, tick, make
     second = FitSpots(other)
     other.window.add_dock_widget(second, name="Fit spots")
     tick(widget)
-    second.settings.controls["false_spots"].put(3)
+    second.settings.controls["false_spots"].value = 3
     assert len(other.layers) == 1
     assert not second.preview.box.isChecked()

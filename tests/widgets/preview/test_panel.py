@@ -6,7 +6,8 @@ import numpy as np
 import pyqtgraph
 import pytest
 from hand import Mouse, in_plot
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QPointF, Qt
+from qtpy.QtWidgets import QApplication, QStyle, QStyleOptionSlider
 
 from napari_spotfit.engine.detection.false_spots import expected_false_spots, score_for
 from napari_spotfit.results.flags import Flag
@@ -17,7 +18,7 @@ from napari_spotfit.widgets.preview.detection_panel import _in_words
 
 def test_the_keyboard_changes_false_spots(widget, image, tick, shows, qtbot, viewer):
     tick(widget)
-    box = widget.settings.controls["false_spots"]
+    box = widget.settings.controls["false_spots"].native
     box.setFocus()
     box.selectAll()
     qtbot.keyClicks(box, "5e3")
@@ -48,13 +49,34 @@ def test_the_frame_in_words(total, good, false, words):
     assert _in_words(fits, false).replace("\u202f", " ") == words
 
 
+def slider_handle(slider):
+    """Return where on a slider its handle is drawn."""
+    option = QStyleOptionSlider()
+    slider.initStyleOption(option)
+    control, part = QStyle.ComplexControl.CC_Slider, QStyle.SubControl.SC_SliderHandle
+    return QPointF(slider.style().subControlRect(control, option, part, slider).center())
+
+
+def drag_slider(slider, pixels):
+    """Drag the handle to the right, pixel by pixel; yield where the mouse is."""
+    mouse, start = Mouse(slider), slider_handle(slider)
+    mouse.hover(start)
+    mouse.press(start)
+    for step in range(1, pixels + 1):
+        mouse.move(start + QPointF(step, 0))
+        QApplication.processEvents()  # what is laid out anew would move the slider
+        yield start.x() + step
+    mouse.release(start + QPointF(pixels, 0))
+
+
 def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer, monkeypatch):
     # Else pyqtgraph takes no notice of a mouse that moves so often.
     monkeypatch.setitem(pyqtgraph.CONFIG_OPTIONS, "mouseRateLimit", -1)
     assert widget.settings.detection_panel.isHidden()
-    widget.settings.controls["sigma"].put(1.3)
+    widget.settings.controls["sigma"].value = 1.3
     tick(widget)
-    panel, box = widget.settings.detection_panel, widget.settings.controls["false_spots"]
+    panel = widget.settings.detection_panel
+    box = widget.settings.controls["false_spots"].native
     assert panel.isVisible()
     panel.slider.setFocus()
     before = box.value()
@@ -62,6 +84,11 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
         qtbot.keyClick(panel.slider, Qt.Key.Key_Right)
     slid = box.value()
     assert slid < before
+    for pixel in drag_slider(panel.slider, 40):
+        assert slider_handle(panel.slider).x() == pytest.approx(pixel, abs=1.5)
+        assert box.value() <= slid  # it never runs back
+        slid = box.value()
+    assert slid < 0.5 * before
     assert panel.line.value() == pytest.approx(np.log10(score_for(slid, 1.3)))
     frame = viewer.dims.current_step[0]
     assert len(shows(widget, image, frame)) == 4
@@ -80,7 +107,7 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
     assert panel.line.value() < high  # the spots are far above all noise
     assert panel.slider.value() == panel.slider.maximum()
     qtbot.waitUntil(lambda: panel.count.text().endswith("less than 0.1 false"))
-    widget.settings.controls["threshold"].put(1e6)
+    widget.settings.controls["threshold"].value = 1e6
     assert panel.count.accessibleName()
     assert all(part.toolTip() for part in (panel.slider, panel.count, panel.plot))
     qtbot.waitUntil(lambda: panel.count.text() == "no spots")
@@ -90,16 +117,16 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
 def test_a_threshold_in_counts_takes_the_place_of_false_spots(
     widget, image, tick, shows, qtbot, viewer
 ):
-    widget.settings.controls["sigma"].put(1.3)
+    widget.settings.controls["sigma"].value = 1.3
     tick(widget)
     panel, controls = widget.settings.detection_panel, widget.settings.controls
     frame = viewer.dims.current_step[0]
-    controls["false_spots"].put(500)
+    controls["false_spots"].value = 500
     shows(widget, image, frame)
-    about = controls["false_spots"].toolTip()
-    controls["threshold"].put(40)
-    assert not controls["false_spots"].isEnabled()
-    assert "threshold is set under Advanced" in controls["false_spots"].toolTip()
+    about = controls["false_spots"].native.toolTip()
+    controls["threshold"].value = 40
+    assert not controls["false_spots"].native.isEnabled()
+    assert "threshold is set under Advanced" in controls["false_spots"].native.toolTip()
     assert widget.settings.settings().threshold == 40
     assert len(shows(widget, image, frame)) == 4
     qtbot.waitUntil(lambda: panel.count.text() == "4 spots · 100\u202f% good")
@@ -107,12 +134,12 @@ def test_a_threshold_in_counts_takes_the_place_of_false_spots(
     assert panel.line.value() == pytest.approx(np.log10(40))
     for _ in range(10):
         qtbot.keyClick(panel.slider, Qt.Key.Key_Left)
-    assert controls["threshold"].get() < 40
-    assert panel.line.value() == pytest.approx(np.log10(controls["threshold"].get()))
+    assert controls["threshold"].value < 40
+    assert panel.line.value() == pytest.approx(np.log10(controls["threshold"].value))
     shows(widget, image, frame)
-    controls["threshold"].put(None)
-    assert controls["false_spots"].isEnabled()
-    assert controls["false_spots"].toolTip() == about
+    controls["threshold"].value = None
+    assert controls["false_spots"].native.isEnabled()
+    assert controls["false_spots"].native.toolTip() == about
     assert widget.settings.settings().false_spots == 500
     shows(widget, image, frame)
     qtbot.waitUntil(lambda: "false" in panel.count.text())

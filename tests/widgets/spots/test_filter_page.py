@@ -132,7 +132,7 @@ def test_limits_are_shown_entirely(open_viewer, value):
     for width in (1250, 700):
         spots.resize(width, 300)
         settle()
-        box.put(value)
+        box.show_number(value)
         line = box.lineEdit()
         assert float(line.text()) == pytest.approx(value, rel=1e-5)
         needed = line.fontMetrics().horizontalAdvance(line.text())
@@ -142,5 +142,5 @@ def test_limits_are_shown_entirely(open_viewer, value):
 
 def test_the_first_digits_of_a_long_limit_are_seen(spots, layer):
     box = spots.filters.histogram.high
-    box.put(0.000123456)
+    box.show_number(0.000123456)
     assert box.lineEdit().cursorPosition() == 0

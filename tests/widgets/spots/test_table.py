@@ -113,12 +113,13 @@ def test_double_click_shows_the_spot_and_its_frame(viewer, qtbot, ndisplay):
     layer = add_spots(viewer, scale=(2, 0.1, 0.2), translate=(3, 5, -4), rotate=20)
     spots = dock(viewer)
     viewer.dims.ndisplay = ndisplay
+    camera = getattr(viewer, "scene", viewer).camera
+    camera.zoom *= 20  # what is far from the middle is out of sight
     row = 40
     assert layer.data[row, 0] != viewer.dims.current_step[0]
     click_row(qtbot, spots, row)
     click_row(qtbot, spots, row, click="mouseDClick")
     world = np.asarray(layer.data_to_world(layer.data[row]))
-    camera = getattr(viewer, "scene", viewer).camera
     np.testing.assert_allclose(camera.center[-ndisplay:], world[-ndisplay:])
     if ndisplay == 2:
         assert abs(layer.world_to_data(viewer.dims.point)[0] - layer.data[row, 0]) <= 1

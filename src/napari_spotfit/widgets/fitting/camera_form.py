@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QPushButton, QWidget
+from qtpy.QtWidgets import QPushButton
 
 from ...settings.settings import Settings
 from ..napari_compat import is_image, is_labels, is_shapes
-from ..parts.controls import SettingsControls, add_row, make_label
+from ..parts.form import SettingsForm
 from ..parts.layer_choice import LayerChoice
-from ..parts.narrow import make_narrow
-from ..parts.number_box import NumberBox
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -51,7 +49,7 @@ class CameraForm(QObject):
     ----------
     viewer : napari.Viewer
         The viewer whose layers can be chosen.
-    controls : SettingsControls
+    controls : SettingsForm
         Has the controls of offset, gain, variance and emccd, and of the estimator.
     parent : QObject
         Qt parent.
@@ -60,7 +58,7 @@ class CameraForm(QObject):
     #: Another layer was chosen.
     changed = Signal()
 
-    def __init__(self, viewer: Viewer, controls: SettingsControls, parent: QObject):
+    def __init__(self, viewer: Viewer, controls: SettingsForm, parent: QObject):
         super().__init__(parent)
         self._controls = controls
         self.maps = {
@@ -71,7 +69,6 @@ class CameraForm(QObject):
         self.weights = LayerChoice(
             viewer.layers, is_image, nothing="from the variance", optional=True
         )
-        self._weights_label = QLabel("Weights")
         #: Offers the gain that the image suggests.
         self.gain_button = QPushButton()
         self.gain_button.setToolTip(_GAIN_TIP)
@@ -84,7 +81,7 @@ class CameraForm(QObject):
     def layers(self) -> dict[str, Layer]:
         """Return the layers that are chosen, by what they say."""
         chosen = {role: choice.layer for role, choice in self._choices().items()}
-        if self._controls["estimator"].get() != "wlse":
+        if self._controls["estimator"].value != "wlse":
             del chosen["weights"]
         return {role: layer for role, layer in chosen.items() if layer is not None}
 
@@ -122,29 +119,18 @@ class CameraForm(QObject):
         for choice in self._choices().values():
             choice.unbind()
 
-    def add_rows(self, form: QFormLayout) -> None:
-        """Add the controls to a form."""
-        for name in QUANTITIES:
-            number, choice = self._controls[name], self.maps[name]
-            assert isinstance(number, NumberBox)
-            make_narrow(number, _NUMBER)
+    def add_rows(self) -> None:
+        """Put the controls beside and below those of the settings."""
+        form = self._controls
+        for name, choice in self.maps.items():
+            form.number(name).box.make_narrow(_NUMBER)
             choice.setMinimumContentsLength(_LETTERS)
             choice.setToolTip(_MAP_TIP.format(what=_WHAT[name]))
             choice.setAccessibleName(f"Map of the {_WHAT[name]}")
-            row = QHBoxLayout()
-            row.setSpacing(4)
-            row.addWidget(number, 1)
-            row.addWidget(choice, 2)
-            form.addRow(make_label(name, number), row)
-            if name == "gain":
-                form.addRow(self.gain_button)
-                emccd = self._controls["emccd"]
-                form.addRow(make_label("emccd", emccd), emccd)
-        for label, choice, tip in (
-            (QLabel("Bad pixels"), self.bad_pixels, _BAD_TIP),
-            (self._weights_label, self.weights, _WEIGHTS_TIP),
-        ):
-            add_row(form, label, choice, tip)
+            form.beside(name, choice, stretch=2)
+        form.below("gain", self.gain_button)
+        form.row_below("emccd", "Bad pixels", self.bad_pixels, _BAD_TIP)
+        self._weights_row = form.row_below("emccd", "Weights", self.weights, _WEIGHTS_TIP)
         self._show_weights()
 
     def _choices(self) -> dict[str, LayerChoice]:
@@ -152,7 +138,7 @@ class CameraForm(QObject):
 
     def _on_changed(self) -> None:
         for name, choice in self.maps.items():
-            self._controls[name].setEnabled(choice.layer is None)
+            self._controls[name].enabled = choice.layer is None
         self.changed.emit()
 
     def _on_estimator(self) -> None:
@@ -160,10 +146,7 @@ class CameraForm(QObject):
         self.changed.emit()
 
     def _show_weights(self) -> None:
-        weighted = self._controls["estimator"].get() == "wlse"
-        for widget in (self._weights_label, self.weights):
-            assert isinstance(widget, QWidget)
-            widget.setVisible(weighted)
+        self._weights_row.visible = self._controls["estimator"].value == "wlse"
 
 
 def _is_marking(layer: Layer) -> bool:

@@ -11,14 +11,15 @@ from qtpy.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QLabel,
-    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
 
 from ...images.axes import fitted_by_plane, plane_axis
 from ...images.frames import FrameSelection
+from ...settings.parameter import Parameter
 from ..layers import images
+from ..parts.number_box import NumberBox
 from ..parts.wheel import guard_wheel
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from napari.layers import Image
 
 _ALL, _CURRENT, _RANGE = "all", "current", "range"
-#: The theme leaves room for buttons, which two boxes in a row do not have.
-_NARROW = "min-width: 36px; padding: 1px 8px"
 _TIP = (
     "<p>Which frames to fit: all of them, the one that the viewer shows, or from a first "
     "to a last one, both included; the first frame is 0.</p>"
@@ -51,7 +50,9 @@ class AxisChoice(QWidget):
         self.mode = QComboBox()
         for mode in (_ALL, _CURRENT, _RANGE):
             self.mode.addItem(mode, mode)
-        self.first, self.last = QSpinBox(), QSpinBox()
+        about = Parameter("Frame", "", "fit", minimum=0, maximum=length - 1)
+        self.first = NumberBox(about, whole=True, sample="12345")
+        self.last = NumberBox(about, whole=True, sample="12345")
         self.ends = QWidget()
         row = QHBoxLayout(self.ends)
         row.setContentsMargins(0, 0, 0, 0)
@@ -64,13 +65,10 @@ class AxisChoice(QWidget):
         column.addWidget(self.mode)
         column.addWidget(self.ends)
         for box, what in ((self.first, "First"), (self.last, "Last")):
-            box.setRange(0, length - 1)
-            box.setButtonSymbols(QSpinBox.ButtonSymbols.NoButtons)
-            box.setStyleSheet(_NARROW)
             box.setAccessibleName(f"{what} index, {name}")
         self.last.setValue(length - 1)
+        guard_wheel(self.mode)
         for control in (self.mode, self.first, self.last):
-            guard_wheel(control)
             control.setToolTip(_TIP)
         self.mode.setAccessibleName(name)
         self.mode.currentIndexChanged.connect(self._on_mode)
@@ -84,7 +82,7 @@ class AxisChoice(QWidget):
             assert current is not None
             return current
         if self.mode.currentData() == _RANGE:
-            return slice(self.first.value(), self.last.value() + 1)
+            return slice(round(self.first.value()), round(self.last.value()) + 1)
         return slice(None)
 
     def _on_mode(self) -> None:

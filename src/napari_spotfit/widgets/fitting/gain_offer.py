@@ -67,7 +67,12 @@ class GainOffer(QObject):
 
     def _job(self) -> Callable[[], NoiseModel | None] | None:
         image, layers = self._settings.image.layer, self._settings.camera.layers()
-        if image is None or image.rgb or not self._settings.advanced.open or "gain" in layers:
+        if (
+            image is None
+            or image.rgb
+            or not self._settings.advanced.isExpanded()
+            or "gain" in layers
+        ):
             return None
         try:
             maps = layer_maps(image, layers)
@@ -79,13 +84,13 @@ class GainOffer(QObject):
     def _suggested(self) -> dict[str, Any]:
         """Return the settings that are offered, none where nothing is."""
         controls, noise = self._settings.controls, self._noise
-        if noise is None or noise.gain is None or controls["gain"].get() is not None:
+        if noise is None or noise.gain is None or controls["gain"].value is not None:
             return {}
         found: dict[str, Any] = {
-            "gain": float(f"{noise.gain / (2 if controls['emccd'].get() else 1):.3g}")
+            "gain": float(f"{noise.gain / (2 if controls['emccd'].value else 1):.3g}")
         }
         # A gain alone would take all that the camera adds for light.
-        if controls["offset"].get() == 0 and "offset" not in self._settings.camera.layers():
+        if controls["offset"].value == 0 and "offset" not in self._settings.camera.layers():
             found["offset"] = round(noise.offset or 0.0, 1)
         return found
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from magicgui.widgets import ComboBox
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QFormLayout, QLabel, QLineEdit
+from qtpy.QtWidgets import QCheckBox, QLabel, QLineEdit
 
 from ...models.expressions.grammar import unknown_names
 from ...models.profiles import CENTER, MODELS, Profile, ShapeParameter
-from ..parts.controls import SettingsControls, TickBox, WordBox, add_row, make_label
+from ..parts.form import SettingsForm
 from ..parts.latest import Latest
 from .shape_table import ShapeTable
 
@@ -38,7 +39,7 @@ class ModelForm(QObject):
 
     Parameters
     ----------
-    controls : SettingsControls
+    controls : SettingsForm
         Has the controls of model, pixels, estimator and the PSF's σ.
     parent : QObject
         Qt parent.
@@ -47,22 +48,23 @@ class ModelForm(QObject):
     #: What :meth:`settings` returns, or that it raises, has changed.
     changed = Signal()
 
-    def __init__(self, controls: SettingsControls, parent: QObject):
+    def __init__(self, controls: SettingsForm, parent: QObject):
         super().__init__(parent)
         self._controls = controls
-        self.hold_sigma, self.expression = TickBox(), QLineEdit(_EXAMPLE)
-        self._expression_label, self.message = QLabel("Expression"), QLabel()
+        self.hold_sigma, self.expression = QCheckBox("Hold σ"), QLineEdit(_EXAMPLE)
+        self.hold_sigma.setToolTip(_HOLD_TIP)
+        self.message = QLabel()
         self.message.setWordWrap(True)
         self.shape = ShapeTable()
         self._read, self._error = "", ""
         self._profile: Profile | None = None
         self._latest = Latest(self)
         model = controls["model"]
-        assert isinstance(model, WordBox)
+        assert isinstance(model, ComboBox)
         self._model = model
-        self._model.addItem("own expression", OWN)
-        self._connect()
-        self._on_model()
+        words = [(model.native.itemText(row), word) for row, word in enumerate(model.choices)]
+        # As a function, magicgui does not forget them.
+        self._model.choices = lambda _: [*words, ("own expression", OWN)]
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of the model, and of what is held and bounded.
@@ -72,12 +74,12 @@ class ModelForm(QObject):
         ValueError
             If the expression makes no model, or there is no σ to hold.
         """
-        model: str | Profile | None = self._model.get()
+        model: str | Profile | None = self._model.value
         if model == OWN:
             model = self._profile
             if model is None:
                 raise ValueError(self._error or f"{_READING} Try again in a moment")
-        if self._held() and self._controls["sigma"].get() is None:
+        if self._held() and self._controls["sigma"].value is None:
             raise ValueError(
                 "σ is to be held at that of the PSF, which is automatic: press Estimate or type a "
                 "number, or untick Hold σ"
@@ -87,8 +89,8 @@ class ModelForm(QObject):
     def values(self) -> dict[str, Any]:
         """Return what is remembered between sessions."""
         return {
-            "hold_sigma": self.hold_sigma.get(),
-            "own": self._model.get() == OWN,
+            "hold_sigma": self.hold_sigma.isChecked(),
+            "own": self._model.value == OWN,
             "expression": self.expression.text(),
             "shape": self.shape.values(),
         }
@@ -98,12 +100,12 @@ class ModelForm(QObject):
         self.shape.put(values.get("shape"))
         self.expression.setText(str(values.get("expression", _EXAMPLE)))
         if values.get("own") is True:
-            self._model.put(OWN)
-        self.hold_sigma.put(values.get("hold_sigma") is True)
+            self._model.value = OWN
+        self.hold_sigma.setChecked(values.get("hold_sigma") is True)
 
     def reset(self) -> None:
         """Show the defaults; the expression stays, for the next time."""
-        self.hold_sigma.put(False)
+        self.hold_sigma.setChecked(False)
         self.shape.reset()
 
     def bind(self) -> None:
@@ -116,31 +118,32 @@ class ModelForm(QObject):
         if self._profile is None:
             self._read = ""
 
-    def add_rows(self, form: QFormLayout) -> None:
-        """Add the controls to a form."""
-        for name in ("model", "pixel", "estimator", "neighbours"):
-            form.addRow(make_label(name, self._controls[name]), self._controls[name])
-            if name == "model":
-                add_row(form, self._expression_label, self.expression, _EXPRESSION_TIP)
-                form.addRow(self.message)
-        add_row(form, QLabel("Hold σ"), self.hold_sigma, _HOLD_TIP)
-        form.addRow(self.shape)
-        self._show_own()
+    def add_rows(self) -> None:
+        """Put the controls below those of the settings."""
+        form = self._controls
+        self._expression_row = form.row_below(
+            "model", "Expression", self.expression, _EXPRESSION_TIP
+        )
+        form.below("model", self.message)
+        form.below("errors", self.hold_sigma)
+        form.below("errors", self.shape)
+        self._connect()
+        self._on_model()
 
     def _on_model(self) -> None:
         self._show_own()
-        if self._model.get() == OWN:
+        if self._model.value == OWN:
             self._on_expression()
         else:
             self._latest.drop()
             self._read = ""
-            self.shape.show_parameters(MODELS[self._model.get()].shape)
+            self.shape.show_parameters(MODELS[self._model.value].shape)
             self._on_hold()
 
     def _on_expression(self) -> None:
         """Read the expression if it is another one: which parameters it has, and if it will do."""
         text = self.expression.text()
-        if text == self._read or self._model.get() != OWN:
+        if text == self._read or self._model.value != OWN:
             return
         self._read = text
         try:
@@ -182,31 +185,30 @@ class ModelForm(QObject):
 
     def _on_hold(self) -> None:
         """Hold what is a σ of the model at that of the PSF, or let it go."""
-        sigma = self._controls["sigma"].get()
+        sigma = self._controls["sigma"].value
         self.shape.hold({} if sigma is None else dict.fromkeys(self._held(), float(sigma)))
         self.changed.emit()
 
     def _held(self) -> list[str]:
         """Return what is a σ of the model, if that is to be held."""
-        if not self.hold_sigma.get() or self._model.get() == OWN:
+        if not self.hold_sigma.isChecked() or self._model.value == OWN:
             return []
-        return [name for name in MODELS[self._model.get()].widths if name.startswith("sigma")]
+        return [name for name in MODELS[self._model.value].widths if name.startswith("sigma")]
 
     def _say(self, text: str) -> None:
         self.message.setText(text)
         self._show_own()
 
     def _show_own(self) -> None:
-        own = self._model.get() == OWN
-        self.expression.setVisible(own)
-        self._expression_label.setVisible(own)
+        own = self._model.value == OWN
+        self._expression_row.visible = own
         self.message.setVisible(own and bool(self.message.text()))
         self.hold_sigma.setEnabled(not own)
 
     def _connect(self) -> None:
         self._model.changed.connect(self._on_model)
         self.expression.editingFinished.connect(self._on_expression)
-        self.hold_sigma.changed.connect(self._on_hold)
+        self.hold_sigma.toggled.connect(self._on_hold)
         self._controls["sigma"].changed.connect(self._on_hold)
         self.shape.changed.connect(self.changed)
         self.shape.start_changed.connect(self._on_starts)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from qtpy.QtCore import QLockFile, QObject, Signal
+from qtpy.QtCore import QLockFile, QObject, QTimer, Signal
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from ...files.formats import write
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
 _LOCK = "in_use.lock"
+#: Milliseconds without a change after which a layer is kept: a drag makes many a second.
+_REST = 300
 _ENDINGS = (".spots.parquet", ".spots.csv")
 _LEFT_TIP = (
     "<p>napari did not close in order while this result had not been saved. What a fit, a click or "
@@ -60,6 +62,10 @@ class Recovery(QObject):
         self._count = 0
         #: What crashes have left, by folder; locked, so that nobody else offers it.
         self._left: dict[Path, QLockFile] = {}
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.setInterval(_REST)
+        self._soon.timeout.connect(self._next)
         self._writing = Latest(self)
         for ended in (self._writing.done, self._writing.failed):
             ended.connect(self._next)
@@ -72,6 +78,11 @@ class Recovery(QObject):
         """Keep what a layer shows now, in the background."""
         self._waiting[layer] = None
         self._next()
+
+    def keep_soon(self, layer: Points) -> None:
+        """Keep what a layer shows once nothing more comes to it."""
+        self._waiting[layer] = None
+        self._soon.start()
 
     def forget(self, layer: Points) -> None:
         """Keep a layer no longer."""

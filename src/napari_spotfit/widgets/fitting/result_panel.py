@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qtpy.QtCore import QTimer, Signal
-from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QWidget
+from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 from superqt import QElidingLabel
 
-from ..layers.colors import COLORMAPS, automatic_limits, color_faces, is_number
+from ..layers.colors import COLORMAPS, automatic_limits, color_faces, number_names
 from ..layers.history import history_of
+from ..one_to_another import inspect_spot, list_spot
 from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
 from ..parts.scrolled import Scrolled
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
+from ..table.canvas_legend import CanvasLegend
 from ..table.legend import Legend
 from ..table.shown_spots import ShownSpots
 from .image_tie import ImageTie
 from .mark_box import MARK_TIP, MarkBox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from napari import Viewer
     from napari.layers import Points
 
@@ -34,12 +38,17 @@ _MAP_TIP = (
     "and <i>cividis</i> looks alike to all kinds of colour vision. It is remembered for the "
     "next fit.</p>"
 )
+_LIST_TIP = "<p>List these spots in the widget <i>Spots</i>, with filters, plots and sums.</p>"
+_INSPECT_TIP = (
+    "<p>Show data, model and residual of the selected spot, or of the first doubtful one, in the "
+    "widget <i>Inspect spot</i>.</p>"
+)
 _SHOWN_TIP = (
     "<p>How many of the layer's spots are shown, and which, in words. The widget Spots has more: "
     "limits on every quantity, and these filters for other layers.</p>"
 )
 #: Height in pixels that the legend has in any case, if it is that high.
-_LEAST = 120
+_LEAST = 72
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
@@ -66,12 +75,15 @@ class ResultPanel(QWidget):
         self._seen: _Colors | None = None
         self.title = QElidingLabel()
         self.title.setStyleSheet("font-weight: bold")
+        self.list_button, self.inspect_button = QPushButton("Spots"), QPushButton("Inspect")
         self.face, self.colormap = QComboBox(), QComboBox()
         self.colormap.addItems(COLORMAPS)
         #: The layer's filters, which the widget Spots has, too.
         self.spots = ShownSpots(viewer, self)
         self.bar, self.legend = ColorBar(), Legend(self.spots)
-        self.on_canvas, self.marks = BarOnCanvas(self), MarkBox(viewer)
+        self.legend_area = Scrolled(self.legend, _LEAST)
+        self.on_canvas = BarOnCanvas(self, lambda canvas: CanvasLegend(canvas, self.spots))
+        self.marks = MarkBox(viewer)
         self.shown, self.image = QLabel(), ImageTie(viewer)
         self.shown.setWordWrap(True)
         self.shown.setToolTip(_SHOWN_TIP)
@@ -82,11 +94,18 @@ class ResultPanel(QWidget):
             box.setObjectName(name)
             box.setToolTip(tip)
             box.setAccessibleName(name)
+            guard_wheel(box)
+        for box, least in ((self.marks, 4), (self.face, 6), (self.colormap, 4)):
             # A long name does not widen the panel.
             box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-            box.setMinimumContentsLength(7)
-            guard_wheel(box)
+            box.setMinimumContentsLength(least)
         self._lay_out()
+        for button, tip, show in (
+            (self.list_button, _LIST_TIP, list_spot),
+            (self.inspect_button, _INSPECT_TIP, inspect_spot),
+        ):
+            button.setToolTip(tip)
+            button.clicked.connect(lambda checked=False, show=show: self._go_on(viewer, show))
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
         self.bar.limits_chosen.connect(self._on_limits)
@@ -111,6 +130,11 @@ class ResultPanel(QWidget):
             self.marks.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)
+
+    def _go_on(self, viewer: Viewer, show: Callable[[Viewer, Points], None]) -> None:
+        """Show the layer in another widget."""
+        if self.layer is not None:
+            show(viewer, self.layer)
 
     def look(self) -> None:
         """Show the layer's colours anew if they were changed elsewhere."""
@@ -147,8 +171,7 @@ class ResultPanel(QWidget):
 
     def _list_features(self, layer: Points) -> None:
         units = layer.metadata.get("units", {})
-        features = layer.features
-        names = [name for name in features if is_number(features[name])] + ["stop_condition"]
+        names = [*number_names(layer.features), "stop_condition"]
         texts = [f"{name} ({units[name]})" if name in units else str(name) for name in names]
         if texts != [self.face.itemText(row) for row in range(self.face.count())]:
             self.face.clear()
@@ -192,24 +215,26 @@ class ResultPanel(QWidget):
             self._show_colors(self.layer)
 
     def _lay_out(self) -> None:
-        label, marks = QLabel("Face colour"), QLabel("Marks")
-        label.setToolTip(_FACE_TIP)
-        label.setBuddy(self.face)
-        marks.setToolTip(MARK_TIP)
-        marks.setBuddy(self.marks)
+        label = QLabel("Marks")
+        label.setToolTip(MARK_TIP)
+        label.setBuddy(self.marks)
         row = QHBoxLayout()
         row.setSpacing(4)
-        row.addWidget(self.face, 3)
-        row.addWidget(self.colormap, 2)
+        for box, share in ((self.marks, 2), (self.face, 4), (self.colormap, 3)):
+            row.addWidget(box, share)
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
-        form.addRow(self.title)
+        head = QHBoxLayout()
+        head.setSpacing(4)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.list_button)
+        head.addWidget(self.inspect_button)
+        form.addRow(head)
         form.addRow(self.image)
-        form.addRow(marks, self.marks)
         form.addRow(label, row)
         form.addRow(self.bar)
-        form.addRow(Scrolled(self.legend, _LEAST))
+        form.addRow(self.legend_area)
         form.addRow(self.shown)
 
 

@@ -17,7 +17,9 @@ from ...settings.settings import Settings, parameters
 from ..layers.fits import settings_of_layer
 from ..layers.images import image_of
 from ..layers.points import is_result
+from ..layers.refits import count_refits
 from ..parts import remember
+from ..parts.key_help import show_keys
 from .fit_run import plain_frames
 from .settings_panel import SettingsPanel
 from .snippet import Fit, fit_as_python
@@ -39,6 +41,9 @@ _COPY_TIP = (
     "Copy Python that makes the same fits to the bit, with what was estimated, for napari's "
     "console or a script"
 )
+_COPIED = "Copied as Python: paste it into napari's console, or into a script."
+_NOT_REFITS = " Spots that were refitted by themselves are not in it."
+_KEYS_TIP = "List the keys and clicks over the image"
 _OPENED = "Settings (*.toml);;Fitted spots (*.spots.parquet *.spots.csv *.parquet *.csv)"
 _SAVED = "Settings (*.toml)"
 #: So many fits are remembered, under this name.
@@ -102,6 +107,8 @@ class SettingsMenu(QPushButton):
         result = self._copied()
         what = "Copy as Python" if result is None else f"Copy the fit of “{result.name}” as Python"
         _add(menu, what, _COPY_TIP, self.copy)
+        menu.addSeparator()
+        _add(menu, "Keys and clicks…", _KEYS_TIP, partial(show_keys, self))
 
     def use(self, settings: Settings, whose: str) -> None:
         """Show settings in the controls, and say for which of them there is no control."""
@@ -151,7 +158,9 @@ class SettingsMenu(QPushButton):
         clipboard = QApplication.clipboard()
         if clipboard is not None:
             clipboard.setText(text)
-            self.said.emit("Copied as Python: paste it into napari's console, or into a script.")
+            layer = self._copied()
+            refitted = layer is not None and count_refits(layer.features) > 0
+            self.said.emit(_COPIED + _NOT_REFITS * refitted)
 
     def _snippet(self) -> str:
         layer = self._copied()
@@ -161,7 +170,8 @@ class SettingsMenu(QPushButton):
             settings = settings_of_layer(known)
             assert settings is not None
             name = known["image_name"] if image is None else image.name
-            fit = Fit(settings, name, known.get("frames"), known.get("map_names", {}))
+            refits = count_refits(layer.features)
+            fit = Fit(settings, name, known.get("frames"), known.get("map_names", {}), refits)
             return fit_as_python(fit, image)
         image = self._panel.image.layer
         if image is None:

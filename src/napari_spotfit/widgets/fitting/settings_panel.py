@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from napari.qt.threading import create_worker
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal
+from qtpy.QtGui import QIcon
 from qtpy.QtWidgets import (
-    QFormLayout,
     QFrame,
     QGraphicsOpacityEffect,
-    QHBoxLayout,
     QLabel,
+    QLayout,
     QPushButton,
     QScrollArea,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
 )
+from superqt import QCollapsible
 
 from ...engine.select import Description, describe
 from ...settings.settings import Settings, parameters
 from ..napari_compat import is_labels, is_shapes
-from ..parts.controls import SettingsControls, add_row, make_label, tooltip
-from ..parts.fold import Fold
+from ..parts.form import SettingsForm
 from ..parts.layer_choice import LayerChoice
-from ..parts.number_box import NumberBox
 from ..preview.detection_panel import DetectionPanel
-from .camera_form import QUANTITIES, CameraForm
+from .camera_form import CameraForm
 from .frames import FrameChoice
 from .image_choice import ImageChoice
 from .model_form import ModelForm
@@ -40,21 +41,6 @@ if TYPE_CHECKING:
 
     from ..layers.noise import Told
 
-_BASIC = ("sigma", "false_spots", "min_distance", "roi_size")
-#: Settings of the folded part with rows of their own, below a heading.
-_ADVANCED = {
-    "Detection": ("threshold",),
-    "Bounds": ("amplitude_min", "amplitude_max", "background_min", "background_max"),
-    "Stop a fit": ("max_iterations", "min_delta", "min_step", "max_error"),
-    "Run": ("errors", "backend", "devices", "threads"),
-}
-_NAMES = (
-    *_BASIC,
-    *("model", "pixel", "estimator", "neighbours"),
-    *QUANTITIES,
-    "emccd",
-    *(name for names in _ADVANCED.values() for name in names),
-)
 _IMAGE_TIP = (
     "<p>The image whose spots are fitted: the one selected in the layer list, unless pinned.</p>"
 )
@@ -72,12 +58,17 @@ _AUTOMATIC_TIP = (
     "<p>Let the image tell it again. The same does an empty box, or one with the word "
     "<i>automatic</i>.</p>"
 )
-#: What the image tells where nobody sets it.
-_AUTOMATIC = ("sigma", "roi_size")
+_FRAMES_TIP = "<p>Which frames of the image are fitted.</p>"
 _BY_THRESHOLD_TIP = (
     "<p>Spots are found by their height in counts, as a threshold is set under Advanced ▸ "
     "Detection. Clear it to find them by a number of false spots.</p>"
 )
+#: Not the theme's filled button: it is a heading.
+_HEADING = "text-align: left; font-weight: bold; padding: 4px 0; border: none; background: none"
+#: Width in pixels in which σ has room beside its buttons.
+_WIDTH = 374
+#: What Qt takes for no limit.
+_ANY_HEIGHT = 16777215
 _ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
 
 
@@ -101,22 +92,26 @@ class SettingsPanel(QScrollArea):
         self.image = ImageChoice(viewer.layers, lambda: self.layers().values())
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
         self.frames = FrameChoice(viewer)
-        self.controls = SettingsControls(_NAMES)
+        self.controls = SettingsForm(Settings)
         self.model = ModelForm(self.controls, self)
         self.camera = CameraForm(viewer, self.controls, self)
         self.estimate_button = QPushButton("Estimate")
-        #: Each clears a box; there while it has a number.
-        self.automatic_buttons = {name: QPushButton("Auto") for name in _AUTOMATIC}
+        #: Each clears a box that the image tells otherwise; there while it has a number.
+        self.automatic_buttons = {
+            name: QPushButton("Auto")
+            for name, about in parameters().items()
+            if about.automatic is not None
+        }
         #: Why the image does not tell σ.
         self.untold = _soft_label()
         #: Shown while there is a preview.
         self.detection_panel = DetectionPanel(viewer, self.controls)
         self.device, self.why_no_gpu = QLabel(), _soft_label()
-        self.advanced = Fold("Advanced", self._advanced_form())
+        self.advanced = QCollapsible("", None, QIcon(), QIcon())
         self._content = QWidget()
         self._lay_out()
-        for control in self.controls.controls.values():
-            control.changed.connect(self.changed)
+        for rows in (self.controls.first, self.controls.folded):
+            rows.changed.connect(self._on_changed)
         self.model.changed.connect(self.changed)
         self.limit.changed.connect(self.maps_changed)
         self.camera.changed.connect(self.image.leave_maps)
@@ -129,7 +124,7 @@ class SettingsPanel(QScrollArea):
         self.image.changed.connect(self._on_image)
         self._on_image()
         for name, button in self.automatic_buttons.items():
-            button.clicked.connect(partial(self._number_box(name).put, None))
+            button.clicked.connect(partial(self.controls.put, {name: None}))
             self.controls[name].changed.connect(self._show_automatic)
         self._show_automatic()
 
@@ -148,8 +143,8 @@ class SettingsPanel(QScrollArea):
 
     def show_told(self, told: Told | None) -> None:
         """Show what the image tells of its PSF; None if it has not been asked."""
-        self._number_box("sigma").show_told(None if told is None else told.sigma)
-        self._number_box("roi_size").show_told(None if told is None else told.roi_size)
+        self.controls.number("sigma").box.show_told(None if told is None else told.sigma)
+        self.controls.number("roi_size").box.show_told(None if told is None else told.roi_size)
         warning = "" if told is None else told.warning
         self.untold.setText(warning and f"⚠ {warning[0].upper()}{warning[1:]}.")
         self.untold.setVisible(bool(warning))
@@ -165,7 +160,7 @@ class SettingsPanel(QScrollArea):
             **self.controls.get(),
             **self.model.values(),
             "frames": self.frames.mode,
-            "advanced": self.advanced.open,
+            "advanced": self.advanced.isExpanded(),
         }
 
     def put(self, values: dict[str, Any]) -> None:
@@ -175,7 +170,8 @@ class SettingsPanel(QScrollArea):
         self.controls.put(values)
         self.model.put(values)
         self.frames.mode = values.get("frames", "all")
-        self.advanced.open = values.get("advanced") is True
+        unfold = values.get("advanced") is True
+        self.advanced.expand() if unfold else self.advanced.collapse()
 
     def reset(self) -> None:
         """Show the defaults."""
@@ -211,11 +207,28 @@ class SettingsPanel(QScrollArea):
         super().resizeEvent(event)
         self.updateGeometry()
 
+    def focusNextPrevChild(self, forward: bool) -> bool:
+        """Go on in the order in which controls are seen, whenever they were made."""
+        for one, other in pairwise(_controls(self._content.layout())):
+            self.setTabOrder(one, other)
+        return super().focusNextPrevChild(forward)
+
+    def showEvent(self, event: Any) -> None:
+        """Align the controls."""
+        super().showEvent(event)
+        self.controls.align()
+
+    def changeEvent(self, event: Any) -> None:
+        """Align them anew in another font."""
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self.controls.align()
+
     def minimumSizeHint(self) -> QSize:
         """Leave room for the scroll bar beside the contents."""
         bar = self.verticalScrollBar()
         assert bar is not None
-        width = self._content.minimumSizeHint().width() + bar.sizeHint().width()
+        width = max(self._content.minimumSizeHint().width(), _WIDTH) + bar.sizeHint().width()
         return QSize(width + 2 * self.frameWidth(), super().minimumSizeHint().height())
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
@@ -243,116 +256,81 @@ class SettingsPanel(QScrollArea):
 
     def _offer_gpus(self, count: int) -> None:
         """Let one or all GPUs be chosen where there are several."""
-        control, label = self.controls["devices"], self._devices_label
-        for widget in (control, label):
-            widget.setEnabled(count > 1)
-            widget.setToolTip(
-                tooltip(parameters()["devices"], "one") if count > 1 else _ONE_GPU_TIP
-            )
+        self.controls.allow("devices", count > 1, _ONE_GPU_TIP)
 
     def _lay_out(self) -> None:
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+        self._add_rows()
+        self._fold()
         column = QVBoxLayout(self._content)
         column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(self._basic_form())
+        column.addWidget(self.controls.first.native)
         column.addWidget(self.advanced)
         self.setWidget(self._content)
 
-    def _basic_form(self) -> QFormLayout:
-        form = _form()
-        image, label = QHBoxLayout(), QLabel("Image")
-        image.setSpacing(4)
-        image.addWidget(self.image, 1)
-        image.addWidget(self.image.pin)
-        label.setBuddy(self.image)
-        for widget in (label, self.image):
-            widget.setToolTip(_IMAGE_TIP)
-        self.image.setAccessibleName("Image")
-        form.addRow(label, image)
-        self._frames_label = QLabel("Frames")
-        form.addRow(self._frames_label, self.frames)
+    def _add_rows(self) -> None:
+        """Put what is no setting between those that are."""
+        form = self.controls
+        form.row_below("", "Image", self.image, _IMAGE_TIP, self.image.pin)
+        self._frames_row = form.row_below("", "Frames", self.frames, _FRAMES_TIP)
         self.estimate_button.setToolTip(_ESTIMATE_TIP)
         self.estimate_button.setAccessibleName("Estimate the PSF's σ")
-        for name in _BASIC:
-            label = make_label(name, self.controls[name])
-            if name in _AUTOMATIC:
-                form.addRow(label, self._automatic_row(name))
-                if name == "sigma":
-                    form.addRow(self.untold)
-            else:
-                form.addRow(label, self.controls[name])
-            if name == "false_spots":
-                self._false_spots_label = label
-                form.addRow(self.detection_panel)
-                self.detection_panel.hide()
-        add_row(form, QLabel("Search in"), self.limit, _LIMIT_TIP)
-        return form
+        for name, button in self.automatic_buttons.items():
+            button.setToolTip(_AUTOMATIC_TIP)
+            button.setAccessibleName(f"{parameters()[name].label} automatic")
+            form.beside(name, button)
+        form.beside("sigma", self.estimate_button)
+        form.below("sigma", self.untold)
+        form.below("false_spots", self.detection_panel)
+        self.detection_panel.hide()
+        form.row_below("roi_size", "Search in", self.limit, _LIMIT_TIP)
+        self.model.add_rows()
+        self.camera.add_rows()
+        self.device.setWordWrap(True)
+        form.below("backend", self.device)
+        form.below("backend", self.why_no_gpu)
+        self._offer_gpus(0)
 
-    def _automatic_row(self, name: str) -> QHBoxLayout:
-        """Return a row with a control and what sets it."""
-        row = QHBoxLayout()
-        row.setSpacing(4)
-        row.addWidget(self.controls[name], 1)
-        button = self.automatic_buttons[name]
-        button.setToolTip(_AUTOMATIC_TIP)
-        button.setAccessibleName(f"{parameters()[name].label} automatic")
-        row.addWidget(button)
-        if name == "sigma":
-            row.addWidget(self.estimate_button)
-        return row
+    def _fold(self) -> None:
+        """Fold what few need; its height is that of its rows, whatever they say."""
+        empty = self.advanced.content()
+        self.advanced.setContent(self.controls.folded.native)
+        empty.deleteLater()
+        self.advanced.setDuration(0)
+        self.advanced.toggleButton().setStyleSheet(_HEADING)
+        column = self.advanced.layout()
+        assert column is not None
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        self._show_fold(False)
+
+    def _show_fold(self, unfolded: bool) -> None:
+        self.advanced.setText(f"{'▾' if unfolded else '▸'} Advanced")
+        rows = self.advanced.content()
+        rows.setVisible(unfolded)  # no key leads into what is folded
+        rows.setMaximumHeight(_ANY_HEIGHT)
 
     def _show_automatic(self) -> None:
         for name, button in self.automatic_buttons.items():
-            button.setVisible(self.controls[name].get() is not None)
+            button.setVisible(self.controls[name].value is not None)
 
-    def _number_box(self, name: str) -> NumberBox:
-        control = self.controls[name]
-        assert isinstance(control, NumberBox)
-        return control
-
-    def _advanced_form(self) -> QWidget:
-        content = QWidget()
-        form = _form(content)
-        self._add_group(form, "Detection")
-        form.addRow(_heading("Fit"))
-        self.model.add_rows(form)
-        form.addRow(_heading("Camera"))
-        self.camera.add_rows(form)
-        for heading in ("Bounds", "Stop a fit", "Run"):
-            self._add_group(form, heading)
-        self._offer_gpus(0)
-        return content
-
-    def _add_group(self, form: QFormLayout, heading: str) -> None:
-        form.addRow(_heading(heading))
-        for name in _ADVANCED[heading]:
-            label = make_label(name, self.controls[name])
-            form.addRow(label, self.controls[name])
-            if name == "backend":
-                self.device.setWordWrap(True)
-                form.addRow("", self.device)
-                form.addRow(self.why_no_gpu)
-            elif name == "devices":
-                self._devices_label = label
+    def _on_changed(self) -> None:
+        self.changed.emit()
 
     def _on_image(self) -> None:
         self.frames.show_layer(self.image.layer)
-        for widget in (self._frames_label, self.frames):
-            widget.setVisible(bool(self.frames.axes))
+        self._frames_row.visible = bool(self.frames.axes)
 
     def _on_threshold(self) -> None:
         """Leave the number of false spots alone where a threshold takes its place."""
-        control = self.controls["false_spots"]
-        counts = self.controls["threshold"].get() is not None
-        about = tooltip(parameters()["false_spots"], Settings().false_spots)
-        for widget in (control, self._false_spots_label):
-            widget.setEnabled(not counts)
-            widget.setToolTip(_BY_THRESHOLD_TIP if counts else about)
+        by_false_spots = self.controls["threshold"].value is None
+        self.controls.allow("false_spots", by_false_spots, _BY_THRESHOLD_TIP)
 
     def _on_fold(self, expanded: bool) -> None:
+        self._show_fold(expanded)
         if expanded:
             self.show_device()
         self.changed.emit()
@@ -364,10 +342,15 @@ def _device(values: dict[str, Any]) -> tuple[dict[str, Any], Description]:
     return values, describe(Settings(**run))
 
 
-def _heading(text: str) -> QLabel:
-    title = QLabel(text)
-    title.setStyleSheet("font-weight: bold; padding-top: 6px")
-    return title
+def _controls(layout: QLayout | None) -> Iterator[QWidget]:
+    """Return what takes keys in the order in which it is laid out."""
+    items = [] if layout is None else [layout.itemAt(place) for place in range(layout.count())]
+    for item in items:
+        assert item is not None
+        widget = item.widget()
+        if widget is not None and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            yield widget
+        yield from _controls(item.layout() if widget is None else widget.layout())
 
 
 def _soft_label() -> QLabel:
@@ -382,14 +365,6 @@ def _soft_label() -> QLabel:
     label.setGraphicsEffect(soft)
     label.hide()
     return label
-
-
-def _form(parent: QWidget | None = None) -> QFormLayout:
-    form = QFormLayout(parent)
-    form.setContentsMargins(0, 0, 0, 0)
-    form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.AllNonFixedFieldsGrow)
-    form.setVerticalSpacing(4)
-    return form
 
 
 def _is_limit(layer: Layer) -> bool:

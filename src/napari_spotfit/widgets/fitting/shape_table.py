@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QGridLayout, QLabel, QLineEdit, QWidget
 from ...models.profiles import ShapeParameter
 from ...models.stopping import SIGMA_MIN
 from ...settings.parameter import Parameter
-from ..parts.number_box import NumberBox
+from ..parts.form import Number
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")
 _LABELS = {"sigma": "σ", "sigma_x": "σ x", "sigma_y": "σ y"}
@@ -37,8 +37,8 @@ _EMPTY = {
     "low": ("ROI edge", f"{SIGMA_MIN}", "open"),
     "high": ("ROI edge", "ROI side", "open"),
 }
-#: Width of a box in pixels.
-_BOX = 62
+#: A number as long as usual ones, and the width of a start value's text in pixels.
+_SAMPLE, _START = "1.2345", 62
 _STEP = 0.1
 
 #: What is known of one parameter: its start as a text, and numbers or None.
@@ -65,7 +65,7 @@ class ShapeTable(QWidget):
         self._kept: dict[str, Row] = {}
         self._held: dict[str, float] = {}
         self._starts: dict[str, QLineEdit] = {}
-        self.boxes: dict[tuple[str, str], NumberBox] = {}
+        self.boxes: dict[tuple[str, str], Number] = {}
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(4)
@@ -85,7 +85,7 @@ class ShapeTable(QWidget):
             self._grid.addWidget(_label(text, tip), line, 0)
             for column, name in enumerate(columns, 1):
                 if name != "start":
-                    self._grid.addWidget(self._number(parameter, name, tip), line, column)
+                    self._grid.addWidget(self._number(parameter, name, tip).box, line, column)
                 elif parameter.name in started:
                     self._grid.addWidget(self._start(parameter.name), line, column)
         self._show_held()
@@ -96,14 +96,14 @@ class ShapeTable(QWidget):
 
     def fixed(self) -> dict[str, float]:
         """Return what is held, by name."""
-        held = {name: box.get() for (name, what), box in self.boxes.items() if what == "held"}
+        held = {name: box.value for (name, what), box in self.boxes.items() if what == "held"}
         return {name: value for name, value in held.items() if value is not None}
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
         """Return lower and upper bounds of what is fitted and bounded, by name."""
         fixed, bounds = self.fixed(), {}
         for name in dict.fromkeys(name for name, _ in self.boxes):
-            ends = self.boxes[name, "low"].get(), self.boxes[name, "high"].get()
+            ends = self.boxes[name, "low"].value, self.boxes[name, "high"].value
             if name not in fixed and ends != (None, None):
                 bounds[name] = ends
         return bounds
@@ -138,7 +138,7 @@ class ShapeTable(QWidget):
                 widget.deleteLater()
         self.boxes, self._starts = {}, {}
 
-    def _number(self, parameter: ShapeParameter, what: str, tip: str) -> NumberBox:
+    def _number(self, parameter: ShapeParameter, what: str, tip: str) -> Number:
         heading, meaning = _HEADINGS[what]
         kind = 0 if parameter.name in ("y", "x") else 1 if parameter.name in _WIDTHS else 2
         own = {"low": parameter.low, "high": parameter.high}.get(what)
@@ -146,11 +146,17 @@ class ShapeTable(QWidget):
         about = Parameter(
             heading, meaning, "bounds", minimum=0.0 if positive else None, above_minimum=positive,
             none_means=_EMPTY[what][kind] if own is None else f"{own:g}",
+            step=_STEP,
         )  # fmt: skip
-        box = NumberBox(about, optional=True, step=_STEP, width=_BOX, parent=self)
-        box.put(self._kept.get(parameter.name, {}).get(what))
-        box.setToolTip(f"<p>{tip}</p><p>{meaning}</p>")
-        box.setAccessibleName(f"{parameter.name} {heading}")
+        box = Number(
+            value=self._kept.get(parameter.name, {}).get(what),
+            tooltip=f"<p>{tip}</p><p>{meaning}</p>",
+            about=about,
+            nullable=True,
+            sample=_SAMPLE,
+            parent=self,
+        )
+        box.box.setAccessibleName(f"{parameter.name} {heading}")
         box.changed.connect(lambda: self._on_number(parameter.name, what))
         self.boxes[parameter.name, what] = box
         return box
@@ -159,7 +165,7 @@ class ShapeTable(QWidget):
         edit = QLineEdit(str(self._kept.get(name, {}).get("start", self._default_start())), self)
         edit.setToolTip(f"<p>{_HEADINGS['start'][1]}</p>")
         edit.setAccessibleName(f"{name} start")
-        edit.setMinimumWidth(_BOX)
+        edit.setMinimumWidth(_START)
         edit.editingFinished.connect(lambda: self._on_start(name))
         self._starts[name] = edit
         return edit
@@ -170,7 +176,7 @@ class ShapeTable(QWidget):
 
     def _on_number(self, name: str, what: str) -> None:
         if name not in self._held:
-            self._kept.setdefault(name, {})[what] = self.boxes[name, what].get()
+            self._kept.setdefault(name, {})[what] = self.boxes[name, what].value
             self._show_held()
             self.changed.emit()
 
@@ -183,7 +189,7 @@ class ShapeTable(QWidget):
     def _put_back(self) -> None:
         """Show what is kept."""
         for (name, what), box in self.boxes.items():
-            _put_silently(box, self._kept.get(name, {}).get(what))
+            box.box.show_number(self._kept.get(name, {}).get(what))
         self._show_held()
         self.changed.emit()
 
@@ -192,12 +198,12 @@ class ShapeTable(QWidget):
         for (name, what), box in self.boxes.items():
             if what == "held":
                 own = self._kept.get(name, {}).get("held")
-                _put_silently(box, self._held.get(name, own))
-                box.setEnabled(name not in self._held)
+                box.box.show_number(self._held.get(name, own))
+                box.enabled = name not in self._held
         fixed = self.fixed()
         for (name, what), box in self.boxes.items():
             if what != "held":
-                box.setEnabled(name not in fixed)
+                box.enabled = name not in fixed
 
 
 def _is_right(what: Any, value: Any) -> bool:
@@ -205,12 +211,6 @@ def _is_right(what: Any, value: Any) -> bool:
         return isinstance(value, str)
     number = isinstance(value, (int, float)) and math.isfinite(value)
     return what in _NUMBERS and (value is None or number)
-
-
-def _put_silently(box: NumberBox, value: float | None) -> None:
-    box.blockSignals(True)
-    box.put(value)
-    box.blockSignals(False)
 
 
 def _label(text: str, tip: str) -> QLabel:

@@ -37,12 +37,15 @@ class Fit:
         The chosen frames.
     maps : mapping of str to str
         The names of the layers that say something of the pixels, by what they say.
+    refits : int
+        How many of its spots were fitted again since, with settings of their own.
     """
 
     settings: Settings
     image: str
     frames: PlainFrames = None
     maps: Mapping[str, str] = field(default_factory=dict)
+    refits: int = 0
 
 
 def fit_as_python(fit: Fit, layer: Image | None = None) -> str:
@@ -76,6 +79,11 @@ def fit_as_python(fit: Fit, layer: Image | None = None) -> str:
         lines.append(f"maps = layer_maps(image, {{{named}}}).read()")
         arguments.append("**maps")
     lines.append(f"fits = napari_spotfit.localize({', '.join(arguments)})")
+    if fit.refits:
+        lines.append(
+            f"# Not as in the layer: {fit.refits} of its spots, which Inspect spot has fitted"
+        )
+        lines.append("# again with other settings. Its feature refit says which.")
     lines.append("viewer.add_layer(napari_spotfit.to_points_layer(fits, image))")
     return "\n".join((*lines, ""))
 

@@ -33,12 +33,19 @@ def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> 
         What was fitted.
     """
     return (
-        _width_hint(values, settings, roi)
-        or _edge_hint(values, roi)
-        or _bound_hint(values, settings, roi)
+        bound_hint(values, settings, roi)
         or _height_hint(values)
         or _error_hint(values)
         or _residual_hint(values, settings, roi)
+    )
+
+
+def bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+    """Return a sentence on what has ended at which bound; empty if nothing has."""
+    return (
+        _width_hint(values, settings, roi)
+        or _edge_hint(values, roi)
+        or _stopped_hint(values, settings, roi)
     )
 
 
@@ -74,7 +81,7 @@ def _edge_hint(values: Mapping[str, float], roi: Roi) -> str:
     )
 
 
-def _bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+def _stopped_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
     """Name what has stopped at a bound of the user's, which shows by its lack of an error."""
     known = settings_of(values, settings)
     first = {"x": roi.x, "y": roi.y}

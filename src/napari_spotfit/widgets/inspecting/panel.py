@@ -10,6 +10,7 @@ from qtpy.QtWidgets import (
     QFrame,
     QHBoxLayout,
     QLabel,
+    QPushButton,
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
@@ -18,10 +19,12 @@ from qtpy.QtWidgets import (
 )
 from superqt import QElidingLabel
 
+from .comparison import Comparison
 from .doubtful import DoubtfulSteps
 from .numbers import Numbers
-from .pictures import LEFT_OUT_TIP, Pictures
+from .pictures import LEFT_OUT_TIP, NEW_TITLES, Pictures
 from .profiles import Profiles
+from .refit_bar import RefitBar
 from .verdict import Verdict
 
 if TYPE_CHECKING:
@@ -36,6 +39,15 @@ _WIDE = 900
 #: Milliseconds in which what has changed finds its place before it is drawn.
 _SETTLING = 10
 _ROW_TIP = "<p>Layer, frame and row of the spot; the first of each is 0.</p>"
+_LIST_TIP = (
+    "<p>Go to this spot's row in the table of <i>Spots</i>; where a filter hides it, that is "
+    "said.</p>"
+)
+_REFIT_TIP = (
+    "<p>Fit this spot again with other settings, look at both fits side by side, and keep one.</p>"
+)
+#: No higher than the title, beside which they stand.
+_LOW = "QPushButton { padding: 0 8px; margin: 0; min-height: 0 }"
 _CHANGED = "The image has changed since this fit: the residual is not the fit's."
 
 
@@ -54,8 +66,22 @@ class InspectPanel(QWidget):
         super().__init__(parent)
         self.title = QElidingLabel()
         self.title.setStyleSheet("font-weight: bold")
+        self.title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.title.setToolTip(_ROW_TIP)
         self.doubtful = DoubtfulSteps()
+        self.refit_button, self.list_button = QPushButton("Refit"), QPushButton("Spots")
+        self.refit_button.setCheckable(True)
+        for button, tip, name in (
+            (self.refit_button, _REFIT_TIP, "Fit again with other settings"),
+            (self.list_button, _LIST_TIP, "Show in Spots"),
+        ):
+            button.setToolTip(tip)
+            button.setAccessibleName(name)
+            button.setStyleSheet(_LOW)
+            button.setFixedHeight(button.fontMetrics().height())
+        self.refit, self.comparison = RefitBar(), Comparison()
+        self._viewer = viewer
+        self._new_pictures: Pictures | None = None
         self.verdict, self.numbers = Verdict(), Numbers()
         self.pictures, self.profiles = Pictures(viewer), Profiles(viewer)
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
@@ -69,15 +95,25 @@ class InspectPanel(QWidget):
         self._still.timeout.connect(self._draw)
         self._lay_out(parent)
 
+    @property
+    def new_pictures(self) -> Pictures:
+        """The pictures of a refit, made when there is one."""
+        if self._new_pictures is None:
+            self._new_pictures = Pictures(self._viewer, titles=NEW_TITLES)
+            self._new_pictures.go(below=self.width() < _WIDE)
+            self._new_pictures.bind()
+            self._views.insertWidget(1, self._new_pictures, 3)
+        return self._new_pictures
+
     def bind(self) -> None:
         """Follow the viewer's theme."""
-        self.pictures.bind()
-        self.profiles.bind()
+        for part in self._drawn():
+            part.bind()
 
     def unbind(self) -> None:
         """Stop following it."""
-        self.pictures.unbind()
-        self.profiles.unbind()
+        for part in self._drawn():
+            part.unbind()
         self._still.stop()
         self._draw()
 
@@ -98,12 +134,13 @@ class InspectPanel(QWidget):
 
     def show_spot(self, spot: Spot, layer: str, size: PixelSize | None) -> None:
         """Show what a spot's numbers say."""
+        self._compare(False)
         words = [layer, spot.frame_words, f"row {spot.row} of {spot.count}"]
+        words += ["refitted"] * spot.refitted
         self.title.setText(" · ".join(word for word in words if word))
         self.verdict.show_spot(spot)
         self.numbers.show_spot(spot, size)
-        if self.minimumSizeHint().width() != self.minimumWidth():
-            self.setMinimumWidth(self.minimumSizeHint().width())
+        self._ask_width()
         self.pages.setCurrentIndex(0)
 
     def show_sample(self, sample: SpotSample, spot: Spot) -> None:
@@ -121,6 +158,16 @@ class InspectPanel(QWidget):
         self.left_out.setHidden(not words)
         self.pixels.setCurrentIndex(0)
 
+    def show_refit(
+        self, old: tuple[Spot, SpotSample], new: tuple[Spot, SpotSample], *, new_is_kept: bool
+    ) -> None:
+        """Show two fits of one spot side by side."""
+        self.pictures.show_sample(old[1], beside=new[1])
+        self.new_pictures.show_sample(new[1], beside=old[1])
+        self.comparison.show_fits(old[0], new[0], new_is_kept=new_is_kept)
+        self._compare(True)
+        self._ask_width()
+
     def say(self, text: str) -> None:
         """Show a sentence in the place of the pixels."""
         self.note.setText(text)
@@ -128,7 +175,9 @@ class InspectPanel(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         """Ask for the width of the widest part, and room for the scroll bar beside it."""
-        parts = (self.pictures, self.profiles, self.numbers)
+        both = not self.comparison.isHidden()
+        rest = (self.comparison,) if both else (self.profiles, self.numbers)
+        parts: tuple[QWidget, ...] = (self.pictures, *rest)
         width = max(part.minimumSizeHint().width() for part in parts)
         assert self._bar is not None
         return QSize(width + self._bar.sizeHint().width(), super().minimumSizeHint().height())
@@ -142,6 +191,27 @@ class InspectPanel(QWidget):
             if box.direction() != direction:
                 box.setDirection(direction)
         self.pictures.go(below=not wide)
+        if self._new_pictures is not None:
+            self._new_pictures.go(below=not wide)
+
+    def _drawn(self) -> list[Pictures | Profiles]:
+        """Return what follows the theme."""
+        more = [] if self._new_pictures is None else [self._new_pictures]
+        return [self.pictures, self.profiles, *more]
+
+    def _compare(self, both: bool) -> None:
+        """Have two fits of the spot in sight, or one."""
+        self.comparison.setVisible(both)
+        if self._new_pictures is not None:
+            self._new_pictures.setVisible(both)
+        self.profiles.setVisible(not both)
+        self.numbers.setVisible(not both)
+        if both:
+            self.left_out.hide()
+
+    def _ask_width(self) -> None:
+        if self.minimumSizeHint().width() != self.minimumWidth():
+            self.setMinimumWidth(self.minimumSizeHint().width())
 
     def _draw(self) -> None:
         self.setUpdatesEnabled(True)
@@ -160,13 +230,17 @@ class InspectPanel(QWidget):
         head = QHBoxLayout()
         head.addWidget(self.title, 1)
         head.addWidget(self.doubtful)
+        head.addWidget(self.refit_button)
+        head.addWidget(self.list_button)
         spot.addLayout(head)
+        spot.addWidget(self.refit)
         spot.addWidget(self.verdict)
         spot.addWidget(self.pixels, 1)
         self._body.setContentsMargins(0, 0, 0, 0)
         self._body.setSpacing(16)
         self._body.addLayout(spot, 1)
         self._body.addWidget(self.numbers)
+        self._body.addWidget(self.comparison)
         content, scroll = QWidget(), QScrollArea()
         content.setLayout(self._body)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
@@ -177,8 +251,9 @@ class InspectPanel(QWidget):
         self.pages.addWidget(scroll)
         self.pages.addWidget(self.message)
         _column(self).addWidget(self.pages)
-        self.changed.hide()
-        self.left_out.hide()
+        for part in (self.changed, self.left_out, self.refit, self.comparison):
+            part.hide()
+        self.refit_button.toggled.connect(self.refit.setVisible)
         # napari puts nothing but space below a widget that does not want all the height.
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         around = _column(parent)

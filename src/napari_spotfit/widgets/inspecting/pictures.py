@@ -13,8 +13,8 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from ..parts.gradient import Gradient
 from ..parts.plots import Plot
+from ..parts.rounding import plain
 from .pixel_axis import PixelAxis
-from .rounding import plain
 from .sample import Roi, SpotSample
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _RESIDUAL_TIP = (
     "white, to plus that much, red.</p>"
 )
 _TITLES = ("data", "model", "residual")
+#: Those of a fit that is shown beside another one.
+NEW_TITLES = ("new data", "new model", "new residual")
 #: Stripes over pixels that the fit has left out: so many points a pixel, in dark and light.
 _STRIPES = 12
 _DARK, _LIGHT = (20, 20, 20, 190), (235, 235, 235, 110)
@@ -173,9 +175,16 @@ class Pictures(QWidget):
         The viewer whose theme counts.
     parent : QWidget, optional
         Qt parent.
+    titles : tuple of str
+        What stands above the pictures.
     """
 
-    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
+    def __init__(
+        self,
+        viewer: Viewer,
+        parent: QWidget | None = None,
+        titles: tuple[str, str, str] = _TITLES,
+    ):
         super().__init__(parent)
         self._roi = Roi(0, 0, 1, 1)
         self._below = False
@@ -183,7 +192,7 @@ class Pictures(QWidget):
         self.model = Picture(viewer, _COUNTS, _ON_COUNTS, rows=False)
         self.residual = Picture(viewer, _RESIDUAL, _ON_RESIDUAL, rows=False)
         self._all = (self.data, self.model, self.residual)
-        self._titles = [QLabel(text, self) for text in _TITLES]
+        self._titles = [QLabel(text, self) for text in titles]
         self.counts = Scale(_COUNTS, _COUNTS_TIP, False, self)
         self.around_zero = Scale(_RESIDUAL, _RESIDUAL_TIP, True, self)
         for picture, title, tip in zip(self._all, self._titles, _TIPS, strict=True):
@@ -204,9 +213,11 @@ class Pictures(QWidget):
         for picture in self._all:
             picture.unbind()
 
-    def show_sample(self, sample: SpotSample) -> None:
-        """Show a spot."""
-        levels, largest = sample.levels, sample.largest
+    def show_sample(self, sample: SpotSample, beside: SpotSample | None = None) -> None:
+        """Show a spot, in the colours of another fit beside which it is shown, if there is one."""
+        both = [sample] if beside is None else [sample, beside]
+        lows, highs = zip(*(one.levels for one in both), strict=True)
+        levels, largest = (min(lows), max(highs)), max(one.largest for one in both)
         self._roi = sample.roi
         self.counts.show_limits(*levels)
         self.around_zero.show_limits(-largest, largest)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..layers.meanings import meaning
 from ..layers.units import PixelSize
-from .rounding import plain, with_error
+from ..parts.rounding import plain, with_error
 from .sample import settings_of
 from .spot import Spot
 

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...results.columns import units_of
+from ...settings.settings import Settings
+from ..layers.meanings import SHAPE
+from ..layers.refits import REFIT, REFITS, Row
 from .sample import roi_of, settings_of
 
 if TYPE_CHECKING:
@@ -30,6 +34,8 @@ class Spot:
     ----------
     row : int
         Its row in the layer.
+    refitted : bool
+        Whether it was fitted again with other settings than those of the layer.
     count : int
         How many the layer has.
     index : tuple of int
@@ -55,6 +61,7 @@ class Spot:
     units: Mapping[str, str]
     fitted: bool
     moved: bool
+    refitted: bool = False
 
     @property
     def frame_words(self) -> str:
@@ -71,28 +78,42 @@ def frame_words(index: tuple[int, ...]) -> str:
 
 def spot_of(layer: Points, row: int) -> Spot:
     """Read one row of a layer of fitted spots."""
-    cells = layer.features.iloc[row].to_dict()
+    return spot_as(Row.of(layer, row), layer, row)
+
+
+def spot_as(there: Row, layer: Points, row: int) -> Spot:
+    """Return what one row of a layer of fitted spots says if this stands there."""
     values = {
         name: float(value)
-        for name, value in cells.items()
+        for name, value in there.cells.items()
         if isinstance(value, (int, float, np.integer, np.floating))
     }
-    settings = layer.metadata.get("settings", {})
+    settings, units = there.settings, there.units
     names = [shape.name for shape in settings_of({}, settings).profile.shape]
+    if REFIT in there.cells:
+        # What only the models of other rows have, this one has not.
+        others = {name for one in SHAPE if one not in names for name in (one, f"{one}_stderr")}
+        values = {name: value for name, value in values.items() if name not in others}
+    refitted = settings != layer.metadata.get("settings", {})
+    if refitted:
+        # Those of the layer are of other fits: of their χ², say.
+        units = {name: unit for name, unit in units.items() if "chi_square" not in name}
+        units |= units_of(Settings(**settings))
     fitted = all(
         math.isfinite(values.get(name, math.nan)) for name in (*names, "amplitude", "background")
     )
-    point = layer.data[row]
+    point = there.point
     return Spot(
         row=row,
         count=len(layer.data),
         index=tuple(int(i) for i in np.rint(point[:-2])),
         values=values,
-        stop=str(cells.get("stop_condition")),
+        stop=str(there.cells.get("stop_condition")),
         settings=settings,
-        units=layer.metadata.get("units", {}),
+        units=units,
         fitted=fitted,
         moved=fitted and math.dist(point[-2:], (values["y"], values["x"])) > _MOVED,
+        refitted=refitted,
     )
 
 
@@ -160,7 +181,8 @@ def places_around(layer: Points, spot: Spot, shape: tuple[int, int]) -> NDArray[
         Rows and columns of the frame.
     """
     roi = roi_of(spot.values, spot.settings)
-    middle = np.array([roi.y + roi.rows // 2, roi.x + roi.columns // 2])
+    own = np.array([roi.y, roi.x, roi.rows, roi.columns])
+    middle = own[:2] + own[2:] // 2
     data, side = layer.data, max(roi.rows, roi.columns)
     rows = np.flatnonzero(np.abs(data[:, -2] - middle[0]) <= _FAR * side)
     rows = rows[np.abs(data[rows, -1] - middle[1]) <= _FAR * side]
@@ -170,13 +192,29 @@ def places_around(layer: Points, spot: Spot, shape: tuple[int, int]) -> NDArray[
     centres: NDArray[np.float64] = np.rint(data[rows, -2:])
     if "roi_y" in layer.features and "roi_x" in layer.features:
         corners = layer.features[["roi_y", "roi_x"]].to_numpy(float)[rows]
-        size = np.array([roi.rows, roi.columns])
+        size = _roi_sizes(layer, rows, own[2:])
+        corners[0], size[0] = own[:2], own[2:]
         middles = corners + size // 2
         shifted = ((corners == 0) & (centres < middles)) | (
             (corners == np.array(shape) - size) & (centres > middles)
         )
         centres = np.where(shifted | ~np.isfinite(middles), centres, middles)
     return centres
+
+
+def _roi_sizes(layer: Points, rows: NDArray[np.intp], usual: NDArray[Any]) -> NDArray[np.int64]:
+    """Return rows and columns of the ROI of some spots."""
+    settings = layer.metadata.get("settings", {})
+    known = Settings(**settings).roi_shape if settings.get("roi_size") else usual
+    sizes = np.tile(np.array(known, np.int64), (len(rows), 1))
+    features = layer.features
+    if "roi_size" in features:
+        each = features["roi_size"].to_numpy()[rows]
+        sizes[np.isfinite(each)] = each[np.isfinite(each), None]
+    elif REFIT in features:
+        for number, one in enumerate(layer.metadata.get(REFITS, []), 1):
+            sizes[features[REFIT].to_numpy()[rows] == number] = Settings(**one).roi_shape
+    return sizes
 
 
 def half_roi(spot: Spot) -> tuple[float, float]:

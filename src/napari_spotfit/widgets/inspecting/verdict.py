@@ -12,12 +12,12 @@ from ...models.stopping import StopCondition
 from ...results.flags import RULES, Flag, flags_of
 from ..layers.colors import STOP_COLORS
 from ..parts.ring import Ring
-from .hints import hint
+from .hints import bound_hint, hint
 from .sample import roi_of
 from .spot import Spot
 
 _TIP = (
-    "<p>Why the fit stopped, what that means, and what to do about it. The ring has the colour "
+    "<p>What speaks against the fit and what to try, and why it stopped. The ring has the colour "
     "of the spot's border in the viewer.</p>"
 )
 _BY_HAND = (
@@ -68,29 +68,43 @@ class Verdict(QWidget):
 
 
 def verdict(spot: Spot) -> list[str]:
-    """Return the stop condition in words, and sentences on what it means and what to do.
+    """Return what is to be said of a fit: first a few words, then sentences.
 
-    Of what is flagged, that which tells most comes first, with what to try; the rest is named.
+    What speaks against it comes first, that which tells most with what to try; the rest is named.
+    How the fit has ended comes last, or first where nothing speaks against it.
     """
     flags = flags_of(int(np.nan_to_num(spot.values.get("flags", 0.0))))
-    against = hint(spot.values, spot.settings, roi_of(spot.values, spot.settings))
-    words, told = [spot.stop], False
-    if spot.stop in StopCondition.__members__:
-        condition = StopCondition[spot.stop]
-        words = [f"{condition.words.capitalize()}.", condition.explanation]
-        told = not condition.converged
-        if told or not (flags or against):
-            words.append(condition.advice)
-    warnings = []
-    if told and Flag.NOT_CONVERGED in flags:
-        flags.remove(Flag.NOT_CONVERGED)
-    if flags and not (flags[0] is Flag.AT_BOUND and against):
-        warnings.append(f"{RULES[flags[0]].sentence} {RULES[flags[0]].advice}")
-    elif against:  # which also says at which bound
-        warnings.append(against)
+    found, about = [], (spot.values, spot.settings, roi_of(spot.values, spot.settings))
+    if flags:
+        bound = bound_hint(*about) if flags[0] is Flag.AT_BOUND else ""
+        found = [f"{RULES[Flag.AT_BOUND].word.capitalize()}.", bound] if bound else []
+        found = found or _of_flag(flags[0], spot.stop)
+    elif against := hint(*about):
+        found = ["", against]
     if len(flags) > 1:
-        others = ", ".join(RULES[flag].word for flag in flags[1:])
-        warnings.append(f"Also: {others}.")
+        found.append(f"Also: {', '.join(RULES[flag].word for flag in flags[1:])}.")
     if spot.moved:
-        warnings.append(_BY_HAND)
-    return words + [f"⚠ {text}" for text in warnings]
+        found = [*found, _BY_HAND] if found else ["Moved by hand.", _BY_HAND]
+    end = _of_end(spot.stop, calm=not found)
+    if not found:
+        return end
+    name, *rest = found
+    return [f"⚠ {name}".rstrip(), *rest, *([] if Flag.NOT_CONVERGED in flags else end)]
+
+
+def _of_flag(flag: Flag, stop: str) -> list[str]:
+    """Name a flag and say what to try; of a fit that has not converged, say why it stopped."""
+    ended = StopCondition.__members__.get(stop)
+    if flag is Flag.NOT_CONVERGED and ended is not None and not ended.converged:
+        return _of_end(stop, calm=False)
+    rule = RULES[flag]
+    return [f"{rule.word.capitalize()}.", rule.sentence, rule.advice]
+
+
+def _of_end(stop: str, *, calm: bool) -> list[str]:
+    """Say how a fit has ended, and what to do if nothing else is said."""
+    if stop not in StopCondition.__members__:
+        return [stop]
+    condition = StopCondition[stop]
+    words = [f"{condition.words.capitalize()}.", condition.explanation]
+    return [*words, condition.advice] if calm or not condition.converged else words[:1]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.stopping import StopCondition
-from ..napari_compat import quiet
+from ..napari_compat import refreshed_once
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -65,6 +65,12 @@ def is_number(column: Any) -> bool:
     return bool(np.issubdtype(np.asarray(column[:0]).dtype, np.number))
 
 
+def number_names(features: Any) -> list[str]:
+    """Return the names of the features that hold numbers."""
+    kinds = features.dtypes.items()  # quicker than to ask every column
+    return [name for name, kind in kinds if isinstance(kind, np.dtype) and kind.kind in "iufc"]
+
+
 def automatic_limits(features: Any, feature: str | None) -> tuple[float, float] | None:
     """Return a table's colour limits where nobody has chosen any; None if there are no numbers."""
     if feature not in features or not is_number(features[feature]):
@@ -102,26 +108,26 @@ def color_faces(
     numbers = is_number(column)
     if limits is not None and not -np.inf < limits[0] < limits[1] < np.inf:
         raise ValueError(f"limits must be two finite numbers, the lower one first; got {limits!r}")
-    # napari cannot go from numbers to words or back but through colours of no meaning. The
-    # present ones will do: nothing is then drawn in between, which takes long.
-    layer.face_color_mode = "direct"
-    if colormap is not None:
-        layer.face_colormap = colormap
-    if numbers:
-        # Limits first: with a NaN and no limits napari draws no point at all.
-        layer.face_contrast_limits = limits or automatic_limits(layer.features, feature)
-    else:
-        layer.face_color_cycle = STOP_COLORS
-    if len(layer.data):
-        _map_colors(layer, feature, numbers)
+    with refreshed_once(layer, moved=False):
+        # napari cannot go from numbers to words or back but through colours of no meaning. The
+        # present ones will do: nothing is then drawn in between, which takes long.
+        layer.face_color_mode = "direct"
+        if colormap is not None:
+            layer.face_colormap = colormap
+        if numbers:
+            # Limits first: with a NaN and no limits napari draws no point at all.
+            layer.face_contrast_limits = limits or automatic_limits(layer.features, feature)
+        else:
+            layer.face_color_cycle = STOP_COLORS
+        if len(layer.data):
+            _map_colors(layer, feature, numbers)
     chosen = {"face": feature, "face_limits": limits if numbers else None}
     layer.metadata = {**layer.metadata, **chosen}
 
 
 def _map_colors(layer: Points, feature: str, numbers: bool) -> None:
     """Let napari colour the faces by a feature."""
-    # The canvas follows the colours themselves, too, and takes long enough once.
-    with warnings.catch_warnings(), quiet(layer, "face_color"):
+    with warnings.catch_warnings():
         # Of integers with few values, napari warns that it takes them for words.
         warnings.simplefilter("ignore", RuntimeWarning)
         layer.face_color = feature

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..napari_compat import draws_hidden_points
+from ..napari_compat import draws_hidden_points, refreshed_once
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -32,16 +32,17 @@ def show_only(layer: Points, shown: NDArray[np.bool_] | bool, ndisplay: int) -> 
     ndisplay : int
         How many axes the viewer displays.
     """
-    layer.shown = shown
     all_axes = layer.ndim <= ndisplay
-    if all_axes and not np.all(shown) and draws_hidden_points():
-        sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
-        layer.metadata = {**layer.metadata, _KEPT: sizes}
-        # A point without a size is not drawn, unless there is a smallest size on the canvas.
-        layer.canvas_size_limits = (0, layer.canvas_size_limits[1])
-        layer.size = np.where(shown, sizes, 0)
-    else:
-        _restore_sizes(layer)
+    with refreshed_once(layer, moved=False):
+        layer.shown = shown
+        if all_axes and not np.all(shown) and draws_hidden_points():
+            sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
+            layer.metadata = {**layer.metadata, _KEPT: sizes}
+            # A point without a size is not drawn, unless there is a smallest size on the canvas.
+            layer.canvas_size_limits = (0, layer.canvas_size_limits[1])
+            layer.size = np.where(shown, sizes, 0)
+        else:
+            _restore_sizes(layer)
 
 
 def show_all(layer: Points) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..napari_compat import quiet
+from ..napari_compat import refreshed_once
 from .colors import good_rows
 from .hiding import set_sizes, sizes_when_shown
 
@@ -120,11 +120,10 @@ def draw_marks(layer: Points, good: NDArray[np.bool_] | None = None) -> None:
         Which fits are good; by default what the layer's features say.
     """
     made = mark_arguments(good_rows(layer.features) if good is None else good, layer.metadata)
-    # The canvas follows each, and takes long enough once: with the sizes, which come last.
-    with quiet(layer, "symbol", "border_width", "set_data"):
+    with refreshed_once(layer):
         layer.symbol = made["symbol"]
         layer.border_width = made["border_width"]
-    set_sizes(layer, np.broadcast_to(made["size"], len(layer.data)))
+        set_sizes(layer, np.broadcast_to(made["size"], len(layer.data)))
 
 
 def choose_mark(layer: Points, mark: str) -> None:

@@ -33,6 +33,8 @@ _MEANINGS = {
     "roi_x": "First column of the pixels that were fitted.",
     "label": "Label of the pixel that the centre lies in, of the Labels layer chosen under Cells; "
     "0 is none.",
+    "refit": "0 for a spot with the settings of the layer; else the number, from 1 on, of those "
+    "with which it was fitted again in Inspect spot: the layer's metadata list them as refits.",
     "score": "How far the spot stands out of the noise, as a normal deviate: the number of false "
     "spots says how far it must.",
 }

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
-from ..napari_compat import is_points, quiet
+from ..napari_compat import is_points, refreshed_once, select_points
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
 from .hiding import CANVAS_SIZES, show_all
 from .images import image_link, transform_arguments
@@ -125,12 +125,13 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     :func:`color_points_layer`; each takes long enough to be a step of its own.
     """
     marked = is_marked(layer)
+    select_points(layer, set())
     # Any colours first: napari would map the old features' in between.
-    layer.face_color_mode = layer.border_color_mode = "direct"
-    layer.selected_data = set()
-    layer.data = arguments["data"]
-    layer.features = arguments["features"]
-    show_all(layer)
+    with refreshed_once(layer):
+        layer.face_color_mode = layer.border_color_mode = "direct"
+        layer.data = arguments["data"]
+        layer.features = arguments["features"]
+        show_all(layer)
     kept = {MARK: layer.metadata[MARK]} if MARK in layer.metadata else {}
     link = image_link(image_layer)
     layer.metadata = {**layer.metadata, **arguments["metadata"], **link, **kept}
@@ -151,10 +152,9 @@ def align(layer: Points, image_layer: Image) -> None:
 
 def color_points_layer(layer: Points) -> None:
     """Colour the spots of an updated layer."""
-    # The canvas follows the colours themselves, too, and takes long enough once.
-    with quiet(layer, "border_color"):
+    with refreshed_once(layer, moved=False):
         layer.border_color = "stop_condition"
-    color_faces(layer, layer.metadata["face"])
+        color_faces(layer, layer.metadata["face"])
 
 
 def to_points_layer(

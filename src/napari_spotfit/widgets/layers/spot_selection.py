@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
 
+from ..napari_compat import select_points
 from .points import is_result
 
 if TYPE_CHECKING:
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
 
     from napari import Viewer
     from napari.layers import Points
+
+
+def select(layer: Points, rows: Collection[int]) -> None:
+    """Select spots of a layer, and no others."""
+    wanted = set(rows)
+    if wanted != set(layer.selected_data):
+        select_points(layer, wanted)
 
 
 class SpotSelection(QObject):

@@ -57,8 +57,7 @@ class LayerState(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Memory that it takes, about."""
-        features = int(self.features.memory_usage(index=False).sum())
-        return self.data.nbytes + features + 10 * len(self.data)
+        return self.data.nbytes + 8 * int(self.features.size) + 10 * len(self.data)
 
 
 class LayerView(NamedTuple):
@@ -163,7 +162,9 @@ def fit_limits(layer: Points, features: pd.DataFrame) -> None:
     """Let the colours run over the spots, unless the user has said where they run."""
     face, chosen = layer.metadata.get("face", ""), layer.metadata.get("face_limits")
     if layer.face_color_mode == "colormap" and face in features and chosen is None:
-        layer.face_contrast_limits = automatic_limits(features, face)
+        limits = automatic_limits(features, face)
+        if limits != layer.face_contrast_limits:
+            layer.face_contrast_limits = limits
 
 
 def _set_features(layer: Points, state: LayerState, *, was_empty: bool) -> None:

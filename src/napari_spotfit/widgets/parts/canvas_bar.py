@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, QObject, QRect, Qt, QTimer
+from qtpy.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
 from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QWidget
 
 from ..napari_compat import canvas_beside
 from .gradient import Gradient
+from .rounding import digits_apart
 
 if TYPE_CHECKING:
     from napari.layers import Points
@@ -36,6 +38,8 @@ class CanvasBar(QWidget):
     def __init__(self, canvas: QWidget):
         super().__init__(canvas)
         self._layer: Points | None = None
+        #: What lies below the bar and is seen as long as the layer is.
+        self.below: QWidget | None = None
         self.title, self.low, self.high = "", "", ""
         self._gradient = Gradient(_BAR, self)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -58,6 +62,20 @@ class CanvasBar(QWidget):
     def look(self) -> None:
         """Show the colours as they are now."""
         layer = self._layer
+        seen = layer is not None and layer.visible and len(layer.data) > 0
+        self._show_colors(layer if seen else None)
+        if self.below is not None:
+            self.below.setVisible(seen)
+            self.below.raise_()
+        self._move()
+
+    def put_below(self, widget: QWidget) -> None:
+        """Let a child of the canvas lie below the bar, as large as it asks to be."""
+        self.below = widget
+        widget.installEventFilter(self)
+        self.look()
+
+    def _show_colors(self, layer: Points | None) -> None:
         limits = None if layer is None else layer.face_contrast_limits
         if layer is None or limits is None or layer.face_color_mode != "colormap":
             self.hide()
@@ -65,18 +83,18 @@ class CanvasBar(QWidget):
         name = layer.metadata.get("face", "")
         unit = layer.metadata.get("units", {}).get(name)
         low, high = (float(limit) for limit in limits)
-        digits = next((n for n in (3, 6) if f"{low:.{n}g}" != f"{high:.{n}g}"), 9)
+        digits = digits_apart(low, high)
         self.title = f"{name} ({unit})" if unit else str(name)
         self.low, self.high = f"{low:.{digits}g}", f"{high:.{digits}g}"
         self._gradient.show_map(layer.face_colormap.map)
-        self._move()
-        self.setVisible(layer.visible and len(layer.data) > 0)
+        self.show()
         self.raise_()
         self.update()
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        """Stay in the corner when the canvas gets another size."""
-        if event is not None and event.type() == QEvent.Type.Resize:
+        """Stay in the corner when the canvas, or what lies below the bar, gets another size."""
+        kind = None if event is None else event.type()
+        if kind == (QEvent.Type.LayoutRequest if watched is self.below else QEvent.Type.Resize):
             self._move()
         return False
 
@@ -97,8 +115,14 @@ class CanvasBar(QWidget):
 
     def _move(self) -> None:
         canvas = self.parentWidget()
-        if canvas is not None:
-            self.move(max(canvas.width() - _WIDTH - _EDGE, 0), _EDGE)
+        if canvas is None:
+            return
+        self.move(max(canvas.width() - _WIDTH - _EDGE, 0), _EDGE)
+        if self.below is not None:
+            top = _EDGE if self.isHidden() else self.geometry().bottom() + _EDGE // 2
+            room = QSize(canvas.width() - 2 * _EDGE, canvas.height() - top - _EDGE)
+            size = self.below.sizeHint().boundedTo(room)
+            self.below.setGeometry(QRect(QPoint(canvas.width() - _EDGE - size.width(), top), size))
 
 
 class BarOnCanvas:
@@ -108,10 +132,12 @@ class BarOnCanvas:
     ----------
     widget : QWidget
         A widget that is docked beside the canvas, or will be.
+    below : callable, optional
+        Makes, on the canvas, what lies below the bar.
     """
 
-    def __init__(self, widget: QWidget):
-        self._widget = widget
+    def __init__(self, widget: QWidget, below: Callable[[QWidget], QWidget] | None = None):
+        self._widget, self._below = widget, below
         self.bar: CanvasBar | None = None
 
     def show_layer(self, layer: Points | None) -> None:
@@ -121,6 +147,8 @@ class BarOnCanvas:
             if canvas is None:
                 return
             self.bar = CanvasBar(canvas)
+            if self._below is not None:
+                self.bar.put_below(self._below(canvas))
             # With the window the canvas goes, and the bar with it.
             self.bar.destroyed.connect(self._on_destroyed)
         if self.bar is not None:
@@ -131,8 +159,10 @@ class BarOnCanvas:
         if self.bar is not None:
             bar, self.bar = self.bar, None
             bar.show_layer(None)
-            bar.setParent(None)
-            bar.deleteLater()
+            for part in (bar.below, bar):
+                if part is not None:
+                    part.setParent(None)
+                    part.deleteLater()
 
     def _on_destroyed(self, bar: Any = None) -> None:
         self.bar = None

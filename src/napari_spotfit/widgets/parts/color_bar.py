@@ -2,72 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import QSize, Signal
-from qtpy.QtGui import QValidator
-from qtpy.QtWidgets import QCheckBox, QDoubleSpinBox, QHBoxLayout, QWidget
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QWidget
 
+from ...settings.parameter import Parameter
 from .gradient import Gradient
-from .narrow import make_narrow
-from .wheel import guard_wheel
+from .number_box import NumberBox
+from .rounding import digits_apart
 
 if TYPE_CHECKING:
     from napari.layers import Points
 
-_LARGEST = 1e15
-_WIDTH = 66
+_END, _SAMPLE = Parameter("Limit", "", "fit", step=0), "-123.4"
 _LOW_TIP = "<p>The number from which down the faces have the first colour.</p>"
 _HIGH_TIP = "<p>The number from which up the faces have the last colour.</p>"
 _AUTO_TIP = (
     "<p>Let the colours run from the 5th to the 95th percentile of the good fits, "
     "anew after every fit. Untick it to keep the numbers as they are, or type your own.</p>"
 )
-
-
-class EndBox(QDoubleSpinBox):
-    """A number of any size, with as many digits as tell it from another one."""
-
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
-        self.digits = 3
-        self.setDecimals(12)
-        self.setRange(-_LARGEST, _LARGEST)
-        self.setKeyboardTracking(False)
-        make_narrow(self)
-        guard_wheel(self)
-
-    def textFromValue(self, value: float) -> str:
-        """Show no more digits than are needed, but all before the point."""
-        whole = len(f"{abs(value):.0f}")
-        return f"{value:.{max(self.digits, whole if whole < 7 else 0)}g}"
-
-    def valueFromText(self, text: str | None) -> float:
-        """Read a number with point or comma, and an exponent or none."""
-        return float((text or "").strip().replace(",", "."))
-
-    def validate(self, text: str | None, position: int) -> tuple[QValidator.State, str, int]:
-        """Accept what is a number."""
-        try:
-            good = math.isfinite(self.valueFromText(text))
-        except ValueError:
-            good = False
-        state = QValidator.State.Acceptable if good else QValidator.State.Intermediate
-        return state, text or "", position
-
-    def stepBy(self, steps: int) -> None:
-        """Change the second digit."""
-        step = 10.0 ** (math.floor(math.log10(abs(self.value()) or 1)) - 1)
-        self.setValue(self.value() + steps * step)
-
-    def sizeHint(self) -> QSize:
-        """Ask for room for usual numbers, not for the longest that may be typed."""
-        return QSize(_WIDTH, super().sizeHint().height())
-
-    def minimumSizeHint(self) -> QSize:
-        """Ask for the same room."""
-        return QSize(_WIDTH, super().minimumSizeHint().height())
 
 
 class ColorBar(QWidget):
@@ -87,7 +41,11 @@ class ColorBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None):
         super().__init__(parent)
-        self.low, self.high, self._gradient = EndBox(), EndBox(), Gradient()
+        self.low, self.high, self._gradient = (
+            NumberBox(_END, sample=_SAMPLE),
+            NumberBox(_END, sample=_SAMPLE),
+            Gradient(),
+        )
         self.auto = QCheckBox("auto")
         for box, name, tip in (
             (self.low, "Lower limit of the face colours", _LOW_TIP),
@@ -122,12 +80,10 @@ class ColorBar(QWidget):
 
     def _put(self, low: float, high: float) -> None:
         """Show two numbers, with enough digits to tell them apart."""
-        digits = next((n for n in (3, 6) if f"{low:.{n}g}" != f"{high:.{n}g}"), 9)
+        digits = digits_apart(low, high)
         for box, value in ((self.low, low), (self.high, high)):
-            box.blockSignals(True)
             box.digits = digits
-            box.setValue(value)
-            box.blockSignals(False)
+            box.show_number(value)
 
     def _on_low(self, low: float) -> None:
         # The other end steps aside rather than be in the way.

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from qtpy.QtCore import QEvent, Qt, QTimer
-from qtpy.QtGui import QCloseEvent, QShowEvent
-from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
+from typing import TYPE_CHECKING, TypeVar
 
+from qtpy.QtCore import QEvent, Qt
+from qtpy.QtGui import QCloseEvent, QShowEvent
+from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
+from superqt.utils import qdebounced
+
+from ..napari_compat import itself
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+#: The plugin's name in its manifest.
+_PLUGIN = "napari-spotfit"
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 #: Height in pixels that a widget below the canvas gets.
 _HEIGHT = 300
@@ -20,19 +30,24 @@ class Docked(QWidget):
 
     Parameters
     ----------
+    viewer : napari.Viewer
+        The viewer in whose window the widget is docked; it may be behind a proxy.
     below : (int, int), optional
         Dock the widget below the canvas when it is shown for the first time, and let it
         become as narrow and as low as these numbers of pixels; 0 is what its layout
         needs. By default it stays where napari docks it.
     """
 
-    def __init__(self, below: tuple[int, int] | None = None):
+    #: What the manifest calls the widget.
+    title = ""
+
+    def __init__(self, viewer: Viewer, below: tuple[int, int] | None = None):
         super().__init__()
+        # What the proxy gives are proxies too, of which none is the layer that an event names.
+        self._viewer: Viewer = itself(viewer)
         self._bound = False
         self._below = below
-        self._placing = QTimer(self)
-        self._placing.setSingleShot(True)
-        self._placing.timeout.connect(self._place)
+        self._placing = qdebounced(self._place, 0, parent=self)
         if below is not None:
             # Else the window grows when napari docks this below another widget, before it moves.
             self.setMinimumSize(1, 1)
@@ -41,6 +56,10 @@ class Docked(QWidget):
     def bound(self) -> bool:
         """Whether the widget follows the viewer."""
         return self._bound
+
+    def serves(self, viewer: Viewer) -> bool:
+        """Whether the widget follows a viewer, be it behind a proxy."""
+        return self.bound and self._viewer is itself(viewer)
 
     def bind(self) -> None:
         """Follow the viewer, unless the widget does."""
@@ -52,7 +71,7 @@ class Docked(QWidget):
         """Stop all work and leave no callback behind."""
         if self._bound:
             self._bound = False
-            self._placing.stop()
+            self._placing.cancel()
             self.leave_viewer()
 
     def follow_viewer(self) -> None:
@@ -76,13 +95,45 @@ class Docked(QWidget):
         """Go below the canvas at first, once napari has docked the widget."""
         super().showEvent(event)
         if self._below is not None:
-            self._placing.start(0)
+            self._placing()
 
     def _place(self) -> None:
         if self._below is not None:
             smallest, self._below = self._below, None
             _dock_below(self)
             self.setMinimumSize(*smallest)
+
+
+Kind = TypeVar("Kind", bound=Docked)
+
+
+def opened(viewer: Viewer, kind: type[Kind]) -> Kind | None:
+    """Return a viewer's widget of a kind if it is open, whichever way it was opened."""
+    shown = (one for one in QApplication.allWidgets() if isinstance(one, kind))
+    return next((one for one in shown if one.serves(viewer)), None)
+
+
+def brought_up(viewer: Viewer, kind: type[Kind]) -> Kind:
+    """Return a viewer's widget of a kind, in sight: the one that is open, else a new one."""
+    widget = opened(viewer, kind)
+    dock = None if widget is None else _dock_of(widget)
+    if widget is None or dock is None:
+        # As napari's own menu does, which then knows that it is open.
+        _, widget = itself(viewer).window.add_plugin_dock_widget(_PLUGIN, kind.title)
+        assert isinstance(widget, kind)
+        dock = _dock_of(widget)
+    if dock is not None:
+        dock.show()
+        dock.raise_()
+    return widget
+
+
+def _dock_of(widget: QWidget) -> QDockWidget | None:
+    """Return the dock that a widget lies in."""
+    dock = widget.parent()
+    while dock is not None and not isinstance(dock, QDockWidget):
+        dock = dock.parent()
+    return dock
 
 
 def _dock_below(widget: QWidget) -> None:
@@ -95,9 +146,7 @@ def _dock_below(widget: QWidget) -> None:
     widget : QWidget
         A docked widget of which this was not asked before.
     """
-    dock = widget.parent()
-    while dock is not None and not isinstance(dock, QDockWidget):
-        dock = dock.parent()
+    dock = _dock_of(widget)
     if dock is None:
         return
     window = dock.parent()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from qtpy.QtCore import QSize, Qt, Signal
@@ -12,13 +13,13 @@ from ...settings.parameter import Parameter
 from .wheel import guard_wheel
 
 #: Spin boxes need an end; beyond it there is no meaningful count.
-_LARGEST = 1e12
-#: Width in pixels of a number's box.
-_WIDTH = 120
+_LARGEST = 1e15
+#: Width in pixels of a box with arrows, and of what is around the text in one without.
+_WIDTH, _AROUND = 120, 22
 #: The word where the image tells the number.
 AUTOMATIC = "automatic"
 #: The number that stands for None in an optional number's spin box.
-_NONE = -1e15
+_NONE = -1e16
 
 
 class NumberBox(QDoubleSpinBox):
@@ -27,78 +28,91 @@ class NumberBox(QDoubleSpinBox):
     Parameters
     ----------
     parameter : Parameter
-        Its unit and range, and what None means.
+        Its unit, range and steps, and what None means.
     optional : bool
         Whether None is a value, which is shown as what it means.
-    automatic : float, optional
-        Where None means that the image tells the number: what it is as long as nothing is known.
-    whole, odd : bool
-        Which numbers are accepted.
-    step : float
-        What one click on an arrow adds.
-    decades : bool
-        Whether one click multiplies or divides by ten instead.
-    width : int
-        The width in pixels to ask for; narrow ones have no arrows.
+    whole : bool
+        Whether only whole numbers are accepted.
+    sample : str
+        A number as long as usual ones get, for which a box without arrows has room.
     parent : QWidget, optional
         Qt parent.
+
+    Attributes
+    ----------
+    begin : float or None
+        Where the arrows begin if there is no number.
+    digits : int
+        How many digits of a number are shown, at least those before the point.
     """
 
-    changed = Signal()
+    #: Another number, or None, counts.
+    changed = Signal(object)
 
     def __init__(
         self,
         parameter: Parameter,
         *,
         optional: bool = False,
-        automatic: float | None = None,
         whole: bool = False,
-        odd: bool = False,
-        step: float = 1.0,
-        decades: bool = False,
-        width: int = _WIDTH,
+        sample: str = "",
         parent: QWidget | None = None,
     ):
         super().__init__(parent)
-        self._parameter, self._optional = parameter, optional
-        self._automatic, self._told = automatic, automatic
-        self._none = parameter.none_means if automatic is None else AUTOMATIC
+        self._parameter, self._optional, self._whole = parameter, optional, whole
+        self.begin, self.digits = parameter.automatic, 9
+        self._none = parameter.none_means if parameter.automatic is None else AUTOMATIC
         self._none_text = self._none
-        self._whole, self._odd = whole, odd
-        self._step, self._decades, self._width = step, decades, width
-        if width < _WIDTH:
-            self.setButtonSymbols(self.ButtonSymbols.NoButtons)
-        self.setDecimals(0 if self._whole else 12)
-        self.setRange(_NONE if self._optional else self._lowest(), self._highest())
+        self._sample = sample
+        if sample:
+            self.make_narrow()
+        self.setDecimals(0 if whole else 12)
+        self.setRange(_NONE if optional else self._lowest(), self._highest())
         self.setSuffix(f" {parameter.unit}" if parameter.unit else "")
-        if self._optional:
+        if optional:
             self.setSpecialValueText(self._none)
+            self.put(None)
         self.setKeyboardTracking(False)
         guard_wheel(self)
-        self.valueChanged.connect(self.changed)
+        self.valueChanged.connect(lambda: self.changed.emit(self._value()))
         self.editingFinished.connect(self._on_edited)
 
     def get(self) -> float | int | None:
         """Return the number, or None where the setting is left open."""
         self.interpretText()
-        value = self.value()
-        if self._optional and value == _NONE:
-            return None
-        return round(value) if self._whole else value
+        return self._value()
 
     def put(self, value: float | None) -> None:
         """Show a number, or None."""
         self.setValue(_NONE if value is None else value)
+
+    def show_number(self, value: float | None) -> None:
+        """Show a number, or None, without saying so."""
+        self.blockSignals(True)
+        self.put(value)
+        self.blockSignals(False)
+        self._show_beginning()
+
+    def make_narrow(self, least: int = 30) -> None:
+        """Take the arrows away, and the room that the theme leaves for them.
+
+        Parameters
+        ----------
+        least : int
+            The least width of the number in pixels.
+        """
+        self.setButtonSymbols(self.ButtonSymbols.NoButtons)
+        self.setStyleSheet(f"min-width: {least}px; padding: 1px 6px")
 
     def show_told(self, number: float | tuple[int, int] | None) -> None:
         """Show what the image tells where nothing is set; None if nobody has asked it yet.
 
         What is being typed stays as it is.
         """
-        self._told, self._none_text = self._automatic, self._none
+        self.begin, self._none_text = self._parameter.automatic, self._none
         if number is not None:
             both = number if isinstance(number, tuple) else (number,)
-            self._told = float(min(both))
+            self.begin = float(min(both))
             text = "×".join(self.textFromValue(float(f"{one:.3g}")) for one in both)
             self._none_text = f"{self._none} ({text}{self.suffix()})"
         edit = self.lineEdit()
@@ -107,7 +121,9 @@ class NumberBox(QDoubleSpinBox):
 
     def textFromValue(self, value: float) -> str:
         """Show no more digits than the number needs."""
-        text = f"{value:.0f}" if self._whole else f"{value:.9g}"
+        whole = len(f"{abs(value):.0f}")
+        digits = max(self.digits, whole if whole < 7 else 0)
+        text = f"{value:.0f}" if self._whole else f"{value:.{digits}g}"
         return re.sub(r"e([+-])0*", lambda match: f"e{match[1].strip('+')}", text)
 
     def valueFromText(self, text: str | None) -> float:
@@ -138,22 +154,25 @@ class NumberBox(QDoubleSpinBox):
 
     def stepBy(self, steps: int) -> None:
         """Go up or down by the setting's own step, or in decades."""
-        value = self.get() if self.get() is not None or self._told is None else self._told
+        own = self.get()
+        value = self.begin if own is None else own
+        step = self._parameter.step
         if value is None:
             new = max(self._lowest(), 0.0)
-        elif steps < 0 and self._optional and self.get() == self._lowest():
+        elif steps < 0 and self._optional and own == self._lowest():
             self.setValue(_NONE)
             return
-        elif self._decades:
+        elif self._parameter.decades:
             new = (value or 1e-7) * 10.0 ** min(max(steps, -30), 30)
         else:
-            new = value + steps * self._step
+            new = value + steps * (step or 10.0 ** (math.floor(math.log10(abs(value) or 1)) - 1))
         self.setValue(self._nearest(round(new, 12)))
         self.selectAll()
 
     def sizeHint(self) -> QSize:
         """Ask for room for usual numbers, not for the longest that may be typed."""
-        return QSize(self._width, super().sizeHint().height())
+        text = self.fontMetrics().horizontalAdvance(self._sample)
+        return QSize(text + _AROUND if self._sample else _WIDTH, super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
         """Ask for the same room."""
@@ -178,14 +197,27 @@ class NumberBox(QDoubleSpinBox):
     def _show_none(self) -> None:
         if self._optional and self.specialValueText() != self._none_text:
             self.setSpecialValueText(self._none_text)
-            edit = self.lineEdit()
-            if edit is not None and edit.text() == self._none_text and not self.hasFocus():
-                edit.home(False)  # its beginning is seen, however narrow the box
+            if self.text() == self._none_text:
+                self._show_beginning()
+
+    def _show_beginning(self) -> None:
+        """Let the beginning be seen, however narrow the box."""
+        edit = self.lineEdit()
+        if edit is not None and not self.hasFocus():
+            edit.home(False)
+
+    def _value(self) -> float | int | None:
+        value = self.value()
+        if self._optional and value == _NONE:
+            return None
+        return round(value) if self._whole else value
 
     def _says_none(self, text: str | None) -> bool:
         words = self._words(text)
-        automatic = self._automatic is not None and AUTOMATIC.startswith(words.lower())
-        return self._optional and (text == self.specialValueText() or not words or automatic)
+        stands = self._none == words or (
+            self._none == AUTOMATIC and AUTOMATIC.startswith(words.lower())
+        )
+        return self._optional and (text == self.specialValueText() or not words or stands)
 
     def _words(self, text: str | None) -> str:
         return (text or "").removesuffix(self.suffix()).strip().replace(",", ".")
@@ -194,17 +226,17 @@ class NumberBox(QDoubleSpinBox):
         low = self._parameter.minimum
         if low is None:
             return -_LARGEST
-        return low + (self._step if self._parameter.above_minimum else 0)
+        return low + (self._parameter.step if self._parameter.above_minimum else 0)
 
     def _highest(self) -> float:
         return _LARGEST if self._parameter.maximum is None else self._parameter.maximum
 
     def _accepts(self, value: float) -> bool:
-        low, parity = self._parameter.minimum, not (self._odd and value % 2 != 1)
+        low, parity = self._parameter.minimum, not (self._parameter.odd and value % 2 != 1)
         above = low is None or value > low or (value == low and not self._parameter.above_minimum)
         whole = not self._whole or value == round(value)
         return above and abs(value) <= self._highest() and parity and whole
 
     def _nearest(self, value: float) -> float:
         value = min(max(value, self._lowest()), self._highest())
-        return 2 * (value // 2) + 1 if self._odd else value
+        return 2 * (value // 2) + 1 if self._parameter.odd else value

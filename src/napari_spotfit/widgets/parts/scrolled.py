@@ -7,6 +7,8 @@ from qtpy.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 #: Height in pixels of the frame that the viewer's theme draws around what scrolls.
 _FRAME = 2
+#: Higher than any screen.
+_UNLIMITED = 100_000
 
 
 class Scrolled(QScrollArea):
@@ -22,7 +24,7 @@ class Scrolled(QScrollArea):
 
     def __init__(self, content: QWidget, least: int):
         super().__init__()
-        self._least = least
+        self._least, self._most = least, _UNLIMITED
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setWidgetResizable(True)
@@ -31,11 +33,25 @@ class Scrolled(QScrollArea):
 
     def sizeHint(self) -> QSize:
         """Ask for all of the contents."""
-        return QSize(self._width(), self._height())
+        return QSize(self._width(), min(self._height(), self._most))
 
     def minimumSizeHint(self) -> QSize:
         """Ask for some of the contents."""
         return QSize(self._width(), min(self._height(), self._least))
+
+    def shorten(self, missing: int) -> None:
+        """Ask for less than the contents need, down to the least, as so many pixels are missing.
+
+        Parameters
+        ----------
+        missing : int
+            By how many pixels what is around is lower than it asks to be; negative if there is
+            room.
+        """
+        most = max(self.sizeHint().height() - missing, self._least)
+        if most != self._most:
+            self._most = most
+            self.updateGeometry()
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
         """Ask anew when the contents ask for another height."""

@@ -16,10 +16,12 @@ from ..napari_compat import theme_of
 if TYPE_CHECKING:
     from napari import Viewer
 
-__all__ = ["StatusLine", "number", "summary"]
+__all__ = ["StatusLine", "number", "summary", "time_left"]
 
 #: Narrow space that does not break, before units.
 _SPACE = "\u202f"
+#: Seconds after which the time that is left can be told.
+_TELLING = 3.0
 _ERROR_ON_DARK, _ERROR_ON_LIGHT = "#ff8a80", "#b00020"
 
 
@@ -43,6 +45,26 @@ def summary(fits: SpotFits, seconds: float, device: str) -> str:
     invalid = int((~fits.valid).sum())
     text += f", {reasons_in_words(to_host(fits.flags))}"
     return f"{text}; {number(invalid)} invalid and not drawn" if invalid else text
+
+
+def time_left(done: int, total: int, seconds: float) -> str:
+    """Say about how long something takes yet, once that can be told; else nothing.
+
+    Parameters
+    ----------
+    done, total : int
+        So many are done, of so many.
+    seconds : float
+        Since the first one began.
+    """
+    if not done or seconds < _TELLING:
+        return ""
+    left = seconds * (total - done) / done
+    if left < 60:
+        # In steps that do not flicker.
+        return f"about {max(5 * round(left / 5), 1)}{_SPACE}s left"
+    hours, minutes = divmod(round(left / 60), 60)
+    return "about " + f"{hours}{_SPACE}h " * (hours > 0) + f"{minutes}{_SPACE}min left"
 
 
 class StatusLine(QLabel):

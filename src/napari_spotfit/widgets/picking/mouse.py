@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from napari import Viewer
 
 _LEFT = 1
+#: The keys of a click that insists.
+_KEYS = {"Control", "Shift"}
 
 
 class Press(Protocol):
@@ -28,8 +30,9 @@ class Press(Protocol):
 class PickMouse:
     """Tells the presses that pick from all others, which stay napari's.
 
-    A plain click of the left button picks while the switch is on, a click with Shift always.
-    Both do so only while napari itself would pan, and in the 2-D view of the last two axes.
+    A plain click of the left button picks while the switch is on, a click with Shift always, and
+    one with Ctrl and Shift insists on what it has fitted. All do so only while napari itself
+    would pan, and in the 2-D view of the last two axes.
 
     Parameters
     ----------
@@ -38,8 +41,8 @@ class PickMouse:
     switched_on : callable
         Returns whether plain clicks pick.
     begin : callable
-        Called with the position in world coordinates of a press that picks; returns what
-        the press has begun, or None.
+        Called with the position in world coordinates of a press that picks, and whether it
+        insists; returns what the press has begun, or None.
     say : callable
         Called with a sentence where a click cannot pick.
     """
@@ -48,7 +51,7 @@ class PickMouse:
         self,
         viewer: Viewer,
         switched_on: Callable[[], bool],
-        begin: Callable[[Any], Press | None],
+        begin: Callable[[Any, bool], Press | None],
         say: Callable[[str], None],
     ):
         self._viewer = viewer
@@ -103,7 +106,8 @@ class PickMouse:
 
     def _press(self, event: Any) -> Press | None:
         """Begin a pick if this press is one."""
-        shift = [str(key.name) for key in event.modifiers] == ["Shift"]
+        keys = {str(key.name) for key in event.modifiers}
+        shift, insists = "Shift" in keys and keys <= _KEYS, keys == _KEYS
         if (
             event.handled
             or event.button != _LEFT
@@ -126,4 +130,4 @@ class PickMouse:
                 "switch back to it with the buttons below the layer list."
             )
             return None
-        return self._begin(np.asarray(event.position))
+        return self._begin(np.asarray(event.position), insists)

@@ -149,10 +149,10 @@ class Pick:
         side = np.array(self._estimated.roi_shape)
         away = abs(self._spots - center) / side
         beside = (away <= _FAR).all(axis=1)
-        beside &= away.any(axis=1)
         if not self.snap and beside.any():
             # The spot that is meant is fitted from here.
             nearest = np.argmin((away**2).sum(axis=1))
             beside[nearest] &= (away[nearest] ** 2).sum() > 0.25
+        beside &= away.any(axis=1)
         chosen: NDArray[np.float64] = self._spots[beside]
         return chosen

@@ -24,7 +24,8 @@ _CLICK_TIP = (
     "<p>While this is pressed, a click on the image fits the spot there, in the frame shown "
     "and with the settings above. Drag, and the fit follows the mouse.</p>"
     "<p>Shift-click does the same at any time. The spots come into a layer of their own; a "
-    "second click on a spot fits it again, and Delete removes the selected ones.</p>"
+    "second click on a spot fits it again, and Delete removes the selected ones. Where there is "
+    "no spot nothing is added, unless you click with Ctrl and Shift.</p>"
 )
 _SNAP_TIP = (
     "<p>Fit the brightest spot within half a ROI of the click, on the pixel where the "
@@ -102,13 +103,13 @@ class PickBar(QWidget):
         self._mouse.unbind()
         self.picker.unbind()
 
-    def _begin(self, position: Any) -> Press | None:
+    def _begin(self, position: Any, insist: bool) -> Press | None:
         try:
             snap = self.snap.isChecked()
             image = self._image()
             maps = self._maps(image)
             source = Source(image, self._settings(), maps, self._noise.get(), snap, *self._colors())
-            return self.picker.begin(source, position)
+            return self.picker.begin(source, position, insist=insist)
         except (TypeError, ValueError) as error:
             self.picker.failed.emit(error)
             return None

@@ -15,6 +15,7 @@ from ..layers.history import History
 from ..layers.marks import draw_marks, is_marked
 from ..layers.points import align, is_result, make_points_layer
 from ..layers.state import LayerState, fit_limits, set_data
+from ..napari_compat import refreshed_once, select_points
 from .table import Picked, put
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class PickedLayers(QObject):
         if layer is None:
             return None
         before = LayerState.of(layer)
-        layer.selected_data = set()
+        select_points(layer, set())
         return before
 
     def put(self, image: Image, before: LayerState | None, new: dict[str, Any]) -> Points:
@@ -123,7 +124,7 @@ class PickedLayers(QObject):
         selected = set(self._viewer.layers.selection)
         self._viewer.add_layer(layer)
         self._viewer.layers.selection = selected
-        layer.selected_data = {0}
+        select_points(layer, {0})
         self._made[image] = ref(layer)
         self._follow(layer)
         self.shown.emit(layer)
@@ -140,17 +141,18 @@ class PickedLayers(QObject):
             }
             was_empty = not len(layer.data)
             if len(picked.data) < len(layer.data):
-                layer.selected_data = set()
-            set_data(layer, picked.data)
-            show_all(layer)
-            fit_limits(layer, picked.features)
-            layer.features = picked.features
-            if is_marked(layer):
-                draw_marks(layer)
+                select_points(layer, set())
+            with refreshed_once(layer):
+                set_data(layer, picked.data)
+                show_all(layer)
+                fit_limits(layer, picked.features)
+                layer.features = picked.features
+                if is_marked(layer):
+                    draw_marks(layer)
             face = layer.metadata.get("face", "")
             if was_empty and face in picked.features:  # napari has forgotten what colours it
                 color_faces(layer, face, limits=layer.metadata.get("face_limits"))
-            layer.selected_data = set(picked.selected)
+            select_points(layer, set(picked.selected))
         self._known[layer] = LayerState.of(layer)
         self.shown.emit(layer)
 

@@ -49,8 +49,8 @@ class Source(NamedTuple):
 class _Press:
     """One press of the mouse: where it is, and what was there before it."""
 
-    def __init__(self, source: Source, pick: Pick, wake: Callable[[], None]):
-        self.source, self.pick = source, pick
+    def __init__(self, source: Source, pick: Pick, wake: Callable[[], None], *, insist: bool):
+        self.source, self.pick, self.insist = source, pick, insist
         self._position: Any = None
         #: Where a fit is still to be made.
         self.place: NDArray[np.float64] | None = None
@@ -127,8 +127,17 @@ class Picker(QObject):
         self.awaited.emit(False)
         self.layers.unbind()
 
-    def begin(self, source: Source, position: Any) -> _Press | None:
+    def begin(self, source: Source, position: Any, *, insist: bool = False) -> _Press | None:
         """Begin to pick at a position in world coordinates.
+
+        Parameters
+        ----------
+        source : Source
+            What is picked from, and how.
+        position : array
+            Where.
+        insist : bool
+            Whether a fit is shown even where it has found no spot.
 
         Returns
         -------
@@ -150,7 +159,7 @@ class Picker(QObject):
             source.noise,
             self._spots,
         )
-        press = _Press(source, pick, self._next)
+        press = _Press(source, pick, self._next, insist=insist)
         if not press.aim(position):
             self.said.emit(f"The click was outside “{image.name}”: nothing was fitted.")
             return None
@@ -202,9 +211,11 @@ class Picker(QObject):
         self._next()
 
     def _show(self, press: _Press, fits: SpotFits, new: dict[str, Any]) -> None:
-        self.said.emit(_in_words(fits))
-        if not fits.valid[0]:
+        nothing = why_nothing(fits)
+        if not fits.valid[0] or (nothing and not press.insist):
+            self.said.emit(_refused(fits, nothing, press.layer is not None))
             return
+        self.said.emit(_in_words(fits, nothing))
         image, first = press.source.image, press.layer is None
         if first:
             self.layers.leave_other_model(image, press.source.settings)
@@ -221,19 +232,36 @@ def _fit(press: _Press, place: NDArray[np.float64]) -> tuple[SpotFits, dict[str,
     return fits, arguments(fits, source.face, source.colormap, source.maps)
 
 
-def _in_words(fits: SpotFits) -> str:
-    """Say what a fit has found."""
+def why_nothing(fits: SpotFits) -> str:
+    """Say why there is no spot where a fit was made; nothing if there may be one."""
+    flags = flags_of(int(fits.flags[0]))
+    if Flag.NEGATIVE in flags or Flag.WEAK in flags:
+        return _height_in_words(fits)
+    if Flag.NARROW in flags:
+        return f"σ {fits.mean_sigma[0]:.2f}{_SPACE}px is less than half the PSF's"
+    return ""
+
+
+def _refused(fits: SpotFits, nothing: str, shown: bool) -> str:
+    """Say why a fit is not shown, and how it is all the same."""
+    stays = "The last one stays" if shown else "Nothing was added"
+    if not fits.valid[0]:
+        return f"Nothing can be fitted here. {StopCondition.INVALID.explanation} {stays}."
+    return (
+        f"There is no spot here: {nothing}. {stays}; to add the fit all the same, click with Ctrl "
+        "and Shift."
+    )
+
+
+def _in_words(fits: SpotFits, nothing: str) -> str:
+    """Say what a fit has found that is shown."""
     stop = StopCondition(int(fits.stop_condition[0]))
-    if stop is StopCondition.INVALID:
-        return f"No spot is drawn, as the fit is {stop.name}. {stop.explanation}"
     photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
     what = f"y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
-    what += f"{photons} photons, {stop.name}"
+    what += f"{photons} photons, {stop.words}"
+    if nothing:
+        return f"There seems to be no spot: {nothing}. The fit, a cross, is at {what}"
     doubts = [flag for flag in flags_of(int(fits.flags[0])) if flag & NOT_GOOD]
-    if Flag.NEGATIVE in doubts or Flag.WEAK in doubts:
-        return (
-            f"There seems to be no spot: {_height_in_words(fits)}. The fit, a cross, is at {what}"
-        )
     if doubts:
         return f"Doubtful: at {what}. {RULES[doubts[0]].sentence} {RULES[doubts[0]].advice}"
     return f"Spot at {what}"

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..layers.state import LayerState
 
 _NAMES = [condition.name for condition in StopCondition]
-#: A label that no row has.
-_NO_ROW = -1
 
 
 class Picked(NamedTuple):
@@ -46,8 +44,8 @@ class Picked(NamedTuple):
 
     def stop_counts(self) -> dict[str, int]:
         """Return how many spots ended under each condition."""
-        counts = self.features["stop_condition"].value_counts()
-        return {str(name): int(count) for name, count in counts.items()}
+        codes = self.features["stop_condition"].cat.codes.to_numpy()
+        return dict(zip(_NAMES, np.bincount(codes, minlength=len(_NAMES)).tolist(), strict=True))
 
 
 def _made_with(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -102,28 +100,28 @@ def put(picked: Picked, new: dict[str, Any]) -> Picked:
         data = np.vstack([data, place])
     else:
         data[row] = place
-    rows = np.arange(len(data))
-    rows[row] = _NO_ROW
-    features = _with_row(picked.features, rows, one)
+    features = _with_row(picked.features, row, one)
     return Picked(data, features, frozenset({row}), _made_with(new["metadata"]))
 
 
-def _with_row(features: pd.DataFrame, rows: NDArray[np.int64], one: pd.DataFrame) -> pd.DataFrame:
-    """Return features whose row without a label is that of a new fit.
+def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFrame:
+    """Return features of which a row, or the next, is that of a new fit.
 
     Where the new fit lacks a column, as those of the errors, there is no value: an
     earlier fit's would be wrong.
     """
     import pandas as pd
 
-    at = int(np.flatnonzero(rows == _NO_ROW)[0])
-    old = features.reindex(rows)
-    columns: dict[str, Any] = {}
-    for name in dict.fromkeys([*old.columns, *one.columns]):
-        known = name in old.columns
-        values = old[name].to_numpy(copy=True) if known else np.full(len(rows), np.nan)
-        if name in one.columns:
-            values[at] = one[name].iloc[0]
+    # Column by column: pandas takes longer to add a row than a fit does.
+    old = {name: column.to_numpy() for name, column in features.items()}
+    new = {name: column.to_numpy()[0] for name, column in one.items()}
+    columns: dict[Any, NDArray[Any]] = {}
+    for name in dict.fromkeys([*old, *new]):
+        known = old.get(name, np.full(len(features), np.nan))
+        kind = np.result_type(known.dtype, np.float32)  # that of whole numbers has no NaN
+        values = np.full(max(len(features), row + 1), np.nan, kind)
+        values[: len(known)] = known
+        values[row] = new.get(name, np.nan)
         columns[name] = values
     columns["stop_condition"] = pd.Categorical(columns["stop_condition"], categories=_NAMES)
     return pd.DataFrame(columns)

@@ -13,8 +13,7 @@ from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QLabel, QSlider, QVBoxLayout, QWidget
 
 from ...results.spot_fits import SpotFits
-from ..parts.controls import SettingsControls
-from ..parts.number_box import NumberBox
+from ..parts.form import SettingsForm
 from ..parts.plots import Plot, theme_colors
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
@@ -58,16 +57,16 @@ class DetectionPanel(QWidget):
     ----------
     viewer : napari.Viewer
         The viewer whose theme counts.
-    controls : SettingsControls
+    controls : SettingsForm
         Those of false spots and threshold, with which slider and line keep step.
     parent : QWidget, optional
         Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, controls: SettingsControls, parent: QWidget | None = None):
+    def __init__(self, viewer: Viewer, controls: SettingsForm, parent: QWidget | None = None):
         super().__init__(parent)
         self._viewer = viewer
-        boxes = [_number_box(controls, name) for name in ("false_spots", "threshold")]
+        boxes = [controls.number(name) for name in ("false_spots", "threshold")]
         self._by_false_spots, self._by_threshold = ByFalseSpots(boxes[0]), ByThreshold(boxes[1])
         self._knob: Knob = self._by_false_spots
         self._threshold = boxes[1]
@@ -149,7 +148,7 @@ class DetectionPanel(QWidget):
 
     def _show_place(self) -> None:
         """Put slider and line where the control is, or at the end beyond which it is."""
-        if (self._threshold.get() is not None) != (self._knob is self._by_threshold):
+        if (self._threshold.value is not None) != (self._knob is self._by_threshold):
             return  # the maxima of the other scale are on their way
         self._set_ends()
         place = self._place()
@@ -260,9 +259,3 @@ def _false_in_words(false: float) -> str:
         return f"about {false:.1f} false"
     # No more digits than an expectation deserves.
     return f"about {number(round(float(f'{false:.2g}')))} false"
-
-
-def _number_box(controls: SettingsControls, name: str) -> NumberBox:
-    box = controls[name]
-    assert isinstance(box, NumberBox)
-    return box

@@ -9,8 +9,8 @@ from qtpy.QtCore import QObject, Signal
 from ..layers import images
 from ..layers.maps import layer_maps
 from ..layers.noise import MeasuredNoise
+from ..parts.follow import CONTENTS, Follower, events_of
 from ..parts.latest import Latest
-from .follow import Follower
 
 if TYPE_CHECKING:
     from ..fitting.settings_panel import SettingsPanel
@@ -38,11 +38,7 @@ class ImageNoise(QObject):
         self._noise, self._bound = MeasuredNoise(), False
         self._latest = Latest(self)
         self._latest.done.connect(self.prepared)
-        self._pixels = Follower(("data",), self._renew)
-        self._known = Follower(
-            ("data", "paint", "set_data", "scale", "translate", "rotate", "shear", "affine"),
-            self._renew,
-        )
+        self._pixels, self._known = Follower(self._renew), Follower(self._renew)
         settings.image.changed.connect(self._on_layers)
         settings.camera.changed.connect(self._on_layers)
 
@@ -78,8 +74,8 @@ class ImageNoise(QObject):
 
     def _on_layers(self) -> None:
         if self._bound:
-            self._pixels.follow(self._settings.image.layer)
-            self._known.follow(*self._settings.camera.layers().values())
+            self._pixels.follow(*events_of(("data",), self._settings.image.layer))
+            self._known.follow(*events_of(CONTENTS, *self._settings.camera.layers().values()))
             self._renew()
 
     def _renew(self, event: Any = None) -> None:

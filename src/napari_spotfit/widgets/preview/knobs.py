@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ...engine.detection.false_spots import expected_false_spots, score_for
 from ...localization.psf_width import FALLBACK_SIGMA
-from ..parts.number_box import NumberBox
+from ..parts.form import Number
 
 
 class Knob(Protocol):
@@ -31,7 +31,7 @@ class ByFalseSpots:
 
     Parameters
     ----------
-    false_spots : NumberBox
+    false_spots : Number
         The control of their number.
 
     Attributes
@@ -42,21 +42,22 @@ class ByFalseSpots:
 
     axis = "score (how far out of the noise)"
 
-    def __init__(self, false_spots: NumberBox):
+    def __init__(self, false_spots: Number):
         self._false_spots, self.sigma = false_spots, FALLBACK_SIGMA
 
     def place(self) -> float:
         """Return the score that so many maxima of noise exceed."""
-        return score_for(self._false_spots.value(), self.sigma)
+        return score_for(self._false_spots.value or 0.0, self.sigma)
 
     def limits(self) -> tuple[float, float]:
         """Return the scores of the most and of the fewest."""
-        most, fewest = self._false_spots.maximum(), self._false_spots.minimum()
+        box = self._false_spots.box
+        most, fewest = box.maximum(), box.minimum()
         return score_for(most, self.sigma), score_for(fewest, self.sigma)
 
     def choose(self, place: float) -> None:
         """Set how many maxima of noise exceed a score."""
-        self._false_spots.put(_rounded(expected_false_spots(place, self.sigma)))
+        self._false_spots.value = _rounded(expected_false_spots(place, self.sigma))
 
 
 class ByThreshold:
@@ -64,18 +65,18 @@ class ByThreshold:
 
     Parameters
     ----------
-    threshold : NumberBox
+    threshold : Number
         Its control.
     """
 
     axis = "height in the filtered image (counts)"
 
-    def __init__(self, threshold: NumberBox):
+    def __init__(self, threshold: Number):
         self._threshold = threshold
 
     def place(self) -> float:
         """Return the threshold."""
-        return self._threshold.value()
+        return self._threshold.value or 0.0
 
     def limits(self) -> tuple[float, float]:
         """Return that it can be anywhere."""
@@ -83,7 +84,7 @@ class ByThreshold:
 
     def choose(self, place: float) -> None:
         """Set the threshold."""
-        self._threshold.put(_rounded(place))
+        self._threshold.value = _rounded(place)
 
 
 def _rounded(value: float) -> float:

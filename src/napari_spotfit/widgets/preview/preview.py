@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QObject, QTimer, Signal
+from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox
+from superqt.utils import qdebounced
 
 from ..layers import images
 from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import LayerMaps, layer_maps
+from ..parts.follow import CONTENTS, PLACE, Follower, events_of
 from ..parts.latest import Latest
-from .follow import Follower
 from .job import Previewed, Previewer, PreviewJob
 from .layer import PreviewLayer
 
@@ -74,18 +75,10 @@ class Preview(QObject):
         self._version = 0
         self._maps: LayerMaps | None = None
         self._told, self._bound = "", False
-        self._pixels = Follower(("data",), self._on_pixels)
-        self._place = Follower(
-            ("scale", "translate", "rotate", "shear", "affine", "units"), self._on_place
-        )
-        self._known = Follower(
-            ("data", "paint", "set_data", "scale", "translate", "rotate", "shear", "affine"),
-            self._on_maps,
-        )
-        self._soon, self._patience = QTimer(self), QTimer(self)
-        for timer, interval in ((self._soon, 0), (self._patience, _PATIENCE)):
-            timer.setSingleShot(True)
-            timer.setInterval(interval)
+        self._pixels, self._place = Follower(self._on_pixels), Follower(self._on_place)
+        self._known = Follower(self._on_maps)
+        self._soon = qdebounced(self._ask_now, 0, parent=self)
+        self._patience = qdebounced(self._on_slow, _PATIENCE, parent=self)
         self._connect()
 
     @property
@@ -110,7 +103,7 @@ class Preview(QObject):
     def ask(self) -> None:
         """Draw anew, once for all that changes before Qt has dealt with its events."""
         if self._bound:
-            self._soon.start()
+            self._soon()
 
     def _on_ticked(self, ticked: bool) -> None:
         self._settings.detection_panel.setVisible(ticked)
@@ -130,8 +123,8 @@ class Preview(QObject):
 
     def _leave(self) -> None:
         self._bound = False
-        self._soon.stop()
-        self._patience.stop()
+        self._soon.cancel()
+        self._patience.cancel()
         self.latest.drop()
         self._viewer.dims.events.current_step.disconnect(self._on_step)
         self._viewer.layers.events.removed.disconnect(self._on_removed)
@@ -156,7 +149,7 @@ class Preview(QObject):
             self._on_failed(error)
             return
         self._index = job.index
-        self._patience.start()
+        self._patience()
         work = self._work
         self.latest.ask(lambda: work(job))
 
@@ -175,7 +168,7 @@ class Preview(QObject):
         )
 
     def _on_done(self, result: Previewed) -> None:
-        self._patience.stop()
+        self._patience.cancel()
         if not self._bound or self._image is None or result.job.version != self._version:
             return
         self._shown.draw(self._image, result.points)
@@ -184,7 +177,7 @@ class Preview(QObject):
         self.drawn.emit()
 
     def _on_failed(self, error: Exception) -> None:
-        self._patience.stop()
+        self._patience.cancel()
         self._shown.empty()
         self._settings.detection_panel.clear()
         if str(error) != self._told:
@@ -211,8 +204,8 @@ class Preview(QObject):
         self._image = self._settings.image.layer
         if self._image is None:
             self._shown.hide()
-        self._pixels.follow(self._image)
-        self._place.follow(self._image)
+        self._pixels.follow(*events_of(("data",), self._image))
+        self._place.follow(*events_of(PLACE, self._image))
         self._maps = None
         self._on_pixels()
         self.latest.drop()
@@ -227,7 +220,7 @@ class Preview(QObject):
 
     def _on_maps_chosen(self) -> None:
         if self._bound:
-            self._known.follow(*self._settings.layers().values())
+            self._known.follow(*events_of(CONTENTS, *self._settings.layers().values()))
             self._on_maps()
 
     def _on_maps(self, event: Any = None) -> None:
@@ -253,7 +246,5 @@ class Preview(QObject):
         self._settings.changed.connect(self.ask)
         self._settings.image.changed.connect(self._on_image)
         self._settings.maps_changed.connect(self._on_maps_chosen)
-        self._soon.timeout.connect(self._ask_now)
-        self._patience.timeout.connect(self._on_slow)
         self.latest.done.connect(self._on_done)
         self.latest.failed.connect(self._on_failed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +25,7 @@ from ..layers.cells import (
 from ..layers.images import full_resolution
 from ..layers.units import pixel_size
 from ..napari_compat import is_labels
+from ..parts.follow import PLACE, Follower, events_of
 from ..parts.latest import Latest
 from ..parts.layer_choice import LayerChoice
 from ..parts.status import number
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
     from ...results.spot_fits import SpotFits
 
-#: What of a layer says where it lies.
-_PLACE = ("scale", "translate", "rotate", "shear", "affine", "units")
-#: What else says which labels it has.
+#: What of a layer says which labels it has, besides where it lies.
 _PIXELS = ("data", "paint", "labels_update")
 _HINT = "Choose a Labels layer, such as of cells, to count the spots in each label."
 _LAYER_TIP = (
@@ -101,7 +99,8 @@ class CellsPage(Page):
         self.color_button = QPushButton("Colour cells by count")
         self.export = TableExport(self._named, "the table")
         self.work = Latest(self)
-        self._followed: tuple[Any, ...] = ()
+        self._places, self._pixels = Follower(self._ask_soon), Follower(self._on_pixels)
+        self._colors = Follower(self._on_colormap)
         self._place: _Place | None = None
         self._table: pd.DataFrame | None = None
         self._soon = QTimer(self)
@@ -140,19 +139,12 @@ class CellsPage(Page):
 
     def _follow(self, points: Points | None, labels: Labels | None) -> None:
         """Follow where two layers lie, and what the labels are."""
-        now = (points, labels)
-        if now == self._followed:
-            return
-        for layer, follow in ((self._followed, "disconnect"), (now, "connect")):
-            if layer and layer[0] is not None and layer[1] is not None:
-                ties: list[tuple[Any, str, Callable[..., None]]] = [
-                    (one, name, self._ask_soon) for one in layer for name in _PLACE
-                ]
-                ties += [(layer[1], name, self._on_pixels) for name in _PIXELS]
-                ties += [(layer[1], "colormap", self._on_colormap)]
-                for one, name, slot in ties:
-                    getattr(getattr(one.events, name), follow)(slot)
-        self._followed, self._place = now, None
+        both = (points, labels) if points is not None and labels is not None else (None, None)
+        moved = self._places.follow(*events_of(PLACE, *both))
+        self._pixels.follow(*events_of(_PIXELS, both[1]))
+        self._colors.follow(*events_of(("colormap",), both[1]))
+        if moved:
+            self._place = None
 
     def _on_labels(self) -> None:
         self._ask_soon()

@@ -8,17 +8,19 @@ import pyqtgraph as pg
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
+from ...settings.parameter import Parameter
+from ..parts.number_box import NumberBox
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from ..parts.status import number
 from .bins import Bins, decimals_between, make_bins
 from .feature_choice import FeatureChoice
 from .filters import Filters
-from .limit_box import LimitBox
 from .shown_spots import ShownSpots
 
 if TYPE_CHECKING:
     from napari import Viewer
 
+_OPEN = Parameter("Limit", "", "fit", none_means="open", step=0)
 #: Below this width in pixels the limits stand below the feature.
 _WIDE = 320
 _FEATURE_TIP = "<p>The feature whose histogram is drawn and whose range limits what is shown.</p>"
@@ -61,7 +63,7 @@ class Histogram(QWidget):
         self._factor, self._decimals = 1.0, 3
         self._drawn_for: Filters | None = None
         self.feature = FeatureChoice(spots, "sigma")
-        self.low, self.high, self.outside = LimitBox(), LimitBox(), QLabel()
+        self.low, self.high, self.outside = _limit(), _limit(), QLabel()
         self.plot = Plot(viewer)
         empty = {"stepMode": "center", "fillLevel": 0, "pen": None}
         self.all = pg.PlotCurveItem([0, 1], [0], brush=DIM, **empty)
@@ -104,7 +106,7 @@ class Histogram(QWidget):
         self.plot.setXRange(low, high, padding=0.01)
         self.plot.setYRange(0, 1.15 * max(counts.max(), 1), padding=0)
         for box, start in ((self.low, low), (self.high, high)):
-            box.start = round(start, self._decimals)
+            box.begin = round(start, self._decimals)
             box.setSingleStep(10.0**-self._decimals * (1 if whole else 5))
         if bins.outside:
             share = 100 * bins.outside / len(column.values)
@@ -127,8 +129,8 @@ class Histogram(QWidget):
             values = column.values[self._spots.passing(others)] if others else column.values
             self.passing.setData(bins.edges * self._factor, bins.count(values))
         low, high = limits
-        self.low.put(None if low is None else round(low * self._factor, 12))
-        self.high.put(None if high is None else round(high * self._factor, 12))
+        self.low.show_number(None if low is None else round(low * self._factor, 12))
+        self.high.show_number(None if high is None else round(high * self._factor, 12))
         self.region.blockSignals(True)
         ends = (bins.low if low is None else low, bins.high if high is None else high)
         self.region.setBounds((bins.low * self._factor, bins.high * self._factor))
@@ -197,3 +199,10 @@ class Histogram(QWidget):
         column.addLayout(self._row)
         column.addWidget(self.plot, 1)
         column.addWidget(self.outside)
+
+
+def _limit() -> NumberBox:
+    """Return a limit's box; what buttons would do, the handles in the histogram and keys do."""
+    box = NumberBox(_OPEN, optional=True, sample="-1.23e+05")
+    box.digits = 6
+    return box

@@ -13,16 +13,14 @@ from qtpy.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt
 from qtpy.QtGui import QColor
 
 from ..layers.colors import STOP_COLORS
+from ..parts.rounding import MISSING, decimals_for, number_text
 from .columns import STOP, Column, Units
 
 _NOWHERE = QModelIndex()
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 _LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-#: Significant digits of a column's usual number.
-_DIGITS = 4
 #: Decimal places of a position in pixels: a thousandth is below any standard error.
 _POSITION = 3
-_MISSING = "–"
 
 
 class SpotsModel(QAbstractTableModel):
@@ -128,7 +126,7 @@ class SpotsModel(QAbstractTableModel):
     def _text(self, column: int, value: Any) -> str:
         words = self.columns[column].shown_words
         if words:
-            return words[value] if value >= 0 else _MISSING
+            return words[value] if value >= 0 else MISSING
         return number_text(
             float(value) * self.units.factor(self.columns[column].name), self._decimals[column]
         )
@@ -150,16 +148,6 @@ class SpotsModel(QAbstractTableModel):
             self.rows = self._order[self._shown[self._order]]
 
 
-def number_text(value: float, decimals: int) -> str:
-    """Return a number with so many decimal places, or in powers of ten if they do not suit."""
-    if math.isnan(value):
-        return _MISSING
-    size = abs(value)
-    if value and (size >= 1e9 or size < 0.5 * 10.0**-decimals):
-        return f"{value:.3g}"
-    return f"{value:.{decimals}f}"
-
-
 def _decimals(column: Column, factor: float) -> int:
     """Return how many decimal places a column's numbers deserve."""
     if not column.is_number or (factor == 1 and column.whole):
@@ -167,4 +155,4 @@ def _decimals(column: Column, factor: float) -> int:
     if column.name in ("y", "x"):
         return max(_POSITION - math.floor(math.log10(factor)), 0)
     size = column.usual * factor
-    return min(max(_DIGITS - 1 - math.floor(math.log10(size)), 0), 7) if size else _POSITION
+    return decimals_for(size) if size else _POSITION

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, QTimer, Signal
 
-from ..layers.colors import is_number
+from ..layers.colors import number_names
 from ..layers.hiding import show_only
 from ..layers.history import history_of
 from ..layers.points import is_result
-from ..napari_compat import select_points
+from ..layers.spot_selection import select
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 
@@ -101,8 +101,7 @@ class ShownSpots(QObject):
             Those that are left out, as the layer has no such feature.
         """
         features = layer.features
-        numbers = [str(name) for name in features if is_number(features[name])]
-        known = self.filters.limited_to([*numbers, STOP])
+        known = self.filters.limited_to([*number_names(features), STOP])
         history_of(self._viewer).record_view(layer, "the filters")
         self.apply_to(layer, known)
         return self.filters.without(known)
@@ -132,9 +131,7 @@ class ShownSpots(QObject):
         """Select spots in the viewer; return whether there were not too many."""
         if self.layer is None or len(rows) > MOST_SELECTED:
             return False
-        wanted = set(rows.tolist())
-        if wanted != set(self.layer.selected_data):
-            select_points(self.layer, wanted)
+        select(self.layer, rows.tolist())
         return True
 
     def _soon(self, slot: Callable[[], None]) -> QTimer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,10 +27,10 @@ from ...results.summary import per_frame, summarize, usual_columns
 from ..layers.meanings import meaning
 from ..parts.latest import Latest
 from ..parts.plots import BLUE, Plot
+from ..parts.rounding import decimals_for, number_text
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
 from .columns import Units, as_fits
-from .model import number_text
 from .page import Page
 from .shown_spots import ShownSpots
 from .table_export import NamedTable, TableExport
@@ -55,8 +54,6 @@ _COLUMNS = {
     "high": "Of 100 spots, 5 have more.",
 }
 _TITLES = ("median", "spread", "error", "5 %", "95 %")
-#: Significant digits of a median.
-_DIGITS = 4
 _COUNT, _DENSITY = "count", "density"
 _PLOT_TIP = (
     "<p>The spots that are shown, frame by frame: how many there are, or the median of a feature. "
@@ -285,7 +282,7 @@ def _texts(summary: pd.DataFrame, name: str, factor: float) -> list[str]:
         float(summary.loc[row, what]) * factor if row in summary.index else None
         for row, what in places
     ]
-    decimals = _decimals(next(value for value in values if value is not None))
+    decimals = decimals_for(next(value for value in values if value is not None))
     return ["" if value is None else number_text(value, decimals) for value in values]
 
 
@@ -323,9 +320,3 @@ def _in_words(frames: pd.DataFrame, units: Units) -> str:
 def _area(units: Units) -> tuple[float, str]:
     """Return the area of a pixel in the unit in which lengths are shown, and that unit."""
     return (1.0, "px") if units.pixel is None else (units.pixel.y * units.pixel.x, units.pixel.unit)
-
-
-def _decimals(value: float) -> int:
-    """Return with how many decimal places a value and its spread are told."""
-    size = abs(value) if np.isfinite(value) and value else 1.0
-    return min(max(_DIGITS - 1 - math.floor(math.log10(size)), 0), 7)

@@ -51,8 +51,8 @@ _WIDEST = 260
 _LOOKED_AT = 20
 _TIP = (
     "<p>Click a heading to sort, a row to select its spot in the viewer; with Ctrl or Shift, "
-    "several. Double-click or Enter shows the spot and its frame. Ctrl+C copies the selected "
-    "rows. Points that are selected in the viewer are selected here.</p>"
+    "several. Double-click or Enter goes to its frame, and shows it in Inspect spot. Ctrl+C copies "
+    "the selected rows. Points that are selected in the viewer are selected here.</p>"
 )
 
 
@@ -73,6 +73,8 @@ class SpotsTable(QTableView):
     copy_asked = Signal()
     #: Something that the user should know.
     said = Signal(str)
+    #: The spot of this row of the layer is to be inspected.
+    inspect_asked = Signal(int)
 
     def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
         super().__init__(parent)
@@ -92,7 +94,7 @@ class SpotsTable(QTableView):
         spots.replaced.connect(self._on_replaced)
         spots.changed.connect(self._on_changed)
         spots.selected.connect(self._follow_selection)
-        self.doubleClicked.connect(self._centre)
+        self.doubleClicked.connect(self._inspect)
 
     def selected_rows(self) -> NDArray[np.intp]:
         """Return the layer's rows of the selected spots that are shown, in the table's order."""
@@ -100,13 +102,23 @@ class SpotsTable(QTableView):
         return model.rows[model.places(self._spots.selection())]
 
     def keyPressEvent(self, event: QKeyEvent | None) -> None:
-        """Copy with Ctrl+C, show the current spot with Enter."""
+        """Copy with Ctrl+C, inspect the current spot with Enter."""
         if event is not None and event.matches(QKeySequence.StandardKey.Copy):
             self.copy_asked.emit()
         elif event is not None and event.key() in _ENTER:
-            self._centre(self.currentIndex())
+            self.inspect()
         else:
             super().keyPressEvent(event)
+
+    def inspect(self) -> None:
+        """Ask for the current spot to be inspected, or for the one that is selected."""
+        index, selected = self.currentIndex(), self.selected_rows()
+        if index.isValid() and not (len(selected) and not self.is_selected(index.row())):
+            self._inspect(index)
+        elif len(selected):
+            self.inspect_asked.emit(int(selected[0]))
+        else:
+            self.said.emit("Select the row of a spot first, then it can be inspected.")
 
     def is_selected(self, row: int) -> bool:
         """Whether the spot in a row of the table is selected in the viewer."""
@@ -182,11 +194,23 @@ class SpotsTable(QTableView):
             )
             self._follow_selection()
 
-    def _centre(self, index: QModelIndex) -> None:
-        if index.isValid() and self._spots.layer is not None:
-            row = int(self.spots_model.rows[index.row()])
-            if row < len(self._spots.layer.data):
-                centre_on(self._viewer, self._spots.layer, row)
+    def _centre(self) -> None:
+        row = self._row(self.currentIndex())
+        if row is not None and self._spots.layer is not None:
+            centre_on(self._viewer, self._spots.layer, row)
+
+    def _inspect(self, index: QModelIndex) -> None:
+        row = self._row(index)
+        if row is not None:
+            self.inspect_asked.emit(row)
+
+    def _row(self, index: QModelIndex) -> int | None:
+        """Return the layer's row of a row here, if there is still one."""
+        layer = self._spots.layer
+        if not index.isValid() or layer is None:
+            return None
+        row = int(self.spots_model.rows[index.row()])
+        return row if row < len(layer.data) else None
 
     def _fit_columns(self) -> None:
         self.resizeColumnsToContents()
@@ -200,10 +224,14 @@ class SpotsTable(QTableView):
 
     def _offer_actions(self) -> None:
         """Offer in the context menu what the keys do."""
-        show, copy = QAction("Show in the viewer", self), QAction("Copy", self)
-        show.triggered.connect(lambda: self._centre(self.currentIndex()))
-        copy.triggered.connect(self.copy_asked)
-        self.addActions([show, copy])
+        for text, slot in (
+            ("Inspect", self.inspect),
+            ("Centre in the viewer", self._centre),
+            ("Copy", self.copy_asked.emit),
+        ):
+            action = QAction(text, self)
+            action.triggered.connect(lambda checked=False, slot=slot: slot())
+            self.addAction(action)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
 
     def _set_up(self) -> None:

@@ -1,15 +1,17 @@
-"""Numbers as text, with as many digits as their standard error allows."""
+"""Numbers as text, with as many digits as they deserve."""
 
 from __future__ import annotations
 
 import math
 
+#: What stands for a number that there is not.
+MISSING = "–"
 _THIN = "\u202f"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: Powers of ten outside which a number is written with one.
 _LOWEST, _HIGHEST = -3, 7
-#: Digits of a standard error, and of a number without one.
-_OF_ERROR, _OF_NUMBER = 2, 5
+#: Digits of a standard error, of a number without one, and of a table's.
+_OF_ERROR, _OF_NUMBER, _OF_TABLE = 2, 5, 4
 
 
 def with_error(value: float, error: float | None, decimals: int | None = None) -> str:
@@ -26,7 +28,7 @@ def with_error(value: float, error: float | None, decimals: int | None = None) -
         in all.
     """
     if not math.isfinite(value):
-        return "–"
+        return MISSING
     if error is None:
         return plain(value, decimals)
     if not math.isfinite(error) or error <= 0:
@@ -41,7 +43,7 @@ def with_error(value: float, error: float | None, decimals: int | None = None) -
 def plain(value: float, decimals: int | None = None, digits: int = _OF_NUMBER) -> str:
     """Return a number with so many digits in all, or with so many after the point."""
     if not math.isfinite(value):
-        return "–"
+        return MISSING
     if value == 0:
         return "0"
     power = _power(value)
@@ -50,6 +52,27 @@ def plain(value: float, decimals: int | None = None, digits: int = _OF_NUMBER) -
     places = max(digits - 1 - power, 0) if decimals is None else decimals
     text = f"{value:,.{places}f}".replace(",", _THIN)
     return text.rstrip("0").rstrip(".") if places and decimals is None else text
+
+
+def number_text(value: float, decimals: int) -> str:
+    """Return a number with so many decimal places, or in powers of ten if they do not suit."""
+    if math.isnan(value):
+        return MISSING
+    size = abs(value)
+    if value and (size >= 1e9 or size < 0.5 * 10.0**-decimals):
+        return f"{value:.3g}"
+    return f"{value:.{decimals}f}"
+
+
+def decimals_for(size: float) -> int:
+    """Return with how many decimal places numbers of about this size are told."""
+    size = abs(size) if math.isfinite(size) and size else 1.0
+    return min(max(_OF_TABLE - 1 - _power(size), 0), 7)
+
+
+def digits_apart(low: float, high: float) -> int:
+    """Return how many digits tell two numbers apart."""
+    return next((n for n in (3, 6) if f"{low:.{n}g}" != f"{high:.{n}g}"), 9)
 
 
 def _rounded(value: float, error: float) -> tuple[str, str]:

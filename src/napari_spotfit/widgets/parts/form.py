@@ -1,0 +1,292 @@
+"""Forms that magicgui makes from what the fields of the settings say of themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args, get_type_hints
+
+from magicgui.backends._qtpy.widgets import QBaseValueWidget, QBaseWidget
+from magicgui.widgets import CheckBox, Container, Widget, create_widget
+from magicgui.widgets.bases import ValueWidget
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QBoxLayout, QLabel, QWidget
+
+from ...settings.parameter import GROUPS, Parameter, words_of
+from ...settings.settings import Settings
+from .number_box import NumberBox
+from .wheel import guard_wheel
+
+
+class Number(ValueWidget[float | None]):
+    """A number of magicgui's, or None, in a box that says what None means.
+
+    Parameters
+    ----------
+    about : Parameter
+        Unit, range and steps, and what None means.
+    nullable : bool
+        Whether None is a value.
+    whole : bool
+        Whether only whole numbers are accepted.
+    sample : str
+        A number as long as usual ones get, for which a box without arrows has room.
+    **rest
+        What any widget of magicgui's takes.
+    """
+
+    def __init__(
+        self,
+        *,
+        about: Parameter,
+        nullable: bool = False,
+        whole: bool = False,
+        sample: str = "",
+        **rest: Any,
+    ):
+        def make(parent: QWidget | None) -> NumberBox:
+            return NumberBox(about, optional=nullable, whole=whole, sample=sample, parent=parent)
+
+        rest["widget_type"] = QBaseValueWidget
+        how = {"qwidg": make, "getter": "get", "setter": "put", "onchange": "changed"}
+        super().__init__(nullable=nullable, backend_kwargs=how, **rest)
+
+    @property
+    def box(self) -> NumberBox:
+        """The box itself."""
+        box = self.native
+        assert isinstance(box, NumberBox)
+        return box
+
+
+def widget_for(name: str, hint: Any, default: Any, about: Parameter) -> ValueWidget[Any]:
+    """Return a control for a setting of some type, showing its default.
+
+    Parameters
+    ----------
+    name : str
+        The setting.
+    hint : type
+        What it accepts.
+    default
+        What it is if nobody sets it.
+    about : Parameter
+        What is known about it.
+    """
+    kinds, words = {hint, *get_args(hint)}, words_of(hint)
+    options: dict[str, Any] = {"tooltip": tooltip(about, default)}
+    if words:
+        options["choices"] = [(about.words.get(word, word), word) for word in words]
+    elif kinds & {int, float}:
+        options |= {"widget_type": Number, "about": about, "whole": int in kinds}
+    widget = create_widget(default, hint, name, label=about.label, options=options)
+    assert isinstance(widget, ValueWidget)
+    widget.native.setObjectName(name)
+    widget.native.setAccessibleName(about.label)
+    guard_wheel(widget.native)
+    return widget
+
+
+class SettingsForm:
+    """The controls of settings: first those that everybody sets, then the others in their groups.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass whose fields are settings.
+    only : tuple of str
+        Of which of them there are rows; by default of those that say so.
+
+    Attributes
+    ----------
+    groups : dict of str to list of str
+        The settings of each group that are folded.
+    first, folded : magicgui.widgets.Container
+        The rows.
+    controls : dict of str to magicgui.widgets.bases.ValueWidget
+        The control of each setting that has one.
+    """
+
+    def __init__(self, kind: type[Any] = Settings, only: tuple[str, ...] = ()):
+        self._kind = kind
+        shown = {
+            name: about
+            for name, about in _parameters(kind).items()
+            if (name in only if only else about.shown != "apart")
+        }
+        hints = get_type_hints(kind)
+        self.controls = {
+            name: widget_for(name, hints[name], _default(kind, name), about)
+            for name, about in shown.items()
+        }
+        first = [name for name, about in shown.items() if about.shown == "first"]
+        self.groups = {
+            group: [name for name in shown if shown[name].group == group and name not in first]
+            for group in GROUPS
+        }
+        self.first = self._container(first)
+        self.folded = self._container([name for names in self.groups.values() for name in names])
+        #: What was put below a row last.
+        self._below: dict[str, QWidget] = {}
+        for group, names in self.groups.items():
+            if names:
+                column = self.folded.native.layout()
+                place = column.indexOf(_row(self.controls[names[0]]))
+                column.insertWidget(place, _heading(GROUPS[group]))
+
+    def __getitem__(self, name: str) -> ValueWidget[Any]:
+        return self.controls[name]
+
+    def row(self, name: str) -> QWidget:
+        """Return the row of a setting, with its label."""
+        return _row(self.controls[name])
+
+    def number(self, name: str) -> Number:
+        """Return the control of a setting that is a number."""
+        control = self.controls[name]
+        assert isinstance(control, Number)
+        return control
+
+    def get(self) -> dict[str, Any]:
+        """Return the values by name."""
+        return {**self.first.asdict(), **self.folded.asdict()}
+
+    def put(self, values: Mapping[str, Any]) -> None:
+        """Show the values that are valid settings and leave the other controls alone."""
+        good = {
+            name: value
+            for name, value in values.items()
+            if name in self.controls and self._is_valid(name, value)
+        }
+        for rows in (self.first, self.folded):
+            rows.update({row.name: good[row.name] for row in rows if row.name in good})
+
+    def reset(self) -> None:
+        """Show the defaults."""
+        self.put({name: _default(self._kind, name) for name in self.controls})
+
+    def beside(self, name: str, *widgets: QWidget, stretch: int = 0) -> None:
+        """Put widgets beside a setting's control."""
+        _put_beside(self.controls[name], widgets, stretch)
+
+    def below(self, name: str, widget: QWidget) -> None:
+        """Put a widget, as wide as the form, below a setting's row and what was put there before.
+
+        Without a name it comes above all rows.
+        """
+        column = self._rows_with(name).native.layout()
+        above = self._below.get(name) or (_row(self.controls[name]) if name else None)
+        column.removeWidget(widget)
+        column.insertWidget(0 if above is None else column.indexOf(above) + 1, widget)
+        self._below[name] = widget
+
+    def row_below(
+        self, name: str, label: str, widget: QWidget, tip: str, *beside: QWidget
+    ) -> Widget:
+        """Put a widget with a label there, and others beside it; return a row of magicgui's."""
+        widget.setAccessibleName(label)
+        how = {"qwidg": lambda parent: widget}
+        row = Widget(QBaseWidget, label, None, label, tip, gui_only=True, backend_kwargs=how)
+        self._rows_with(name).append(row)
+        _connect_label(row)
+        self.below(name, _row(row))
+        _put_beside(row, beside)
+        return row
+
+    def allow(self, name: str, allowed: bool, why_not: str) -> None:
+        """Enable a setting's control or not, and say in its tooltip why not."""
+        control = self.controls[name]
+        about = tooltip(_parameters(self._kind)[name], _default(self._kind, name))
+        control.enabled, control.tooltip = allowed, about if allowed else why_not
+        for label in _labels(control):
+            label.setEnabled(allowed)
+            label.setToolTip(control.tooltip)
+
+    def align(self) -> None:
+        """Let all labels be as wide as the widest is, in the font that the viewer has by now."""
+        for rows in (self.first, self.folded):
+            labels = [label for row in rows for label in _labels(row)]
+            widest = max((label.sizeHint().width() for label in labels), default=0)
+            for label in labels:
+                label.setMinimumWidth(widest)
+
+    def _container(self, names: list[str]) -> Container[Widget]:
+        rows: Container[Widget] = Container(widgets=[self.controls[name] for name in names])
+        rows.margins = (0, 0, 0, 0)
+        rows.native.layout().setSpacing(4)
+        for row in rows:
+            _connect_label(row)
+        return rows
+
+    def _rows_with(self, name: str) -> Container[Widget]:
+        return self.folded if name and self.controls[name] in self.folded else self.first
+
+    def _is_valid(self, name: str, value: Any) -> bool:
+        if isinstance(value, (tuple, list)):  # a ROI that is not square has no control
+            return False
+        try:
+            self._kind(**{name: value})
+        except (TypeError, ValueError):
+            return False
+        return True
+
+
+def tooltip(about: Parameter, default: Any) -> str:
+    """Say what a setting means, what it accepts and what it is by default."""
+    unit = f" {about.unit}" if about.unit else ""
+    low, high, above = about.minimum, about.maximum, about.above_minimum
+    if low is not None and high is not None:
+        between = f"Above {low:g}, at most" if above else f"From {low:g} to"
+        accepted = f"{between} {high:g}{unit}; default "
+    elif low is not None:
+        accepted = f"{'Above' if above else 'At least'} {low:g}{unit}; default "
+    else:
+        accepted = "Default "
+    if default is None:
+        accepted += f"{about.none_means}, for which leave it empty."
+    elif isinstance(default, bool):
+        accepted += "yes." if default else "no."
+    else:
+        accepted += f"{default}{unit}."
+    # A paragraph, so that Qt breaks the lines.
+    return f"<p>{html.escape(about.doc)}</p><p>{html.escape(accepted)}</p>"
+
+
+def _parameters(kind: type[Any]) -> dict[str, Parameter]:
+    return {one.name: one.metadata["parameter"] for one in dataclasses.fields(kind)}
+
+
+def _default(kind: type[Any], name: str) -> Any:
+    return next(one.default for one in dataclasses.fields(kind) if one.name == name)
+
+
+def _heading(text: str) -> QLabel:
+    title = QLabel(text)
+    title.setStyleSheet("font-weight: bold; padding-top: 6px")
+    return title
+
+
+def _row(widget: Widget) -> QWidget:
+    """Return what has a control and its label."""
+    native: QWidget = widget.native
+    row = native.parentWidget()
+    return native if row is None or isinstance(widget, CheckBox) else row
+
+
+def _put_beside(row: Widget, widgets: Iterable[QWidget], stretch: int = 0) -> None:
+    layout = _row(row).layout()
+    assert isinstance(layout, QBoxLayout)
+    layout.setStretchFactor(row.native, 1)
+    for widget in widgets:
+        layout.addWidget(widget, stretch)
+
+
+def _labels(widget: Widget) -> list[QLabel]:
+    direct = Qt.FindChildOption.FindDirectChildrenOnly
+    return list(_row(widget).findChildren(QLabel, options=direct))
+
+
+def _connect_label(widget: Widget) -> None:
+    for label in _labels(widget):
+        label.setBuddy(widget.native)

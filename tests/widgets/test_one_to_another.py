@@ -1,0 +1,131 @@
+"""From a spot in one widget to the same spot in another, however the widgets were opened."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from event_loop import settle
+from inspector import add_spots, shows
+from napari._app_model import get_app_model
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QDockWidget
+from spot_table import click_row
+
+from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.inspect_spot import InspectSpot
+from napari_spotfit.widgets.parts.docking import opened
+from napari_spotfit.widgets.spots import Spots
+
+
+@pytest.fixture
+def viewer(open_viewer):
+    return open_viewer(show=True)
+
+
+def docks(viewer, kind):
+    """Return the docks with a widget of a kind."""
+    window = viewer.window._qt_window
+    return [dock for dock in window.findChildren(QDockWidget) if dock.findChildren(kind)]
+
+
+def in_front(widget):
+    """Whether a widget is seen, not behind another one's tab."""
+    return widget.isVisible() and not widget.visibleRegion().isEmpty()
+
+
+def by_menu(viewer, name):
+    get_app_model().commands.execute_command(f"napari-spotfit.{name}").result()
+
+
+@pytest.mark.parametrize("way", ["menu", "add_plugin_dock_widget", "by hand"])
+def test_from_fit_spots_to_the_others_and_back(viewer, way, qtbot, press, make_movie):
+    _, layer = add_spots(viewer, make_movie(3))
+    if way == "menu":
+        by_menu(viewer, "fit_spots")
+    elif way == "by hand":
+        for kind in (FitSpots, Spots, InspectSpot):
+            viewer.window.add_dock_widget(kind(viewer), name=f"my {kind.title}")
+    else:
+        viewer.window.add_plugin_dock_widget("napari-spotfit", "Fit spots")
+    settle()
+    fit = opened(viewer, FitSpots)
+    viewer.layers.selection.active = layer
+    qtbot.waitUntil(lambda: fit.result.layer is layer)
+    for _ in range(2):  # the second time they are open
+        press(fit.result.list_button)
+        settle()
+        spots = opened(viewer, Spots)
+        assert spots.layer.layer is layer
+        assert in_front(spots)
+        layer.selected_data = {6}
+        press(fit.result.inspect_button)
+        inspector = opened(viewer, InspectSpot)
+        qtbot.waitUntil(lambda inspector=inspector: shows(inspector, layer, 6))
+        qtbot.waitUntil(lambda inspector=inspector: in_front(inspector))
+    assert viewer.dims.current_step[0] == layer.data[6, 0]
+    for kind in (Spots, InspectSpot, FitSpots):
+        assert len(docks(viewer, kind)) == 1
+    # On to another one by the table, and back to its row, from behind the tab.
+    press(inspector.panel.list_button)
+    qtbot.waitUntil(lambda: in_front(spots))
+    spots.table.setCurrentIndex(spots.table.model().index(10, 0))
+    qtbot.keyClick(spots.table, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: shows(inspector, layer, 10))
+    qtbot.waitUntil(lambda: in_front(inspector))
+    assert layer.selected_data == {10}
+    # Closed, they open anew; hidden, they come back as they are.
+    docks(viewer, Spots)[0].close()
+    docks(viewer, InspectSpot)[0].hide()
+    settle()
+    press(fit.result.list_button)
+    press(fit.result.inspect_button)
+    settle()
+    assert in_front(opened(viewer, InspectSpot))
+    assert opened(viewer, InspectSpot) is inspector
+    assert len(docks(viewer, Spots)) == 1
+    assert opened(viewer, Spots).layer.layer is layer
+
+
+def test_the_table_finds_the_row_or_says_what_hides_it(viewer, qtbot, press, make_movie):
+    _, layer = add_spots(viewer, make_movie(8))
+    _, spots = viewer.window.add_plugin_dock_widget("napari-spotfit", "Spots")
+    settle()
+    camera = getattr(viewer, "scene", viewer).camera
+    center = camera.center
+    click_row(qtbot, spots, 5)
+    click_row(qtbot, spots, 5, click="mouseDClick")
+    inspector = opened(viewer, InspectSpot)
+    qtbot.waitUntil(lambda: shows(inspector, layer, 5))
+    assert viewer.dims.current_step[0] == layer.data[5, 0]
+    assert camera.center == center, "it was in sight"
+    # Out of sight, the camera follows.
+    camera.zoom *= 8
+    for row in (30, 29):
+        inspector.go_to(layer, row)
+        np.testing.assert_allclose(camera.center[-2:], layer.data[row, 1:])
+    qtbot.waitUntil(lambda: shows(inspector, layer, 29))
+    press(inspector.panel.list_button)
+    settle()
+    table = spots.table
+    (at,) = {index.row() for index in table.selectionModel().selectedRows()}
+    assert at == 29
+    assert table.viewport().rect().intersects(table.visualRect(table.model().index(29, 0)))
+    assert layer.selected_data == {29}
+    # Behind a filter it is not in the table.
+    spots.spots.set_filters(spots.spots.filters.with_range("frame", 0, 6))
+    settle()
+    press(inspector.panel.list_button)
+    settle()
+    text = spots.status.text()
+    assert "Row 29 is not listed, as it is filtered out: frame ≤ 6" in text or "0 ≤ frame" in text
+    layer.selected_data = set()
+    table.clearSelection()
+    table.setCurrentIndex(table.model().index(-1, -1))
+    press(spots.inspect_button)
+    assert "Select the row of a spot first" in spots.status.text()
+    texts = [action.text() for action in table.actions()]
+    assert texts[0] == "Inspect"
+    table.selectRow(3)
+    settle()
+    table.actions()[0].trigger()
+    qtbot.waitUntil(lambda: shows(inspector, layer, 3))
