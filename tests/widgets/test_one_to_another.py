@@ -48,18 +48,18 @@ def test_from_fit_spots_to_the_others_and_back(viewer, way, qtbot, press, make_m
     else:
         viewer.window.add_plugin_dock_widget("napari-spotfit", "Fit spots")
     settle()
-    fit = opened(viewer, FitSpots)
+    fit = opened(viewer, FitSpots.title)
     viewer.layers.selection.active = layer
     qtbot.waitUntil(lambda: fit.result.layer is layer)
     for _ in range(2):  # the second time they are open
         press(fit.result.list_button)
         settle()
-        spots = opened(viewer, Spots)
+        spots = opened(viewer, Spots.title)
         assert spots.layer.layer is layer
         assert in_front(spots)
         layer.selected_data = {6}
         press(fit.result.inspect_button)
-        inspector = opened(viewer, InspectSpot)
+        inspector = opened(viewer, InspectSpot.title)
         qtbot.waitUntil(lambda inspector=inspector: shows(inspector, layer, 6))
         qtbot.waitUntil(lambda inspector=inspector: in_front(inspector))
     assert viewer.dims.current_step[0] == layer.data[6, 0]
@@ -80,10 +80,10 @@ def test_from_fit_spots_to_the_others_and_back(viewer, way, qtbot, press, make_m
     press(fit.result.list_button)
     press(fit.result.inspect_button)
     settle()
-    assert in_front(opened(viewer, InspectSpot))
-    assert opened(viewer, InspectSpot) is inspector
+    assert in_front(opened(viewer, InspectSpot.title))
+    assert opened(viewer, InspectSpot.title) is inspector
     assert len(docks(viewer, Spots)) == 1
-    assert opened(viewer, Spots).layer.layer is layer
+    assert opened(viewer, Spots.title).layer.layer is layer
 
 
 def test_the_table_finds_the_row_or_says_what_hides_it(viewer, qtbot, press, make_movie):
@@ -94,7 +94,7 @@ def test_the_table_finds_the_row_or_says_what_hides_it(viewer, qtbot, press, mak
     center = camera.center
     click_row(qtbot, spots, 5)
     click_row(qtbot, spots, 5, click="mouseDClick")
-    inspector = opened(viewer, InspectSpot)
+    inspector = opened(viewer, InspectSpot.title)
     qtbot.waitUntil(lambda: shows(inspector, layer, 5))
     assert viewer.dims.current_step[0] == layer.data[5, 0]
     assert camera.center == center, "it was in sight"

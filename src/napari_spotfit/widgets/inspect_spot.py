@@ -30,8 +30,7 @@ from .layers.points import is_preview, is_result
 from .layers.spot_selection import SpotSelection, select
 from .layers.units import pixel_size
 from .napari_compat import canvas_beside
-from .one_to_another import list_spot
-from .parts.docking import Docked
+from .one_to_another import INSPECT_SPOT, ShowsSpots, list_spot
 from .parts.follow import Follower
 from .parts.keys import Keys
 
@@ -61,7 +60,7 @@ _READING = "Reading the frame…"
 _PATIENCE = 200
 
 
-class InspectSpot(Docked):
+class InspectSpot(ShowsSpots):
     """Show what was fitted, and how well, for the spot that was clicked or selected.
 
     Parameters
@@ -70,7 +69,7 @@ class InspectSpot(Docked):
         The viewer with the spots; napari passes it in.
     """
 
-    title = "Inspect spot"
+    title = INSPECT_SPOT
     #: What is shown is up to date again.
     refreshed = Signal()
 

@@ -22,8 +22,7 @@ from qtpy.QtWidgets import (
 from .layers.history import history_of
 from .layers.points import is_result
 from .layers.units import pixel_size
-from .one_to_another import inspect_spot
-from .parts.docking import Docked
+from .one_to_another import SPOTS, ShowsSpots, inspect_spot
 from .parts.layer_choice import LayerChoice
 from .parts.status import StatusLine, number
 from .parts.wheel import guard_wheel
@@ -66,7 +65,7 @@ _INSPECT_TIP = (
 )
 
 
-class Spots(Docked):
+class Spots(ShowsSpots):
     """The spots of a layer as a table, filtered by their features.
 
     Parameters
@@ -75,7 +74,7 @@ class Spots(Docked):
         The viewer that shows the layers; napari passes it in.
     """
 
-    title = "Spots"
+    title = SPOTS
 
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(viewer, below=_SMALLEST)

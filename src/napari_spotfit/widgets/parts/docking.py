@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QCloseEvent, QShowEvent
@@ -104,23 +104,20 @@ class Docked(QWidget):
             self.setMinimumSize(*smallest)
 
 
-Kind = TypeVar("Kind", bound=Docked)
+def opened(viewer: Viewer, title: str) -> Docked | None:
+    """Return a viewer's widget of a title if it is open, whichever way it was opened."""
+    shown = (one for one in QApplication.allWidgets() if isinstance(one, Docked))
+    return next((one for one in shown if one.title == title and one.serves(viewer)), None)
 
 
-def opened(viewer: Viewer, kind: type[Kind]) -> Kind | None:
-    """Return a viewer's widget of a kind if it is open, whichever way it was opened."""
-    shown = (one for one in QApplication.allWidgets() if isinstance(one, kind))
-    return next((one for one in shown if one.serves(viewer)), None)
-
-
-def brought_up(viewer: Viewer, kind: type[Kind]) -> Kind:
-    """Return a viewer's widget of a kind, in sight: the one that is open, else a new one."""
-    widget = opened(viewer, kind)
+def brought_up(viewer: Viewer, title: str) -> Docked:
+    """Return a viewer's widget of a title, in sight: the one that is open, else a new one."""
+    widget = opened(viewer, title)
     dock = None if widget is None else _dock_of(widget)
     if widget is None or dock is None:
         # As napari's own menu does, which then knows that it is open.
-        _, widget = itself(viewer).window.add_plugin_dock_widget(_PLUGIN, kind.title)
-        assert isinstance(widget, kind)
+        _, widget = itself(viewer).window.add_plugin_dock_widget(_PLUGIN, title)
+        assert isinstance(widget, Docked)
         dock = _dock_of(widget)
     if dock is not None:
         dock.show()
