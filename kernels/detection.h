@@ -24,6 +24,26 @@ template <class T> struct Frame {
     }
 };
 
+// The pixel that stands for one outside of the frame, along one axis.
+template <class Int> SPOTFIT_INLINE Int mirrored(Int i, Int size) {
+    if (0 <= i && i < size) return i;
+    if (size == 1) return 0;
+    const Int period = 2 * (size - 1);
+    i = (i % period + period) % period;
+    return i < period - i ? i : period - i;
+}
+
+// A frame as it is, mirrored at its border; NaN where pixels are bad.
+template <class T, class Int> struct Raw {
+    Frame<T> frame;
+    Int height, width;
+
+    SPOTFIT_INLINE float operator()(Int y, Int x) const {
+        const float value = frame.with_bad(mirrored(y, height) * width + mirrored(x, width));
+        return !MAY_BE_BAD<T> || is_good(value) ? value : NOT_A_NUMBER;
+    }
+};
+
 // ---- The level: the median of some pixels, a pixel itself, so that constant frames become zero ----
 
 constexpr int LEVEL_SAMPLES = 63;  // evenly spread
@@ -44,15 +64,6 @@ template <class T> SPOTFIT_INLINE bool is_level(const T* sample, int i) {
 }
 
 // ---- The bands ----
-
-// The pixel that stands for one outside of the frame, along one axis.
-template <class Int> SPOTFIT_INLINE Int mirrored(Int i, Int size) {
-    if (0 <= i && i < size) return i;
-    if (size == 1) return 0;
-    const Int period = 2 * (size - 1);
-    i = (i % period + period) % period;
-    return i < period - i ? i : period - i;
-}
 
 // Smooths K places at once by all kernels: `centre(k)` is what lies there, `pair(t)(k)` the sum of the
 // two t away.
@@ -204,6 +215,29 @@ struct NormalScore {
         return 6.0 / skewness * (cube_root(1.0 + 0.5 * skewness * ratio) - 1.0) + skewness / 6.0;
     }
 };
+
+// Whether a pixel stands out of the four next to it as one must that counts in no fit.
+template <class L, class At> SPOTFIT_INLINE MaskOf<L> may_be_lone_in_fit(const PixelVariance& variance, At at) {
+    const L up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), pixel = at(0, 0);
+    const L above = pixel - higher_of(higher_of(left, right), higher_of(up, down));
+    const L below = lower_of(lower_of(left, right), lower_of(up, down)) - pixel;
+    const L step = higher_of(above, below), mean = (up + down + left + right) * L(0.25f);
+    return (step > L(0.0f)) & (step * step > L(LONE * LONE) * variance(mean));
+}
+
+// Whether a pixel counts in no fit: a lone one, as detection has it, or as dark a one, unless skewed
+// noise makes it.
+template <class T, class Int>
+SPOTFIT_INLINE bool is_lone_in_fit(const DetectionSettings& s, const PixelVariance& variance, const Raw<T, Int>& raw,
+                                   Int y, Int x) {
+    const auto at = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return raw(y + v, x + u); };
+    const auto negative = [&](int v, int u) SPOTFIT_INLINE_LAMBDA { return -raw(y + v, x + u); };
+    const float beside = (at(-1, 0) + at(1, 0) + at(0, -1) + at(0, 1)) * 0.25f;
+    const float deviation = square_root(variance(beside)), least_step = LONE * deviation;
+    if (!is_lone<float>(s, least_step, at) && !is_lone<float>(s, least_step, negative)) return false;
+    const NormalScore score(double(absolute(at(0, 0) - beside)), double(deviation), s.own_slope / double(deviation));
+    return score > double(LONE);
+}
 
 // ---- Maxima ----
 

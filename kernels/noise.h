@@ -17,23 +17,28 @@ template <class At> SPOTFIT_INLINE auto mean_of_neighbours(At at) {
 }
 
 // Whether a pixel is higher than its neighbours by so much more than a spot's middle is, compared
-// with what lies around: `at(v, u)` is v rows below and u columns to the right. None is beside a bad
-// pixel.
+// with what lies around: `at(v, u)` is v rows below and u columns to the right. Around is the lowest
+// mean of two places that face each other: a brighter spot beside does not raise it, and a slope does
+// not lower it. None is beside a bad pixel.
 template <class L, class At>
 SPOTFIT_INLINE MaskOf<L> is_lone(const DetectionSettings& s, L least_step, At at) {
-    L highest = -INFINITE, around = 0.0f;
+    L highest = -INFINITE, lowest = INFINITE, all = 0.0f;
     UNROLL
     for (int v = -1; v <= 1; ++v) {
         UNROLL
         for (int u = -1; u <= 1; ++u) {
             if (v == 0 && u == 0) continue;
             highest = higher_of(highest, L(at(v, u)));
-            around += at(v * s.lone_distance, u * s.lone_distance);
+            if (v > 0 || (v == 0 && u > 0)) continue;
+            const int down = v * s.lone_distance, right = u * s.lone_distance;
+            const L both = L(at(down, right)) + L(at(-down, -right));
+            lowest = lower_of(lowest, both);
+            all += both;
         }
     }
     const L pixel = at(0, 0), step = pixel - highest;
-    return (step > least_step) & (step > L(s.lone_share) * (pixel - around * L(0.125f))) &
-           is_good(L(mean_of_neighbours(at)));
+    return (step > least_step) & (step > L(s.lone_share) * (pixel - lowest * L(0.5f))) &
+           is_good(all + mean_of_neighbours(at));
 }
 
 // ---- Blocks ----

@@ -1,4 +1,4 @@
-"""Detection of the GPU on the host, with fibers for threads."""
+"""The GPU's detection, and its look for lone pixels, on the host, with fibers for threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from napari_spotfit.engine.cuda.compile import source
 
 def _kernel(file, name, **macros):
     before = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
-    names = tuple(cuda.THREADS_OF)
+    names = tuple(cuda.THREADS_OF) if name in cuda.THREADS_OF else (name,)
     using = "".join(f"using spotfit::SPOTFIT_ISA::{one};\n" for one in names)
     text = before + source(file) + using
     return lambda *given: on_host.launch(text, name, *given, names)

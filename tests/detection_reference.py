@@ -284,10 +284,13 @@ def lone_pixels(image, sigma, deviations, variance):
     """Return which pixels no spot of this width can make."""
     around = ndimage.maximum_filter(image, footprint=RING, mode="mirror")
     distance = max(2, round(2 * sigma))
-    far = np.zeros((2 * distance + 1,) * 2)
-    far[::distance, ::distance] = 1 / 8
-    far[distance, distance] = 0
-    background = ndimage.correlate(image, far, mode="mirror")
+    pairs = []
+    for v, u in ((0, 1), (1, -1), (1, 0), (1, 1)):
+        far = np.zeros((2 * distance + 1,) * 2)
+        far[distance + v * distance, distance + u * distance] = 1 / 2
+        far[distance - v * distance, distance - u * distance] = 1 / 2
+        pairs.append(ndimage.correlate(image, far, mode="mirror"))
+    background = np.min(pairs, axis=0)
     least = min(1 - math.exp(-1 / (2 * sigma**2)) / 2, 0.9)
     step = np.maximum(image - around, 0)
     return (step > deviations * np.sqrt(np.maximum(variance, 0))) & (

@@ -103,6 +103,12 @@ SPOTFIT_EXPORT double spotfit_deviation(int index, const float* sample, long lon
     return detection(index).deviation(sample, size);
 }
 
+SPOTFIT_EXPORT void spotfit_find_lone_pixels(int index, const DetectionSource* source, const long long* corners,
+                                             long long first, long long last, int rows, int columns,
+                                             unsigned char* found, unsigned char* pixels) {
+    detection(index).find_lone_pixels(*source, corners, first, last, rows, columns, found, pixels);
+}
+
 static const OwnPixelFunctions& own_pixels(int index) { return *instruction_set(index).functions->own_pixels; }
 
 SPOTFIT_EXPORT void spotfit_sort_spots(int index, const SpotCells* spots) { own_pixels(index).sort(*spots); }

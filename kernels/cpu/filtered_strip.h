@@ -35,7 +35,7 @@ SPOTFIT_INLINE unsigned bits(MaskOf<L> mask) {
     return bits & ((1u << W) - 1);
 }
 
-long long round_up(long long n, long long step) { return (n + step - 1) / step * step; }
+constexpr long long round_up(long long n, long long step) { return (n + step - 1) / step * step; }
 
 // Rows and columns of a frame.
 struct Rectangle {

@@ -33,25 +33,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_levels(Work work, int
 
 // ---- Odd pixels: bad ones, and lone ones ----
 
-// A frame as it is, mirrored at its border; NaN where pixels are bad.
-struct Raw {
-    const Work& work;
-    Frame<PIXEL> frame;
-
-    SPOTFIT_INLINE float operator()(int y, int x) const {
-        const int place = mirrored(y, work.height()) * work.width() + mirrored(x, work.width());
-        const float value = frame.with_bad(place);
-        return !MAY_BE_BAD<PIXEL> || is_good(value) ? value : NOT_A_NUMBER;
-    }
-};
-
 // Marks odd pixels in a word's columns of some rows, by a warp.
 extern "C" __global__ void __launch_bounds__(THREADS, 4) find_odd_pixels(Work work, int first_block) {
     const int groups = (work.height() - 1) / ODD_ROWS + 1, own = own_warp(first_block);
     const int word = own % work.words, first = own / work.words % groups * ODD_ROWS;
     const int number = own / work.words / groups;
     if (number >= work.number) return;
-    const Raw raw = {work, work.frame(number)};
+    const Raw<PIXEL, int> raw = work.raw(number);
     const PixelVariance variance = work.limits[number].variance;
     const int x = word * WARP + Warp::lane(), last = least(first + ODD_ROWS, work.height());
     const bool inside = x < work.width();
@@ -106,17 +94,17 @@ struct Plain {
 
 // ... of one with such, ...
 struct Cleaned {
-    Raw raw;
+    Raw<PIXEL, int> raw;
     const unsigned* odd;
+    int words;
 
     SPOTFIT_INLINE bool is_odd(int place) const {
-        const int width = raw.work.width();
-        return odd[place / width * raw.work.words + place % width / WARP] >> place % width % WARP & 1;
+        return odd[place / raw.width * words + place % raw.width / WARP] >> place % raw.width % WARP & 1;
     }
     SPOTFIT_INLINE float operator()(int place) const {
         if (!is_odd(place)) return raw.frame.with_bad(place);
         if (!raw.frame.good(place)) return 0.0f;
-        const int y = place / raw.work.width(), x = place % raw.work.width();
+        const int y = place / raw.width, x = place % raw.width;
         return mean_of_neighbours([&](int v, int u) { return raw(y + v, x + u); });
     }
     SPOTFIT_INLINE float operator()(int one, int other) const { return (*this)(one) + (*this)(other); }
@@ -190,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) filter_strip(Work work,
 
     const bool odd = has_odd_pixels(work, run);
     float light[WIDTHS][OF_RUN], good[WIDTHS][OF_RUN];
-    if (odd) smooth_along_y<1>(s, run, Cleaned{{work, frame}, work.odd_words(run.number)}, smoothed);
+    if (odd) smooth_along_y<1>(s, run, Cleaned{work.raw(run.number), work.odd_words(run.number), work.words}, smoothed);
     else smooth_along_y<5>(s, run, Plain{frame}, smoothed);
     smooth_along_x(s, smoothed, light);
     const bool with_good = MAY_BE_BAD<PIXEL> && odd;

@@ -54,6 +54,7 @@ struct Work {
     SPOTFIT_INLINE Frame<PIXEL> frame(int i) const {
         return {frames + i * settings.height * settings.width, levels[i]};
     }
+    SPOTFIT_INLINE Raw<PIXEL, int> raw(int i) const { return {frame(i), height(), width()}; }
     SPOTFIT_INLINE const unsigned* odd_words(int frame) const { return odd + (long long)frame * height() * words; }
     SPOTFIT_INLINE float* plane(int i, int frame, int y) const {
         const long long row = (long long)(i * strip.frames + frame - strip.frame) * strip.rows() + y - strip.y0;

@@ -70,16 +70,12 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
     lost = saturated_pixels(frames, corners, roi_shape)
     np.testing.assert_array_equal(lost.rois, list(expected))
     np.testing.assert_array_equal(lost.pixels, list(expected.values()))
-    # What is done on a GPU, here by NumPy.
-    inside = corners[corners[:, 0] >= 0]
-    rule = saturation._Tops.of(frames.dtype)
-    rois = saturation.cut_out(frames, inside, roi_shape)
-    suspect = saturation.flat_tops(rois, rule)
-    assert suspect[[n - (corners[:, 0] < 0).sum() for n in expected]].all()
     monkeypatch.setattr(saturation, "_AT_A_TIME", 3 * roi_shape[0] * roi_shape[1])
-    again = saturated_pixels(frames, corners, roi_shape, 3)
-    np.testing.assert_array_equal(again.rois, lost.rois)
-    np.testing.assert_array_equal(again.pixels, lost.pixels)
+    for on_device in (False, True):  # as on a GPU, by NumPy
+        monkeypatch.setattr(saturation, "is_on_device", lambda _, there=on_device: there)
+        again = saturated_pixels(frames, corners, roi_shape, 3)
+        np.testing.assert_array_equal(again.rois, lost.rois)
+        np.testing.assert_array_equal(again.pixels, lost.pixels)
 
 
 def test_none_is_none():

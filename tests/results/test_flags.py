@@ -227,12 +227,14 @@ def test_dim_and_crowded_spots_have_the_iterations_they_need(photons, per_frame,
 
 
 def test_what_is_no_spot_is_not_good():
-    """Noise, a hot pixel, a broad hump, a step: clicks there say so, each in its own way."""
+    """Noise, a hot pixel, three of them, a broad hump: clicks there say so, each in its own way."""
     rng = np.random.default_rng(4)
     image = rng.normal(100, 3, (160, 160))
     image[20, 20] += 300
+    image[90, 20:22] += 300
+    image[91, 20] += 300
     image += light([(44.0, 20.0)], 60_000, 6.0, (160, 160))
-    places = [(20, 20), (44, 20), (12, 50), (12, 40), (52, 52), (36, 54)]
+    places = [(90, 20), (44, 20), (12, 50), (12, 40), (52, 52), (36, 54), (20, 20)]
     fits = fit_at(image, places, settings=Settings(sigma=SIGMA))
     assert not fits.good.any()
     assert has(fits, Flag.NARROW)[0]

@@ -7,6 +7,8 @@ import pytest
 from scenes import light, movie_of, on_grid
 
 from napari_spotfit import Flag, Settings, fit_at, fit_spots
+from napari_spotfit.engine.own_pixels import Lost
+from napari_spotfit.engine.saturation import saturated_pixels
 from napari_spotfit.localization.pixel_flags import pixel_flags
 
 SIGMA = 1.3
@@ -72,12 +74,27 @@ def test_one_clipped_pixel_takes_less_than_an_error_of_the_light(sigma, height):
         assert np.median(missing[full == 4]) > 5
 
 
-def test_few_counts_make_no_plateau():
+@pytest.mark.parametrize("level", [3, 300])
+def test_few_counts_make_no_plateau(level):
     image = np.zeros((20, 20), np.uint16)
-    image[9:12, 9:12] = 3
-    frame, centre = np.zeros(1, np.int64), np.array([10.0])
-    assert pixel_flags(image[None], None, frame, centre, centre)[0] == 0
-    assert pixel_flags(image[None] * 100, None, frame, centre, centre)[0] == Flag.SATURATED
+    image[9:12, 9:12] = level
+    corner, centre = np.array([[0, 6, 6]]), np.array([10.0])
+    full = saturated_pixels(image[None], corner, (9, 9))
+    flags = pixel_flags(None, full, None, corner, centre, centre)
+    assert flags[0] == (Flag.SATURATED if level == 300 else 0)
+
+
+def test_a_plateau_counts_where_the_fit_ends():
+    places = np.array([4.0, 4.0, 6.0, np.nan])
+    corners = np.array([[0, 0, 0], [0, 10, 10], [0, 0, 0], [0, 0, 0]])
+    pixels = np.zeros((4, 9, 9), bool)
+    pixels[0, 4, 4:6] = pixels[1, 0, :2] = pixels[2, 4, 4:6] = pixels[3, 4, 4:6] = True
+    lost = Lost(np.arange(4), pixels)
+    flags = pixel_flags(None, lost, None, corners, places, places)
+    # The second ends beyond its ROI's first pixel, the third two pixels away from them.
+    assert flags.tolist() == [Flag.SATURATED, Flag.SATURATED, 0, 0]
+    flags = pixel_flags(None, None, lost, corners, places - 0.6, places - 0.6)
+    assert flags.tolist() == [Flag.BAD_PIXELS, Flag.BAD_PIXELS, Flag.BAD_PIXELS, 0]
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -194,9 +194,10 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
         2, shape=(70, 60), spots_per_frame=40, photons=3000, seed=4
     )
     movie[1, 20:23, 30:33] = movie[1, 40, 8:11] = 65535
+    movie[0, 12:60:12, 12:50:12] += 2000
     fits = napari_spotfit.localize(movie, neighbours=neighbours)
     layer = napari_spotfit.to_points_layer(fits)
-    some = 0
+    some, alone = 0, 0
     for row in range(len(layer.data)):
         spot = spot_of(layer, row)
         frame = movie[spot.index]
@@ -211,7 +212,12 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
         assert not sample.is_of(1.1 * spot.values["chi_square"])
         assert left_out.neighbours.any() <= (neighbours == "leave out")
         some += left_out.saturated.any()
+        alone += left_out.lone.any()
+        assert (
+            f"{left_out.lone.sum()} px lone, hot or dead" in left_out.words
+        ) == left_out.lone.any()
     assert some >= 2
+    assert alone >= 5
     # A spot alone in its layer does not know of its neighbours.
     crowded = [row for row in range(len(fits)) if fits.flags[row] & Flag.NEIGHBOUR]
     for row in crowded if neighbours == "leave out" else ():

@@ -42,8 +42,8 @@ def with_fallback(cuda: Backend, cpu_factory: Callable[[], Backend]) -> Backend:
     """
     run = _Run(cuda, cpu_factory)
     return Backend(
-        cuda.name, run.upload, run.detect, run.fit_rois, cuda.frames_at_once, cuda.block_bytes,
-        cuda.workers, run.ran_on,
+        cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels, cuda.frames_at_once,
+        cuda.block_bytes, cuda.workers, run.ran_on,
     )  # fmt: skip
 
 
@@ -72,6 +72,9 @@ class _Run:
     def fit_rois(self, frames: Any, *rest: Any, **named: Any) -> dict[str, Any]:
         columns: dict[str, Any] = self._work("fit_rois", frames, rest, named)
         return columns
+
+    def lone_pixels(self, frames: Any, *rest: Any) -> Any:
+        return self._work("lone_pixels", frames, rest, {})
 
     def _work(self, task: str, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if not isinstance(frames, Frames):

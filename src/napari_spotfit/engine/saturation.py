@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.frames import is_on_device, to_host
+from ..images.frames import is_on_device, like, to_host
 from . import threads
 from .c_types import fields
 from .cpu.interface import PIXEL_TYPES
@@ -91,11 +90,11 @@ def _saturated(
     step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)
     for first in range(0, len(suspect), step):
         rows = suspect[first : first + step]
-        rois = to_host(cut_out(frames, corners[rows], roi_shape))
+        rois = cut_out(frames, corners[rows], roi_shape)
         mask = _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), rule)
         some = mask.any(axis=(1, 2))
-        found.append(rows[some])
-        masks.append(mask[some])
+        found.append(rows[to_host(some)])
+        masks.append(to_host(mask[some]))
     lost = Lost(np.concatenate(found), np.concatenate(masks))
     return lost if len(lost.rois) else None
 
@@ -108,13 +107,9 @@ def _with_flat_tops(
     workers: int | None,
 ) -> NDArray[np.bool_]:
     """Return which ROIs may have saturated pixels, most often none."""
+    if is_on_device(frames):  # the rule itself takes no longer there
+        return corners[:, 0] >= 0
     found = np.zeros(len(corners), bool)
-    if is_on_device(frames):
-        step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)
-        for first in range(0, len(corners), step):
-            rois = cut_out(frames, corners[first : first + step], roi_shape)
-            found[first : first + step] = to_host(flat_tops(rois, rule))
-        return found & (corners[:, 0] >= 0)
     library, tops = load(), _FlatTops(rule.largest, rule.least, PLATEAU)
 
     def work(first: int, last: int) -> None:
@@ -127,41 +122,23 @@ def _with_flat_tops(
     return found
 
 
-def flat_tops(rois: Any, rule: _Tops) -> Any:
-    """Return what the library does of ROIs that were cut out, by what arrays can do."""
-    if rois.dtype.kind == "f":
-        rois = _module_of(rois).where(rois > -np.inf, rois, -np.inf)
-    highest = rois.max(axis=(1, 2), keepdims=True)
-    count = (rois == highest).sum(axis=(1, 2))
-    highest = highest[:, 0, 0]
-    return (highest >= rule.largest) | ((highest >= rule.least) & (count >= PLATEAU))
-
-
-def _highest_of_frames(frames: Any, frame: NDArray[np.int64]) -> NDArray[Any]:
+def _highest_of_frames(frames: Any, frame: NDArray[np.int64]) -> Any:
     """Return the largest number of each ROI's frame."""
+    if is_on_device(frames):  # where each call waits longer than for all frames at once
+        return np.nanmax(frames, axis=(1, 2))[like(frame, frames)]
     which, back = np.unique(frame, return_inverse=True)
-    highest = [np.nanmax(to_host(frames[number])) for number in which]
-    return np.asarray(highest)[back]
+    return np.array([np.nanmax(frames[number]) for number in which], frames.dtype)[back]
 
 
-def _at_the_top(rois: NDArray[Any], highest: NDArray[Any], rule: _Tops) -> NDArray[np.bool_]:
-    """Return which pixels of ROIs are saturated."""
+def _at_the_top(rois: Any, highest: Any, rule: _Tops) -> Any:
+    """Return which pixels of ROIs, of NumPy or CuPy, are saturated."""
     at_end = rois >= rule.largest
     level = highest[:, np.newaxis, np.newaxis]
-    top = (rois == level) & ((level >= LEAST_COUNT) | (level % 1 != 0)) & np.isfinite(level)
+    with np.errstate(invalid="ignore"):  # an infinite one
+        top = (rois == level) & ((level >= LEAST_COUNT) | (level % 1 != 0)) & np.isfinite(level)
     padded = np.pad(top, ((0, 0), (1, 1), (1, 1))).astype(np.int8)
     rows, columns = rois.shape[1:]
+    around: Any
     around = sum(padded[:, v : v + rows, u : u + columns] for v in range(3) for u in range(3))
-    plateau = (np.asarray(around) >= PLATEAU).any(axis=(1, 2), keepdims=True)
-    saturated: NDArray[np.bool_] = at_end | (top & plateau)
-    return saturated
-
-
-def _module_of(array: Any) -> ModuleType:
-    """Return NumPy, or CuPy for an array on a GPU."""
-    if not is_on_device(array):
-        return np
-    import cupy
-
-    module: ModuleType = cupy
-    return module
+    plateau = (around >= PLATEAU).any(axis=(1, 2), keepdims=True)
+    return at_end | (top & plateau)

@@ -87,6 +87,7 @@ def describe(settings: Settings) -> Description:
 
 def _cpu(settings: Settings) -> Backend:
     from .cpu.fit import fit_rois
+    from .cpu.lone_pixels import lone_pixels
     from .own_pixels import fit_own_pixels
 
     name = _cpu_name(settings)
@@ -95,6 +96,7 @@ def _cpu(settings: Settings) -> Backend:
         upload=to_host,
         detect=_detect_on_cpu,
         fit_rois=partial(fit_own_pixels, fit_rois),
+        lone_pixels=lone_pixels,
         frames_at_once=_threads(settings),
         block_bytes=_CPU_BYTES,
         workers=1,

@@ -84,7 +84,7 @@ def find(
     """Return what :func:`detect_spots` does, and the candidates with score and height."""
     reader = FrameReader(image)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
-    calibration = estimated(reader, calibration, always=True)
+    calibration = estimated(reader, calibration)
     settings = calibration.settings
     detection, variances = for_detection(calibration)
     backend = select_backend(settings)

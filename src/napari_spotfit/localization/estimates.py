@@ -24,7 +24,6 @@ def estimated(
     reader: FrameReader,
     calibration: PixelCalibration,
     *,
-    always: bool = False,
     places: NDArray[np.float64] | None = None,
 ) -> PixelCalibration:
     """Return a calibration whose settings hold the PSF and the noise that all goes by.
@@ -39,19 +38,16 @@ def estimated(
         The image.
     calibration : PixelCalibration
         What is known of its pixels, and the settings.
-    always : bool, default False
-        Measure noise also where neither standard errors nor maximum likelihood ask for it.
     places : ndarray, shape (n, 3), optional
         Number of the frame, y and x of the spots that tell the PSF, all that are to be fitted.
     """
     calibration = with_psf(reader, calibration, places=places)
     settings = calibration.settings
-    # Where only shot noise is known, the image tells what there is besides: detection goes by all.
-    if settings.gain is not None and (calibration.knows_variance or not always):
-        kept = settings.noise if not calibration.knows_variance else None
-        return calibration.with_noise(kept or calibration.camera_noise)
-    needed = always or settings.errors or settings.estimator == "mle"
-    if settings.noise is not None or not needed:
+    # Where only shot noise is known, the image tells what there is besides: what looks for spots
+    # and for lone pixels goes by all.
+    if settings.gain is not None and calibration.knows_variance:
+        return calibration.with_noise(calibration.camera_noise)
+    if settings.noise is not None:
         return calibration
     return calibration.with_noise(measured_noise(reader, calibration))
 
@@ -61,17 +57,23 @@ def for_detection(calibration: PixelCalibration) -> tuple[Settings, NDArray[np.f
 
     Where there is none, it is None, and the settings are the calibration's.
     """
-    settings, variances = calibration.settings, calibration.variance_map()
+    variances = calibration.variance_map()
+    settings = without_map(calibration.settings, variances)
+    return settings, None if settings is calibration.settings else variances
+
+
+def without_map(settings: Settings, variances: NDArray[np.float32] | None) -> Settings:
+    """Return settings whose noise leaves out what a map of variances has."""
     noise = settings.noise
     if variances is None or noise is None:
-        return settings, None
+        return settings
     usual = float(np.median(variances if settings.gain is not None else _block_means(variances)))
     without = replace(
         noise,
         intercept=noise.intercept - usual,
         least=max(noise.least - usual, _LEAST_LEFT * noise.least),
     )
-    return settings.changed(noise=without), variances
+    return settings.changed(noise=without)
 
 
 def _block_means(values: NDArray[np.float32]) -> NDArray[np.float32]:

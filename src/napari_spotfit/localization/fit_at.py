@@ -16,7 +16,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Options, Settings
 from .chunks import side_by_side
-from .estimates import estimated, warn_of_gain
+from .estimates import estimated, for_detection, warn_of_gain
 from .rois import (
     checked_reader,
     collected,
@@ -113,6 +113,7 @@ def fit_at(
     known = np.column_stack([numbers[there], places[there, -2:]])
     calibration = estimated(reader, calibration, places=known)
     settings, sigma = calibration.settings, calibration.settings.sigma
+    detection, _ = for_detection(calibration)
     backend = select_backend(
         settings, None if is_on_device(image) else equivalent_fits(len(places), settings.roi_shape)
     )
@@ -126,7 +127,7 @@ def fit_at(
         rows = order[low:high]
         frame = np.searchsorted(block, numbers[rows])
         uploaded = upload(backend, calibration, block, pixels)
-        return fit_block(backend, uploaded, calibration, frame, places[rows, -2:], sigma)
+        return fit_block(backend, uploaded, calibration, frame, places[rows, -2:], sigma, detection)
 
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
     blocks = list(reader.blocks(used, 1, backend.block_bytes))

@@ -140,7 +140,7 @@ def localize_parts(
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
-    calibration = estimated(reader, calibration, always=True)
+    calibration = estimated(reader, calibration)
     settings = calibration.settings
     detection, variances = for_detection(calibration)
     backend = select_backend(settings)
@@ -148,10 +148,12 @@ def localize_parts(
     total = sum(len(block) for block in blocks)
 
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, int]:
-        block = upload(backend, calibration, chunk.block, chunk.pixels, mark_bad=True)
+        block = upload(backend, calibration, chunk.block, chunk.pixels)
         found = backend.detect(block.frames, detection, chunk.mask, variances)
         places = np.column_stack([found.y, found.x]).astype(float)
-        columns = fit_block(backend, block, calibration, found.frame, places, settings.known_sigma)
+        columns = fit_block(
+            backend, block, calibration, found.frame, places, settings.known_sigma, detection
+        )
         columns["score"] = found.score
         index = leading_indices(chunk.block[found.frame], reader)
         return collected(columns, index, calibration.settings), len(chunk.block)

@@ -48,7 +48,7 @@ def peak_near(
     """
     place = np.asarray(place, float)
     calibration = detection_calibration(held.shape, settings, bad_pixels, camera)
-    settings = estimated(FrameReader(held), calibration, always=True).settings
+    settings = estimated(FrameReader(held), calibration).settings
     reach = np.array(settings.roi_shape) / 2
     margin = 2 * kernel_radius(WIDTHS[-1] * settings.known_sigma) + 2
     margin += math.ceil(settings.min_distance)

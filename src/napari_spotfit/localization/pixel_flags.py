@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.saturation import LEAST_COUNT, PLATEAU
+from ..engine.own_pixels import Lost
 from ..images.frames import is_on_device, like, to_host
 from ..results.flags import Flag
 
-#: Of the 3×3 pixels in a spot's middle, how many must have the largest value of their type: without
-#: one pixel, the others tell height, light and width, and better than to a standard error.
-_FULL = 2
+#: Of the 3×3 pixels in a spot's middle, how many must be saturated: without one pixel, the others
+#: tell height, light and width, and better than to a standard error. And which is the centre's.
+_FULL, _CENTRE = 2, 4
 _ROWS, _COLUMNS = (axis.ravel() for axis in np.mgrid[-1:2, -1:2])
 
 
 def pixel_flags(
-    pixels: Any,
     bad: Any,
-    frame: NDArray[np.int64],
+    saturated: Lost | None,
+    lone: Lost | None,
+    corners: NDArray[np.int64],
     y: NDArray[np.float64],
     x: NDArray[np.float64],
 ) -> NDArray[np.uint32]:
@@ -28,49 +29,44 @@ def pixel_flags(
 
     Parameters
     ----------
-    pixels : array, shape (n, Y, X)
-        Frames as the camera took them.
     bad : array of bool, shape (1, Y, X) or (n, Y, X), or None
-        Which of their pixels are bad.
-    frame : ndarray of int, rising
-        Frame of each fit.
+        Which pixels of frames are bad.
+    saturated, lone : Lost or None
+        Pixels of the ROIs that no fit has counted.
+    corners : ndarray of int64, shape (n, 3)
+        Frame, first row and first column of each ROI.
     y, x : ndarray
-        Its centre; NaN if it has none.
+        The centre of each fit; NaN if it has none.
     """
-    flags = np.zeros(len(frame), np.uint32)
-    known = np.flatnonzero(np.isfinite(y) & np.isfinite(x))
-    if not len(known):
+    flags = np.zeros(len(corners), np.uint32)
+    if saturated is not None:
+        rows, full = _middle(saturated, corners, y, x)
+        flags[rows[full[:, _CENTRE] & (full.sum(axis=1) >= _FULL)]] |= np.uint32(Flag.SATURATED)
+    if lone is not None:
+        rows, there = _middle(lone, corners, y, x)
+        flags[rows[there.any(axis=1)]] |= np.uint32(Flag.BAD_PIXELS)
+    if bad is None:
         return flags
-    frame = frame[known]
-    row = np.clip(np.rint(y[known]).astype(np.int64), 0, pixels.shape[1] - 1)
-    column = np.clip(np.rint(x[known]).astype(np.int64), 0, pixels.shape[2] - 1)
-    if bad is not None:
-        hit = _around(bad, frame if len(bad) > 1 else 0 * frame, row, column).any(axis=1)
-        flags[known[hit]] |= np.uint32(Flag.BAD_PIXELS)
-    hit = _saturated(pixels, frame, row, column)
-    flags[known[hit]] |= np.uint32(Flag.SATURATED)
+    known = np.flatnonzero(np.isfinite(y) & np.isfinite(x))
+    frame = corners[known, 0]
+    row = np.clip(np.rint(y[known]).astype(np.int64), 0, bad.shape[1] - 1)
+    column = np.clip(np.rint(x[known]).astype(np.int64), 0, bad.shape[2] - 1)
+    hit = _around(bad, frame if len(bad) > 1 else 0 * frame, row, column).any(axis=1)
+    flags[known[hit]] |= np.uint32(Flag.BAD_PIXELS)
     return flags
 
 
-def _saturated(
-    pixels: Any, frame: NDArray[np.int64], row: NDArray[np.int64], column: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    centre = _at(pixels, frame, row, column)
-    found = np.zeros(len(centre), bool)
-    if centre.dtype.kind in "iu":
-        full = np.flatnonzero(centre == np.iinfo(centre.dtype).max)
-        around = _around(pixels, frame[full], row[full], column[full])
-        found[full] = (around == centre[full, np.newaxis]).sum(axis=1) >= _FULL
-    # A plateau is the highest there is in its frame: of few spots all pixels are looked at.
-    first = np.flatnonzero(np.diff(frame, prepend=-1))
-    highest = np.maximum.reduceat(centre, first)
-    high = np.repeat(highest, np.diff(first, append=len(frame)))
-    likely = np.flatnonzero((centre == high) & ((centre >= LEAST_COUNT) | (centre % 1 != 0)))
-    around = _around(pixels, frame[likely], row[likely], column[likely])
-    level = centre[likely, np.newaxis]
-    plateau = ((around == level).sum(axis=1) >= PLATEAU) & ~(around > level).any(axis=1)
-    found[likely[plateau]] = True
-    return found
+def _middle(
+    lost: Lost, corners: NDArray[np.int64], y: NDArray[np.float64], x: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the fits whose ROIs have lost pixels, and which of the 3×3 in the middle these are."""
+    rows = lost.rois
+    centres = np.column_stack([y[rows], x[rows]])
+    known = np.isfinite(centres).all(axis=1)
+    rows, centres = rows[known], np.rint(centres[known]).astype(np.int64)
+    own = Lost(rows, lost.pixels[known])
+    size = np.array(lost.pixels.shape[1:])
+    return rows, own.around(np.clip(centres - corners[rows, 1:], 0, size - 1))
 
 
 def _around(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.filtered_noise import correct_errors
+from ..engine.own_pixels import joined
 from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
@@ -56,10 +57,10 @@ def upload(
     calibration: PixelCalibration,
     numbers: NDArray[np.int64],
     pixels: Any,
-    *,
-    mark_bad: bool = False,
 ) -> Block:
     """Take frames, corrected, to where the backend reads them, with what is known of them.
+
+    Bad pixels are NaN there, so that neither spots nor lone pixels are found beside them.
 
     Parameters
     ----------
@@ -71,12 +72,10 @@ def upload(
         The frames' numbers.
     pixels : array, shape (n, Y, X)
         The frames.
-    mark_bad : bool, default False
-        Make bad pixels NaN, so that no spots are found there.
     """
     planes, variances = calibration.planes(numbers, pixels), calibration.variances(numbers, pixels)
     taken, bad = pixels, calibration.bad_pixels(numbers)
-    pixels = calibration.corrected(numbers, pixels, mark_bad=mark_bad)
+    pixels = calibration.corrected(numbers, pixels, mark_bad=True)
     frames = backend.upload(pixels)
     known = beside(frames, planes), beside(frames, variances)
     return Block(frames, pixels, *known, taken, bad)
@@ -96,11 +95,13 @@ def fit_block(
     frame: NDArray[Any],
     places: NDArray[np.float64],
     sigma: float | None,
+    detection: Settings | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Fit the ROIs around places (y, x) in frames of a block; return columns in image pixels.
 
     The frames are in rising order, and the places of one frame are all there. The PSF's σ, where
-    it is known, is what the fits are judged by.
+    it is known, is what the fits are judged by. Lone pixels are left out by the settings of
+    detection; without, or where these know no σ, they count.
     """
     settings = calibration.fitted
     corners = np.empty((len(places), 3), np.int64)
@@ -116,10 +117,13 @@ def fit_block(
         corners[:, 1 + axis] = corner
         start[:, axis] = place - corner
     calibration.check_counts(block.pixels, corners)
+    saturated = saturated_pixels(block.taken, corners, settings.roi_shape, settings.threads)
+    lone = None
+    if detection is not None and detection.sigma is not None:
+        lone = backend.lone_pixels(block.frames, corners, settings.roi_shape, detection)
     columns = backend.fit_rois(
         block.frames, corners, settings.roi_shape, settings, start, planes=block.planes,
-        variance_map=block.variances,
-        lost=saturated_pixels(block.taken, corners, settings.roi_shape, settings.threads),
+        variance_map=block.variances, lost=joined(saturated, lone),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
     correct_errors(columns, settings, settings.roi_shape)
@@ -129,7 +133,7 @@ def fit_block(
     origin = Origin(frame, places, block.pixels.shape[1:], sigma)
     columns["flags"] = judge(columns, settings, settings.roi_shape)
     columns["flags"] |= place_flags(columns, settings, origin)
-    columns["flags"] |= pixel_flags(block.taken, block.bad, frame, columns["y"], columns["x"])
+    columns["flags"] |= pixel_flags(block.bad, saturated, lone, corners, columns["y"], columns["x"])
     return columns
 
 

@@ -262,7 +262,7 @@ class _Search:
             bad_pixels=bad[0] if bad is not None and len(bad) == 1 else bad,
         )  # fmt: skip
         numbers = np.arange(count)
-        block = upload(self._backend, calibration, numbers, self._sample.pixels, mark_bad=True)
+        block = upload(self._backend, calibration, numbers, self._sample.pixels)
         frame, places, real = self._spots(block, calibration.settings)
         return fit_block(self._backend, block, calibration, frame, places, sigma), real
 

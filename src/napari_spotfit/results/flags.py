@@ -148,9 +148,9 @@ RULES = {
     Flag.SATURATED: Rule(
         "saturated",
         "The camera was saturated here: height, light and width are guesses from what is around.",
-        "the centre's pixel and another of the 3×3 pixels there have the largest value of the "
-        "image's integer type; or at least 5 of them have one value, the highest at any fit's "
-        "centre in the frame, and at least 255 or no whole number",
+        "the centre's pixel and another of the 3×3 pixels there are saturated: they have the "
+        "largest value of the image's integer type; or the highest of the frame, at least 255 or "
+        "no whole number, where at least 5 of some 3×3 pixels of the ROI have it",
         "light that the camera did not count is missing, and noise makes no plateau; of a spot "
         "with a single such pixel, the others tell the light to less than a standard error",
         True,
@@ -193,11 +193,11 @@ RULES = {
     ),
     Flag.BAD_PIXELS: Rule(
         "bad pixels",
-        "Some of the pixels in the middle of the spot are bad and were left out.",
-        "a bad pixel is among the 3×3 around the centre",
+        "Some of the pixels in the middle of the spot are bad, hot or dead, and were left out.",
+        "a bad or a lone pixel is among the 3×3 around the centre",
         "they have most of the spot's light, so that the errors are larger and rest on the model",
         False,
-        "an image and bad_pixels",
+        "an image, and bad_pixels or the PSF's σ",
         "Leave it out where precision counts.",
     ),
 }

@@ -276,6 +276,8 @@ class InspectSpot(ShowsSpots):
             seen.pixels,
             seen.bad,
             taken=seen.taken,
+            fitted=seen.fitted,
+            variances=seen.variances,
             places=places_around(layer, spot, (seen.taken.shape[0], seen.taken.shape[1])),
         )
 

@@ -101,8 +101,9 @@ def test_blocks_have_room_on_every_gpu():
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_detection_compiles_without_a_word(architecture):
-    text, turn = source("cuda/detection.cu"), ARCHITECTURES.index(architecture)
+@pytest.mark.parametrize("file", ["detection", "lone_pixels"])
+def test_detection_compiles_without_a_word(architecture, file):
+    text, turn = source(f"cuda/{file}.cu"), ARCHITECTURES.index(architecture)
     # Each pixel type for Hopper and for one of the others.
     others = len(ARCHITECTURES) - 1
     pixels = [p for i, p in enumerate(PIXEL_TYPES.values()) if turn == 0 or i % others == turn - 1]
@@ -110,5 +111,5 @@ def test_detection_compiles_without_a_word(architecture):
     made = build(architecture, texts, options(**detect.MACROS))
     assert {variant: one.log for variant, one in made.items() if one.log} == {}
     for variant, one in made.items():
-        assert len(one.usage) == len(detect.THREADS_OF), variant
+        assert len(one.usage) == (len(detect.THREADS_OF) if file == "detection" else 1), variant
         assert not any(usage.stack for usage in one.usage), variant

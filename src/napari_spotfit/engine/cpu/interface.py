@@ -125,4 +125,5 @@ void spotfit_measure_noise_blocks(int pointer long long pointer pointer)
 long spotfit_sample_size(int pointer)
 void spotfit_sample_ratios(int pointer long long pointer pointer)
 double spotfit_deviation(int pointer long)
+void spotfit_find_lone_pixels(int pointer pointer long long int int pointer pointer)
 """

@@ -178,9 +178,14 @@ def detect(
     Candidates
         In NumPy arrays; they do not depend on the other frames.
     """
+    return detect_on(current_device(), frames, settings, mask, variance_map)
+
+
+def current_device() -> Device:
+    """Return the GPU that is CuPy's current one."""
     import cupy
 
-    return detect_on(_gpu(cupy.cuda.runtime.getDevice()), frames, settings, mask, variance_map)
+    return _gpu(cupy.cuda.runtime.getDevice())
 
 
 @lru_cache

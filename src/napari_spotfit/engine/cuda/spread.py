@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..own_pixels import fit_own_pixels
-from . import detect, fit, transfer
+from . import detect, fit, lone_pixels, transfer
 
 
 class Uploaded(NamedTuple):
@@ -32,6 +32,7 @@ class Functions(NamedTuple):
     upload: Callable[[Any], Uploaded]
     detect: Callable[..., Any]
     fit_rois: Callable[..., dict[str, Any]]
+    lone_pixels: Callable[..., Any]
 
 
 def over(devices: Sequence[int]) -> Functions:
@@ -78,4 +79,4 @@ def over(devices: Sequence[int]) -> Functions:
         )
         return columns
 
-    return Functions(upload, there(detect.detect), fit_rois)
+    return Functions(upload, there(detect.detect), fit_rois, there(lone_pixels.lone_pixels))

@@ -30,13 +30,17 @@ class Seen(NamedTuple):
         NaN.
     bad : ndarray of bool, shape (Y, X), or None
         Which pixels are bad, if it is known of any.
-    taken : ndarray, shape (Y, X)
-        Counts as the camera gave them.
+    taken, fitted : ndarray, shape (Y, X)
+        Counts as the camera gave them, and as the fits took them: less the map of offsets.
+    variances : ndarray, shape (Y, X), or None
+        The map of read-out variances, as the detection takes it.
     """
 
     pixels: NDArray[Any]
     bad: NDArray[np.bool_] | None
     taken: NDArray[Any]
+    fitted: NDArray[Any]
+    variances: NDArray[np.float32] | None = None
 
 
 class Key(NamedTuple):
@@ -132,13 +136,14 @@ def _seen(key: Key, maps: LayerMaps) -> Seen:
     """Read a frame and its maps."""
     held, known = HeldFrame(key.array, key.at), maps.read()
     if not known:
-        return Seen(held.pixels, None, held.pixels)
+        return Seen(held.pixels, None, held.pixels, held.pixels)
     bad, camera = known.get("bad_pixels"), known.get("camera")
     calibration = detection_calibration(held.shape, key.settings, bad, camera)
-    frame = calibration.corrected(np.array([held.number]), held.pixels[np.newaxis])[0]
+    numbers, pixels = np.array([held.number]), held.pixels[np.newaxis]
+    fitted = calibration.corrected(numbers, pixels, mark_bad=True)[0]
     # With one offset for all pixels, which is not in the fitted background.
-    frame = frame.astype(float) + (calibration.settings.offset - calibration.fitted.offset)
+    frame = fitted.astype(float) + (calibration.settings.offset - calibration.fitted.offset)
     if bad is not None:
         bad = np.asarray(bad if bad.ndim == 2 else bad[key.at])
         frame[bad] = np.nan
-    return Seen(frame, bad, held.pixels)
+    return Seen(frame, bad, held.pixels, fitted, calibration.variance_map())

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.own_pixels import Spots
+from ...engine.cpu.lone_pixels import lone_pixels
+from ...engine.own_pixels import Lost, Spots
 from ...engine.saturation import saturated_pixels
 from ...images.frames import to_native
+from ...settings.settings import Settings
 
 Mask = NDArray[np.bool_]
 
@@ -19,6 +21,7 @@ class LeftOut(NamedTuple):
 
     bad: Mask
     saturated: Mask
+    lone: Mask
     neighbours: Mask
     #: How many more there are, of which it is not known which they are.
     unknown: int
@@ -26,7 +29,7 @@ class LeftOut(NamedTuple):
     @property
     def pixels(self) -> Mask:
         """All that are known."""
-        return self.bad | self.saturated | self.neighbours
+        return self.bad | self.saturated | self.lone | self.neighbours
 
     @property
     def words(self) -> str:
@@ -34,6 +37,7 @@ class LeftOut(NamedTuple):
         reasons = {
             "nearer to a neighbour": int(self.neighbours.sum()) or self.unknown,
             "saturated": int(self.saturated.sum()),
+            "lone, hot or dead": int(self.lone.sum()),
             "bad": int(self.bad.sum()),
         }
         parts = [f"{count} px {reason}" for reason, count in reasons.items() if count]
@@ -43,9 +47,19 @@ class LeftOut(NamedTuple):
         return f"Not fitted: {', '.join(parts).replace('neighbour', f'neighbour{hidden}')}"
 
 
+class Frame(NamedTuple):
+    """A spot's frame, shape (Y, X), and how lone pixels are told in it."""
+
+    #: As the camera took it, and as fits did: bad pixels are NaN.
+    taken: NDArray[Any]
+    fitted: NDArray[Any]
+    #: Without σ or noise, none is told.
+    detection: Settings
+
+
 def left_out(
     corner: tuple[int, int],
-    taken: NDArray[Any],
+    frame: Frame,
     bad: Mask,
     places: NDArray[np.float64],
     counted: int,
@@ -56,8 +70,8 @@ def left_out(
     ----------
     corner : (int, int)
         Its first row and column.
-    taken : ndarray, shape (Y, X)
-        The frame as the camera took it.
+    frame : Frame
+        Where it lies.
     bad : ndarray of bool, shape (rows, columns)
         Which pixels of the region are bad.
     places : ndarray, shape (n, 2)
@@ -69,15 +83,25 @@ def left_out(
     """
     shape = (bad.shape[0], bad.shape[1])
     corners = np.array([[0, *corner]], np.int64)
-    lost = saturated_pixels(to_native(taken)[np.newaxis], corners, shape, 1)
-    saturated = (np.zeros(shape, bool) if lost is None else lost.pixels[0]) & ~bad
-    rest = bad | saturated
+    saturated = _of(saturated_pixels(to_native(frame.taken)[np.newaxis], corners, shape, 1), bad)
     none = np.zeros(shape, bool)
-    missing = int(bad.size - rest.sum()) - counted
+    lone = none
+    if frame.detection.sigma is not None and frame.detection.noise is not None:
+        fitted = np.ascontiguousarray(to_native(frame.fitted))[np.newaxis]
+        lone = _of(lone_pixels(fitted, corners, shape, frame.detection), bad | saturated)
+    missing = int((~bad & ~saturated & ~lone).sum()) - counted
+    if missing < 0 and lone.any():  # the fit is of a time when they counted
+        missing, lone = missing + int(lone.sum()), none
     if missing <= 0:
-        return LeftOut(bad, saturated, none, 0)
+        return LeftOut(bad, saturated, lone, none, 0)
+    rest = bad | saturated | lone
     spots = Spots(np.repeat(corners, len(places), axis=0), places, shape)
     others = (spots.own_pixels(np.array([0]))[0] == 0) & ~rest
     if int(others.sum()) != missing:
-        return LeftOut(bad, saturated, none, missing)
-    return LeftOut(bad, saturated, others, 0)
+        return LeftOut(bad, saturated, lone, none, missing)
+    return LeftOut(bad, saturated, lone, others, 0)
+
+
+def _of(lost: Lost | None, known: Mask) -> Mask:
+    """Return the lost pixels of the one region, but for those that are known to be."""
+    return np.zeros(known.shape, bool) if lost is None else lost.pixels[0] & ~known

@@ -44,8 +44,9 @@ NEW_TITLES = ("new data", "model", "residual")
 _STRIPES = 12
 _DARK, _LIGHT = (20, 20, 20, 190), (235, 235, 235, 110)
 LEFT_OUT_TIP = (
-    "<p>Striped pixels have not counted in the fit: they are nearer to another spot, saturated, or "
-    "bad. Its χ², its errors and the scale of the residual do not heed them.</p>"
+    "<p>Striped pixels have not counted in the fit: they are nearer to another spot, saturated, "
+    "bad, or lone ones that are hot or dead. Its χ², its errors and the scale of the residual do "
+    "not heed them.</p>"
 )
 #: Half the cross in image pixels.
 _ARM = 0.5

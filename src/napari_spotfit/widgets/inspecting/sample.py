@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...localization.estimates import without_map
 from ...models.stopping import ROUNDING
 from ...settings.settings import Settings
-from .left_out import LeftOut, left_out
+from .left_out import Frame, LeftOut, left_out
 from .outline import Ellipse, outline
 
 Array = NDArray[np.float64]
@@ -165,6 +166,8 @@ def sample_spot(
     bad: NDArray[np.bool_] | None = None,
     *,
     taken: NDArray[Any] | None = None,
+    fitted: NDArray[Any] | None = None,
+    variances: NDArray[np.float32] | None = None,
     places: NDArray[np.float64] | None = None,
 ) -> SpotSample:
     """Cut a spot out of its frame and lay the model beside it.
@@ -180,8 +183,10 @@ def sample_spot(
         The frame's pixels.
     bad : ndarray of bool, shape (Y, X), optional
         Which of them are bad, and may be NaN.
-    taken : ndarray, shape (Y, X), optional
-        The frame as the camera took it, where that is another one.
+    taken, fitted : ndarray, shape (Y, X), optional
+        The frame as the camera took it, and as the fit did, where these are others.
+    variances : ndarray, shape (Y, X), optional
+        The map of read-out variances.
     places : ndarray, shape (n, 2), optional
         y and x where the fits of the frame's spots began, this one's first, as far as is known.
 
@@ -234,7 +239,11 @@ def sample_spot(
         counted=counted,
         left_out=left_out(
             (roi.y, roi.x),
-            frame if taken is None else taken,
+            Frame(
+                frame if taken is None else taken,
+                frame if fitted is None else fitted,
+                without_map(known, variances),
+            ),
             ~np.isfinite(data) if bad is None else bad[window],
             own_place if places is None else places,
             counted,

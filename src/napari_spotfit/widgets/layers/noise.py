@@ -83,7 +83,7 @@ class MeasuredNoise:
                 self._widths[key] = sigma, " ".join(said)
             sigma, warning = self._widths[key]
             calibration = calibration.with_settings(sigma=sigma)
-        found = estimated(reader, calibration, always=True).settings
+        found = estimated(reader, calibration).settings
         assert found.roi_size is not None
         return Told(found.noise, found.known_sigma, found.roi_size, warning)
 
