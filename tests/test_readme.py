@@ -45,5 +45,5 @@ def test_the_consoles_lines_run():
 def test_every_stop_condition_and_setting_is_named_rightly():
     from napari_spotfit import StopCondition
 
-    named = set(re.findall(r"^\| `([A-Z_]+)` \|", README, re.MULTILINE))
-    assert named == {condition.name for condition in StopCondition}
+    named = set(re.findall(r"^\| ([^|`]+) \| `([A-Z_]+)` \|", README, re.MULTILINE))
+    assert named == {(condition.words, condition.name) for condition in StopCondition}

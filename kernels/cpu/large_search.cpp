@@ -23,23 +23,24 @@ namespace {
 bool is_finite(double x) { return x - x == 0; }
 
 // A pixel that counts, less which others are exact in single precision.
-template <class T> double first_pixel(const HostRois& s, long long roi, int rows, int columns) {
+template <class T> double first_pixel(const HostRois& s, int planes, long long roi, int rows, int columns) {
     const long long none[3] = {roi, 0, 0};
     const long long* c = s.corners ? s.corners + 3 * roi : none;
     for (long long row = c[1]; row < c[1] + rows; ++row)
         for (long long column = c[2]; column < c[2] + columns; ++column) {
             const double value = double(static_cast<const T*>(s.frames)[(c[0] * s.height + row) * s.width + column]);
             const long long place = ((s.planes.shared ? 0 : c[0]) * s.height + row) * s.width + column;
-            if (is_finite(value) && (!s.planes.values || s.planes.values[place] >= 0.0f)) return value;
+            const float known = s.planes.values ? s.planes.values[place] : 1.0f;
+            if (is_finite(value) && (planes == WEIGHTS ? known > 0.0f : known >= 0.0f)) return value;
         }
     return 0.0;
 }
 
-double level_near(const HostRois& s, long long roi, int rows, int columns) {
-    using First = double (*)(const HostRois&, long long, int, int);
+double level_near(const HostRois& s, int planes, long long roi, int rows, int columns) {
+    using First = double (*)(const HostRois&, int, long long, int, int);
     constexpr First FIRST[] = {first_pixel<unsigned char>, first_pixel<unsigned short>, first_pixel<short>,
                                first_pixel<float>, first_pixel<double>};
-    return FIRST[s.pixel_type](s, roi, rows, columns);
+    return FIRST[s.pixel_type](s, planes, roi, rows, columns);
 }
 
 struct Start {
@@ -125,8 +126,8 @@ SPOTFIT_EXPORT long long spotfit_large_bytes(int index, int profile, int columns
     return spotfit_large_fit_bytes(profile) + NUMBER_BYTES + spotfit_large_work_bytes(index, columns, expression_lanes);
 }
 
-SPOTFIT_EXPORT double spotfit_large_level(const HostRois* source, long long roi, int rows, int columns) {
-    return level_near(*source, roi, rows, columns);
+SPOTFIT_EXPORT double spotfit_large_level(const HostRois* source, int planes, long long roi, int rows, int columns) {
+    return level_near(*source, planes, roi, rows, columns);
 }
 
 // The numbers of one piece of a request.
@@ -157,7 +158,7 @@ SPOTFIT_EXPORT void spotfit_large_fit(int index, int profile, int likelihood, in
     const LargeRequest& request = *reinterpret_cast<const LargeRequest*>(fit);
     for (long long roi = first; roi < last; ++roi) {
         const bool inside = !source->corners || source->corners[3 * roi] >= 0;
-        const double level = inside ? level_near(*source, roi, rows, columns) : 0.0;
+        const double level = inside ? level_near(*source, planes, roi, rows, columns) : 0.0;
         const float* start = source->start ? source->start + search.shape * roi : nullptr;
         search.begin(fit, {rows, columns, settings, likelihood, planes, fixed_origin, start, level});
         while (inside && request.task != NOTHING) {

@@ -204,7 +204,8 @@ def test_the_estimate_is_made_once_and_kept():
     assert localize(movie, frames=2).settings.noise == noise
     assert fit_at(movie, places[:3]).settings.noise == noise
     assert localize(movie, errors=False).settings.noise == noise  # detection goes by it, too
-    assert fit_at(movie, places[:3], errors=False).settings.noise is None
+    # By it lone pixels are told.
+    assert fit_at(movie, places[:3], errors=False).settings.noise == noise
 
 
 def test_nothing_is_measured_where_the_noise_is_known(monkeypatch):
@@ -220,7 +221,7 @@ def test_nothing_is_measured_where_the_noise_is_known(monkeypatch):
     variance[0, 0] = 1e6
     camera = Camera(gain=2.0, offset=100.0, variance=variance)
     assert localize(movie, camera=camera).settings.noise == NoiseModel(2.0, 9.0 - 200.0, 9.0)
-    assert fit_at(movie, places[:3], errors=False).settings.noise is None
+    assert fit_at(movie, places[:3], noise=NOISE).settings.noise == NOISE
 
 
 @pytest.mark.parametrize("image", [np.full((64, 64), 7.0), np.full((64, 64), np.nan)])

@@ -27,7 +27,9 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.models.profiles import GAUSSIAN_ROTATED, MODELS, Profile
-from napari_spotfit.settings.settings import Options, choices, parameters
+from napari_spotfit.settings.keywords import Options
+from napari_spotfit.settings.parameter import words_of
+from napari_spotfit.settings.settings import parameters
 
 
 def test_options_are_the_settings():
@@ -167,12 +169,10 @@ def test_what_is_no_setting_is_named_when_settings_are_made():
     assert "false_spots" in inspect.signature(Settings).parameters
 
 
-def test_models_are_the_settings_choices():
-    assert choices("model") == tuple(MODELS)
-
-
-def test_choices():
-    assert choices("devices") == ("one", "all")
+def test_words_are_those_that_a_setting_accepts():
+    hints = typing.get_type_hints(Settings)
+    assert words_of(hints["model"]) == tuple(MODELS)
+    assert words_of(hints["devices"]) == ("one", "all")
 
 
 @pytest.mark.parametrize(

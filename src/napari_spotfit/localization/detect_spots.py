@@ -12,8 +12,9 @@ from ..engine.select import select_backend
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection, is_on_device
 from ..images.pixel_calibration import detection_calibration
+from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
-from ..settings.settings import Options, Settings
+from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side
 from .estimates import estimated, for_detection
 from .rois import leading_indices

@@ -13,8 +13,9 @@ from ..images.camera import Camera
 from ..images.frames import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
+from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
-from ..settings.settings import Options, Settings
+from ..settings.settings import Settings
 from ..settings.validation import ROI_LARGEST, ROI_MIN
 from .rois import beside, equivalent_fits
 

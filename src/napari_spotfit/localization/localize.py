@@ -14,8 +14,9 @@ from ..images.camera import Camera
 from ..images.frames import FrameSelection
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
+from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
-from ..settings.settings import Options, Settings
+from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side
 from .estimates import estimated, for_detection, warn_of_gain
 from .rois import checked_reader, collected, fit_block, leading_indices, upload

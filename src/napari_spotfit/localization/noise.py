@@ -11,9 +11,10 @@ from ..engine.cpu.noise import measure_noise
 from ..images.camera import Camera
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
+from ..settings.keywords import Options
 from ..settings.noise_model import NoiseModel
 from ..settings.options import merged, takes_settings
-from ..settings.settings import Options, Settings
+from ..settings.settings import Settings
 from .psf_width import FALLBACK_SIGMA, with_psf
 
 #: Frames with this many pixels tell the noise: no fewer than the one, no more than the other.

@@ -15,8 +15,9 @@ from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
 from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
+from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
-from ..settings.settings import DEFAULT_FALSE_SPOTS, Options, Settings
+from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
 from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
 
 __all__ = ["PsfWidth", "estimate_sigma", "with_psf"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from ..models import stopping
 from ..models.profiles import MODELS, Profile
@@ -19,7 +19,7 @@ from .bounds import check_bounds, check_shape_names
 from .frozen import FrozenMapping
 from .naming import check_names, check_not_both, checks_names, replacing
 from .noise_model import NoiseModel
-from .parameter import Parameter, setting, words_of
+from .parameter import Parameter, setting
 from .validation import ROI_LARGEST, check_pixel, checked
 
 Backend = Literal["auto", "cpu", "cuda"]
@@ -450,43 +450,6 @@ class Settings:
         return values
 
 
-class Options(TypedDict, total=False):
-    """The settings as keyword arguments; kept equal to :class:`Settings` by a test.
-
-    The ROI's size is missing: functions that need it have an argument of its own.
-    """
-
-    sigma: float | None
-    false_spots: float
-    threshold: float | None
-    min_distance: float
-    model: Model | Profile
-    pixel: Pixel
-    estimator: Estimator
-    neighbours: Neighbours
-    fixed: Mapping[str, float | None]
-    bounds: Mapping[str, tuple[float | None, float | None]]
-    errors: bool
-    max_iterations: int
-    max_error: float
-    min_delta: float
-    min_step: float
-    sigma_min: float | None
-    sigma_max: float | None
-    amplitude_min: float | None
-    amplitude_max: float | None
-    background_min: float | None
-    background_max: float | None
-    offset: float
-    gain: float | None
-    variance: float | None
-    emccd: bool
-    noise: NoiseModel | None
-    backend: Backend
-    devices: Devices
-    threads: int | None
-
-
 @cache
 def _hints() -> Mapping[str, Any]:
     """Return the settings' types, by their names."""
@@ -503,8 +466,3 @@ def _defaults() -> Mapping[str, Any]:
 def parameters() -> Mapping[str, Parameter]:
     """Return what there is to know about each setting, by its name."""
     return MappingProxyType({item.name: item.metadata["parameter"] for item in fields(Settings)})
-
-
-def choices(name: str) -> tuple[str, ...]:
-    """Return the accepted values of a setting that is one of several words."""
-    return words_of(_hints()[name])

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from ..images.frames import FrameSelection
+from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
-from ..settings.settings import Options, Settings
+from ..settings.settings import Settings
 from .napari_compat import is_image, itself
 
 if TYPE_CHECKING:

@@ -119,6 +119,7 @@ def test_deleting_its_layer_unticks_it(viewer, widget, image, tick):
 
 def test_it_goes_with_its_image_to_another_one(viewer, widget, image, tick, shows, qtbot):
     other = viewer.add_image(image.data[:, ::-1].copy(), name="other")
+    viewer.layers.selection.active = image
     tick(widget)
     assert widget.preview.layer.name == NAME
     widget.settings.image.layer = other

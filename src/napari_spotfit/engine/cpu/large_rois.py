@@ -104,7 +104,8 @@ class LargeFit:
         """Fit a ROI where it lies, its pieces shared by threads."""
         functions = self._library.functions
         stride = 4 * self._parameters
-        level = functions.spotfit_large_level(ctypes.byref(source), roi, *self._roi_shape)
+        planes = self._kind[1]
+        level = functions.spotfit_large_level(ctypes.byref(source), planes, roi, *self._roi_shape)
         self.begin(source.start and source.start + stride * roi, level)
         while self.request.task:
             self.take(self.numbers(source, roi, share, workers), self.request.pieces)

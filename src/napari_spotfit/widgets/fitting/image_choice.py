@@ -8,6 +8,7 @@ from weakref import ref
 
 from qtpy.QtWidgets import QPushButton, QWidget
 
+from ..layers.points import is_preview
 from ..napari_compat import is_image
 from ..parts.layer_choice import LayerChoice
 
@@ -44,19 +45,21 @@ class ImageChoice(LayerChoice):
         self._maps = maps
         #: The layers that were chosen last, the latest at the end.
         self._earlier: list[ref[Layer]] = []
+        #: The layer that was selected last.
+        self._selected: ref[Layer] | None = None
         #: Whether the image stays, whatever is selected.
         self.pin = QPushButton("Pin")
         self.pin.setCheckable(True)
         self.pin.setToolTip(_PIN_TIP)
         self.pin.setAccessibleName("Pin the image")
-        self.pin.toggled.connect(self._follow)
+        self.pin.toggled.connect(self._choose_selected)
         self.changed.connect(self._on_changed)
 
     def bind(self) -> None:
         """Follow the viewer's layers, and which of them is selected."""
         self._layers.selection.events.active.connect(self._follow)
         super().bind()
-        self._follow()
+        self._choose_selected()
 
     def unbind(self) -> None:
         """Stop following them."""
@@ -80,7 +83,17 @@ class ImageChoice(LayerChoice):
     def _is_map(self, layer: Layer | None) -> bool:
         return any(one is layer for one in self._maps())
 
-    def _follow(self, event: Any = None) -> None:
+    def _follow(self, event: Any) -> None:
+        active = self._layers.selection.active
+        # A new preview is selected for a moment, and then what was selected before.
+        if active is None or is_preview(active):
+            return
+        last = self._selected and self._selected()
+        self._selected = ref(active)
+        if active is not last:
+            self._choose_selected()
+
+    def _choose_selected(self) -> None:
         active = self._layers.selection.active
         if self.pin.isChecked() or not is_image(active):
             return

@@ -19,23 +19,7 @@ if TYPE_CHECKING:
 _IN_SIGHT = 0.9
 
 
-def centre_on(viewer: Viewer, layer: Points, row: int) -> None:
-    """Move the sliders to a spot's frame and the camera to the spot; the zoom stays.
-
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer, in 2-D or 3-D.
-    layer : napari.layers.Points
-        A layer of spots, whatever its transform.
-    row : int
-        The spot.
-    """
-    _show_frame(viewer, layer, row)
-    camera_of(viewer).center = _centre(viewer, layer, row)
-
-
-def go_to(viewer: Viewer, layer: Points, row: int, canvas: QWidget | None) -> None:
+def go_to(viewer: Viewer, layer: Points, row: int, canvas: QWidget | None = None) -> None:
     """Move the sliders to a spot's frame, and the camera to the spot if it is out of sight.
 
     Parameters
@@ -46,8 +30,8 @@ def go_to(viewer: Viewer, layer: Points, row: int, canvas: QWidget | None) -> No
         A layer of spots, whatever its transform.
     row : int
         The spot.
-    canvas : QWidget or None
-        The canvas; where it is not known, or in 3-D, the spot counts as out of sight.
+    canvas : QWidget, optional
+        The canvas; where it is not given, or in 3-D, the spot counts as out of sight.
     """
     _show_frame(viewer, layer, row)
     camera, center = camera_of(viewer), _centre(viewer, layer, row)

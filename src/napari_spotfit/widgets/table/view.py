@@ -24,7 +24,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ..layers.place import centre_on
+from ..layers.place import go_to
 from ..parts.status import number
 from .model import SpotsModel
 from .shown_spots import MOST_SELECTED, ShownSpots
@@ -197,7 +197,7 @@ class SpotsTable(QTableView):
     def _centre(self) -> None:
         row = self._row(self.currentIndex())
         if row is not None and self._spots.layer is not None:
-            centre_on(self._viewer, self._spots.layer, row)
+            go_to(self._viewer, self._spots.layer, row)
 
     def _inspect(self, index: QModelIndex) -> None:
         row = self._row(index)
