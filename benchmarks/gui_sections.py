@@ -167,7 +167,7 @@ def picking(repeats: int) -> None:
             if name == "2-D":
                 show("  of which napari's drawing", canvas.drawing[-repeats:])
                 # Beside a canvas of OpenGL the toolkit composes the whole window each time.
-                again = [spent(widget.picking.click.repaint, drawn=False) for _ in range(repeats)]
+                again = [spent(widget.picking.click.update) for _ in range(repeats)]
                 show("  the window composed, for one button", again)
                 first, last = np.random.default_rng(1).uniform(100, 400, (2, 2))
                 spot = here[["y", "x"]].to_numpy()[0]
