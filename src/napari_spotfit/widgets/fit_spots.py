@@ -55,6 +55,8 @@ _READING = "Fitting… Frames are still being read, and noise and PSF measured i
 _LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
+#: Milliseconds after a pick until the form tells what it has changed: a drag has many.
+_AFTER_PICKS = 100
 
 
 class FitSpots(Docked):
@@ -105,6 +107,8 @@ class FitSpots(Docked):
         self._picked: Points | None = None
         self._picked_soon = QTimer(self)
         self._picked_soon.setSingleShot(True)
+        self._picked_soon.setInterval(_AFTER_PICKS)
+        self._told_soon = qdebounced(self._told.show, _AFTER_PICKS, parent=self)
         values = remember.load("fit_spots")
         self.settings.put(values)
         self._face = str(values.get("face", "sigma"))
@@ -144,6 +148,7 @@ class FitSpots(Docked):
             self._run.finish()
         self.picking.unbind()
         self._picked_soon.stop()
+        self._told_soon.cancel()
         self.history.leave(self)
         self._recovery.release()
         self.preview.unbind()
@@ -280,7 +285,7 @@ class FitSpots(Docked):
         if self._run is None:
             self._patience() if awaited else self._patience.cancel()
         if not awaited:
-            self._told.show()
+            self._told_soon()
 
     def _end(self, text: str, *, failed: bool = False) -> None:
         self._run = None

@@ -238,8 +238,10 @@ def layer_name(image_layer: Image) -> str:
 def _features(fits: SpotFits) -> pd.DataFrame:
     """Return the columns as napari colours them: all numbers are floats, not categories."""
     table = fits.to_dataframe()
-    for name in table.columns:
-        kind = table[name].dtype.kind
-        if kind in "iub":
-            table[name] = table[name].astype("float32" if kind == "b" else "float64")
+    # With each column that is taken pandas would copy the units of all: longer than a fit takes.
+    told, table.attrs = table.attrs, {}
+    for name, dtype in table.dtypes.items():
+        if dtype.kind in "iub":
+            table[name] = table[name].astype("float32" if dtype.kind == "b" else "float64")
+    table.attrs = told
     return table

@@ -60,7 +60,7 @@ class Latest(QObject):
         self._running.ended.connect(self._on_ended)
         self._running.done.connect(self.done)
         self._running.failed.connect(self.failed)
-        self._running.start()
+        self._running.start(at_once=True)
 
     def _on_ended(self) -> None:
         self._running = None

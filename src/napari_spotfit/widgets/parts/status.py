@@ -110,4 +110,6 @@ class StatusLine(QLabel):
 
     def _paint(self, event: object = None) -> None:
         color = _ERROR_ON_LIGHT if theme_of(self._viewer).light else _ERROR_ON_DARK
-        self.setStyleSheet(f"color: {color};" if self._failed else "")
+        style = f"color: {color};" if self._failed else ""
+        if style != self.styleSheet():  # Qt works it out anew
+            self.setStyleSheet(style)

@@ -10,7 +10,7 @@ from typing import Any
 
 from napari.qt.threading import create_worker
 from napari.utils.notifications import notification_manager
-from qtpy.QtCore import QObject, Signal
+from qtpy.QtCore import QObject, QThreadPool, Signal
 
 from ...engine.errors import BackendFallbackWarning
 
@@ -45,13 +45,25 @@ class Work(QObject):
         self._stop = threading.Event()
         self.destroyed.connect(self._stop.set)
 
-    def start(self) -> None:
-        """Start the worker."""
+    def start(self, *, at_once: bool = False) -> None:
+        """Start the worker.
+
+        Parameters
+        ----------
+        at_once : bool
+            Whether without the turn of the event loop that a worker else waits for, in which the
+            window may be drawn. Not for long work: at its end napari asks only the others to stop.
+        """
         worker = create_worker(_work, self._steps, self._stop, _start_thread=False)
         worker.yielded.connect(self._on_progress)
         worker.warned.connect(self._on_warning)
         worker.returned.connect(self._on_end)
-        worker.start()
+        worker.finished.connect(self.deleteLater)
+        self._worker = worker  # until then: what it has told is lost once it is gone
+        if at_once and (pool := QThreadPool.globalInstance()) is not None:
+            pool.start(worker)
+        else:
+            worker.start()
 
     def cancel(self) -> None:
         """Say nothing any more but that the work has ended, which is before the next step."""
@@ -70,7 +82,6 @@ class Work(QObject):
         self.ended.emit()
         if not self._stop.is_set():
             self.done.emit(end.result) if end.error is None else self.failed.emit(end.error)
-        self.deleteLater()
 
 
 @dataclass(frozen=True)

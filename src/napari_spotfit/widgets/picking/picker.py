@@ -198,6 +198,8 @@ class Picker(QObject):
         press, self._fitting = self._fitting, None
         self.awaited.emit(False)
         if press is not None and press.source.image in self._viewer.layers:
+            if press.place is not None:  # The next place is fitted while this one is shown.
+                self._next()
             self._show(press, *done)
         self._next()
 
