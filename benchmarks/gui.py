@@ -22,30 +22,33 @@ SECTIONS = ("open", "fit", "field", "click", "preview", "million", "one-image", 
 def main() -> None:
     """Print the chosen sections."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sections", nargs="*", default=SECTIONS, choices=SECTIONS)
+    parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}")
     parser.add_argument("--frames", type=int, default=1000, help="of the movie that is fitted")
     parser.add_argument("--spots", type=int, default=1_000_000, help="in the table, in one image")
     parser.add_argument("--long", type=int, default=3_600_000, help="spots of the long fit")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
+    if unknown := {*options.sections} - {*SECTIONS}:
+        parser.error(f"the sections are {', '.join(SECTIONS)}; got {', '.join(sorted(unknown))}")
+    sections = options.sections or SECTIONS
     print(f"napari {napari.__version__}, Python {platform.python_version()}, {platform.machine()}")
     print(f"median and longest of {options.repeats} (clicks and previews: of 4 times as many)")
     own_settings()
-    if "open" in options.sections:
+    if "open" in sections:
         gui_tables.opening(options.repeats)
-    if "fit" in options.sections:
+    if "fit" in sections:
         gui_sections.batch(options.frames, options.repeats)
-    if "field" in options.sections:
+    if "field" in sections:
         gui_sections.field(options.repeats)
-    if "click" in options.sections:
+    if "click" in sections:
         gui_sections.picking(4 * options.repeats)
-    if "preview" in options.sections:
+    if "preview" in sections:
         gui_sections.preview(4 * options.repeats)
-    if "million" in options.sections:
+    if "million" in sections:
         gui_tables.million(options.spots, options.repeats)
-    if "one-image" in options.sections:
+    if "one-image" in sections:
         gui_tables.one_image(options.spots, options.repeats)
-    if "long" in options.sections:
+    if "long" in sections:
         gui_sections.long(options.long)
 
 
