@@ -1,18 +1,12 @@
-"""A verdict on every fit: each flag where its rule says, and on spots whose truth is known."""
+"""Verdicts on fits of spots whose truth is known."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as effort
-from hypothesis import strategies as st
 from scenes import light, movie_of, on_grid
 
 from napari_spotfit import (
@@ -27,176 +21,12 @@ from napari_spotfit import (
     localize,
     simulate_spots,
 )
-from napari_spotfit.engine.near import has_near
-from napari_spotfit.localization.place_flags import Origin, place_flags
-from napari_spotfit.results.flags import NOT_GOOD, RULES, flags_of, main_reasons
-from napari_spotfit.results.judge import judge
 
-SHAPE = (40, 44)
 SIGMA = 1.3
 
 
 def has(fits, flag):
     return (fits.flags & flag) != 0
-
-
-def made_up(rng, count, frames=3):
-    """Return columns and origins of fits that are anything, at places that are often near."""
-    single = np.float32
-    places = rng.integers(0, 36, (count, 2)) / rng.choice([1.0, 2.0])
-    stop = rng.choice(len(StopCondition), count, p=[0.1, 0.1, 0.5, 0.1, 0.1, 0.1]).astype(np.uint8)
-    corner = np.clip(np.rint(places).astype(np.int32) - 4, 0, np.array(SHAPE) - 9)
-    columns = {
-        "y": corner[:, 0] + rng.choice([-0.5, 2.5, 4.0, 4.1, 8.5], count),
-        "x": corner[:, 1] + rng.choice([-0.5, 2.0, 4.0, 4.25, 8.5], count),
-        "sigma": rng.choice([0.25, 0.6, 1.2, 1.3, 2.5, 2.7, 9.0], count).astype(single),
-        "amplitude": rng.choice([-20, 0, 1, 9, 200], count).astype(single),
-        "background": rng.choice([2.0, 30.0, 50.0], count).astype(single),
-        "photons": rng.choice([-100, 0, 10, 2000], count).astype(single),
-        "chi_square": rng.choice([500, 2000, 9000, 60000], count).astype(single),
-        "stop_condition": stop,
-        "amplitude_stderr": rng.choice([0.1, 3, 70, np.nan], count).astype(single),
-        "roi_y": corner[:, 0],
-        "roi_x": corner[:, 1],
-    }
-    columns["reduced_chi_square"] = columns["chi_square"] / single(76)
-    for name in set(columns) - {"stop_condition", "roi_y", "roi_x"}:
-        columns[name][stop == StopCondition.INVALID] = np.nan
-    frame = np.sort(rng.integers(0, frames, count))
-    return columns, Origin(frame, places, SHAPE, SIGMA)
-
-
-def expected_flags(columns, origin, known, i):
-    """Say the flags of one fit in plain words, with all others looked at one by one."""
-    fit = {name: float(values[i]) for name, values in columns.items()}
-    stop, place = StopCondition(int(fit["stop_condition"])), origin.places[i]
-    flags = set() if stop.converged else {Flag.NOT_CONVERGED}
-    if stop is StopCondition.INVALID:
-        return flags
-
-    def moved(j):
-        return math.hypot(
-            columns["y"][j] - origin.places[j][0], columns["x"][j] - origin.places[j][1]
-        )
-
-    if fit["amplitude"] <= 0 or fit["photons"] <= 0:
-        flags.add(Flag.NEGATIVE)
-    error = float(columns["amplitude_stderr"][i])
-    if known.gain is not None:
-        dark = max(known.gain * fit["background"] + (known.variance or 0), known.gain**2 / 81)
-        error *= math.sqrt(dark / (dark + known.gain * max(fit["amplitude"], 0) / 2))
-    if not abs(columns["amplitude"][i]) > 3 * error:
-        flags.add(Flag.WEAK)
-    if moved(i) > 1.5 * SIGMA:
-        flags.add(Flag.MOVED)
-    if columns["sigma"][i] > 2 * SIGMA:
-        flags.add(Flag.WIDE)
-    if columns["sigma"][i] < SIGMA / 2:
-        flags.add(Flag.NARROW)
-    inner = fit["y"] - fit["roi_y"], fit["x"] - fit["roi_x"]
-    if fit["sigma"] in (0.25, 9.0) or any(along in (-0.5, 8.5) for along in inner):
-        flags.add(Flag.AT_BOUND)
-    if known.background_max is not None and fit["background"] >= known.background_max:
-        flags.add(Flag.AT_BOUND)
-    middle = fit["roi_y"] + 4, fit["roi_x"] + 4
-    for along, size in enumerate(SHAPE):
-        at = (fit["y"], fit["x"])[along]
-        if abs(place[along] - middle[along]) > 0.5 or not (
-            at + 0.5 >= SIGMA and at <= size - 0.5 - SIGMA
-        ):
-            flags.add(Flag.EDGE)
-    for j in range(len(origin.frame)):
-        if j == i or origin.frame[j] != origin.frame[i]:
-            continue
-        if np.all(abs(origin.places[j] - place) <= 4.5):
-            flags.add(Flag.NEIGHBOUR)
-        away = math.hypot(columns["y"][j] - fit["y"], columns["x"][j] - fit["x"])
-        mine, other = ((moved(k), columns["y"][k], columns["x"][k], k) for k in (i, j))
-        if away <= 1 and other < mine:
-            flags.add(Flag.DUPLICATE)
-    if known.gain is not None:
-        level = known.gain * fit["background"] + (known.variance or 0)
-        counts = known.gain * fit["photons"]
-        mean = level + known.gain * counts / 81
-        tolerated = 0.05**2 * fit["amplitude"] * counts / 2
-        squares = 81 * level**2 + 2 * level * known.gain * counts
-        squares += known.gain**2 * fit["amplitude"] * counts / 2
-        spread = math.sqrt(max(2 * squares + known.gain**2 * 81 * mean, 0.0))
-        high = fit["chi_square"] > 76 * mean + tolerated + 5 * spread
-        if high and min(counts, fit["amplitude"]) > 0 and level >= 3 * known.gain**2:
-            flags.add(Flag.POOR_FIT)
-    return flags
-
-
-@given(st.integers(0, 2**32), st.integers(0, 60), st.sampled_from([None, 0.5, 3.0]))
-@effort(max_examples=60, deadline=None)
-def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
-    columns, origin = made_up(np.random.default_rng(seed), count)
-    known = Settings(roi_size=9, gain=gain, background_max=50.0 if gain else None, offset=100.0)
-    flags = judge(columns, known, (9, 9)) | place_flags(columns, known, origin)
-    for i in range(count):
-        expected = expected_flags(columns, origin, known, i)
-        assert set(flags_of(int(flags[i]))) == expected, i
-
-
-@given(st.integers(0, 2**32), st.integers(0, 80))
-@effort(max_examples=50, deadline=None)
-def test_flags_do_not_depend_on_the_order_of_the_rows(seed, count):
-    rng = np.random.default_rng(seed)
-    columns, origin = made_up(rng, count)
-    # No two fits that are alike to the last digit: of those the first one stays.
-    origin = origin._replace(places=origin.places + rng.uniform(0, 1e-3, (count, 2)))
-    known = Settings(roi_size=9, gain=1.0)
-    flags = judge(columns, known, (9, 9)) | place_flags(columns, known, origin)
-    order = rng.permutation(count)
-    mixed = {name: values[order] for name, values in columns.items()}
-    begun = origin._replace(frame=origin.frame[order], places=origin.places[order])
-    other = judge(mixed, known, (9, 9)) | place_flags(mixed, known, begun)
-    np.testing.assert_array_equal(other, flags[order])
-
-
-@given(st.integers(0, 2**32), st.integers(0, 300), st.sampled_from([(4.5, 2.5), (1.0, 1.0)]))
-@effort(max_examples=50, deadline=None)
-def test_near_points_are_those_of_a_loop(seed, count, reach):
-    rng = np.random.default_rng(seed)
-    frame, y, x = rng.integers(0, 4, count), *rng.uniform(-3, 20, (2, count)).round(1)
-    expected = [
-        any(
-            j != i
-            and frame[j] == frame[i]
-            and abs(y[j] - y[i]) <= reach[0]
-            and abs(x[j] - x[i]) <= reach[1]
-            for j in range(count)
-        )
-        for i in range(count)
-    ]
-    np.testing.assert_array_equal(has_near(frame, y, x, (18, 19), reach), np.array(expected, bool))
-
-
-def test_a_thousand_fits_at_one_place_are_one_spot():
-    count = 100_000
-    y, zero = np.full(count, 7.25), np.zeros(count, np.int64)
-    rank = np.random.default_rng(0).permutation(count).astype(float)
-    near = has_near(zero, y, y, (16, 16), (1.0, 1.0), rank)
-    assert np.flatnonzero(~near).tolist() == [int(np.argmin(rank))]
-    assert has_near(zero, y, y, (16, 16), (4.5, 4.5)).all()
-
-
-def test_the_table_has_every_flag_once():
-    assert set(RULES) == set(Flag)
-    assert len({int(flag) for flag in Flag}) == len(Flag) == 13
-    for rule in RULES.values():
-        assert rule.sentence.endswith(".")
-        assert rule.advice.endswith(".")
-        assert all(rule[:4])
-    quiet = {Flag.NEIGHBOUR, Flag.POOR_FIT, Flag.EDGE, Flag.BAD_PIXELS}
-    assert {flag for flag in Flag if not flag & NOT_GOOD} == quiet
-
-
-def test_every_doubtful_fit_is_counted_once():
-    flags = np.array([0, Flag.MOVED, Flag.MOVED | Flag.WIDE, Flag.NEIGHBOUR, Flag.WIDE], np.uint32)
-    assert main_reasons(flags) == {Flag.MOVED: 2, Flag.WIDE: 1}
-    assert flags_of(int(Flag.EDGE | Flag.NOT_CONVERGED)) == [Flag.NOT_CONVERGED, Flag.EDGE]
 
 
 @pytest.mark.parametrize("known", [{}, {"gain": 1.0, "offset": 100.0}])
@@ -476,18 +306,6 @@ def test_there_may_be_no_fits():
     assert len(fits.flags) == len(fits.good) == 0
     assert len(fit_at(np.zeros((20, 20)), np.empty((0, 2))).flags) == 0
     assert len(fit_spots(np.zeros((0, 9, 9))).flags) == 0
-
-
-def test_the_documented_table_is_that_of_the_code():
-    text = (Path(__file__).parents[2] / "docs" / "trust.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if re.match(r"\| [A-Z_]+ \| \d+ ", line)]
-    expected = []
-    for flag, rule in RULES.items():
-        good = "no" if rule.spoils else "yes"
-        limit = rule.limit.replace("|", "\\|")
-        cells = (flag.name, str(int(flag)), limit, rule.reason, good, rule.needs, rule.advice)
-        expected.append(f"| {' | '.join(cells)} |")
-    assert rows == expected
 
 
 @pytest.mark.parametrize("excess", [1, 2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, QTimer, Signal
+from qtpy.QtCore import QEvent, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
     QProgressBar,
@@ -105,9 +105,7 @@ class FitSpots(Docked):
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
         self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
         self._picked: Points | None = None
-        self._picked_soon = QTimer(self)
-        self._picked_soon.setSingleShot(True)
-        self._picked_soon.setInterval(_AFTER_PICKS)
+        self._picked_soon = qdebounced(self._show_picked, _AFTER_PICKS, parent=self)
         self._told_soon = qdebounced(self._told.show, _AFTER_PICKS, parent=self)
         values = remember.load("fit_spots")
         self.settings.put(values)
@@ -147,7 +145,7 @@ class FitSpots(Docked):
         if self._run is not None:
             self._run.finish()
         self.picking.unbind()
-        self._picked_soon.stop()
+        self._picked_soon.cancel()
         self._told_soon.cancel()
         self.history.leave(self)
         self._recovery.release()
@@ -294,17 +292,20 @@ class FitSpots(Docked):
         (self.status.fail if failed else self.status.say)(text)
         self.finished.emit()
 
+    def _show_picked(self) -> None:
+        self.result.show_layer(self._picked)
+
     def _on_picked(self, layer: Points) -> None:
         """Describe the picked spots once they are drawn, which counts more while dragging."""
         self._picked = layer
-        self._picked_soon.start()
+        self._picked_soon()
 
     def _on_removed(self, event: Any) -> None:
         if self._run is not None:
             self._run.cancel_if_gone()
         self._recovery.forget(event.value)
         if event.value is self._picked:
-            self._picked_soon.stop()
+            self._picked_soon.cancel()
             self._picked = None
         if event.value is self.result.layer:
             left = (layer for layer in reversed(self._viewer.layers) if is_result(layer))
@@ -364,7 +365,6 @@ class FitSpots(Docked):
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self._on_picked)
-        self._picked_soon.timeout.connect(lambda: self.result.show_layer(self._picked))
         self.history.shown.connect(self._on_put_back)
         self.picking.picker.layers.shown.connect(self._recovery.keep_soon)
         self._recovery.failed.connect(self._on_not_kept)

@@ -30,7 +30,8 @@ from .layers.points import is_preview, is_result
 from .layers.spot_selection import SpotSelection, select
 from .layers.units import pixel_size
 from .napari_compat import canvas_beside
-from .one_to_another import INSPECT_SPOT, ShowsSpots, list_spot
+from .one_to_another import INSPECT_SPOT, list_spot
+from .parts.docking import Docked
 from .parts.follow import Follower
 from .parts.keys import Keys
 
@@ -60,7 +61,7 @@ _READING = "Reading the frame…"
 _PATIENCE = 200
 
 
-class InspectSpot(ShowsSpots):
+class InspectSpot(Docked):
     """Show what was fitted, and how well, for the spot that was clicked or selected.
 
     Parameters

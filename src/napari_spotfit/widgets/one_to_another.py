@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from .parts.docking import Docked, brought_up
+from .parts.docking import brought_up
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 INSPECT_SPOT, SPOTS = "Inspect spot", "Spots"
 
 
-class ShowsSpots(Docked):
+@runtime_checkable
+class ShowsSpots(Protocol):
     """A widget that can be sent to a spot."""
 
     def go_to(self, layer: Points, row: int | None = None) -> None:
         """Show a layer, and one of its spots."""
-        raise NotImplementedError
 
 
 def inspect_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:

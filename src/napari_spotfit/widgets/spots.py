@@ -22,7 +22,8 @@ from qtpy.QtWidgets import (
 from .layers.history import history_of
 from .layers.points import is_result
 from .layers.units import pixel_size
-from .one_to_another import SPOTS, ShowsSpots, inspect_spot
+from .one_to_another import SPOTS, inspect_spot
+from .parts.docking import Docked
 from .parts.layer_choice import LayerChoice
 from .parts.status import StatusLine, number
 from .parts.wheel import guard_wheel
@@ -65,7 +66,7 @@ _INSPECT_TIP = (
 )
 
 
-class Spots(ShowsSpots):
+class Spots(Docked):
     """The spots of a layer as a table, filtered by their features.
 
     Parameters
