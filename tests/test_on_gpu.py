@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 from same_fits import assert_same
 
-from napari_spotfit import detect_spots, fit_at, fit_spots, localize, simulate_movie, simulate_spots
+from napari_spotfit import (
+    NoiseModel,
+    detect_spots,
+    fit_at,
+    fit_spots,
+    localize,
+    simulate_movie,
+    simulate_spots,
+)
 from napari_spotfit.engine.errors import BackendFallbackWarning
 
 cupy = pytest.importorskip("cupy")
@@ -331,3 +339,14 @@ def test_verdicts_lie_where_the_fits_do(spots, movie):
     bad[::7, ::5] = True
     one, other = localize(frames, bad_pixels=bad), localize(movie[0], bad_pixels=bad.get())
     assert (one.flags == other.flags).mean() > 0.99
+
+
+def test_errors_of_filtered_images_are_found_where_the_fits_lie(spots):
+    noise = NoiseModel(1.0, 20.0, 5.0, correlation=1.4, blur=0.8, unfiltered=1.6)
+    there = fit_spots(cupy.asarray(spots), noise=noise, on_device=True)
+    here = fit_spots(spots, noise=noise)
+    for name, expected in here.columns.items():
+        values = there.columns[name]
+        assert isinstance(values, cupy.ndarray)
+        assert values.dtype == expected.dtype
+        np.testing.assert_allclose(cupy.asnumpy(values), expected, rtol=1e-6, err_msg=name)
