@@ -132,6 +132,10 @@ def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
     np.testing.assert_array_equal(alone, fits["flags"] & ALONE)
     mixed = {name: values.astype(float)[::-1] for name, values in fits.items()}
     np.testing.assert_array_equal(judge(mixed, known, (9, 9)), alone[::-1])
+    thin = {name: np.repeat(values, 2)[::2] for name, values in fits.items()}
+    for values in thin.values():
+        values.flags.writeable = False
+    np.testing.assert_array_equal(judge(thin, known, (9, 9)), alone)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 80))

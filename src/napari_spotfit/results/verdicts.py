@@ -100,15 +100,15 @@ def judge_in_image(columns: dict[str, Any], settings: Settings, origin: Origin) 
     origin : Origin
         Where the fits began.
     """
-    names, numbers = verdict_settings(settings, settings.roi_shape)
-    count = len(columns["y"])
+    roi_shape, count = settings.roi_shape, len(columns["y"])
+    names, numbers = verdict_settings(settings, roi_shape)
     corners = np.ascontiguousarray(origin.corners, _LONG)
     places = np.ascontiguousarray(origin.places, _DOUBLE)
     where, doubles, _kept = _places_of(columns, names)
     y, x = where[len(COLUMNS) : len(COLUMNS) + 2]
     made, work = np.empty((3, count), _INTEGER), np.empty(_WORK * count, _BYTE)
     bad = None if origin.bad is None else np.ascontiguousarray(to_host(origin.bad))
-    filtered = filtered_noise(settings, settings.roi_shape)
+    filtered = filtered_noise(settings, roi_shape)
     errors = None if filtered is None else ErrorColumns.of(columns, filtered.columns)
     first = address(made)
     image = _IMAGE_FITS.pack(
@@ -134,14 +134,18 @@ def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int
     """Return where columns are, which are of double precision, and what must outlast that."""
     where, doubles, kept = [0] * len(_TYPES), 0, []
     for place, name in enumerate(names):
-        column = columns.get(name)
+        column: Any = columns.get(name)
         if column is None:
             continue
-        if column.dtype is not _TYPES[place] or not column.flags.c_contiguous:
+        if column.dtype is not _TYPES[place]:
             column = np.ascontiguousarray(column, _DOUBLE)
             doubles |= 1 << place
+        try:  # what `address` does, without a call for each of a dozen columns
+            where[place] = ctypes.addressof(ctypes.c_char.from_buffer(column))
+        except (TypeError, ValueError):  # nothing in it, read-only, or not in one piece
+            column = np.ascontiguousarray(column)
+            where[place] = address(column)
         kept.append(column)
-        where[place] = address(column)
     return where, doubles, kept
 
 
