@@ -100,34 +100,57 @@ def judge_in_image(columns: dict[str, Any], settings: Settings, origin: Origin) 
     origin : Origin
         Where the fits began.
     """
-    roi_shape, count = settings.roi_shape, len(columns["y"])
-    names, numbers = verdict_settings(settings, roi_shape)
-    corners = np.ascontiguousarray(origin.corners, _LONG)
-    places = np.ascontiguousarray(origin.places, _DOUBLE)
-    where, doubles, _kept = _places_of(columns, names)
-    y, x = where[len(COLUMNS) : len(COLUMNS) + 2]
-    made, work = np.empty((3, count), _INTEGER), np.empty(_WORK * count, _BYTE)
-    bad = None if origin.bad is None else np.ascontiguousarray(to_host(origin.bad))
-    filtered = filtered_noise(settings, roi_shape)
-    errors = None if filtered is None else ErrorColumns.of(columns, filtered.columns)
-    first = address(made)
-    image = _IMAGE_FITS.pack(
-        address(corners), address(places), count, *origin.shape,
-        math.nan if origin.sigma is None else origin.sigma,
-        address(bad), 0 if bad is None else len(bad), *_lost(origin.saturated),
-        *_lost(origin.lone), ctypes.addressof(filtered.noise) if filtered else 0,
-        ctypes.addressof(errors) if errors else 0, address(work), y, x, first, first + 4 * count,
-        first + 8 * count,
-    )  # fmt: skip
-    fits, library = _FIT_COLUMNS.pack(*where, doubles), load()
+    ImageVerdicts(columns, settings).judge(origin)
 
-    def work_on(start: int, end: int) -> None:
-        library.functions.spotfit_judge_in_image(
-            library.index, fits, ctypes.byref(numbers), image, start, end
-        )
 
-    threads.in_pieces(work_on, count, _SHARE, settings.threads)
-    columns.update(roi_y=made[0], roi_x=made[1], flags=made[2].view(np.uint32))
+class ImageVerdicts:
+    """What :func:`judge_in_image` does, for columns whose memory is filled again and again.
+
+    Parameters
+    ----------
+    columns : dict of str to ndarray
+        As a backend returns them; ``roi_y``, ``roi_x`` and ``flags`` are added.
+    settings : Settings
+        What the fits are made with.
+    """
+
+    def __init__(self, columns: dict[str, Any], settings: Settings) -> None:
+        names, self._numbers = verdict_settings(settings, settings.roi_shape)
+        where, doubles, *kept = _places_of(columns, names)
+        count = self._count = len(columns["y"])
+        made, work = np.empty((3, count), _INTEGER), np.empty(_WORK * count, _BYTE)
+        columns.update(roi_y=made[0], roi_x=made[1], flags=made[2].view(np.uint32))
+        filtered = filtered_noise(settings, settings.roi_shape)
+        errors = None if filtered is None else ErrorColumns.of(columns, filtered.columns)
+        #: What must outlast the addresses.
+        self._kept = kept, made, work, filtered, errors
+        self._fits, self._threads = _FIT_COLUMNS.pack(*where, doubles), settings.threads
+        first = address(made)
+        self._memory = (
+            ctypes.addressof(filtered.noise) if filtered else 0,
+            ctypes.addressof(errors) if errors else 0, address(work),
+            *where[len(COLUMNS) : len(COLUMNS) + 2], first, first + 4 * count, first + 8 * count,
+        )  # fmt: skip
+
+    def judge(self, origin: Origin) -> None:
+        """Make the columns those of an image."""
+        corners = np.ascontiguousarray(origin.corners, _LONG)
+        places = np.ascontiguousarray(origin.places, _DOUBLE)
+        bad = None if origin.bad is None else np.ascontiguousarray(to_host(origin.bad))
+        image = _IMAGE_FITS.pack(
+            address(corners), address(places), self._count, *origin.shape,
+            math.nan if origin.sigma is None else origin.sigma,
+            address(bad), 0 if bad is None else len(bad), *_lost(origin.saturated),
+            *_lost(origin.lone), *self._memory,
+        )  # fmt: skip
+        library, fits, numbers = load(), self._fits, ctypes.byref(self._numbers)
+
+        def work(first: int, last: int) -> None:
+            library.functions.spotfit_judge_in_image(
+                library.index, fits, numbers, image, first, last
+            )
+
+        threads.in_pieces(work, self._count, _SHARE, self._threads)
 
 
 def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int, list[Any]]:
