@@ -27,3 +27,6 @@ class Backend(NamedTuple):
     workers: int
     #: Says what has done the work up to now, by name.
     ran_on: Callable[[], str]
+    #: Whether cut-outs of the host may have any number type and layout, as they are converted on
+    #: the way.
+    reads_all: bool = False

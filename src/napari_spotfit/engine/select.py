@@ -5,6 +5,7 @@ What a backend needs is imported when it is chosen: the first fit on the CPU wai
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,7 +69,12 @@ def select_backend(settings: Settings, fits: int | None = None) -> Backend:
         if settings.backend == "cuda":
             raise
         return _cpu(settings)
-    return with_fallback(_cuda(gpus), lambda: _cpu(settings))
+
+    def without(lost: Collection[int]) -> Backend | None:
+        left = tuple(gpu for gpu in gpus if gpu.number not in lost)
+        return _cuda(left) if left else None
+
+    return with_fallback(_cuda(gpus), lambda: _cpu(settings), without)
 
 
 def describe(settings: Settings) -> Description:
@@ -143,4 +149,5 @@ def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
         block_bytes=_GPU_BYTES,
         workers=_GPU_WORKERS * len(gpus),
         ran_on=lambda: name,
+        reads_all=True,
     )

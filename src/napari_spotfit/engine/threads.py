@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 #: Windows tells nobody who waits that the user interrupts; so look up every so many seconds.
 _PATIENCE = 0.2
@@ -30,29 +30,46 @@ def in_pieces(
             work(first, min(first + piece, total))
         return
 
-    # Imported here: they take longer than a few fits.
-    from concurrent.futures import ThreadPoolExecutor, wait
     from threading import Event, Lock
 
     taking, stopped = Lock(), Event()
 
     def work_on_pieces() -> None:
+        while not stopped.is_set():
+            with taking:
+                first = next(firsts, total)
+            if first == total:
+                break
+            work(first, min(first + piece, total))
+
+    together([work_on_pieces] * workers, stopped.set)
+
+
+def together(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
+    """Do several works at once; after an error, and when the user interrupts it, stop the others.
+
+    Parameters
+    ----------
+    works : sequence of callable
+        Each gets a thread of its own.
+    stop : callable
+        Called at the end, and when one of them fails, which is when the others must end soon.
+    """
+    # Imported here: they take longer than a few fits.
+    from concurrent.futures import ThreadPoolExecutor, wait
+
+    def run(work: Callable[[], None]) -> None:
         try:
-            while not stopped.is_set():
-                with taking:
-                    first = next(firsts, total)
-                if first == total:
-                    break
-                work(first, min(first + piece, total))
+            work()
         except BaseException:
-            stopped.set()
+            stop()
             raise
 
-    with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
+    with ThreadPoolExecutor(len(works), thread_name_prefix="spotfit") as pool:
         try:
-            for done in [pool.submit(work_on_pieces) for _ in range(workers)]:
+            for done in [pool.submit(run, work) for work in works]:
                 while not done.done():
                     wait([done], _PATIENCE)
                 done.result()
         finally:
-            stopped.set()
+            stop()

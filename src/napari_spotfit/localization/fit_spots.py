@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.backend import Backend
 from ..engine.filtered_noise import correct_errors
 from ..engine.select import select_backend
 from ..images.camera import Camera
@@ -16,7 +17,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
-from ..settings.validation import ROI_LARGEST, ROI_MIN
+from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
 from .rois import beside, equivalent_fits
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
@@ -101,7 +102,7 @@ def fit_spots(
         settings, None if is_on_device(array) else equivalent_fits(len(array), roi_shape)
     )
     # Converted in chunks: ten million spots are not copied as a whole.
-    as_it_is = is_native(array) and not calibration.by_frame
+    as_it_is = not calibration.by_frame and (is_native(array) or _is_read(array, backend))
     few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
     step = max(len(array), 1) if as_it_is else few
     parts = []
@@ -123,6 +124,11 @@ def fit_spots(
         correct_errors(columns, calibration.fitted, roi_shape)
         parts.append(SpotFits(columns, (), calibration.settings, roi_shape))
     return SpotFits.concatenate(parts)
+
+
+def _is_read(array: Any, backend: Backend) -> bool:
+    """Whether a backend takes cut-outs of another type as they are."""
+    return backend.reads_all and not is_on_device(array) and max(array.shape[1:]) <= ROI_MAX
 
 
 def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> SpotFits:

@@ -81,7 +81,7 @@ def _around(
 def _at(values: Any, *index: NDArray[np.int64]) -> NDArray[Any]:
     """Return values at some places in the host's memory, wherever they lie."""
     if is_on_device(values):
-        from ..engine.fallback import cuda_errors
+        from ..engine.errors import cuda_errors
 
         try:
             there: NDArray[Any] = to_host(values[tuple(like(one, values) for one in index)])

@@ -1,20 +1,22 @@
 """The same work on one GPU or on several, whichever thread asks for it.
 
 A thread's current CUDA device is its own, so that each call says which it means: frames
-stay on the GPU that they came to, and those that come from the host take turns.
+stay on the GPU that they came to. Those that come from the host go to the GPU of their thread: a
+faster GPU's threads come back for more the sooner. An error says in ``gpu`` where it happened.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import cuda_errors
 from ..own_pixels import fit_own_pixels
 from . import detect, fit, lone_pixels, transfer
 
@@ -40,7 +42,7 @@ def over(devices: Sequence[int]) -> Functions:
     import cupy
 
     turn = itertools.cycle(devices)
-    waiting = threading.Lock()
+    waiting, own = threading.Lock(), threading.local()
 
     def with_room(work: Callable[[], Any]) -> Any:
         """Work; if memory runs out, once more, and only one of those to whom this happens."""
@@ -54,18 +56,31 @@ def over(devices: Sequence[int]) -> Functions:
     def device_of(frames: Any) -> int:
         # CuPy's arrays say on which GPU they are; NumPy's say 'cpu'.
         device = getattr(getattr(frames, "device", None), "id", None)
-        return next(turn) if device is None else int(device)
+        if device is not None:
+            return int(device)
+        if not hasattr(own, "device"):
+            own.device = next(turn)
+        return int(own.device)
+
+    @contextmanager
+    def on(device: int) -> Iterator[None]:
+        try:
+            with cupy.cuda.Device(device):
+                yield
+        except cuda_errors() as error:
+            error.gpu = device  # type: ignore[attr-defined]
+            raise
 
     def upload(frames: Any) -> Uploaded:
         device = device_of(frames)
-        with cupy.cuda.Device(device):
+        with on(device):
             return Uploaded(device, with_room(lambda: transfer.upload(frames)))
 
     def there(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(frames: Any, *rest: Any, **named: Any) -> Any:
             if not isinstance(frames, Uploaded):
                 frames = Uploaded(device_of(frames), frames)
-            with cupy.cuda.Device(frames.device):
+            with on(frames.device):
                 return with_room(lambda: function(frames.frames, *rest, **named))
 
         return call

@@ -1,0 +1,339 @@
+"""Cut-outs from the host's memory: pieces that GPUs take as they get done, results in order.
+
+Each GPU is fed by threads of its own, with streams and buffers of their own. A thread has two
+pieces under way: it copies one while the GPU fits the other. Nothing that takes long is done
+under the interpreter's lock. What a failing GPU leaves, the others do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import threads
+from ..errors import Range, Unfinished, cuda_errors
+from ..kernel_arguments import Results, address
+from . import staging, transfer
+from .devices import free_memory
+
+if TYPE_CHECKING:
+    from .fit import _Maps, _Task
+
+#: Bytes of pixels that go up at a time, at most and at least, and how many threads copy them for
+#: each GPU, at most.
+PIECE_BYTES, SMALL_PIECE, FEEDERS = 16 << 20, 1 << 20, 8
+#: The same for pixels that are in page-locked memory already: the CPU copies nothing.
+PINNED_BYTES, PINNED_FEEDERS = 32 << 20, 2
+#: Pieces of a thread that are under way.
+UNDER_WAY = 2
+#: A piece of fewer fits is not halved when the GPU's memory runs out.
+_SMALLEST = 4096
+
+
+def fit_in_pieces(
+    frames: NDArray[Any], start: Any, maps: _Maps, task: _Task, devices: Sequence[int]
+) -> dict[str, Any]:
+    """Fit many cut-outs of the host, several pieces side by side on each device.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, rows, columns)
+        Of any real number type, byte order and layout; converted piece by piece.
+    start, maps, task
+        As the fits take them, in the host's memory.
+    devices : sequence of int
+        By CUDA's numbers of them.
+
+    Returns
+    -------
+    dict of ndarray
+        The columns of SpotFits; in page-locked memory if the cut-outs are.
+
+    Raises
+    ------
+    Unfinished
+        If a device failed; what the others did not do is left.
+    """
+    n, settings = len(frames), task.settings
+    reads = frames.dtype == task.pixel and transfer.is_pinned(frames)
+    size = task.row_bytes * n
+    memory, writes = staging.for_results(size)
+    if reads and not writes:
+        memory, writes = staging.pinned(size), True
+    start = None if start is None else np.ascontiguousarray(start)
+    maps = maps.each(np.ascontiguousarray)
+    results = Results.within(memory, n, settings)
+    work = _Work(frames, start, maps, task, results, reads, writes)
+    piece, feeders = _shares(work, devices)
+    ranges, lost = Ranges(n, piece), dict[int, Exception]()
+
+    def feed(device: int) -> None:
+        error = _feed(work, device, ranges, piece)
+        if error is not None and not _is_memory(error):
+            lost[device] = error
+
+    threads.together(
+        [partial(feed, device) for _ in range(feeders) for device in devices],
+        ranges.stop,
+    )
+    # What is left failed for want of memory, or with a device at the very end: now one after the
+    # other, and smaller.
+    for device in devices:
+        if device not in lost:
+            _finish(work, device, ranges, lost)
+    columns = work.results.columns(settings.profile)
+    if lost:
+        raise Unfinished(columns, ranges.take_all(), lost)
+    return columns
+
+
+class Ranges:
+    """What is still to be fitted, handed out in order to whoever asks."""
+
+    def __init__(self, n: int, step: int) -> None:
+        self._left = deque((first, min(first + step, n)) for first in range(0, n, step))
+        self._taking = threading.Lock()
+        self._stopped = False
+
+    def __iter__(self) -> Iterator[Range]:
+        while not self._stopped:
+            with self._taking:
+                if not self._left:
+                    return
+                taken = self._left.popleft()
+            yield taken
+
+    def give_back(self, ranges: Sequence[Range]) -> None:
+        """Take ranges back that came to nothing."""
+        with self._taking:
+            self._left.extendleft(ranges)
+
+    def stop(self) -> None:
+        """Hand out no more."""
+        self._stopped = True
+
+    def take_all(self) -> list[Range]:
+        """Return what nobody has done, and hand it out no more."""
+        rest = sorted(self._left)
+        self._left.clear()
+        return rest
+
+
+class _Work(NamedTuple):
+    """What is the same for all pieces of a call."""
+
+    #: Cut-outs, start values and maps, each perhaps None; all but the cut-outs as they go up.
+    frames: NDArray[Any]
+    start: Any
+    maps: _Maps
+    task: _Task
+    results: Results
+    #: Whether the device reads the cut-outs, and writes the results, by itself.
+    reads: bool
+    writes: bool
+
+    @property
+    def as_it_is(self) -> bool:
+        """Whether the cut-outs' bytes are what the kernel reads."""
+        return self.frames.flags.c_contiguous and self.frames.dtype == self.task.pixel
+
+
+class _Slot:
+    """A stream and memory of the current device, for one piece at a time."""
+
+    def __init__(self, work: _Work, parts: staging.Staging, stream: Any, piece: int) -> None:
+        import cupy
+
+        self._work, self._parts, self._stream, self._piece = work, parts, stream, piece
+        #: What is under way.
+        self.range: Range | None = None
+        task, settings = work.task, work.task.settings
+        with stream:
+            self._pixels = cupy.empty((piece, *task.roi_shape), task.pixel)
+            self._memory = cupy.empty(task.row_bytes * piece, np.uint8)
+            self._start, *maps = (_place(array, piece) for array in (work.start, *work.maps))
+        self._maps = type(work.maps)(*maps)
+        sent = [(self._pixels, work.frames)] if work.as_it_is else []
+        sent += [(self._start, work.start), *zip(maps, work.maps, strict=True)]
+        self._sent = _table([_up(*pair) for pair in sent if pair[1] is not None])
+        there = Results.within(self._memory, piece, settings)
+        self._back = None if work.writes else staging.pinned(task.row_bytes * piece)
+        if self._back is None:
+            self._received, self._copied = _table(map(_down, work.results, there)), _table([])
+        else:
+            here = Results.within(self._back, piece, settings)
+            move = [[address(self._back), address(self._memory), 0, 0, task.row_bytes]]
+            self._received, self._copied = _table([move]), _table(map(_down, work.results, here))
+        self._launches: dict[int, staging.Launches] = {}
+
+    def next(self, first: int, last: int) -> None:
+        """Finish what is under way, and begin to fit a range."""
+        n = last - first
+        if not self._work.as_it_is:
+            # The stream does it after what is under way.
+            there = self._pixels[:n]
+            self._parts.send_converted(self._work.frames[first:last], there, self._stream)
+        if n not in self._launches:
+            self._launches[n] = self._launched(n)
+        received = _moves(self._received, first, n if self._back is None else self._piece)
+        self._parts.feed(
+            self._stream.ptr, self._done(), _moves(self._sent, first, n), self._launches[n],
+            received, self._work.reads,
+        )  # fmt: skip
+        self.range = first, last
+
+    def finish(self) -> None:
+        """Wait for what is under way; its results are where they belong then."""
+        if self.range is not None:
+            self._parts.feed(self._stream.ptr, self._done())
+            self.range = None
+
+    def _done(self) -> NDArray[np.int64] | None:
+        """Return what is copied when what is under way is done."""
+        if self.range is None:
+            return None
+        first, last = self.range
+        return _moves(self._copied, first, last - first)
+
+    def _launched(self, n: int) -> staging.Launches:
+        return staging.Launches(
+            *self._work.task.launches(
+                self._pixels, None, self._start, self._maps, self._memory.data.ptr, n, self._piece
+            )
+        )
+
+
+def _place(array: Any, piece: int) -> Any:
+    """Return memory of the device for a piece of an array; what all fits share, as it is there."""
+    import cupy
+
+    if array is None:
+        return None
+    if len(array) == 1:
+        return transfer.upload(array)
+    return cupy.empty((piece, *array.shape[1:]), array.dtype)
+
+
+def _up(there: Any, here: NDArray[Any]) -> list[list[int]]:
+    """Return how an array goes to memory for a piece of it."""
+    row = 0 if len(here) == 1 else here[0].nbytes
+    return [[address(there), address(here), 0, row, row]]
+
+
+def _down(here: NDArray[Any], there: Any) -> list[list[int]]:
+    """Return how a column, or several, of a piece's results come to those of all."""
+    size = here.itemsize
+    far, near = here.shape[-1] * size, there.shape[-1] * size
+    return [
+        [address(here) + i * far, address(there) + i * near, size, 0, size]
+        for i in range(math.prod(here.shape[:-1]))
+    ]
+
+
+def _table(ways: Iterable[list[list[int]]]) -> NDArray[np.int64]:
+    """Return where bytes go and come from: of the first fit, from fit to fit, how many of each."""
+    return np.array([*itertools.chain(*ways)], np.int64).reshape(-1, 5)
+
+
+def _moves(table: NDArray[np.int64], first: int, n: int) -> NDArray[np.int64]:
+    """Return where to, from where and how many bytes go, of so many fits."""
+    moves = np.empty((len(table), 3), np.int64)
+    moves[:, :2] = table[:, :2] + first * table[:, 2:4]
+    moves[:, 2] = n * table[:, 4]
+    return moves
+
+
+def _shares(work: _Work, devices: Sequence[int]) -> tuple[int, int]:
+    """Return how many fits a piece has, and how many threads feed each device."""
+    n, task = len(work.frames), work.task
+    pixel_bytes = task.pixel.itemsize * math.prod(task.roi_shape)
+    feeders = PINNED_FEEDERS if work.reads else min(FEEDERS, threads.available())
+    at_once = feeders * UNDER_WAY
+    size = min(
+        n * pixel_bytes // (at_once * len(devices)), PINNED_BYTES if work.reads else PIECE_BYTES
+    )
+    piece = max(size, SMALL_PIECE) // pixel_bytes
+    each = pixel_bytes + task.row_bytes
+    if work.start is not None:
+        each += work.start[0].nbytes
+    each += sum(values[0].nbytes for values in work.maps if values is not None and len(values) > 1)
+    room = min(map(free_memory, devices)) // 2
+    piece = max(min(piece, room // (at_once * each), n), 1)
+    return piece, min(feeders, -(-n // (piece * len(devices))))
+
+
+def _feed(work: _Work, device: int, ranges: Ranges, piece: int) -> Exception | None:
+    """Fit ranges on a device until there are no more, or return why it does not go on."""
+    import cupy
+
+    slots: list[_Slot] = []
+    taken: Range | None = None
+    try:
+        with ExitStack() as kept:
+            kept.enter_context(cupy.cuda.Device(device))
+            parts = kept.enter_context(staging.staging())
+            for i, taken in enumerate(ranges):
+                if i < UNDER_WAY:
+                    stream = kept.enter_context(transfer.idle_stream())
+                    slots.append(_Slot(work, parts, stream, piece))
+                slots[i % UNDER_WAY].next(*taken)
+                taken = None
+            for slot in slots:
+                slot.finish()
+    except cuda_errors() as error:
+        own = {slot.range for slot in slots} | {taken}
+        ranges.give_back([one for one in own if one is not None])
+        # Without its traceback, which holds the arrays.
+        return error.with_traceback(None)
+    return None
+
+
+def _finish(work: _Work, device: int, ranges: Ranges, lost: dict[int, Exception]) -> None:
+    """Fit what is left, on one device."""
+    import cupy
+
+    def fit(first: int, last: int) -> None:
+        with staging.staging() as parts, transfer.idle_stream() as stream:
+            slot = _Slot(work, parts, stream, last - first)
+            slot.next(first, last)
+            slot.finish()
+
+    for first, last in ranges.take_all():
+        try:
+            with cupy.cuda.Device(device):
+                halving(fit, first, last)
+        except cuda_errors() as error:
+            lost.setdefault(device, error.with_traceback(None))
+            ranges.give_back([(first, last)])
+
+
+def halving(work: Callable[[int, int], None], first: int, last: int) -> None:
+    """Work on a range; where the GPU's memory does not suffice, on its halves in turn."""
+    import cupy
+
+    try:
+        work(first, last)
+    except cupy.cuda.memory.OutOfMemoryError:
+        if last - first <= _SMALLEST:
+            raise
+    else:
+        return
+    cupy.get_default_memory_pool().free_all_blocks()
+    middle = (first + last) // 2
+    halving(work, first, middle)
+    halving(work, middle, last)
+
+
+def _is_memory(error: Exception) -> bool:
+    from cupy.cuda.memory import OutOfMemoryError
+
+    return isinstance(error, OutOfMemoryError)
