@@ -55,6 +55,9 @@ def together(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> N
     stop : callable
         Called at the end, and when one of them fails, which is when the others must end soon.
     """
+    if len(works) == 1:
+        works[0]()
+        return
     # Imported here: they take longer than a few fits.
     from concurrent.futures import ThreadPoolExecutor, wait
 

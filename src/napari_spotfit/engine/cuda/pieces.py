@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 #: Bytes of pixels that go up at a time, at most and at least, and how many threads copy them for
 #: each GPU, at most.
 PIECE_BYTES, SMALL_PIECE, FEEDERS = 16 << 20, 1 << 20, 8
+#: Bytes of a piece that is converted on the way, in page-locked memory of its own.
+CONVERTED_BYTES = 8 << 20
+#: A thread has so many bytes to copy at least.
+FEEDER_BYTES = 4 << 20
 #: The same for pixels that are in page-locked memory already: the CPU copies nothing.
 PINNED_BYTES, PINNED_FEEDERS = 32 << 20, 2
 #: Pieces of a thread that are under way.
@@ -81,10 +85,8 @@ def fit_in_pieces(
         if error is not None and not _is_memory(error):
             lost[device] = error
 
-    threads.together(
-        [partial(feed, device) for _ in range(feeders) for device in devices],
-        ranges.stop,
-    )
+    turns = itertools.islice(itertools.cycle(devices), feeders)
+    threads.together([partial(feed, device) for device in turns], ranges.stop)
     # What is left failed for want of memory, or with a device at the very end: now one after the
     # other, and smaller.
     for device in devices:
@@ -162,9 +164,14 @@ class _Slot:
             self._memory = cupy.empty(task.row_bytes * piece, np.uint8)
             self._start, *maps = (_place(array, piece) for array in (work.start, *work.maps))
         self._maps = type(work.maps)(*maps)
-        sent = [(self._pixels, work.frames)] if work.as_it_is else []
-        sent += [(self._start, work.start), *zip(maps, work.maps, strict=True)]
-        self._sent = _table([_up(*pair) for pair in sent if pair[1] is not None])
+        self._given = None if work.as_it_is else _pinned_like(self._pixels)
+        sent = [(self._start, work.start), *zip(maps, work.maps, strict=True)]
+        self._sent = _table(
+            [
+                _up(self._pixels, work.frames, self._given),
+                *(_up(*pair) for pair in sent if pair[1] is not None),
+            ]
+        )
         there = Results.within(self._memory, piece, settings)
         self._back = None if work.writes else staging.pinned(task.row_bytes * piece)
         if self._back is None:
@@ -178,16 +185,15 @@ class _Slot:
     def next(self, first: int, last: int) -> None:
         """Finish what is under way, and begin to fit a range."""
         n = last - first
-        if not self._work.as_it_is:
-            # The stream does it after what is under way.
-            there = self._pixels[:n]
-            self._parts.send_converted(self._work.frames[first:last], there, self._stream)
+        if self._given is not None:
+            self.finish()
+            np.copyto(self._given[:n], self._work.frames[first:last], casting="unsafe")
         if n not in self._launches:
             self._launches[n] = self._launched(n)
         received = _moves(self._received, first, n if self._back is None else self._piece)
         self._parts.feed(
             self._stream.ptr, self._done(), _moves(self._sent, first, n), self._launches[n],
-            received, self._work.reads,
+            received, self._work.reads or self._given is not None,
         )  # fmt: skip
         self.range = first, last
 
@@ -223,9 +229,17 @@ def _place(array: Any, piece: int) -> Any:
     return cupy.empty((piece, *array.shape[1:]), array.dtype)
 
 
-def _up(there: Any, here: NDArray[Any]) -> list[list[int]]:
-    """Return how an array goes to memory for a piece of it."""
-    row = 0 if len(here) == 1 else here[0].nbytes
+def _pinned_like(pixels: Any) -> NDArray[Any]:
+    """Return page-locked memory for as many pixels."""
+    memory: NDArray[Any] = staging.pinned(pixels.nbytes).view(pixels.dtype)
+    return memory.reshape(pixels.shape)
+
+
+def _up(there: Any, here: NDArray[Any], converted: NDArray[Any] | None = None) -> list[list[int]]:
+    """Return how an array, or what is converted of it, goes to memory for a piece of it."""
+    if converted is not None:
+        return [[address(there), address(converted), 0, 0, converted[0].nbytes]]
+    row = 0 if len(here) == 1 and len(there) == 1 else here[0].nbytes
     return [[address(there), address(here), 0, row, row]]
 
 
@@ -253,22 +267,22 @@ def _moves(table: NDArray[np.int64], first: int, n: int) -> NDArray[np.int64]:
 
 
 def _shares(work: _Work, devices: Sequence[int]) -> tuple[int, int]:
-    """Return how many fits a piece has, and how many threads feed each device."""
+    """Return how many fits a piece has, and how many threads there are."""
     n, task = len(work.frames), work.task
     pixel_bytes = task.pixel.itemsize * math.prod(task.roi_shape)
-    feeders = PINNED_FEEDERS if work.reads else min(FEEDERS, threads.available())
-    at_once = feeders * UNDER_WAY
-    size = min(
-        n * pixel_bytes // (at_once * len(devices)), PINNED_BYTES if work.reads else PIECE_BYTES
-    )
-    piece = max(size, SMALL_PIECE) // pixel_bytes
+    feeders, size = min(FEEDERS, threads.available()) * len(devices), PIECE_BYTES
+    if work.reads:
+        feeders, size = PINNED_FEEDERS * len(devices), PINNED_BYTES
+    elif not work.as_it_is:
+        size = CONVERTED_BYTES
+    # A thread takes as long to begin as to copy that much.
+    feeders = min(feeders, max(n * pixel_bytes // FEEDER_BYTES, 1))
+    size = max(min(n * pixel_bytes // (feeders * UNDER_WAY), size), SMALL_PIECE)
     each = pixel_bytes + task.row_bytes
-    if work.start is not None:
-        each += work.start[0].nbytes
-    each += sum(values[0].nbytes for values in work.maps if values is not None and len(values) > 1)
+    each += sum(array[0].nbytes for array in (work.start, *work.maps) if array is not None)
     room = min(map(free_memory, devices)) // 2
-    piece = max(min(piece, room // (at_once * each), n), 1)
-    return piece, min(feeders, -(-n // (piece * len(devices))))
+    piece = min(size // pixel_bytes, room // (feeders * UNDER_WAY * each), n)
+    return max(piece, 1), feeders
 
 
 def _feed(work: _Work, device: int, ranges: Ranges, piece: int) -> Exception | None:

@@ -156,25 +156,6 @@ class Staging:
             load().functions.spotfit_feed(ctypes.byref(self._parts), stream, moves, count, piece)
         )
 
-    def send_converted(self, array: NDArray[Any], there: Any, stream: Any) -> None:
-        """Begin to copy an array of any layout and byte order as pixels of another type."""
-        row = there.nbytes // len(there)
-        if row > PART:
-            self.send(np.ascontiguousarray(array, there.dtype), there.data.ptr, stream.ptr)
-            return
-        step = PART // row
-        for first in range(0, len(array), step):
-            rows = array[first : first + step]
-            place = self._parts.used % PARTS
-            if self._parts.used >= PARTS:
-                self._events[place].synchronize()
-            part = self._memory[place * PART :][: row * len(rows)]
-            np.copyto(part.view(there.dtype).reshape(rows.shape), rows, casting="unsafe")
-            target = there.data + first * row
-            target.copy_from_host_async(part.ctypes.data, part.size, stream)
-            self._events[place].record(stream)
-            self._parts.used += 1
-
 
 @contextmanager
 def staging() -> Iterator[Staging]:
@@ -227,7 +208,7 @@ def for_results(size: int) -> tuple[NDArray[np.uint8], bool]:
 
 def _rounded(size: int) -> int:
     """Return a size that is at most an eighth larger, so that other results have it, too."""
-    unit = max(1 << max(size.bit_length() - 4, 0), 1 << 21)
+    unit = max(1 << max(size.bit_length() - 4, 0), 4096)
     return -(-size // unit) * unit
 
 

@@ -65,29 +65,17 @@ def upload(array: Any) -> Any:
     if not isinstance(array, np.ndarray):
         elsewhere = array.device.id != cupy.cuda.Device().id
         return array.copy() if elsewhere else cupy.ascontiguousarray(array)
+    array = np.ascontiguousarray(array)
     with stream() as own:
         there = cupy.empty(array.shape, array.dtype)
-        send(array, there, own)
+        if array.nbytes:
+            if is_pinned(array):
+                there.data.copy_from_host_async(array.ctypes.data, array.nbytes, own)
+            else:
+                with staging() as parts:
+                    parts.send(array, there.data.ptr, own.ptr)
         own.synchronize()
     return there
-
-
-def send(array: NDArray[Any], there: Any, own: Any) -> None:
-    """Begin to copy an array to the device, which has its shape, and its type or another one.
-
-    One in page-locked memory must be kept until that is done; all others are copied.
-    """
-    if not array.nbytes:
-        return
-    as_it_is = array.flags.c_contiguous and array.dtype == there.dtype
-    if as_it_is and is_pinned(array):
-        there.data.copy_from_host_async(array.ctypes.data, array.nbytes, own)
-        return
-    with staging() as parts:
-        if as_it_is:
-            parts.send(array, there.data.ptr, own.ptr)
-        else:
-            parts.send_converted(array, there, own)
 
 
 def receive(there: Any, array: NDArray[Any], own: Any) -> None:
