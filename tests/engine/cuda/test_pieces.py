@@ -114,10 +114,10 @@ def test_page_locked_spots_go_up_as_they_are(gpus, spots, expected, monkeypatch)
     sent = []
     feed = staging.Staging.feed
 
-    def watched(self, stream, done, sent_=None, launches=None, received=None, in_place=0):
-        if launches is not None:
-            sent.append((in_place, int(sent_[0, 1]) - spots.ctypes.data))
-        feed(self, stream, done, sent_, launches, received, in_place)
+    def watched(self, stream, done, job=None):
+        if job is not None:
+            sent.append((job._piece.in_place, int(job._kept[0]._moves[0, 1]) - spots.ctypes.data))
+        feed(self, stream, done, job)
 
     monkeypatch.setattr(staging.Staging, "feed", watched)
     assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)

@@ -11,7 +11,7 @@ import itertools
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .. import threads
 from ..errors import Range, Unfinished, cuda_errors
-from ..kernel_arguments import Results, address
+from ..kernel_arguments import Results, address, sizes_of_results
 from . import staging, transfer
 from .devices import free_memory
 
@@ -75,8 +75,8 @@ def fit_in_pieces(
         memory, writes = staging.pinned(size), True
     start = None if start is None else np.ascontiguousarray(start)
     maps = maps.each(np.ascontiguousarray)
-    results = Results.within(memory, n, settings)
-    work = _Work(frames, start, maps, task, results, reads, writes)
+    as_they_are = frames.flags.c_contiguous and frames.dtype == task.pixel
+    work = _Work(frames, start, maps, task, memory, reads, writes, as_they_are)
     piece, feeders = _shares(work, devices)
     ranges, lost = Ranges(n, piece), dict[int, Exception]()
 
@@ -92,7 +92,7 @@ def fit_in_pieces(
     for device in devices:
         if device not in lost:
             _finish(work, device, ranges, lost)
-    columns = work.results.columns(settings.profile)
+    columns = Results.within(memory, n, settings).columns(settings.profile)
     if lost:
         raise Unfinished(columns, ranges.take_all(), lost)
     return columns
@@ -138,15 +138,21 @@ class _Work(NamedTuple):
     start: Any
     maps: _Maps
     task: _Task
-    results: Results
+    #: Where the results go, as Results divides it.
+    memory: NDArray[np.uint8]
     #: Whether the device reads the cut-outs, and writes the results, by itself.
     reads: bool
     writes: bool
+    #: Whether the cut-outs' bytes are what the kernel reads.
+    as_they_are: bool
 
-    @property
-    def as_it_is(self) -> bool:
-        """Whether the cut-outs' bytes are what the kernel reads."""
-        return self.frames.flags.c_contiguous and self.frames.dtype == self.task.pixel
+    def brought(self, memory: int, room: int) -> staging.Way:
+        """Return the way of results to where they go, from memory for so many fits."""
+        sizes = sizes_of_results(self.task.settings)
+        begins = np.cumsum(sizes) - sizes
+        to = address(self.memory) + begins * len(self.frames)
+        origin = memory + begins * room
+        return staging.Way(np.stack([to, origin, sizes, 0 * sizes, sizes], 1))
 
 
 class _Slot:
@@ -158,29 +164,30 @@ class _Slot:
         self._work, self._parts, self._stream, self._piece = work, parts, stream, piece
         #: What is under way.
         self.range: Range | None = None
-        task, settings = work.task, work.task.settings
+        task = work.task
         with stream:
             self._pixels = cupy.empty((piece, *task.roi_shape), task.pixel)
             self._memory = cupy.empty(task.row_bytes * piece, np.uint8)
             self._start, *maps = (_place(array, piece) for array in (work.start, *work.maps))
         self._maps = type(work.maps)(*maps)
-        self._given = None if work.as_it_is else _pinned_like(self._pixels)
-        sent = [(self._start, work.start), *zip(maps, work.maps, strict=True)]
-        self._sent = _table(
-            [
-                _up(self._pixels, work.frames, self._given),
-                *(_up(*pair) for pair in sent if pair[1] is not None),
-            ]
-        )
-        there = Results.within(self._memory, piece, settings)
-        self._back = None if work.writes else staging.pinned(task.row_bytes * piece)
+        self._given = None if work.as_they_are else _pinned_like(self._pixels)
+        sent = [
+            _up(self._pixels, work.frames) if self._given is None
+            else (address(self._pixels), address(self._given), 0, 0, self._given[0].nbytes)
+        ]  # fmt: skip
+        for there, here in ((self._start, work.start), *zip(maps, work.maps, strict=True)):
+            if here is not None and len(here) > 1:
+                sent.append(_up(there, here))
+        self._sent = staging.Way(sent)
+        self._back = None if work.writes else staging.pinned(self._memory.size)
+        there = address(self._memory)
         if self._back is None:
-            self._received, self._copied = _table(map(_down, work.results, there)), _table([])
+            self._received, self._done = work.brought(there, piece), staging.Way([])
         else:
-            here = Results.within(self._back, piece, settings)
-            move = [[address(self._back), address(self._memory), 0, 0, task.row_bytes]]
-            self._received, self._copied = _table([move]), _table(map(_down, work.results, here))
-        self._launches: dict[int, staging.Launches] = {}
+            here = address(self._back)
+            self._received = staging.Way([here, there, 0, 0, task.row_bytes])
+            self._done = work.brought(here, piece)
+        self._jobs: dict[int, staging.Job] = {}
 
     def next(self, first: int, last: int) -> None:
         """Finish what is under way, and begin to fit a range."""
@@ -188,34 +195,34 @@ class _Slot:
         if self._given is not None:
             self.finish()
             np.copyto(self._given[:n], self._work.frames[first:last], casting="unsafe")
-        if n not in self._launches:
-            self._launches[n] = self._launched(n)
-        received = _moves(self._received, first, n if self._back is None else self._piece)
-        self._parts.feed(
-            self._stream.ptr, self._done(), _moves(self._sent, first, n), self._launches[n],
-            received, self._work.reads or self._given is not None,
-        )  # fmt: skip
+        if n not in self._jobs:
+            self._jobs[n] = self._job(n)
+        done = self._brought()
+        self._sent.of(first, n)
+        self._received.of(first, n if self._back is None else self._piece)
+        self._parts.feed(self._stream.ptr, done, self._jobs[n])
         self.range = first, last
 
     def finish(self) -> None:
         """Wait for what is under way; its results are where they belong then."""
         if self.range is not None:
-            self._parts.feed(self._stream.ptr, self._done())
+            self._parts.feed(self._stream.ptr, self._brought())
             self.range = None
 
-    def _done(self) -> NDArray[np.int64] | None:
+    def _brought(self) -> staging.Way | None:
         """Return what is copied when what is under way is done."""
         if self.range is None:
             return None
         first, last = self.range
-        return _moves(self._copied, first, last - first)
+        self._done.of(first, last - first)
+        return self._done
 
-    def _launched(self, n: int) -> staging.Launches:
-        return staging.Launches(
-            *self._work.task.launches(
-                self._pixels, None, self._start, self._maps, self._memory.data.ptr, n, self._piece
-            )
+    def _job(self, n: int) -> staging.Job:
+        launched = self._work.task.launches(
+            self._pixels, None, self._start, self._maps, address(self._memory), n, self._piece
         )
+        in_place = int(self._work.reads or self._given is not None)
+        return staging.Job(self._sent, self._received, in_place, *launched)
 
 
 def _place(array: Any, piece: int) -> Any:
@@ -229,41 +236,16 @@ def _place(array: Any, piece: int) -> Any:
     return cupy.empty((piece, *array.shape[1:]), array.dtype)
 
 
+def _up(there: Any, here: NDArray[Any]) -> tuple[int, int, int, int, int]:
+    """Return how a piece of an array goes to memory for one piece."""
+    row = here[0].nbytes
+    return address(there), address(here), 0, row, row
+
+
 def _pinned_like(pixels: Any) -> NDArray[Any]:
     """Return page-locked memory for as many pixels."""
     memory: NDArray[Any] = staging.pinned(pixels.nbytes).view(pixels.dtype)
     return memory.reshape(pixels.shape)
-
-
-def _up(there: Any, here: NDArray[Any], converted: NDArray[Any] | None = None) -> list[list[int]]:
-    """Return how an array, or what is converted of it, goes to memory for a piece of it."""
-    if converted is not None:
-        return [[address(there), address(converted), 0, 0, converted[0].nbytes]]
-    row = 0 if len(here) == 1 and len(there) == 1 else here[0].nbytes
-    return [[address(there), address(here), 0, row, row]]
-
-
-def _down(here: NDArray[Any], there: Any) -> list[list[int]]:
-    """Return how a column, or several, of a piece's results come to those of all."""
-    size = here.itemsize
-    far, near = here.shape[-1] * size, there.shape[-1] * size
-    return [
-        [address(here) + i * far, address(there) + i * near, size, 0, size]
-        for i in range(math.prod(here.shape[:-1]))
-    ]
-
-
-def _table(ways: Iterable[list[list[int]]]) -> NDArray[np.int64]:
-    """Return where bytes go and come from: of the first fit, from fit to fit, how many of each."""
-    return np.array([*itertools.chain(*ways)], np.int64).reshape(-1, 5)
-
-
-def _moves(table: NDArray[np.int64], first: int, n: int) -> NDArray[np.int64]:
-    """Return where to, from where and how many bytes go, of so many fits."""
-    moves = np.empty((len(table), 3), np.int64)
-    moves[:, :2] = table[:, :2] + first * table[:, 2:4]
-    moves[:, 2] = n * table[:, 4]
-    return moves
 
 
 def _shares(work: _Work, devices: Sequence[int]) -> tuple[int, int]:
@@ -273,7 +255,7 @@ def _shares(work: _Work, devices: Sequence[int]) -> tuple[int, int]:
     feeders, size = min(FEEDERS, threads.available()) * len(devices), PIECE_BYTES
     if work.reads:
         feeders, size = PINNED_FEEDERS * len(devices), PINNED_BYTES
-    elif not work.as_it_is:
+    elif not work.as_they_are:
         size = CONVERTED_BYTES
     # A thread takes as long to begin as to copy that much.
     feeders = min(feeders, max(n * pixel_bytes // FEEDER_BYTES, 1))

@@ -76,27 +76,64 @@ def device_calls() -> DeviceCalls:
     return DeviceCalls(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
 
 
-class Launches:
-    """Kernels that begin one after the other, each by grid, block and arguments.
+class Way:
+    """Where bytes of fits go and come from.
 
     Parameters
     ----------
-    kernel : cupy.RawKernel
-        What is launched.
-    given : sequence of (grid, block, arguments)
-        As it is called.
+    table : array of int, shape (n, 5)
+        Addresses to which and from which the first fit's go, how far those of the next fit are
+        from either, and how many bytes a fit has.
     """
 
-    def __init__(self, kernel: Any, given: Sequence[tuple[Any, Any, Sequence[Any]]]) -> None:
-        self._kept: list[Any] = []
-        self.table = (_Launch * len(given))()
-        for launch, (grid, block, arguments) in zip(self.table, given, strict=True):
+    def __init__(self, table: Any) -> None:
+        numbers = np.asarray(table, np.int64).reshape(-1, 5)
+        self._first, self._steps, self._size = numbers[:, :2], numbers[:, 2:4], numbers[:, 4]
+        self._moves = np.empty((len(numbers), 3), np.int64)
+        self._places = self._moves[:, :2]
+        self.address, self.count = self._moves.ctypes.data, len(self._moves)
+
+    def of(self, first: int, n: int) -> None:
+        """Let it be that of n fits from one on."""
+        np.multiply(self._steps, first, out=self._places)
+        self._places += self._first
+        self._moves[:, 2] = n * self._size
+
+
+class Job:
+    """What is done for a piece of work: bytes go up, kernels begin, results come back.
+
+    Parameters
+    ----------
+    sent, received : Way
+        What goes up and comes back.
+    in_place : int
+        How many of those that are sent, the first ones, are in page-locked memory.
+    kernel : cupy.RawKernel
+        What is launched, one after the other,
+    given : sequence of (grid, block, arguments)
+        as it is called.
+    """
+
+    def __init__(
+        self, sent: Way, received: Way, in_place: int, kernel: Any,
+        given: Sequence[tuple[Any, Any, Sequence[Any]]],
+    ) -> None:  # fmt: skip
+        self._kept: list[Any] = [sent, received]
+        launches = (_Launch * len(given))()
+        for launch, (grid, block, arguments) in zip(launches, given, strict=True):
             # A structure is bytes already, a number becomes an array of one.
             values = [np.asarray(value) for value in arguments]
             places = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
             self._kept += values, places
             launch.kernel, launch.arguments = kernel.kernel.ptr, ctypes.addressof(places)
             launch.blocks, launch.threads = grid[0], block[0]
+        self._piece = _Piece(
+            sent.address, ctypes.addressof(launches), received.address,
+            sent.count, len(given), received.count, in_place,
+        )  # fmt: skip
+        self._kept.append(launches)
+        self.pointer = ctypes.byref(self._piece)
 
 
 class Staging:
@@ -112,49 +149,28 @@ class Staging:
             device_calls(), address(self._memory), PART, PARTS,
             ctypes.addressof(self._pointers), 0,
         )  # fmt: skip
+        self._pointer = ctypes.byref(self._parts)
 
     def send(self, array: NDArray[Any], there: int, stream: int) -> None:
         """Begin to copy a C-contiguous array to an address of the device; it may change then."""
         move = np.array([there, address(array), array.nbytes], np.uint64)
         _check(load().functions.spotfit_send(ctypes.byref(self._parts), move.ctypes.data, stream))
 
-    def feed(
-        self,
-        stream: int,
-        done: NDArray[np.int64] | None,
-        sent: NDArray[np.int64] | None = None,
-        launches: Launches | None = None,
-        received: NDArray[np.int64] | None = None,
-        in_place: int = 0,
-    ) -> None:
+    def feed(self, stream: int, done: Way | None, job: Job | None = None) -> None:
         """Finish a stream's piece of work, and begin the next one.
 
         Parameters
         ----------
         stream : int
             CUDA's handle of it.
-        done : ndarray of int64, shape (n, 3), or None
-            Where to, from where and how many bytes are copied once the piece that is under way
-            is done; None if there is none.
-        sent, received : ndarray of int64, shape (n, 3), optional
-            The same of what goes to the device and comes back; without launches, nothing begins.
-        launches : Launches, optional
-            What runs in between.
-        in_place : int
-            How many of those that are sent, the first ones, are in page-locked memory.
+        done : Way or None
+            What is copied once the piece that is under way is done; None if there is none.
+        job : Job, optional
+            What begins then.
         """
-        piece = None
-        if launches is not None and sent is not None and received is not None:
-            piece = ctypes.byref(
-                _Piece(
-                    sent.ctypes.data, ctypes.addressof(launches.table), received.ctypes.data,
-                    len(sent), len(launches.table), len(received), in_place,
-                )
-            )  # fmt: skip
-        count, moves = (-1, None) if done is None else (len(done), done.ctypes.data)
-        _check(
-            load().functions.spotfit_feed(ctypes.byref(self._parts), stream, moves, count, piece)
-        )
+        moves, count = (None, -1) if done is None else (done.address, done.count)
+        next_one = None if job is None else job.pointer
+        _check(load().functions.spotfit_feed(self._pointer, stream, moves, count, next_one))
 
 
 @contextmanager
