@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 #: Windows tells nobody who waits that the user interrupts; so look up every so many seconds.
 _PATIENCE = 0.2
+#: Threads that are kept, at most: more than are ever needed.
+_MOST = 1024
 
 
 def available() -> int:
@@ -58,8 +65,8 @@ def together(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> N
     if len(works) == 1:
         works[0]()
         return
-    # Imported here: they take longer than a few fits.
-    from concurrent.futures import ThreadPoolExecutor, wait
+    # Imported here: it takes longer than a few fits.
+    from concurrent.futures import wait
 
     def run(work: Callable[[], None]) -> None:
         try:
@@ -68,11 +75,28 @@ def together(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> N
             stop()
             raise
 
-    with ThreadPoolExecutor(len(works), thread_name_prefix="spotfit") as pool:
-        try:
-            for done in [pool.submit(run, work) for work in works]:
-                while not done.done():
-                    wait([done], _PATIENCE)
-                done.result()
-        finally:
-            stop()
+    under_way = [pool().submit(run, work) for work in works]
+    try:
+        for done in under_way:
+            while not done.done():
+                wait([done], _PATIENCE)
+            done.result()
+    finally:
+        stop()
+        wait(under_way)
+
+
+@lru_cache(maxsize=1)
+def pool() -> ThreadPoolExecutor:
+    """Return threads that are kept: a new one takes as long to begin as 5000 fits.
+
+    There are as many as were ever at work at once.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_MOST, thread_name_prefix="spotfit")
+
+
+# Of a process's threads, a forked one has none.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool.cache_clear)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Bytes of pixels that go up at a time, at most and at least, and how many threads copy them for
 #: each GPU, at most.
-PIECE_BYTES, SMALL_PIECE, FEEDERS = 16 << 20, 1 << 20, 8
+PIECE_BYTES, SMALL_PIECE, FEEDERS = 32 << 20, 1 << 20, 8
 #: Bytes of a piece that is converted on the way, in page-locked memory of its own.
 CONVERTED_BYTES = 8 << 20
 #: A thread has so many bytes to copy at least.

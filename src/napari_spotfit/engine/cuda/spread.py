@@ -1,14 +1,15 @@
 """The same work on one GPU or on several, whichever thread asks for it.
 
 A thread's current CUDA device is its own, so that each call says which it means: frames
-stay on the GPU that they came to. Those that come from the host go to the GPU of their thread: a
-faster GPU's threads come back for more the sooner. An error says in ``gpu`` where it happened.
+stay on the GPU that they came to. Those that come from the host go to the GPU that has fewest of
+them: a faster one has done its own the sooner. An error says in ``gpu`` where it happened.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,6 +27,12 @@ class Uploaded(NamedTuple):
 
     device: int
     frames: Any
+    #: What says that they are still there.
+    kept: object = None
+
+
+class _Kept:
+    """Something that is kept."""
 
 
 class Functions(NamedTuple):
@@ -42,7 +49,9 @@ def over(devices: Sequence[int]) -> Functions:
     import cupy
 
     turn = itertools.cycle(devices)
-    waiting, own = threading.Lock(), threading.local()
+    # Memory may be cleared while a thread chooses.
+    waiting, choosing = threading.Lock(), threading.RLock()
+    busy = dict.fromkeys(devices, 0)
 
     def with_room(work: Callable[[], Any]) -> Any:
         """Work; if memory runs out, once more, and only one of those to whom this happens."""
@@ -58,9 +67,21 @@ def over(devices: Sequence[int]) -> Functions:
         device = getattr(getattr(frames, "device", None), "id", None)
         if device is not None:
             return int(device)
-        if not hasattr(own, "device"):
-            own.device = next(turn)
-        return int(own.device)
+        with choosing:
+            least = min(busy.values())
+            return next(device for device in turn if busy[device] == least)
+
+    def taken(device: int) -> object:
+        """Return what counts on a GPU for as long as it is kept."""
+        kept = _Kept()
+        count(device, 1)
+        weakref.finalize(kept, count, device, -1).atexit = False
+        return kept
+
+    def count(device: int, change: int) -> None:
+        if device in busy:
+            with choosing:
+                busy[device] += change
 
     @contextmanager
     def on(device: int) -> Iterator[None]:
@@ -74,7 +95,8 @@ def over(devices: Sequence[int]) -> Functions:
     def upload(frames: Any) -> Uploaded:
         device = device_of(frames)
         with on(device):
-            return Uploaded(device, with_room(lambda: transfer.upload(frames)))
+            kept = taken(device)
+            return Uploaded(device, with_room(lambda: transfer.upload(frames)), kept)
 
     def there(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(frames: Any, *rest: Any, **named: Any) -> Any:
