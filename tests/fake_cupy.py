@@ -20,7 +20,7 @@ import on_host
 from napari_spotfit.engine.cuda import devices, fit, staging, transfer
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
 
-#: What fibers of kernels share.
+#: For what threads share: fibers of kernels, and how much memory is free.
 _one_at_a_time = threading.RLock()
 
 
@@ -263,12 +263,13 @@ def _cupy(gpus):
     def empty(shape, dtype):
         gpus.called("empty")
         size, device = int(np.prod(shape)) * np.dtype(dtype).itemsize, gpus.device
-        if gpus.free[device] < size:
-            raise OutOfMemoryError
+        with _one_at_a_time:
+            if gpus.free[device] < size:
+                raise OutOfMemoryError
+            gpus.free[device] -= size
+            gpus.most[device] = max(gpus.most[device], gpus._memory - gpus.free[device])
         memory = np.full(max(size, 1), 0xA5, np.uint8)
         array = memory[:size].view(_Array).view(dtype).reshape(shape)
-        gpus.free[device] -= size
-        gpus.most[device] = max(gpus.most[device], gpus._memory - gpus.free[device])
         weakref.finalize(memory, _give_back, gpus.free, device, size)
         return array
 
@@ -325,4 +326,5 @@ def _cupy(gpus):
 
 
 def _give_back(free, device, size):
-    free[device] += size
+    with _one_at_a_time:
+        free[device] += size

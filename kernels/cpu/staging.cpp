@@ -65,8 +65,8 @@ int send_staged(Staging& s, const Move& move, void* stream) {
 int begin(Staging& s, const Piece& p, void* stream) {
     for (int i = 0; i < p.sent_count; ++i) {
         const Move& move = p.sent[i];
-        if (const int error =
-                i < p.in_place ? s.calls.send(move.to, host(move.from), move.bytes, stream) : send_staged(s, move, stream))
+        if (const int error = i < p.in_place ? s.calls.send(move.to, host(move.from), move.bytes, stream)
+                                             : send_staged(s, move, stream))
             return error;
     }
     for (const Launch* l = p.launches; l < p.launches + p.launch_count; ++l)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Backend
-from ..images.frames import FrameReader, FrameSelection, to_host
+from ..engine.choice import worth_for_search
+from ..images.frames import FrameReader, FrameSelection, is_on_device, to_host
 from ..images.per_pixel import PerPixel
 
 Given = TypeVar("Given")
@@ -28,6 +30,12 @@ class Chunk(NamedTuple):
     block: NDArray[np.int64]
     pixels: Any
     mask: NDArray[np.bool_] | None
+
+
+def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool:
+    """Whether a GPU is worth its beginning to search the chosen frames of an image."""
+    pixels = len(reader.select(frames)) * math.prod(reader.frame_shape)
+    return is_on_device(image) or worth_for_search(pixels)
 
 
 def cut(

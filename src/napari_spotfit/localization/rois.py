@@ -18,12 +18,9 @@ from ..results.flags import Flag
 from ..results.judge import judge
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
-from ..settings.validation import ROI_MAX, ROI_MIN
+from ..settings.validation import ROI_MIN
 from .pixel_flags import pixel_flags
 from .place_flags import Origin, place_flags
-
-#: Pixels of a ROI as most are.
-_USUAL_PIXELS = 81
 
 
 class Block(NamedTuple):
@@ -135,14 +132,6 @@ def fit_block(
     columns["flags"] |= place_flags(columns, settings, origin)
     columns["flags"] |= pixel_flags(block.bad, saturated, lone, corners, columns["y"], columns["x"])
     return columns
-
-
-def equivalent_fits(count: int, roi_shape: tuple[int, int]) -> int:
-    """Return how many fits of usual size are as much work as these."""
-    rows, columns = roi_shape
-    if max(rows, columns) <= ROI_MAX:
-        return count
-    return count * rows * columns // _USUAL_PIXELS
 
 
 def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:

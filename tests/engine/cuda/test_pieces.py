@@ -251,3 +251,36 @@ def test_other_errors_are_raised(gpus, spots):
     made.fail(1, "empty", 2, ValueError("no"), for_good=False)
     with pytest.raises(ValueError, match="no"):
         run(2).fit_rois(spots, None, SHAPE, SETTINGS)
+
+
+def test_frames_go_to_the_gpu_that_has_fewest(gpus, monkeypatch):
+    """The faster one, which is done the sooner, gets more."""
+    gpus(2)
+    monkeypatch.setattr(spread.transfer, "upload", lambda frames: frames.copy())
+    upload = spread.over([0, 1]).upload
+    frames = np.zeros((1, 8, 8), np.uint16)
+    kept = [upload(frames) for _ in range(4)]
+    assert sorted(one.device for one in kept) == [0, 0, 1, 1]
+    kept = [one for one in kept if one.device == 0]
+    kept += [upload(frames) for _ in range(2)]
+    assert [one.device for one in kept] == [0, 0, 1, 1]
+    made = [upload(frames).device for _ in range(6)]
+    assert made.count(0) == made.count(1) == 3
+
+
+def test_frames_of_a_lost_gpu_go_to_another_one(gpus, spots, expected):
+    made = gpus(2)
+    backend = run(2)
+    there = [backend.upload(spots) for _ in range(2)]
+    assert sorted(one.uploaded.device for one in there) == [0, 1]
+    (first,) = (one for one in there if one.uploaded.device == 0)
+    made.fail(0, "launch")
+    with pytest.warns(BackendFallbackWarning, match="some GPUs failed"):
+        backend.fit_rois(spots, None, SHAPE, SETTINGS)
+    lost = made.launches[0]
+    corners = np.zeros((COUNT, 3), np.int64)
+    corners[:, 0] = np.arange(COUNT)
+    assert first.uploaded.device in backend.fit_rois.__self__._lost
+    again = backend.upload(spots)
+    assert again.uploaded.device == 1
+    assert made.launches[0] == lost

@@ -14,19 +14,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...settings.settings import Settings
 from .. import threads
 from ..errors import Range, Unfinished, cuda_errors
 from ..kernel_arguments import Results, address, sizes_of_results
 from . import staging, transfer
 from .devices import free_memory
-
-if TYPE_CHECKING:
-    from .fit import _Maps, _Task
 
 #: Bytes of pixels that go up at a time, at most and at least, and how many threads copy them for
 #: each GPU, at most.
@@ -43,8 +41,32 @@ UNDER_WAY = 2
 _SMALLEST = 4096
 
 
+class Task(Protocol):
+    """What is the same for all pieces, as :mod:`.fit` has it."""
+
+    @property
+    def settings(self) -> Settings:
+        """How to fit."""
+
+    @property
+    def roi_shape(self) -> tuple[int, int]:
+        """Rows and columns of a cut-out."""
+
+    @property
+    def pixel(self) -> np.dtype[Any]:
+        """The type of pixels that the kernel reads."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of results that a fit has."""
+
+    @property
+    def launches(self) -> Callable[..., tuple[Any, list[Any]]]:
+        """What returns the kernel, and its launches for some fits of a piece."""
+
+
 def fit_in_pieces(
-    frames: NDArray[Any], start: Any, maps: _Maps, task: _Task, devices: Sequence[int]
+    frames: NDArray[Any], start: Any, maps: Any, task: Task, devices: Sequence[int]
 ) -> dict[str, Any]:
     """Fit many cut-outs of the host, several pieces side by side on each device.
 
@@ -136,8 +158,8 @@ class _Work(NamedTuple):
     #: Cut-outs, start values and maps, each perhaps None; all but the cut-outs as they go up.
     frames: NDArray[Any]
     start: Any
-    maps: _Maps
-    task: _Task
+    maps: Any
+    task: Task
     #: Where the results go, as Results divides it.
     memory: NDArray[np.uint8]
     #: Whether the device reads the cut-outs, and writes the results, by itself.
