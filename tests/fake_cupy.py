@@ -299,6 +299,7 @@ def _cupy(gpus):
         stream.later(copy)
 
     def register(place, size, flags):
+        gpus.called("register")
         gpus.locked[place] = size
 
     runtime = SimpleNamespace(

@@ -180,6 +180,15 @@ def test_more_results_than_are_page_locked(gpus, spots, expected, monkeypatch):
     assert sum(size >= 1 << 20 for size in made.locked.values()) == 1
 
 
+def test_where_no_memory_can_be_page_locked_results_are_copied(gpus, spots, expected):
+    made = gpus(2)
+    made.fail(0, "register", for_good=False)
+    for _ in range(2):
+        assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    # It was tried once.
+    assert max(made.locked.values()) < COUNT * 43
+
+
 @pytest.mark.parametrize("call", ["empty", "send", "launch", "receive", "synchronize"])
 @pytest.mark.parametrize("first", [0, 1, 7])
 def test_a_gpu_that_fails_gives_its_pieces_to_the_others(gpus, spots, expected, call, first):

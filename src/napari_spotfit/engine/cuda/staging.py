@@ -214,7 +214,12 @@ def for_results(size: int) -> tuple[NDArray[np.uint8], bool]:
             _forget_results()
         if sum(_locked_sizes) + room > _MOST_RESULTS:
             return np.empty(size, np.uint8), False
-        memory = _locked(room)
+        locked = _locked(room)
+        if locked is None:
+            # As good as none left: it is not tried again.
+            _locked_sizes.append(_MOST_RESULTS)
+            return np.empty(size, np.uint8), False
+        memory = locked
         _locked_sizes.append(room)
     # An array of its own, which all views of the results keep.
     lent = np.frombuffer(memory.data, np.uint8, size)
@@ -238,8 +243,8 @@ def _forget_results() -> None:
             _locked_sizes.remove(size)
 
 
-def _locked(size: int) -> NDArray[np.uint8]:
-    """Return new page-locked memory.
+def _locked(size: int) -> NDArray[np.uint8] | None:
+    """Return new page-locked memory, or None where the system gives none.
 
     Made by all threads and locked afterwards: CUDA's own takes ten times as long.
     """
@@ -254,8 +259,11 @@ def _locked(size: int) -> NDArray[np.uint8]:
         load().functions.spotfit_touch(memory.ctypes.data + first, last - first)
 
     threads.in_pieces(touch, size, 16 << 20, None)
-    portable = 1
-    cupy.cuda.runtime.hostRegister(memory.ctypes.data, size, portable)
+    runtime, for_all_gpus = cupy.cuda.runtime, 1
+    try:
+        runtime.hostRegister(memory.ctypes.data, size, for_all_gpus)
+    except runtime.CUDARuntimeError:
+        return None
     return memory
 
 
