@@ -51,7 +51,7 @@ def with_fallback(
     run = _Run(cuda, cpu_factory, without)
     return Backend(
         cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels, cuda.frames_at_once,
-        cuda.block_bytes, cuda.workers, run.ran_on, cuda.reads_all, cuda.kind,
+        cuda.block_bytes, cuda.workers, run.ran_on, reads_all=cuda.reads_all, kind=cuda.kind,
     )  # fmt: skip
 
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 #: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU, which
 #: does not care whether a call is for one frame or for a hundred.
 _CPU_BYTES, _GPU_BYTES = 8 << 20, 32 << 20
-#: Blocks that are on their way to, on and from a GPU at the same time.
-_GPU_WORKERS = 6
+#: Blocks that are on their way to, on and from GPUs at the same time, and of each at least: more
+#: only wait for the interpreter.
+_GPU_WORKERS, _WORKERS_OF_EACH = 6, 2
 
 
 class Description(NamedTuple):
@@ -154,7 +155,7 @@ def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
         *functions,
         frames_at_once=1,
         block_bytes=_GPU_BYTES,
-        workers=_GPU_WORKERS * len(gpus),
+        workers=max(_GPU_WORKERS, _WORKERS_OF_EACH * len(gpus)),
         ran_on=lambda: name,
         reads_all=True,
         kind="cuda",
