@@ -41,7 +41,7 @@ def expected(spots):
 def gpus(monkeypatch):
     """Return a function that installs GPUs, to which pieces of few fits go."""
     monkeypatch.setattr(fit, "_FEW_BYTES", 0)
-    sizes = {"PIECE_BYTES": 20_000, "PINNED_BYTES": 25_000, "CONVERTED_BYTES": 18_000}
+    sizes = {"PIECE_BYTES": 20_000, "PINNED_BYTES": 25_000, "COPIED_BYTES": 18_000}
     for name, size in (sizes | {"SMALL_PIECE": 1000, "FEEDER_BYTES": 10_000}).items():
         monkeypatch.setattr(pieces, name, size)
     monkeypatch.setattr(pieces.threads, "available", lambda: 3)
@@ -253,6 +253,23 @@ def test_half_of_the_free_memory_is_left(gpus, spots, expected):
     made = gpus(1, memory=100_000)
     assert_same(run(1).fit_rois(spots, None, SHAPE, SETTINGS), expected)
     assert made.most[0] <= 50_000
+
+
+def test_the_hosts_page_locked_memory_stays_below_a_gigabyte(monkeypatch):
+    """Whatever was done before, on two GPUs and 32 cores: all that may be kept, added up."""
+    monkeypatch.setattr(pieces.threads, "available", lambda: 32)
+    monkeypatch.setattr(pieces, "free_memory", lambda _: 1 << 37)
+    many = np.broadcast_to(np.uint16(1), (40_000_000, 7, 7))
+    task = fit._task(SETTINGS, SHAPE, "u2", gather=False, planes=False, variance_map=False)
+    none = fit._Maps(None, None)
+    kept = staging._MOST_RESULTS
+    work = pieces._Work(many, None, none, task, many, reads=False, writes=False, as_they_are=True)
+    piece, feeders = pieces._shares(work, [0, 1])
+    kept += feeders * staging.PART * staging.PARTS
+    kept += feeders * pieces.UNDER_WAY * piece * task.row_bytes
+    piece, feeders = pieces._shares(work._replace(writes=True, as_they_are=False), [0, 1])
+    kept += feeders * pieces.UNDER_WAY * piece * task.code.roi_bytes
+    assert kept < 1 << 30
 
 
 def test_other_errors_are_raised(gpus, spots):

@@ -29,8 +29,9 @@ from .devices import free_memory
 #: Bytes of pixels that go up at a time, at most and at least, and how many threads copy them for
 #: each GPU, at most.
 PIECE_BYTES, SMALL_PIECE, FEEDERS = 32 << 20, 1 << 20, 8
-#: Bytes of a piece that is converted on the way, in page-locked memory of its own.
-CONVERTED_BYTES = 8 << 20
+#: The same where a piece has page-locked memory of its own, because its pixels are converted on the
+#: way or its results copied.
+COPIED_BYTES = 8 << 20
 #: A thread has so many bytes to copy at least.
 FEEDER_BYTES = 4 << 20
 #: The same for pixels that are in page-locked memory already: the CPU copies nothing.
@@ -274,11 +275,11 @@ def _shares(work: _Work, devices: Sequence[int]) -> tuple[int, int]:
     """Return how many fits a piece has, and how many threads there are."""
     n, task = len(work.frames), work.task
     pixel_bytes = task.pixel.itemsize * math.prod(task.roi_shape)
-    feeders, size = min(FEEDERS, threads.available()) * len(devices), PIECE_BYTES
+    feeders, size = min(FEEDERS * len(devices), threads.available()), PIECE_BYTES
     if work.reads:
         feeders, size = PINNED_FEEDERS * len(devices), PINNED_BYTES
-    elif not work.as_they_are:
-        size = CONVERTED_BYTES
+    elif not (work.as_they_are and work.writes):
+        size = COPIED_BYTES
     # A thread takes as long to begin as to copy that much.
     feeders = min(feeders, max(n * pixel_bytes // FEEDER_BYTES, 1))
     size = max(min(n * pixel_bytes // (feeders * UNDER_WAY), size), SMALL_PIECE)

@@ -27,7 +27,7 @@ from ..kernel_arguments import address
 #: few enough to stay in the processor's cache until the GPU has read them.
 PART, PARTS = 2 << 20, 4
 #: Page-locked memory for results, in use and kept, has so many bytes at most.
-_MOST_RESULTS = 512 << 20
+_MOST_RESULTS = 448 << 20
 
 #: What nobody uses, and is kept: staging by device, memory for results by its size.
 _idle: dict[int, list[Staging]] = {}
