@@ -18,9 +18,9 @@ struct SpotChoice {
     long long height, width;     // of a frame
     const unsigned char* masks;  // where spots are looked for, for all frames or for each; null: everywhere
     long long mask_count;
-    double distance;         // of spots that are closer only the highest stays
-    int merged;              // whether those on one plateau have been made one
-    long long* row_starts;   // for a number for each row of the frames from the first to the last, and one more
+    double distance;            // of spots that are closer only the highest stays
+    int merged;                 // whether those on one plateau have been made one
+    long long* row_starts;      // for a number for each row of the frames from the first to the last, and one more
     unsigned long long* order;  // for two numbers for each maximum
     long long *frame, *y, *x;
     float *score, *height_in_band;

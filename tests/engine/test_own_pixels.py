@@ -49,7 +49,7 @@ def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole):
             for corner, own in zip(corners, centres, strict=True)
         ]
     )
-    spots = Spots(corners, centres, roi_shape)
+    spots = Spots(corners, centres, roi_shape, (6, 60, 60))
     lost = ~expected.all(axis=(1, 2))
     np.testing.assert_array_equal(spots.crowded(), lost)
     assert lost.mean() > 0.2
@@ -62,7 +62,7 @@ def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole):
 def test_nobody_keeps_what_is_halfway():
     centres = np.array([[4.0, 4.0], [4.0, 8.0], [30.0, 4.0]])
     corners = np.array([[0, 0, 0], [0, 0, 4], [0, 26, 0]])
-    spots = Spots(corners, centres, (9, 9))
+    spots = Spots(corners, centres, (9, 9), (1, 35, 13))
     assert list(spots.crowded()) == [True, True, False]
     one, other = spots.own_pixels(np.array([0, 1]))
     assert one[0].tolist() == [1] * 6 + [0] * 3

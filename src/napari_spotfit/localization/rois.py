@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..engine.backend import Backend
 from ..engine.filtered_noise import correct_errors
 from ..engine.own_pixels import joined
+from ..engine.rois import rois_around
 from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
@@ -103,34 +104,26 @@ def fit_block(
     it is known, is what the fits are judged by. Lone pixels are left out by the settings of
     detection; without, or where these know no σ, they count.
     """
-    settings = calibration.fitted
-    corners = np.empty((len(places), 3), np.int64)
-    corners[:, 0] = frame
-    start = np.full((len(places), len(settings.profile.shape)), np.nan, np.float32)
-    # Axis by axis: rows of two numbers take NumPy several times as long.
-    for axis, (side, size) in enumerate(
-        zip(settings.roi_shape, block.pixels.shape[1:], strict=True)
-    ):
-        place = places[:, axis].copy()
-        corner = np.rint(place).astype(np.int64) - side // 2
-        corner = np.minimum(np.maximum(corner, 0), size - side)
-        corners[:, 1 + axis] = corner
-        start[:, axis] = place - corner
+    settings, frame_shape = calibration.fitted, block.pixels.shape[1:]
+    rois = rois_around(frame, places, frame_shape, settings.roi_shape, len(settings.profile.shape))
+    corners = rois.corners
     calibration.check_counts(block.pixels, corners)
-    saturated = saturated_pixels(block.taken, corners, settings.roi_shape, settings.threads)
+    # Side by side with other blocks, each is worked on by one thread.
+    workers = settings.threads if backend.workers == 1 else 1
+    saturated = saturated_pixels(block.taken, corners, settings.roi_shape, workers)
     lone = None
     if detection is not None and detection.sigma is not None:
         lone = backend.lone_pixels(block.frames, corners, settings.roi_shape, detection)
     columns = backend.fit_rois(
-        block.frames, corners, settings.roi_shape, settings, start, planes=block.planes,
+        block.frames, corners, settings.roi_shape, settings, rois.start, planes=block.planes,
         variance_map=block.variances, lost=joined(saturated, lone),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
     correct_errors(columns, settings, settings.roi_shape)
-    columns["y"] += corners[:, 1]
-    columns["x"] += corners[:, 2]
-    columns = _with_corners(columns, corners)
-    origin = Origin(frame, places, block.pixels.shape[1:], sigma)
+    columns["y"] += rois.first_row
+    columns["x"] += rois.first_column
+    columns |= {"roi_y": rois.first_row, "roi_x": rois.first_column}
+    origin = Origin(frame, places, frame_shape, sigma)
     columns["flags"] = judge(columns, settings, settings.roi_shape)
     columns["flags"] |= place_flags(columns, settings, origin)
     columns["flags"] |= pixel_flags(block.bad, saturated, lone, corners, columns["y"], columns["x"])
@@ -162,16 +155,8 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
 def outside(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     """Return the columns of fits outside the image, which are INVALID."""
     columns = invalid_columns(count, settings)
-    columns = _with_corners(columns, np.full((count, 3), -1, np.int64))
+    columns |= {name: np.full(count, -1, np.int32) for name in ("roi_y", "roi_x")}
     columns["flags"] = np.full(count, Flag.NOT_CONVERGED, np.uint32)
-    return columns
-
-
-def _with_corners(
-    columns: dict[str, NDArray[Any]], corners: NDArray[np.int64]
-) -> dict[str, NDArray[Any]]:
-    """Add where each ROI lies, so that what was fitted can be looked at again."""
-    columns["roi_y"], columns["roi_x"] = (corners[:, i].astype(np.int32) for i in (1, 2))
     return columns
 
 

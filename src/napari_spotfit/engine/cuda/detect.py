@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,7 +222,7 @@ def detect_on(
         maxima = _maxima(device, plan, there, made, settings.min_distance)
         part = choose_spots(
             maxima, frames.shape[1:], own, settings.min_distance,
-            lambda flat, there=there: _merged(device, there, flat),
+            partial(_merged, device, there),
         )  # fmt: skip
         if first:
             part.frame[:] += first

@@ -88,7 +88,7 @@ def choose_spots(
         # The middles of plateaus may be closer to others than maxima are.
         maxima["band"] = CROWDED
         found, count = _chosen(maxima, shape, masks, distance, merged=True)
-    return Candidates(*(column[:count] for column in found))
+    return Candidates._make(column[:count] for column in found)
 
 
 def _chosen(
