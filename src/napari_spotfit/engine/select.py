@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 WORTH_A_GPU = 1000
 #: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU, which
 #: does not care whether a call is for one frame or for a hundred.
-_CPU_BYTES, _GPU_BYTES = 8 << 20, 32 << 20
+_CPU_BYTES, _GPU_BYTES = 8 << 20, 64 << 20
 #: Blocks that are on their way to, on and from a GPU at the same time.
-_GPU_WORKERS = 6
+_GPU_WORKERS = 8
 
 
 class Description(NamedTuple):

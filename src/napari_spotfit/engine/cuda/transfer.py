@@ -21,8 +21,11 @@ _idle: dict[int, list[Any]] = {}
 
 
 @contextmanager
-def stream() -> Iterator[Any]:
-    """Make a stream of our own the current one, and wait at the end for what was begun."""
+def stream(*, in_turn: bool = False) -> Iterator[Any]:
+    """Make a stream of our own the current one, and wait at the end for what was begun.
+
+    ``in_turn``, its work begins when that of the current one is done.
+    """
     import cupy
 
     idle = _idle.setdefault(cupy.cuda.Device().id, [])
@@ -31,6 +34,10 @@ def stream() -> Iterator[Any]:
     except IndexError:
         own = cupy.cuda.Stream(non_blocking=True)
     try:
+        if in_turn:
+            before = cupy.cuda.Event(disable_timing=True)
+            before.record(cupy.cuda.get_current_stream())
+            own.wait_event(before)
         with own:
             yield own
     finally:
