@@ -12,7 +12,6 @@ struct RoisOfSpots {
     int parameters;           // of a shape
     long long* corners;       // frame, first row and first column of each
     float* start;             // y and x from there, NaN for the other parameters
-    int *first_row, *first_column;
 };
 
 // ROIs and their start values, or null, in two parts.
@@ -55,7 +54,7 @@ template <class T>
 void put(const ColumnOfRows& column, const long long* rows, long long count) {
     const T* from = static_cast<const T*>(column.from);
     T* to = static_cast<T*>(column.to);
-    for (long long i = 0; i < count; ++i) to[rows[i]] = from[i];
+    for (long long i = 0; i < count; ++i) to[rows ? rows[i] : i] = from[i];
 }
 
 }  // namespace
@@ -69,7 +68,6 @@ SPOTFIT_EXPORT void spotfit_place_rois(const RoisOfSpots* rois) {
         corner[1] = first_pixel(r.places[2 * i], r.rows, r.height, start[0]);
         corner[2] = first_pixel(r.places[2 * i + 1], r.columns, r.width, start[1]);
         for (int j = 2; j < r.parameters; ++j) start[j] = __builtin_nanf("");
-        r.first_row[i] = static_cast<int>(corner[1]), r.first_column[i] = static_cast<int>(corner[2]);
     }
 }
 
@@ -91,7 +89,7 @@ SPOTFIT_EXPORT long long spotfit_part_rois(const RoiParts* parts) {
     return first;
 }
 
-// Writes numbers of columns to their rows.
+// Writes numbers of columns to their rows; null: to the first ones.
 SPOTFIT_EXPORT void spotfit_put_rows(const ColumnOfRows* columns, int column_count, const long long* rows,
                                      long long count) {
     for (int i = 0; i < column_count; ++i) {

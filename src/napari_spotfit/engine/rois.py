@@ -7,6 +7,7 @@ for the interpreter, which the blocks of a GPU share.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +25,6 @@ class Rois(NamedTuple):
     corners: NDArray[np.int64]
     #: y and x from a ROI's first pixel, NaN for the other shape parameters.
     start: NDArray[np.float32]
-    #: The corners once more, as columns of a table.
-    first_row: NDArray[np.int32]
-    first_column: NDArray[np.int32]
 
 
 class _RoisOfSpots(ctypes.Structure):
@@ -34,7 +32,7 @@ class _RoisOfSpots(ctypes.Structure):
 
     _fields_ = fields(
         "pointer frame places", "long count height width", "int rows columns parameters",
-        "pointer corners start first_row first_column",
+        "pointer corners start",
     )  # fmt: skip
 
 
@@ -70,11 +68,7 @@ def rois_around(
     """
     count = len(frame)
     frame, places = np.ascontiguousarray(frame, np.int64), np.ascontiguousarray(places, float)
-    rois = Rois(
-        np.empty((count, 3), np.int64),
-        np.empty((count, parameters), np.float32),
-        *np.empty((2, count), np.int32),
-    )
+    rois = Rois(np.empty((count, 3), np.int64), np.empty((count, parameters), np.float32))
     given = _RoisOfSpots(
         address(frame), address(places), count, *frame_shape, *roi_shape, parameters,
         *map(address, rois),
@@ -126,9 +120,13 @@ def in_two_parts(
 
 
 def put_rows(
-    part: dict[str, NDArray[Any]], rows: NDArray[np.int64], columns: dict[str, NDArray[Any]]
+    part: Mapping[str, NDArray[Any]],
+    rows: NDArray[np.int64] | None,
+    columns: Mapping[str, NDArray[Any]],
 ) -> None:
-    """Write columns of a part into their rows of all columns, which are of the same types.
+    """Write columns of a part into rows of all columns, which are of the same types.
+
+    All are C-contiguous. Without rows, the part is as long as the columns.
 
     Examples
     --------
@@ -145,4 +143,5 @@ def put_rows(
         ],
         np.int64,
     )
-    load().functions.spotfit_put_rows(address(places), len(places), address(rows), len(rows))
+    count = len(next(iter(part.values())))
+    load().functions.spotfit_put_rows(address(places), len(places), address(rows), count)

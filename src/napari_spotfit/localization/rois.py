@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.columns import invalid_columns
-from ..engine.filtered_noise import correct_errors
 from ..engine.own_pixels import joined
 from ..engine.rois import rois_around
 from ..engine.saturation import saturated_pixels
@@ -17,11 +16,9 @@ from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.flags import Flag
 from ..results.spot_fits import SpotFits
-from ..results.verdicts import judge
+from ..results.verdicts import Origin, judge_in_image
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
-from .pixel_flags import pixel_flags
-from .place_flags import Origin, place_flags
 
 #: Pixels of a ROI as most are.
 _USUAL_PIXELS = 81
@@ -119,14 +116,8 @@ def fit_block(
         variance_map=block.variances, lost=joined(saturated, lone),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
-    correct_errors(columns, settings, settings.roi_shape)
-    columns["y"] += rois.first_row
-    columns["x"] += rois.first_column
-    columns |= {"roi_y": rois.first_row, "roi_x": rois.first_column}
-    origin = Origin(frame, places, frame_shape, sigma)
-    columns["flags"] = judge(columns, settings, settings.roi_shape)
-    columns["flags"] |= place_flags(columns, settings, origin)
-    columns["flags"] |= pixel_flags(block.bad, saturated, lone, corners, columns["y"], columns["x"])
+    origin = Origin(corners, places, frame_shape, sigma, block.bad, saturated, lone)
+    judge_in_image(columns, settings, origin, workers)
     return columns
 
 

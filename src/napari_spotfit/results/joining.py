@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.rois import put_rows
 from .spot_fits import SpotFits
 
 #: So much more room is made than the parts until now ask for.
@@ -46,8 +47,7 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
         if last > room:
             room = max(int(_MARGIN * last / (share or 1.0)), last)
             columns = {name: _longer(column, count, room) for name, column in columns.items()}
-        for name, column in columns.items():
-            column[count:last] = own[name]
+        put_rows(own, None, {name: column[count:last] for name, column in columns.items()})
         count = last
     if first is None:
         raise ValueError("there are no fits to join")
