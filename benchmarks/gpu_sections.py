@@ -14,8 +14,10 @@ from gpu_machine import Cuda, Host, Work, host_time, in_turns
 
 from napari_spotfit import StopCondition, fit_spots, localize, simulate_movie
 from napari_spotfit.engine import own_pixels
+from napari_spotfit.engine.cuda import detect
 from napari_spotfit.localization import rois
 from napari_spotfit.models.stopping import CONVERGED
+from napari_spotfit.results import joining
 
 #: Side of the ROI: million fits per second that are asked for, at least and as the aim.
 RATES = {7: (2600, 4000), 9: (2050, 3200), 16: (800, 1200), 32: (175, 400)}
@@ -29,11 +31,15 @@ AGREEMENT = (0.999, 0.9999)
 #: What the host does with the fits of a movie beside the fits themselves: where it is called from.
 STAGES: dict[str, tuple[Any, str]] = {
     "saturated pixels": (rois, "saturated_pixels"),
+    "spots of maxima": (detect, "choose_spots"),
+    "where ROIs lie": (rois, "rois_around"),
     "spots by cells": (own_pixels.Spots, "__init__"),
     "ROIs with neighbours": (own_pixels.Spots, "crowded"),
     "their own pixels": (own_pixels.Spots, "own_pixels"),
     "cut out": (own_pixels, "cut_out"),
-    "joined": (own_pixels, "_in_place"),
+    "in two parts": (own_pixels, "in_two_parts"),
+    "put in place": (own_pixels, "put_rows"),
+    "joined": (joining, "put_rows"),
     "pixels of the image, and flags": (rois, "judge_in_image"),
 }
 

@@ -134,6 +134,8 @@ def fit_own_pixels(
     count = len(numbers)
     memory = np.empty(row_bytes(settings) * count, np.uint8)
     columns = Results.within(memory, count, settings).columns(settings.profile)
+    if on_device:
+        corners, start = like(corners, frames), None if start is None else like(start, frames)
     own = slice(0, whole)
     part = fit_rois(frames, corners[own], roi_shape, settings, _of(start, own), **known)
     put_rows(part, numbers[own], columns)
@@ -266,10 +268,12 @@ def _of(values: Any, which: slice) -> Any:
     return None if values is None else values[which]
 
 
-def cut_out(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int]) -> Any:
+def cut_out(values: Any, corners: Any, roi_shape: tuple[int, int]) -> Any:
     """Return ROIs of frames, or of a map that all frames share, where these lie."""
     if is_on_device(values):
-        return gathered(values, corners, roi_shape)
+        from .cuda import cut_out as there
+
+        return there.cut_out(values, corners, roi_shape)
     rois = np.empty((len(corners), *roi_shape), values.dtype)
     library = load()
     library.functions.spotfit_cut_out(
@@ -277,12 +281,3 @@ def cut_out(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int])
         address(corners), len(corners), *roi_shape, address(rois),
     )  # fmt: skip
     return rois
-
-
-def gathered(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int]) -> Any:
-    """Return ROIs of frames, or of a map that all frames share, by what arrays can do."""
-    height, width = values.shape[1:]
-    frame = corners[:, 0] if len(values) > 1 else np.zeros(len(corners), np.int64)
-    first = like((frame * height + corners[:, 1]) * width + corners[:, 2], values)
-    within = np.arange(roi_shape[0])[:, np.newaxis] * width + np.arange(roi_shape[1])
-    return values.reshape(-1)[first[:, np.newaxis, np.newaxis] + like(within, values)]

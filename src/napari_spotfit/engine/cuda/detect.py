@@ -212,8 +212,11 @@ def detect_on(
         masks = device.fetch(masks)
     if variance_map is not None:
         variance_map = device.put(variance_map)
-    plan = _plan(device, frames.dtype, frames.shape[1:], settings.known_sigma)
-    made = make_detection_settings(settings, plan.bands, device.address, variance_map=variance_map)
+    plan, made = _plan_and_settings(device, frames.dtype, frames.shape[1:], settings)
+    if variance_map is not None:
+        made = make_detection_settings(
+            settings, plan.bands, device.address, variance_map=variance_map
+        )
     step = _frames_at_a_time(plan)
     parts = []
     for first in range(0, len(frames), step):
@@ -228,6 +231,15 @@ def detect_on(
             part.frame[:] += first
         parts.append(part)
     return joined(parts)
+
+
+@lru_cache(maxsize=16)
+def _plan_and_settings(
+    device: Device, dtype: np.dtype[Any], shape: tuple[int, int], settings: Settings
+) -> tuple[_Plan, DetectionSettings]:
+    """Return what is the same for blocks of frames, and what kernels are told, only to be read."""
+    plan = _plan(device, dtype, shape, settings.known_sigma)
+    return plan, make_detection_settings(settings, plan.bands, device.address)
 
 
 @lru_cache(maxsize=16)
