@@ -41,7 +41,6 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
         own = fits.columns
         if first is None:
             first, columns, count, room = fits, own, len(fits), len(fits)
-            foretold = share
             continue
         last = count + len(fits)
         if last > room:

@@ -23,7 +23,7 @@ THREADS, _WARP, _MOST_PIXELS = 256, 32, 1 << 28
 
 @lru_cache(maxsize=16)
 def _made(settings: Settings, shape: tuple[int, int]) -> DetectionSettings:
-    """Return what the kernel is told, only to be read: of the bands, which it does not use, none."""
+    """Return what the kernel is told, only to be read; it uses none of the bands."""
     bands = make_bands(settings.known_sigma, shape)
     return make_detection_settings(settings, bands, lambda _: None)
 
