@@ -17,7 +17,7 @@ from napari_spotfit import (
     StopCondition,
 )
 from napari_spotfit.results.flags import NOT_GOOD, RULES, flags_of, main_reasons
-from napari_spotfit.results.verdicts import Origin, judge, judge_in_image
+from napari_spotfit.results.verdicts import ImageVerdicts, Origin, judge, judge_in_image
 
 SHAPE = (40, 44)
 #: What follows from numbers alone.
@@ -132,6 +132,10 @@ def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
     np.testing.assert_array_equal(alone, fits["flags"] & ALONE)
     mixed = {name: values.astype(float)[::-1] for name, values in fits.items()}
     np.testing.assert_array_equal(judge(mixed, known, (9, 9)), alone[::-1])
+    thin = {name: np.repeat(values, 2)[::2] for name, values in fits.items()}
+    for values in thin.values():
+        values.flags.writeable = False
+    np.testing.assert_array_equal(judge(thin, known, (9, 9)), alone)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 80))
@@ -148,6 +152,14 @@ def test_flags_do_not_depend_on_the_order_of_a_frame(seed, count):
     mixed = {name: values[order] for name, values in columns.items()}
     begun = origin._replace(corners=origin.corners[order], places=origin.places[order])
     np.testing.assert_array_equal(judged(mixed, known, begun)["flags"], flags[order])
+    # The memory of other fits serves these as well.
+    kept = {name: values.copy() for name, values in columns.items()}
+    verdicts = ImageVerdicts(kept, known)
+    verdicts.judge(origin)
+    for name, values in mixed.items():
+        kept[name][:] = values
+    verdicts.judge(begun)
+    np.testing.assert_array_equal(kept["flags"], flags[order])
 
 
 def test_the_table_has_every_flag_once():

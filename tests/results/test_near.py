@@ -23,7 +23,7 @@ def flags_of(frame, starts, ends, shape, threads=None):
     columns["stop_condition"] = np.full(count, 2, np.uint8)
     corners = np.zeros((count, 3), np.int64)
     corners[:, 0] = frame
-    judge_in_image(columns, KNOWN, Origin(corners, starts, shape, 1.3), threads)
+    judge_in_image(columns, KNOWN.changed(threads=threads), Origin(corners, starts, shape, 1.3))
     return columns["flags"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,8 +107,8 @@ def fit_block(
     corners = rois.corners
     calibration.check_counts(block.pixels, corners)
     # Side by side with other blocks, each is worked on by one thread.
-    workers = settings.threads if backend.workers == 1 else 1
-    saturated = saturated_pixels(block.taken, corners, settings.roi_shape, workers)
+    here = settings if backend.workers == 1 else _by_one_thread(settings)
+    saturated = saturated_pixels(block.taken, corners, settings.roi_shape, here.threads)
     lone = None
     if detection is not None and detection.sigma is not None:
         lone = backend.lone_pixels(block.frames, corners, settings.roi_shape, detection)
@@ -117,8 +118,13 @@ def fit_block(
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
     origin = Origin(corners, places, frame_shape, sigma, block.bad, saturated, lone)
-    judge_in_image(columns, settings, origin, workers)
+    judge_in_image(columns, here, origin)
     return columns
+
+
+@lru_cache(maxsize=16)
+def _by_one_thread(settings: Settings) -> Settings:
+    return settings.changed(threads=1)
 
 
 def equivalent_fits(count: int, roi_shape: tuple[int, int]) -> int:

@@ -85,9 +85,7 @@ def judge(
     return found
 
 
-def judge_in_image(
-    columns: dict[str, Any], settings: Settings, origin: Origin, workers: int | None = None
-) -> None:
+def judge_in_image(columns: dict[str, Any], settings: Settings, origin: Origin) -> None:
     """Make the columns of fits in ROIs those of an image, with all of their flags.
 
     y and x become pixels of the image, and standard errors those that the noise of a filtered one
@@ -101,51 +99,76 @@ def judge_in_image(
         What the fits were made with.
     origin : Origin
         Where the fits began.
-    workers : int, optional
-        Threads to use.
     """
-    names, numbers = verdict_settings(settings, settings.roi_shape)
-    count = len(columns["y"])
-    corners = np.ascontiguousarray(origin.corners, _LONG)
-    places = np.ascontiguousarray(origin.places, _DOUBLE)
-    where, doubles, _kept = _places_of(columns, names)
-    y, x = where[len(COLUMNS) : len(COLUMNS) + 2]
-    made, work = np.empty((3, count), _INTEGER), np.empty(_WORK * count, _BYTE)
-    bad = None if origin.bad is None else np.ascontiguousarray(to_host(origin.bad))
-    filtered = filtered_noise(settings, settings.roi_shape)
-    errors = None if filtered is None else ErrorColumns.of(columns, filtered.columns)
-    first = address(made)
-    image = _IMAGE_FITS.pack(
-        address(corners), address(places), count, *origin.shape,
-        math.nan if origin.sigma is None else origin.sigma,
-        address(bad), 0 if bad is None else len(bad), *_lost(origin.saturated),
-        *_lost(origin.lone), ctypes.addressof(filtered.noise) if filtered else 0,
-        ctypes.addressof(errors) if errors else 0, address(work), y, x, first, first + 4 * count,
-        first + 8 * count,
-    )  # fmt: skip
-    fits, library = _FIT_COLUMNS.pack(*where, doubles), load()
+    ImageVerdicts(columns, settings).judge(origin)
 
-    def work_on(start: int, end: int) -> None:
-        library.functions.spotfit_judge_in_image(
-            library.index, fits, ctypes.byref(numbers), image, start, end
-        )
 
-    threads.in_pieces(work_on, count, _SHARE, workers)
-    columns.update(roi_y=made[0], roi_x=made[1], flags=made[2].view(np.uint32))
+class ImageVerdicts:
+    """What :func:`judge_in_image` does, for columns whose memory is filled again and again.
+
+    Parameters
+    ----------
+    columns : dict of str to ndarray
+        As a backend returns them; ``roi_y``, ``roi_x`` and ``flags`` are added.
+    settings : Settings
+        What the fits are made with.
+    """
+
+    def __init__(self, columns: dict[str, Any], settings: Settings) -> None:
+        names, self._numbers = verdict_settings(settings, settings.roi_shape)
+        where, doubles, *kept = _places_of(columns, names)
+        count = self._count = len(columns["y"])
+        made, work = np.empty((3, count), _INTEGER), np.empty(_WORK * count, _BYTE)
+        columns.update(roi_y=made[0], roi_x=made[1], flags=made[2].view(np.uint32))
+        filtered = filtered_noise(settings, settings.roi_shape)
+        errors = None if filtered is None else ErrorColumns.of(columns, filtered.columns)
+        #: What must outlast the addresses.
+        self._kept = kept, made, work, filtered, errors
+        self._fits, self._threads = _FIT_COLUMNS.pack(*where, doubles), settings.threads
+        first = address(made)
+        self._memory = (
+            ctypes.addressof(filtered.noise) if filtered else 0,
+            ctypes.addressof(errors) if errors else 0, address(work),
+            *where[len(COLUMNS) : len(COLUMNS) + 2], first, first + 4 * count, first + 8 * count,
+        )  # fmt: skip
+
+    def judge(self, origin: Origin) -> None:
+        """Make the columns those of an image."""
+        corners = np.ascontiguousarray(origin.corners, _LONG)
+        places = np.ascontiguousarray(origin.places, _DOUBLE)
+        bad = None if origin.bad is None else np.ascontiguousarray(to_host(origin.bad))
+        image = _IMAGE_FITS.pack(
+            address(corners), address(places), self._count, *origin.shape,
+            math.nan if origin.sigma is None else origin.sigma,
+            address(bad), 0 if bad is None else len(bad), *_lost(origin.saturated),
+            *_lost(origin.lone), *self._memory,
+        )  # fmt: skip
+        library, fits, numbers = load(), self._fits, ctypes.byref(self._numbers)
+
+        def work(first: int, last: int) -> None:
+            library.functions.spotfit_judge_in_image(
+                library.index, fits, numbers, image, first, last
+            )
+
+        threads.in_pieces(work, self._count, _SHARE, self._threads)
 
 
 def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int, list[Any]]:
     """Return where columns are, which are of double precision, and what must outlast that."""
     where, doubles, kept = [0] * len(_TYPES), 0, []
     for place, name in enumerate(names):
-        column = columns.get(name)
+        column: Any = columns.get(name)
         if column is None:
             continue
-        if column.dtype is not _TYPES[place] or not column.flags.c_contiguous:
+        if column.dtype is not _TYPES[place]:
             column = np.ascontiguousarray(column, _DOUBLE)
             doubles |= 1 << place
+        try:  # what `address` does, without a call for each of a dozen columns
+            where[place] = ctypes.addressof(ctypes.c_char.from_buffer(column))
+        except (TypeError, ValueError):  # nothing in it, read-only, or not in one piece
+            column = np.ascontiguousarray(column)
+            where[place] = address(column)
         kept.append(column)
-        where[place] = address(column)
     return where, doubles, kept
 
 
