@@ -24,7 +24,7 @@ _SHARE, _AT_A_TIME = 1 << 14, 1 << 22
 
 
 class _FlatTops(ctypes.Structure):
-    """What makes pixels suspect, as kernels/cpu/own_pixels.h explains it."""
+    """What makes pixels suspect, as kernels/flat_tops.h explains it."""
 
     _fields_ = fields("double largest least", "int count")
 
@@ -107,10 +107,12 @@ def _with_flat_tops(
     workers: int | None,
 ) -> NDArray[np.bool_]:
     """Return which ROIs may have saturated pixels, most often none."""
-    if is_on_device(frames):  # the rule itself takes no longer there
-        return corners[:, 0] >= 0
-    found = np.zeros(len(corners), bool)
-    library, tops = load(), _FlatTops(rule.largest, rule.least, PLATEAU)
+    tops = _FlatTops(rule.largest, rule.least, PLATEAU)
+    if is_on_device(frames):
+        from .cuda.flat_tops import with_flat_tops
+
+        return with_flat_tops(frames, corners, roi_shape, tops)
+    found, library = np.zeros(len(corners), bool), load()
 
     def work(first: int, last: int) -> None:
         library.functions.spotfit_find_flat_tops(

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU, which
 #: does not care whether a call is for one frame or for a hundred.
-_CPU_BYTES, _GPU_BYTES = 8 << 20, 32 << 20
+_CPU_BYTES, _GPU_BYTES = 8 << 20, 64 << 20
 #: Blocks that are on their way to, on and from GPUs at the same time, and of each at least: more
 #: only wait for the interpreter.
-_GPU_WORKERS, _WORKERS_OF_EACH = 6, 2
+_GPU_WORKERS, _WORKERS_OF_EACH = 8, 3
 
 
 class Description(NamedTuple):
