@@ -27,3 +27,6 @@ class Backend(NamedTuple):
     workers: int
     #: Says what has done the work up to now, by name.
     ran_on: Callable[[], str]
+    #: Prepares fits of cut-outs that are made again and again, as
+    #: :class:`~.cpu.prepared.PreparedFits` says.
+    prepare_fits: Callable[..., Callable[..., dict[str, Any]]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..images.frames import to_host
@@ -43,7 +44,7 @@ def with_fallback(cuda: Backend, cpu_factory: Callable[[], Backend]) -> Backend:
     run = _Run(cuda, cpu_factory)
     return Backend(
         cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels, cuda.frames_at_once,
-        cuda.block_bytes, cuda.workers, run.ran_on,
+        cuda.block_bytes, cuda.workers, run.ran_on, partial(_PreparedFits, run),
     )  # fmt: skip
 
 
@@ -51,19 +52,20 @@ class _Run:
     """One run; its methods may be called by several threads at once."""
 
     def __init__(self, cuda: Backend, cpu_factory: Callable[[], Backend]) -> None:
-        self._cuda, self._make_cpu = cuda, cpu_factory
-        self._cpu: Backend | None = None
+        self.cuda, self._make_cpu = cuda, cpu_factory
+        #: What does the rest, once the GPU has failed.
+        self.cpu: Backend | None = None
         self._switching, self._cpu_at_work = threading.Lock(), threading.Lock()
 
     def ran_on(self) -> str:
-        return self._cuda.name if self._cpu is None else f"{self._cuda.name}, {self._cpu.name}"
+        return self.cuda.name if self.cpu is None else f"{self.cuda.name}, {self.cpu.name}"
 
     def upload(self, frames: Any) -> Frames:
-        if self._cpu is None:
+        if self.cpu is None:
             try:
-                return Frames(frames, self._cuda.upload(frames))
+                return Frames(frames, self.cuda.upload(frames))
             except cuda_errors() as error:
-                self._switch(error)
+                self.switch(error)
         return Frames(frames, None)
 
     def detect(self, frames: Any, *rest: Any, **named: Any) -> Any:
@@ -79,32 +81,55 @@ class _Run:
     def _work(self, task: str, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if not isinstance(frames, Frames):
             frames = Frames(frames, frames)
-        if self._cpu is None:
+        if self.cpu is None:
             try:
-                return getattr(self._cuda, task)(frames.uploaded, *rest, **named)
+                return getattr(self.cuda, task)(frames.uploaded, *rest, **named)
             except cuda_errors() as error:
                 if named.get("on_device"):
                     raise  # the CPU cannot leave results on a GPU
-                self._switch(error)
+                self.switch(error)
         # One at a time: the CPU's functions use all threads by themselves.
         with self._cpu_at_work:
             rest = tuple(_to_host(value) for value in rest)
             named = {name: _to_host(value) for name, value in named.items()}
-            return getattr(self._cpu, task)(to_host(frames.given), *rest, **named)
+            return getattr(self.cpu, task)(to_host(frames.given), *rest, **named)
 
-    def _switch(self, error: Exception) -> None:
+    def switch(self, error: Exception) -> None:
         """Leave all further work to the CPU, and warn if this is the first error."""
         with self._switching:
-            if self._cpu is not None:
+            if self.cpu is not None:
                 return
-            self._cpu = self._make_cpu()
+            self.cpu = self._make_cpu()
         warnings.warn(
             BackendFallbackWarning(
-                f"{self._cuda.name} failed ({first_line(error)}). {self._cpu.name} does the "
+                f"{self.cuda.name} failed ({first_line(error)}). {self.cpu.name} does the "
                 "rest of this run, and its result is complete."
             ),
             stacklevel=4,
         )
+
+
+class _PreparedFits:
+    """Fits that are made again and again: on the GPU, until it fails."""
+
+    def __init__(self, run: _Run, *kind: Any) -> None:
+        self._run, self._kind = run, kind
+        self._on_gpu: Callable[..., dict[str, Any]] | None = None
+        self._on_cpu: Callable[..., dict[str, Any]] | None = None
+
+    def __call__(self, pixels: Any, start: Any = None) -> dict[str, Any]:
+        if self._run.cpu is None:
+            try:
+                if self._on_gpu is None:
+                    self._on_gpu = self._run.cuda.prepare_fits(*self._kind)
+                return self._on_gpu(pixels, start)
+            except cuda_errors() as error:
+                self._run.switch(error)
+        self._on_gpu = None
+        if self._on_cpu is None:
+            assert self._run.cpu is not None
+            self._on_cpu = self._run.cpu.prepare_fits(*map(_to_host, self._kind))
+        return self._on_cpu(to_host(pixels), to_host(start))
 
 
 def _to_host(value: Any) -> Any:

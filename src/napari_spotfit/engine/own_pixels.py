@@ -116,6 +116,8 @@ def fit_own_pixels(
     """
     known = {"planes": planes, "variance_map": variance_map, **rest}
     spots = None if places is None or len(places) < 2 else Spots(corners, places, roi_shape)
+    if spots is None and lost is None:
+        return fit_rois(frames, corners, roi_shape, settings, start, **known)
     if spots is None:
         crowded = np.zeros(1 if corners is None else len(corners), bool)
     else:

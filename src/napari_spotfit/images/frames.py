@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,6 +45,7 @@ def known_shape(array: Any, what: str) -> tuple[int, ...]:
     return tuple(int(size) for size in array.shape)
 
 
+@cache
 def native_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type in which the backends read pixels of a type."""
     return np.dtype(_NATIVE.get(f"{dtype.kind}{dtype.itemsize}", "f8"))
@@ -62,6 +64,8 @@ def to_native(array: Any) -> Any:
 
 def is_on_device(array: Any) -> bool:
     """Whether an array lies in the memory of a CUDA device."""
+    if type(array) is np.ndarray:  # as most often
+        return False
     if hasattr(array, "__cuda_array_interface__"):
         return True
     place = getattr(array, "__dlpack_device__", None)
@@ -77,6 +81,8 @@ def as_array(array: Any) -> Any:
         If some of its values are masked, as fits and detection would not know, or if it is a
         list whose parts differ in length.
     """
+    if type(array) is np.ndarray:
+        return array
     if "numpy.ma" in sys.modules:  # else nothing is masked, and it takes long to import
         if np.ma.isMaskedArray(getattr(array, "_meta", None)):
             array = array.compute()  # Dask's arrays lose the mask else

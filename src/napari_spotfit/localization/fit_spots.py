@@ -89,9 +89,9 @@ def fit_spots(
     True
     """
     settings = merged(settings, options, fit_spots)
-    array = _checked_spots(spots)
+    array = checked_spots(spots)
     roi_shape = (array.shape[1], array.shape[2])
-    own_start = _checked_start(start, len(array), settings)
+    own_start = checked_start(start, len(array), settings)
     calibration = PixelCalibration(
         array.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
@@ -122,7 +122,7 @@ def fit_spots(
         )  # fmt: skip
         correct_errors(columns, calibration.fitted, roi_shape)
         parts.append(SpotFits(columns, (), calibration.settings, roi_shape))
-    return SpotFits.concatenate(parts)
+    return parts[0] if len(parts) == 1 else SpotFits.concatenate(parts)
 
 
 def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> SpotFits:
@@ -147,7 +147,8 @@ def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np
     return np.arange(first, last if calibration.by_frame else min(first + 1, last))
 
 
-def _checked_spots(spots: Any) -> Any:
+def checked_spots(spots: Any) -> Any:
+    """Return cut-outs as an array, or raise an error that says what is accepted."""
     array = as_array(spots)
     check_real(array.dtype, "spots")
     if array.ndim != 3:
@@ -160,7 +161,8 @@ def _checked_spots(spots: Any) -> Any:
     return array
 
 
-def _checked_start(start: Any, count: int, settings: Settings) -> Any:
+def checked_start(start: Any, count: int, settings: Settings) -> Any:
+    """Return start values as the backends read them, or raise an error."""
     if start is None:
         return None
     names = [parameter.name for parameter in settings.profile.shape]

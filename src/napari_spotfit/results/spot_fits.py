@@ -236,6 +236,10 @@ class SpotFits:
         """Return the same fits with NumPy's columns, should they lie on a GPU."""
         return self._of({name: to_host(values) for name, values in self._columns.items()})
 
+    def copy(self) -> SpotFits:
+        """Return the same fits with memory of their own, as of a :class:`Fitter` for keeps."""
+        return self._of({name: values.copy() for name, values in self._columns.items()})
+
     def stop_counts(self) -> dict[StopCondition, int]:
         """Return how many fits ended under each condition."""
         counts = np.bincount(self.to_host().stop_condition, minlength=len(StopCondition))

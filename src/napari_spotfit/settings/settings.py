@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ..models import stopping
 from ..models.profiles import MODELS, Profile
@@ -65,6 +65,10 @@ class Settings:
     ...
     ValueError: roi_size must be odd, from 5 to 4095 px, so that a pixel is its centre; got 8
     """
+
+    #: The hash, made when it is asked for first: settings are keys of many a cache.
+    __slots__ = ("__dict__", "__weakref__", "_hash")
+    _hash: ClassVar[int]
 
     sigma: float | None = setting(
         None,
@@ -361,6 +365,16 @@ class Settings:
     def __post_init__(self) -> None:
         own, default = vars(self), _defaults()
         self._check({name: value for name, value in own.items() if value is not default[name]})
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", hash(tuple(vars(self).values())))
+            return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)  # without the hash, which is another process's
 
     def _check(self, values: Mapping[str, Any]) -> None:
         """Check these values and what goes together with one of them, and keep them."""
