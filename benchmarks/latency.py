@@ -77,9 +77,10 @@ def on_cpu(settings: Settings, calls: int) -> None:
     many = spots_of(MANY)
     times = in_turns({"library": Library(many, settings), "fit_spots": lambda: fit_spots(
         many, settings=settings)}, 7)  # fmt: skip
-    own, ours = (np.median(taken) for taken in times.values())
-    print(f"{MANY} spots: {MANY / ours / 1e6:.2f} million fits/s, {own / ours:.1%} of the "
-          f"library's own speed (≥ {OWN_SPEED[0]:.0%}, aim {OWN_SPEED[1]:.0%})", flush=True)  # fmt: skip
+    own, ours = (float(np.median(taken)) for taken in times.values())
+    speed = f"{MANY} spots: {MANY / ours / 1e6:.2f} million fits/s"
+    asked_of_it = f"(≥ {OWN_SPEED[0]:.0%}, aim {OWN_SPEED[1]:.0%})"
+    print(f"{speed}, {own / ours:.1%} of the library's own speed {asked_of_it}", flush=True)
 
 
 def on_gpu(settings: Settings, calls: int) -> None:

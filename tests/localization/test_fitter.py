@@ -15,6 +15,7 @@ from napari_spotfit import (
     Fitter,
     NoiseModel,
     Settings,
+    SpotFits,
     fit_at,
     fit_spots,
     simulate_movie,
@@ -186,6 +187,11 @@ def test_rows_are_those_of_fit_at(backend, movie, kind, dtype):
             theirs = fit_at(frame, centers, settings=told, **known)
             assert_same(ours, theirs)
             assert ours.settings == theirs.settings
+            # Those of a stack go another way.
+            stacked = np.column_stack([np.zeros(len(centers)), centers])
+            of_stack = fit_at(frame[np.newaxis], stacked, settings=told, **known).columns
+            del of_stack["frame"]
+            assert_same(ours, SpotFits(of_stack))
 
 
 def test_what_is_left_open_is_measured_in_the_first_frame(backend, movie):

@@ -173,7 +173,16 @@ def _in_place(parts: list[tuple[NDArray[np.int64], dict[str, Any]]], name: str) 
     return column
 
 
-class Spots(ctypes.Structure):
+class SpotCells(ctypes.Structure):
+    """Spots by cells of the frames: kernels/cpu/own_pixels.h explains it."""
+
+    _fields_ = fields(
+        "pointer corners places", "long count frames down across", "pointer starts by_cell",
+        "int side rows columns",
+    )  # fmt: skip
+
+
+class Spots(SpotCells):
     """Spots of frames, each with its ROI, in cells of the frames.
 
     Parameters
@@ -194,11 +203,6 @@ class Spots(ctypes.Structure):
     >>> spots.own_pixels(np.array([0]))[0, 0]
     array([1., 1., 1., 1., 0.], dtype=float32)
     """
-
-    _fields_ = fields(
-        "pointer corners places", "long count frames down across", "pointer starts by_cell",
-        "int side rows columns",
-    )  # fmt: skip
 
     def __init__(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Unpack
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.select import select_backend
 from ..images.camera import Camera
-from ..images.frames import as_array, check_real, is_on_device, to_host
+from ..images.frames import FrameReader, is_on_device
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
@@ -18,6 +17,7 @@ from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .chunks import side_by_side
 from .estimates import estimated, for_detection, warn_of_gain
+from .frame_fits import checked_places, in_frame
 from .rois import (
     checked_reader,
     collected,
@@ -30,6 +30,7 @@ from .rois import (
 )
 
 _FAR = 1 << 62
+_FIRST = np.zeros(1, np.int64)
 
 
 @takes_settings("fit", "stop", "bounds", "camera", "run", also=("sigma",))
@@ -93,30 +94,35 @@ def fit_at(
     """
     settings = with_roi(settings, roi_size, options, fit_at)
     given, reader = settings, checked_reader(image, settings)
-    places = to_host(as_array(centers))
-    if places.shape == (0,):
-        places = np.empty((0, len(reader.shape)))
-    if places.dtype == object:  # numbers, perhaps, as of a table whose columns have several types
-        with contextlib.suppress(TypeError, ValueError):
-            places = places.astype(float)
-    check_real(places.dtype, "centers")
-    places = places.astype(float)
-    if places.ndim != 2 or places.shape[1] != len(reader.shape):
-        raise ValueError(
-            f"centers must have the shape (n, {len(reader.shape)}), one column per axis of the "
-            f"image; got {places.shape}"
-        )
+    places = checked_places(centers, len(reader.shape))
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
-    numbers = frame_numbers(places, reader)
-    there = numbers >= 0
-    known = np.column_stack([numbers[there], places[there, -2:]])
+    numbers = known = None
+    if reader.leading or settings.sigma is None:
+        numbers = frame_numbers(places, reader)
+        there = numbers >= 0
+        known = np.column_stack([numbers[there], places[there, -2:]])
     calibration = estimated(reader, calibration, places=known)
+    warn_of_gain(given, calibration.settings)
+    if not reader.leading:
+        return in_frame(calibration, reader.read(_FIRST), places)
+    assert numbers is not None
+    return _in_frames(reader, calibration, places, numbers, is_on_device(image))
+
+
+def _in_frames(
+    reader: FrameReader,
+    calibration: PixelCalibration,
+    places: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    on_device: bool,
+) -> SpotFits:
+    """Fit at places in the numbered frames of an image, block by block."""
     settings, sigma = calibration.settings, calibration.settings.sigma
     detection, _ = for_detection(calibration)
     backend = select_backend(
-        settings, None if is_on_device(image) else equivalent_fits(len(places), settings.roi_shape)
+        settings, None if on_device else equivalent_fits(len(places), settings.roi_shape)
     )
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
@@ -135,8 +141,7 @@ def fit_at(
     chunks = ((block, reader.read(block)) for block in blocks)
     parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
     columns = {name: in_order([part[name] for part in parts], order) for name in parts[0]}
-    index = places[:, :-2]
     # Indices of places far outside, too, are numbers.
-    index = np.clip(np.where(np.isnan(index), -1, np.rint(index)), -_FAR, _FAR).astype(np.int64)
-    warn_of_gain(given, settings)
+    index = np.where(np.isnan(places[:, :-2]), -1, np.rint(places[:, :-2]))
+    index = np.clip(index, -_FAR, _FAR).astype(np.int64)
     return collected(columns, index, settings)

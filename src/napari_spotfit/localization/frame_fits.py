@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..engine.backend import Backend
+from ..engine.cpu.library import Library, load
+from ..engine.cpu.place_fits import PlaceFits
+from ..engine.filtered_noise import correct_errors
 from ..engine.select import select_backend, stays_on_cpu
 from ..images.frames import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
+from ..settings.settings import Settings
 from .estimates import for_detection
-from .rois import equivalent_fits, fit_block, in_order, outside, upload
+from .place_flags import Origin
+from .rois import all_flags, equivalent_fits, fit_block, in_order, outside, upload
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -30,7 +37,8 @@ class FrameFits:
     def __init__(self, calibration: PixelCalibration) -> None:
         self.calibration = calibration
         self._detection, _ = for_detection(calibration)
-        self._backends: dict[bool, Any] = {}
+        self._backends: dict[bool, Backend] = {}
+        self._few: PlaceFits | None = None
 
     def fit(self, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
         """Return the fits around places.
@@ -42,32 +50,79 @@ class FrameFits:
         places : ndarray of float64, shape (n, 2)
             y and x in pixels.
         """
-        calibration, settings = self.calibration, self.calibration.settings
-        backend = self._backend(pixels, len(places))
+        settings = self.calibration.settings
+        fits = None if is_on_device(pixels) else equivalent_fits(len(places), settings.roi_shape)
+        on_cpu = stays_on_cpu(settings, fits)
+        if on_cpu and fits is not None:
+            columns = self._fit_few(pixels, places)
+            if columns is not None:
+                return SpotFits(columns, (), settings)
+        if on_cpu not in self._backends:
+            self._backends[on_cpu] = select_backend(settings, fits)
+        return SpotFits(self._fit_any(self._backends[on_cpu], pixels, places), (), settings)
+
+    def _fit_few(self, taken: Any, places: NDArray[np.float64]) -> dict[str, NDArray[Any]] | None:
+        """Fit few ROIs without further ado on the CPU; None if there is more to it."""
+        calibration, settings = self.calibration, self.calibration.fitted
+        pixels = calibration.corrected(_FIRST, taken, mark_bad=True)
+        if self._few is None:
+            self._few = PlaceFits(
+                settings, self._detection, pixels.shape[1:], calibration.planes(_FIRST, pixels),
+                calibration.variances(_FIRST, pixels),
+            )  # fmt: skip
+        placed = self._few.fit(pixels, taken, places)
+        if placed is None:
+            return None
+        columns, corners = placed.columns, placed.corners
+        calibration.check_counts(pixels, corners)
+        correct_errors(columns, settings, settings.roi_shape)
+        origin = Origin(corners[:, 0], places, pixels.shape[1:], self.calibration.settings.sigma)
+        bad = calibration.bad_pixels(_FIRST)
+        columns["flags"] = all_flags(columns, settings, origin, corners, bad, None, placed.lone)
+        return columns
+
+    def _fit_any(
+        self, backend: Backend, pixels: Any, places: NDArray[np.float64]
+    ) -> dict[str, NDArray[Any]]:
+        """Fit ROIs as those of any image are fitted."""
+        calibration = self.calibration
         size = np.array(pixels.shape[1:])
         with np.errstate(invalid="ignore"):
             there = ((places >= -0.5) & (places <= size - 0.5)).all(axis=1)
         known = places if there.all() else places[there]
-        block = upload(backend, calibration, _FIRST, pixels)
         columns = fit_block(
-            backend, block, calibration, np.zeros(len(known), np.int64), known, settings.sigma,
-            self._detection,
+            backend, upload(backend, calibration, _FIRST, pixels), calibration,
+            np.zeros(len(known), np.int64), known, calibration.settings.sigma, self._detection,
         )  # fmt: skip
-        if known is not places:
-            order = np.argsort(there, kind="stable")
-            others = outside(len(places) - len(known), calibration.fitted)
-            columns = {
-                name: in_order([others[name], column], order) for name, column in columns.items()
-            }
-        return SpotFits(columns, (), settings)
+        if known is places:
+            return columns
+        others = outside(len(places) - len(known), calibration.fitted)
+        order = np.argsort(there, kind="stable")
+        return {name: in_order([others[name], column], order) for name, column in columns.items()}
 
-    def _backend(self, pixels: Any, count: int) -> Any:
-        settings = self.calibration.settings
-        fits = None if is_on_device(pixels) else equivalent_fits(count, settings.roi_shape)
-        on_cpu = stays_on_cpu(settings, fits)
-        if on_cpu not in self._backends:
-            self._backends[on_cpu] = select_backend(settings, fits)
-        return self._backends[on_cpu]
+
+def in_frame(calibration: PixelCalibration, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
+    """Return fits at places of one frame, with memory of their own."""
+    if calibration.has_maps:
+        return FrameFits(calibration).fit(pixels, places)
+    # Nobody else has what is taken from the list; it serves the next call.
+    idle = _idle(load(), calibration.settings, pixels.shape, pixels.dtype)
+    try:
+        fits = idle.pop()
+    except IndexError:
+        fits = FrameFits(calibration)
+    fits.calibration = calibration  # which has not looked at counts yet
+    found = fits.fit(pixels, places).copy()
+    idle.append(fits)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _idle(
+    library: Library, settings: Settings, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> list[FrameFits]:
+    """Return what is prepared for frames of a kind and not in use."""
+    return []
 
 
 def checked_places(centers: ArrayLike, axes: int) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.filtered_noise import correct_errors
-from ..engine.own_pixels import joined
+from ..engine.own_pixels import Lost, joined
 from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
@@ -131,10 +131,24 @@ def fit_block(
     columns["x"] += corners[:, 2]
     columns = _with_corners(columns, corners)
     origin = Origin(frame, places, block.pixels.shape[1:], sigma)
-    columns["flags"] = judge(columns, settings, settings.roi_shape)
-    columns["flags"] |= place_flags(columns, settings, origin)
-    columns["flags"] |= pixel_flags(block.bad, saturated, lone, corners, columns["y"], columns["x"])
+    columns["flags"] = all_flags(columns, settings, origin, corners, block.bad, saturated, lone)
     return columns
+
+
+def all_flags(
+    columns: dict[str, NDArray[Any]],
+    settings: Settings,
+    origin: Origin,
+    corners: NDArray[np.int64],
+    bad: Any,
+    saturated: Lost | None,
+    lone: Lost | None,
+) -> NDArray[np.uint32]:
+    """Return all that may be wrong with fits in an image, :class:`Flag` by bits."""
+    found = judge(columns, settings, settings.roi_shape)
+    found |= place_flags(columns, settings, origin)
+    found |= pixel_flags(bad, saturated, lone, corners, columns["y"], columns["x"])
+    return found
 
 
 def equivalent_fits(count: int, roi_shape: tuple[int, int]) -> int:
