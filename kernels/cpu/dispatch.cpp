@@ -3,6 +3,7 @@
 #include "detection_functions.h"
 #include "instruction_sets.h"
 #include "own_pixels.h"
+#include "verdicts.h"
 
 using namespace spotfit;
 
@@ -134,4 +135,9 @@ SPOTFIT_EXPORT void spotfit_find_flat_tops(int index, const void* frames, int pi
                                            int rows, int columns, const FlatTops* rule, unsigned char* found) {
     own_pixels(index).find_flat_tops(frames, pixel_type, height, width, corners, first, last, rows, columns, *rule,
                                      found);
+}
+
+SPOTFIT_EXPORT void spotfit_judge(int index, const FitColumns* fits, const VerdictSettings* settings, long long first,
+                                  long long last, unsigned* flags) {
+    instruction_set(index).functions->verdicts->judge(*fits, *settings, first, last, flags);
 }

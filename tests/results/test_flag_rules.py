@@ -18,7 +18,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.localization.place_flags import Origin, place_flags
 from napari_spotfit.results.flags import NOT_GOOD, RULES, flags_of, main_reasons
-from napari_spotfit.results.judge import judge
+from napari_spotfit.results.verdicts import judge
 
 SHAPE = (40, 44)
 SIGMA = 1.3

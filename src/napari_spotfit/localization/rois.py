@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import Backend
+from ..engine.columns import invalid_columns
 from ..engine.filtered_noise import correct_errors
 from ..engine.own_pixels import Lost, joined
 from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
-from ..results.columns import invalid_columns
 from ..results.flags import Flag
-from ..results.judge import judge
 from ..results.spot_fits import SpotFits
+from ..results.verdicts import judge
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .pixel_flags import pixel_flags

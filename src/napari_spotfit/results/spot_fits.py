@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.columns import units_of
 from ..images.frames import like, to_host
 from ..models.stopping import CONVERGED, StopCondition
 from ..settings.settings import Settings
 from . import flags as flag_bits
-from .columns import units_of
 from .flags import Flag
-from .judge import judge
+from .verdicts import judge
 from .widths import mean_sigma
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...images.pixel_calibration import Planes
-from ...results.columns import numbers_per_fit
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from ..c_types import fields
+from ..columns import numbers_per_fit
 from ..detection.band import make_bands
 from ..detection.detection_settings import make_detection_settings
 from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
