@@ -220,3 +220,15 @@ def test_threads_have_a_fitter_each(backend, spots, movie):
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
+
+
+def test_whoever_gives_no_gain_is_warned_once(movie):
+    frames, places = movie
+    with Fitter(estimator="mle", backend="cpu") as fitter:
+        with pytest.warns(UserWarning, match="estimator='mle' needs the camera's gain") as warned:
+            fitter.fit_at(frames[0], places[0])
+        assert warned[0].filename == __file__
+        fitter.fit_at(frames[0], places[0])
+    with Fitter(estimator="mle", offset=200.0, gain=1.0, backend="cpu") as fitter:
+        with pytest.raises(ValueError, match="lie below the camera's offset"):
+            fitter.fit(np.full((3, 9, 9), 150.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Iterator, Sequence
@@ -148,16 +149,17 @@ class FrameReader:
     def __init__(self, image: Any, flags: bool = False) -> None:
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
+        own = type(image) is np.ndarray
         self._flags = flags
         self._check(image.dtype, "the image")
-        self.shape = known_shape(image, "the image")
+        self.shape = image.shape if own else known_shape(image, "the image")
         if len(self.shape) < 2:
             raise ValueError(f"the image must have axes (…, y, x); got shape {self.shape}")
         if 0 in self.shape[-2:]:
             raise ValueError(f"the image has no pixels; got shape {self.shape}")
         self.leading = self.shape[:-2]
         self.frame_shape = self.shape[-2:]
-        self.count = int(np.prod(self.leading, dtype=np.int64))
+        self.count = math.prod(self.leading)
         #: The number of the only frame that there is of the image, None where there are all.
         self.held = image.number if isinstance(image, HeldFrame) else None
         self._last = self.leading[-1] if self.leading else 1

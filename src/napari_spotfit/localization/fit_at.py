@@ -104,11 +104,12 @@ def fit_at(
         there = numbers >= 0
         known = np.column_stack([numbers[there], places[there, -2:]])
     calibration = estimated(reader, calibration, places=known)
+    if numbers is None or not reader.leading:
+        fits = in_frame(calibration, reader.read(_FIRST), places)
+    else:
+        fits = _in_frames(reader, calibration, places, numbers, is_on_device(image))
     warn_of_gain(given, calibration.settings)
-    if not reader.leading:
-        return in_frame(calibration, reader.read(_FIRST), places)
-    assert numbers is not None
-    return _in_frames(reader, calibration, places, numbers, is_on_device(image))
+    return fits
 
 
 def _in_frames(

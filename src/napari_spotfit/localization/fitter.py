@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Unpack
+from typing import Any, NoReturn, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -163,7 +163,7 @@ class Fitter:
         if type(frame) is not np.ndarray:
             frame = as_array(frame)
         places = checked_places(centers, 2)
-        kind = self._frames
+        given, kind = self.settings, self._frames
         if kind is None:
             kind = self._frames = self._frame_kind(frame, places)
         if frame.shape != kind.shape or frame.dtype != kind.dtype:
@@ -171,7 +171,10 @@ class Fitter:
                 f"this Fitter was made for frames of the shape {kind.shape} and dtype "
                 f"{kind.dtype}; got {frame.shape}, {frame.dtype}. Make another one for these"
             )
-        return kind.fits.fit(to_native(frame)[np.newaxis], places)
+        fits = kind.fit(to_native(frame)[np.newaxis], places)
+        if given is not self.settings:
+            warn_of_gain(given, self.settings)
+        return fits
 
     def close(self) -> None:
         """Free all memory that is held; the Fitter is of no use then."""
@@ -219,17 +222,19 @@ class Fitter:
         numbers = frame_numbers(places, reader)
         known = np.column_stack([numbers, places])[numbers >= 0]
         calibration = estimated(reader, calibration, places=known)
-        warn_of_gain(self.settings, calibration.settings)
         self.settings = calibration.settings
-        return _FrameKind(frame.shape, frame.dtype, FrameFits(calibration))
+        return _FrameKind(calibration, frame)
 
 
-class _FrameKind(NamedTuple):
+class _FrameKind:
     """Frames of one shape and type."""
 
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    fits: FrameFits
+    def __init__(self, calibration: PixelCalibration, frame: Any) -> None:
+        self.shape, self.dtype = frame.shape, frame.dtype
+        self._frame_fits, self._settings = FrameFits(calibration), calibration.settings
+
+    def fit(self, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
+        return SpotFits(self._frame_fits.fit(pixels, places), (), self._settings)
 
 
 class _SpotKind:

@@ -40,8 +40,8 @@ class FrameFits:
         self._backends: dict[bool, Backend] = {}
         self._few: PlaceFits | None = None
 
-    def fit(self, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
-        """Return the fits around places.
+    def fit(self, pixels: Any, places: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        """Return the columns of fits around places, which the next call may overwrite.
 
         Parameters
         ----------
@@ -56,10 +56,10 @@ class FrameFits:
         if on_cpu and fits is not None:
             columns = self._fit_few(pixels, places)
             if columns is not None:
-                return SpotFits(columns, (), settings)
+                return columns
         if on_cpu not in self._backends:
             self._backends[on_cpu] = select_backend(settings, fits)
-        return SpotFits(self._fit_any(self._backends[on_cpu], pixels, places), (), settings)
+        return self._fit_any(self._backends[on_cpu], pixels, places)
 
     def _fit_few(self, taken: Any, places: NDArray[np.float64]) -> dict[str, NDArray[Any]] | None:
         """Fit few ROIs without further ado on the CPU; None if there is more to it."""
@@ -103,18 +103,19 @@ class FrameFits:
 
 def in_frame(calibration: PixelCalibration, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
     """Return fits at places of one frame, with memory of their own."""
+    settings = calibration.settings
     if calibration.has_maps:
-        return FrameFits(calibration).fit(pixels, places)
+        return SpotFits(FrameFits(calibration).fit(pixels, places), (), settings)
     # Nobody else has what is taken from the list; it serves the next call.
-    idle = _idle(load(), calibration.settings, pixels.shape, pixels.dtype)
+    idle = _idle(load(), settings, pixels.shape, pixels.dtype)
     try:
         fits = idle.pop()
     except IndexError:
         fits = FrameFits(calibration)
     fits.calibration = calibration  # which has not looked at counts yet
-    found = fits.fit(pixels, places).copy()
+    columns = {name: column.copy() for name, column in fits.fit(pixels, places).items()}
     idle.append(fits)
-    return found
+    return SpotFits(columns, (), settings)
 
 
 @lru_cache(maxsize=8)
