@@ -104,12 +104,28 @@ def fit_at(
         there = numbers >= 0
         known = np.column_stack([numbers[there], places[there, -2:]])
     calibration = estimated(reader, calibration, places=known)
-    if numbers is None or not reader.leading:
-        fits = in_frame(calibration, reader.read(_FIRST), places)
+    frame = _only_frame(reader, calibration, numbers)
+    if frame is None:
+        assert numbers is not None
+        columns = _in_frames(reader, calibration, places, numbers, is_on_device(image))
     else:
-        fits = _in_frames(reader, calibration, places, numbers, is_on_device(image))
+        columns = in_frame(calibration, reader.read(frame), places[:, -2:])
     warn_of_gain(given, calibration.settings)
-    return fits
+    # Indices of places far outside, too, are numbers.
+    index = np.where(np.isnan(places[:, :-2]), -1, np.rint(places[:, :-2]))
+    index = np.clip(index, -_FAR, _FAR).astype(np.int64)
+    return collected(columns, index, calibration.settings)
+
+
+def _only_frame(
+    reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """Return the number of the frame that all places lie in, if it is one like all others."""
+    if not reader.leading:
+        return _FIRST
+    if numbers is None or calibration.has_maps or not len(numbers) or numbers[0] < 0:
+        return None
+    return numbers[:1] if (numbers == numbers[0]).all() else None
 
 
 def _in_frames(
@@ -118,7 +134,7 @@ def _in_frames(
     places: NDArray[np.float64],
     numbers: NDArray[np.int64],
     on_device: bool,
-) -> SpotFits:
+) -> dict[str, NDArray[Any]]:
     """Fit at places in the numbered frames of an image, block by block."""
     settings, sigma = calibration.settings, calibration.settings.sigma
     detection, _ = for_detection(calibration)
@@ -141,8 +157,4 @@ def _in_frames(
     blocks = list(reader.blocks(used, 1, backend.block_bytes))
     chunks = ((block, reader.read(block)) for block in blocks)
     parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
-    columns = {name: in_order([part[name] for part in parts], order) for name in parts[0]}
-    # Indices of places far outside, too, are numbers.
-    index = np.where(np.isnan(places[:, :-2]), -1, np.rint(places[:, :-2]))
-    index = np.clip(index, -_FAR, _FAR).astype(np.int64)
-    return collected(columns, index, settings)
+    return {name: in_order([part[name] for part in parts], order) for name in parts[0]}

@@ -16,7 +16,6 @@ from ..engine.filtered_noise import correct_errors
 from ..engine.select import select_backend, stays_on_cpu
 from ..images.frames import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
-from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .estimates import for_detection
 from .place_flags import Origin
@@ -35,10 +34,14 @@ class FrameFits:
     """
 
     def __init__(self, calibration: PixelCalibration) -> None:
-        self.calibration = calibration
         self._detection, _ = for_detection(calibration)
-        self._backends: dict[bool, Backend] = {}
         self._few: PlaceFits | None = None
+        self.begin(calibration)
+
+    def begin(self, calibration: PixelCalibration) -> None:
+        """Begin another run, with a calibration that says the same: its counts are looked at."""
+        self.calibration = calibration
+        self._backends: dict[bool, Backend] = {}
 
     def fit(self, pixels: Any, places: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
         """Return the columns of fits around places, which the next call may overwrite.
@@ -101,21 +104,22 @@ class FrameFits:
         return {name: in_order([others[name], column], order) for name, column in columns.items()}
 
 
-def in_frame(calibration: PixelCalibration, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
-    """Return fits at places of one frame, with memory of their own."""
-    settings = calibration.settings
+def in_frame(
+    calibration: PixelCalibration, pixels: Any, places: NDArray[np.float64]
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of fits at places of one frame, with memory of their own."""
     if calibration.has_maps:
-        return SpotFits(FrameFits(calibration).fit(pixels, places), (), settings)
+        return FrameFits(calibration).fit(pixels, places)
     # Nobody else has what is taken from the list; it serves the next call.
-    idle = _idle(load(), settings, pixels.shape, pixels.dtype)
+    idle = _idle(load(), calibration.settings, pixels.shape, pixels.dtype)
     try:
         fits = idle.pop()
     except IndexError:
         fits = FrameFits(calibration)
-    fits.calibration = calibration  # which has not looked at counts yet
+    fits.begin(calibration)
     columns = {name: column.copy() for name, column in fits.fit(pixels, places).items()}
     idle.append(fits)
-    return SpotFits(columns, (), settings)
+    return columns
 
 
 @lru_cache(maxsize=8)
