@@ -71,6 +71,35 @@ SPOTFIT_INLINE bool is_poor(const VerdictSettings& s, const FitNumbers& fit) {
     return fit.chi_square > mean + s.most_chi * square_root(variance);
 }
 
+// e^x - 1 in double precision, by that of a fraction of x.
+SPOTFIT_INLINE double exponential_less_1(double x) {
+    int halved = 0;
+    for (; __builtin_fabs(x) > 0.25 && halved < 16; ++halved) x /= 2;
+    double sum = 0;
+    for (int n = 12; n > 0; --n) sum = (sum + 1) * x / n;
+    for (; halved > 0; --halved) sum *= sum + 2;
+    return sum;
+}
+
+// How wide a spot is in pixels: the sigma of a round Gaussian; the geometric mean of an elliptical one's; that
+// of the round Gaussian which is as wide at half maximum as a Moffat profile, whose wings may have much of its
+// light; else that of the round Gaussian with the same height and the same light, which for models of one's own
+// is that in the ROI. NaN where none of them is known.
+SPOTFIT_INLINE double mean_width(const double (&width)[WIDTH_PARAMETERS], double amplitude, double light) {
+    constexpr double LOG_2 = 0.69314718055994531, HALF_WIDTH_OF_1 = 1.1774100225154747, PI_2 = 6.2831853071795865;
+    if (!is_nan(width[SIGMA])) return width[SIGMA];
+    const double elliptical = square_root(width[SIGMA_X] * width[SIGMA_Y]);
+    if (!is_nan(elliptical)) return elliptical;
+    const double moffat = square_root(exponential_less_1(LOG_2 / width[EXPONENT])) * width[HALF_WIDTH];
+    if (!is_nan(moffat)) return moffat / HALF_WIDTH_OF_1;
+    return square_root(__builtin_fabs(light / amplitude) / PI_2);
+}
+SPOTFIT_INLINE double mean_width(const VerdictSettings& s, const FitNumbers& fit) {
+    double width[WIDTH_PARAMETERS];
+    for (int i = 0; i < WIDTH_PARAMETERS; ++i) width[i] = s.width_at[i] < 0 ? NOT_A_NUMBER : fit.shape[s.width_at[i]];
+    return mean_width(width, fit.amplitude, fit.photons * s.photon);
+}
+
 // Which of its numbers a fit has: amplitude and photons; the amplitude's error; the background.
 struct Known { bool light, error, background; };
 
@@ -86,6 +115,58 @@ SPOTFIT_INLINE unsigned flags_of_numbers(const VerdictSettings& s, const FitNumb
     if (is_at_bound(s, fit)) flags |= flag::AT_BOUND;
     if (s.chi_by != CHI_UNKNOWN && is_poor(s, fit)) flags |= flag::POOR_FIT;
     return flags;
+}
+
+// Where a fit began and ended, in pixels of an image of a height and width, and its ROI's first pixel.
+struct FitPlace { double start_y, start_x, y, x, roi_y, roi_x, height, width; };
+
+SPOTFIT_INLINE double distance_moved(const FitPlace& place) {
+#pragma clang fp contract(off)
+    const double down = place.y - place.start_y, across = place.x - place.start_x;
+    return square_root(down * down + across * across);
+}
+
+// A limit in single precision, as widths and bounds are.
+SPOTFIT_INLINE double in_single(double x) { return static_cast<float>(x); }
+
+// Whether one end of a fit lies too near to the image's, or its ROI was shifted into the image.
+SPOTFIT_INLINE bool is_at_edge(double start, double end, double first, int side, double size, double reach) {
+    const double before = end + 0.5, behind = size - 0.5 - end;
+    return __builtin_fabs(start - (first + side / 2)) > 0.5 || before < reach || behind < reach;
+}
+
+// The flags that follow from a valid fit's place in an image, but for what is near; the PSF's sigma may be NaN.
+SPOTFIT_INLINE unsigned flags_of_place(const VerdictSettings& s, const FitNumbers& fit, const FitPlace& place,
+                                       double sigma, double moved) {
+    const bool known = !is_nan(sigma), judged = known && s.widths_judged;
+    const double width = judged || !known ? mean_width(s, fit) : sigma, scale = known ? sigma : width;
+    unsigned flags = moved > s.farthest * scale ? flag::MOVED : 0;
+    if (judged && width > in_single(s.widest * sigma)) flags |= flag::WIDE;
+    if (judged && width < in_single(s.narrowest * sigma)) flags |= flag::NARROW;
+    if (is_at_edge(place.start_y, place.y, place.roi_y, s.rows, place.height, scale) ||
+        is_at_edge(place.start_x, place.x, place.roi_x, s.columns, place.width, scale))
+        flags |= flag::EDGE;
+    return flags;
+}
+
+// Of the 3x3 pixels in a spot's middle, how many must be saturated: without one pixel, the others tell height,
+// light and width, and better than to a standard error.
+constexpr int FULL_PIXELS = 2;
+
+// A number from 0 to count - 1.
+SPOTFIT_INLINE long long within(long long i, long long count) { return i < 0 ? 0 : i < count ? i : count - 1; }
+
+// How many pixels of a plane are marked among the 3x3 around a place: what lies outside of the plane is not, or,
+// if the border repeats, is as the nearest one within.
+SPOTFIT_INLINE int marked_around(const unsigned char* plane, long long rows, long long columns, long long row,
+                                 long long column, bool border_repeats) {
+    int marked = 0;
+    for (int i = 0; i < 9; ++i) {
+        const long long y = row + i / 3 - 1, x = column + i % 3 - 1;
+        const long long inside_y = within(y, rows), inside_x = within(x, columns);
+        if (border_repeats || (inside_y == y && inside_x == x)) marked += plane[inside_y * columns + inside_x] != 0;
+    }
+    return marked;
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

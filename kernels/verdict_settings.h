@@ -23,6 +23,9 @@ enum : unsigned {
 };
 }
 
+// Parameters that tell how wide a spot is, whatever the model.
+enum WidthParameter { SIGMA, SIGMA_X, SIGMA_Y, HALF_WIDTH, EXPONENT, WIDTH_PARAMETERS };
+
 struct VerdictSettings {
     // The ends at which a parameter does not follow the data, NaN where there is none: of y and x from the
     // ROI's first pixel, of the other shape parameters in the order of the results, and of the light.
@@ -37,9 +40,14 @@ struct VerdictSettings {
     // white pixels is that, squared, how far it may be too low, and a number for the tails of its
     // distribution; counts per photo-electron and excess of maximum likelihood; standard deviations.
     double pixels, fitted, photon, electron, correlated, measured, tails, gain, excess, most_chi;
-    int shape;        // parameters
-    int noise_known;  // whether errors have the spot's shot noise
-    int chi_by;       // of CHI_UNKNOWN, ...
+    // By which places and widths are judged, in units of the PSF's sigma; the least reach of one spot in pixels.
+    double farthest, widest, narrowest, same_spot, same_spot_px;
+    int rows, columns;               // of the ROIs
+    int widths_judged;               // whether they follow the data, and mean what the PSF's does
+    int shape;                       // parameters
+    int width_at[WIDTH_PARAMETERS];  // where among them those are that tell a width, in this order; -1: nowhere
+    int noise_known;                 // whether errors have the spot's shot noise
+    int chi_by;                      // of CHI_UNKNOWN, ...
 };
 enum { CHI_UNKNOWN, CHI_OF_COUNTS, CHI_OF_LIKELIHOOD };
 

@@ -137,7 +137,23 @@ SPOTFIT_EXPORT void spotfit_find_flat_tops(int index, const void* frames, int pi
                                      found);
 }
 
+static const VerdictFunctions& verdicts(int index) { return *instruction_set(index).functions->verdicts; }
+
 SPOTFIT_EXPORT void spotfit_judge(int index, const FitColumns* fits, const VerdictSettings* settings, long long first,
                                   long long last, unsigned* flags) {
-    instruction_set(index).functions->verdicts->judge(*fits, *settings, first, last, flags);
+    verdicts(index).judge(*fits, *settings, first, last, flags);
+}
+
+SPOTFIT_EXPORT void spotfit_judge_in_image(int index, const FitColumns* fits, const VerdictSettings* settings,
+                                           const ImageFits* image, long long first, long long last) {
+    verdicts(index).judge_in_image(*fits, *settings, *image, first, last);
+}
+
+SPOTFIT_EXPORT void spotfit_correct_errors(int index, const FilteredNoise* noise, const ErrorColumns* fits,
+                                           long long count) {
+    verdicts(index).correct_errors(*noise, *fits, count);
+}
+
+SPOTFIT_EXPORT void spotfit_mean_widths(int index, const double* columns, long long count, double* widths) {
+    verdicts(index).mean_widths(columns, count, widths);
 }

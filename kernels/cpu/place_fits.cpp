@@ -1,5 +1,5 @@
-// Fits of a few spots at given places of one frame, from the places to the columns, in one call: what
-// napari_spotfit.localization.rois does for many spots step by step, each on all threads or a GPU.
+// Fits of a few spots at given places of one frame, from the places to columns in pixels of the ROIs, in one call:
+// what napari_spotfit.localization.rois does for many spots step by step, each on all threads or a GPU.
 // Python's side of it is src/napari_spotfit/engine/cpu/place_fits.py.
 #include "detection_functions.h"
 #include "instruction_sets.h"
@@ -22,7 +22,6 @@ struct PlaceFits {
     SpotCells spots;  // the places; with no row or column of cells, pixels of other spots count
     void* work;
     FitResults results;
-    int *roi_y, *roi_x;
     // Of each ROI: whether it has pixels that do not count, and whether a lone one is among them.
     unsigned char *crowded, *lone;
     // The ROIs that have, one after the other: which they are, what there is at their pixels, and their fits.
@@ -69,7 +68,6 @@ struct Work {
                 start[p.shape * i + axis] = float(place - double(corner));
             }
             for (int j = 2; j < p.shape; ++j) start[p.shape * i + j] = float(UNKNOWN);
-            p.roi_y[i] = int(corners[3 * i + 1]), p.roi_x[i] = int(corners[3 * i + 2]);
         }
         return true;
     }
@@ -176,9 +174,5 @@ SPOTFIT_EXPORT long long spotfit_fit_places(int index, PlaceFits* fits) {
     // The few among them are fitted twice, which costs less than to leave them out.
     work.fit(fits->source, fits->estimator, fits->spots.count, fits->results);
     if (cut) work.fit_cut(cut, BYTES[fits->source.pixel_type]);
-    for (long long i = 0; i < fits->spots.count; ++i) {
-        fits->results.y[i] += double(fits->source.corners[3 * i + 1]);
-        fits->results.x[i] += double(fits->source.corners[3 * i + 2]);
-    }
     return cut;
 }

@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.backend import Backend
 from ..engine.cpu.library import Library, load
 from ..engine.cpu.place_fits import PlaceFits
-from ..engine.filtered_noise import correct_errors
 from ..engine.select import select_backend, stays_on_cpu
 from ..images.frames import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
+from ..results.verdicts import ImageVerdicts, Origin
 from ..settings.settings import Settings
 from .estimates import for_detection
-from .place_flags import Origin
-from .rois import all_flags, equivalent_fits, fit_block, in_order, outside, upload
+from .rois import equivalent_fits, fit_block, in_order, outside, upload
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -36,6 +35,7 @@ class FrameFits:
     def __init__(self, calibration: PixelCalibration) -> None:
         self._detection, _ = for_detection(calibration)
         self._few: PlaceFits | None = None
+        self._columns: dict[str, NDArray[Any]] | None = None
         self.begin(calibration)
 
     def begin(self, calibration: PixelCalibration) -> None:
@@ -78,10 +78,11 @@ class FrameFits:
             return None
         columns, corners = placed.columns, placed.corners
         calibration.check_counts(pixels, corners)
-        correct_errors(columns, settings, settings.roi_shape)
-        origin = Origin(corners[:, 0], places, pixels.shape[1:], self.calibration.settings.sigma)
+        if columns is not self._columns:
+            self._columns, self._verdicts = columns, ImageVerdicts(columns, settings)
+        shape, sigma = pixels.shape[1:], self.calibration.settings.sigma
         bad = calibration.bad_pixels(_FIRST)
-        columns["flags"] = all_flags(columns, settings, origin, corners, bad, None, placed.lone)
+        self._verdicts.judge(Origin(corners, places, shape, sigma, bad, None, placed.lone))
         return columns
 
     def _fit_any(

@@ -197,8 +197,9 @@ class SpotFits:
         with the same height and the same light, for models of one's own that in the ROI.
         """
         gain = 1.0 if self.settings is None else self.settings.gain or 1.0
-        widths: NDArray[np.float32] = mean_sigma(self._columns, gain)
-        return widths
+        widths = mean_sigma(self.to_host()._columns, gain).astype(np.float32)
+        there: NDArray[np.float32] = like(widths, self._columns["y"])
+        return there
 
     @property
     def converged(self) -> NDArray[np.bool_]:

@@ -1,71 +1,60 @@
-"""Which fits get which flags: kernels/verdict.h for Python, with numbers made of the settings."""
+"""Which fits get which flags: the rules of kernels/verdict.h, on columns where they lie."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.c_types import fields
+from ..engine import threads
 from ..engine.cpu.library import load
+from ..engine.filtered_noise import ErrorColumns, filtered_noise
 from ..engine.fit_settings import MAX_SHAPE
 from ..engine.kernel_arguments import address
-from ..settings.bounds import bounds_of, light_ends
-from ..settings.camera_noise import electrons_of, noise_of
+from ..engine.own_pixels import Lost
+from ..images.frames import to_host
 from ..settings.settings import Settings
-from . import flags
+from .verdict_settings import COLUMNS, verdict_settings
 
 Columns = Mapping[str, Any]
 
-#: Bounds of angles are given in degrees and kept in radians: they are met within so much.
-_DEGREES = 1e-3
-#: What single precision leaves of a number, as a fraction of it.
-_SINGLE = 2e-7
-#: How far a noise model that was measured may be too low, as a fraction.
-_MEASURED = 0.1
-#: The columns before the shape parameters' in kernels/cpu/verdicts.h, and their types there.
-_COLUMNS = (
-    "stop_condition", "roi_y", "roi_x", "amplitude", "background", "photons", "chi_square",
-    "reduced_chi_square", "amplitude_stderr",
-)  # fmt: skip
-_BYTE, _INTEGER, _SINGLES, _DOUBLES = map(np.dtype, ("u1", "i4", "f4", "f8"))
-_TYPES = (_BYTE, _INTEGER, _INTEGER, *(len(_COLUMNS) - 3 + MAX_SHAPE) * [_SINGLES])
-#: What χ² is judged by, as in kernels/verdict.h.
-_UNKNOWN, _COUNTS, _LIKELIHOOD = range(3)
+_BYTE, _INTEGER, _SINGLE, _DOUBLE, _LONG = map(np.dtype, ("u1", "i4", "f4", "f8", "i8"))
+#: The columns' types in kernels/cpu/verdicts.h.
+_TYPES = (_BYTE, _INTEGER, _INTEGER, *(len(COLUMNS) - 3 + MAX_SHAPE) * [_SINGLE])
+#: Bytes of work for each fit, as there; fits of a thread's share.
+_WORK, _SHARE = 32, 1 << 14
 
-_NO_ENDS = MAX_SHAPE * [math.nan]
-_PerShape = ctypes.c_double * MAX_SHAPE
-_PerColumn = ctypes.c_void_p * len(_TYPES)
+#: FitColumns and ImageFits as kernels/cpu/verdicts.h declares them: ctypes would take longer to
+#: fill them in than a hundred fits take to be judged.
+_FIT_COLUMNS = struct.Struct(f"{len(_TYPES)}Pi")
+_IMAGE_FITS = struct.Struct("2P3qdPq2Pq2Pq8P")
 
 
-class VerdictSettings(ctypes.Structure):
-    """The same as in kernels/verdict.h, where its fields are explained."""
+class Origin(NamedTuple):
+    """Where in an image fits began, and what is known of its pixels."""
 
-    _fields_ = (
-        ("low", _PerShape),
-        ("high", _PerShape),
-        *fields("double amplitude_low amplitude_high background_low background_high"),
-        *fields("double least_errors slope dark least least_with_light"),
-        *fields("double pixels fitted photon electron correlated measured tails gain excess"),
-        *fields("double most_chi", "int shape noise_known chi_by"),
-    )
-
-
-class _FitColumns(ctypes.Structure):
-    """Where columns are, as kernels/cpu/verdicts.h explains it."""
-
-    _fields_ = (("columns", _PerColumn), *fields("int doubles"))
+    #: Frame, first row and first column of each ROI; the frames rise, and all their fits are there.
+    corners: NDArray[np.int64]
+    #: y and x from which each fit began, in pixels.
+    places: NDArray[np.float64]
+    #: Rows and columns of a frame.
+    shape: tuple[int, int]
+    #: The PSF's σ; None where nobody has said it.
+    sigma: float | None
+    #: Which pixels are bad, (1, Y, X) or (frames, Y, X).
+    bad: Any = None
+    #: Pixels of the ROIs that no fit has counted.
+    saturated: Lost | None = None
+    lone: Lost | None = None
 
 
 def judge(
-    columns: Columns,
-    settings: Settings | None,
-    roi_shape: tuple[int, int] | None,
+    columns: Columns, settings: Settings | None, roi_shape: tuple[int, int] | None
 ) -> NDArray[np.uint32]:
     """Return the flags of fits that follow from their numbers alone, :class:`Flag` by bits.
 
@@ -86,95 +75,105 @@ def judge(
     """
     names, numbers = verdict_settings(settings, roi_shape)
     count = len(columns["stop_condition"])
-    where, doubles, kept = [0] * len(_TYPES), 0, []
-    for place, name in enumerate(names):
-        column = columns.get(name)
-        if column is None:
-            continue
-        if column.dtype is not _TYPES[place] or not column.flags.c_contiguous:
-            column = np.ascontiguousarray(column, _DOUBLES)
-            doubles |= 1 << place
-        kept.append(column)
-        where[place] = address(column)
     found = np.empty(count, np.uint32)
+    where, doubles, _kept = _places_of(columns, names)
     library = load()
     library.functions.spotfit_judge(
-        library.index, ctypes.byref(_FitColumns(_PerColumn(*where), doubles)),
-        ctypes.byref(numbers), 0, count, address(found),
+        library.index, _FIT_COLUMNS.pack(*where, doubles), ctypes.byref(numbers), 0, count,
+        address(found),
     )  # fmt: skip
     return found
 
 
-@lru_cache(maxsize=64)
-def verdict_settings(
-    settings: Settings | None, roi_shape: tuple[int, int] | None
-) -> tuple[tuple[str, ...], VerdictSettings]:
-    """Return the columns that verdicts go by, and all other numbers, only to be read."""
-    numbers = VerdictSettings(
-        low=_PerShape(*_NO_ENDS), high=_PerShape(*_NO_ENDS), amplitude_low=math.nan,
-        amplitude_high=math.nan, background_low=math.nan, background_high=math.nan,
-        least_errors=flags.LEAST_ERRORS, most_chi=flags.MOST_CHI,
-    )  # fmt: skip
-    if settings is None or roi_shape is None:
-        return _COLUMNS, numbers
-    shape = [parameter.name for parameter in settings.profile.shape]
-    numbers.shape = len(shape)
-    _put_bounds(numbers, settings, roi_shape)
-    _put_noise(numbers, settings, roi_shape)
-    return (*_COLUMNS, *shape), numbers
+def judge_in_image(columns: dict[str, Any], settings: Settings, origin: Origin) -> None:
+    """Make the columns of fits in ROIs those of an image, with all of their flags.
 
+    y and x become pixels of the image, and standard errors those that the noise of a filtered one
+    gives, both in place; ``roi_y``, ``roi_x`` and ``flags`` are added.
 
-def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, int]) -> None:
-    """Fill in the bounds at which a fit is no good: the engine leaves it exactly there.
-
-    It does so in single precision.
+    Parameters
+    ----------
+    columns : dict of str to ndarray
+        As a backend returns them.
+    settings : Settings
+        What the fits were made with.
+    origin : Origin
+        Where the fits began.
     """
-    for i, parameter in enumerate(settings.profile.shape):
-        name = parameter.name
-        if name in settings.fixed:
+    ImageVerdicts(columns, settings).judge(origin)
+
+
+class ImageVerdicts:
+    """What :func:`judge_in_image` does, for columns whose memory is filled again and again.
+
+    Parameters
+    ----------
+    columns : dict of str to ndarray
+        As a backend returns them; ``roi_y``, ``roi_x`` and ``flags`` are added.
+    settings : Settings
+        What the fits are made with.
+    """
+
+    def __init__(self, columns: dict[str, Any], settings: Settings) -> None:
+        names, self._numbers = verdict_settings(settings, settings.roi_shape)
+        where, doubles, *kept = _places_of(columns, names)
+        count = self._count = len(columns["y"])
+        made, work = np.empty((3, count), _INTEGER), np.empty(_WORK * count, _BYTE)
+        columns.update(roi_y=made[0], roi_x=made[1], flags=made[2].view(np.uint32))
+        filtered = filtered_noise(settings, settings.roi_shape)
+        errors = None if filtered is None else ErrorColumns.of(columns, filtered.columns)
+        #: What must outlast the addresses.
+        self._kept = kept, made, work, filtered, errors
+        self._fits, self._threads = _FIT_COLUMNS.pack(*where, doubles), settings.threads
+        first = address(made)
+        self._memory = (
+            ctypes.addressof(filtered.noise) if filtered else 0,
+            ctypes.addressof(errors) if errors else 0, address(work),
+            *where[len(COLUMNS) : len(COLUMNS) + 2], first, first + 4 * count, first + 8 * count,
+        )  # fmt: skip
+
+    def judge(self, origin: Origin) -> None:
+        """Make the columns those of an image."""
+        corners = np.ascontiguousarray(origin.corners, _LONG)
+        places = np.ascontiguousarray(origin.places, _DOUBLE)
+        bad = None if origin.bad is None else np.ascontiguousarray(to_host(origin.bad))
+        image = _IMAGE_FITS.pack(
+            address(corners), address(places), self._count, *origin.shape,
+            math.nan if origin.sigma is None else origin.sigma,
+            address(bad), 0 if bad is None else len(bad), *_lost(origin.saturated),
+            *_lost(origin.lone), *self._memory,
+        )  # fmt: skip
+        library, fits, numbers = load(), self._fits, ctypes.byref(self._numbers)
+
+        def work(first: int, last: int) -> None:
+            library.functions.spotfit_judge_in_image(
+                library.index, fits, numbers, image, first, last
+            )
+
+        threads.in_pieces(work, self._count, _SHARE, self._threads)
+
+
+def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int, list[Any]]:
+    """Return where columns are, which are of double precision, and what must outlast that."""
+    where, doubles, kept = [0] * len(_TYPES), 0, []
+    for place, name in enumerate(names):
+        column: Any = columns.get(name)
+        if column is None:
             continue
-        low, high = bounds_of(name, settings, roi_shape)
-        slack = _DEGREES if name == "angle" else 0.0
-        if math.isfinite(low):
-            numbers.low[i] = np.float32(low + slack)
-        # From its highest exponent on, a Moffat profile is a Gaussian, which spots may well be.
-        is_own = settings.profile.expression is not None
-        is_gaussian = name == "exponent" and high == parameter.high and not is_own
-        if math.isfinite(high) and not is_gaussian:
-            numbers.high[i] = np.float32(high - slack)
-    for name in ("amplitude", "background"):
-        given = getattr(settings, f"{name}_min"), getattr(settings, f"{name}_max")
-        # The background is bounded with the camera's offset, from which it is taken then.
-        shift = abs(settings.offset) if name == "background" else 0.0
-        low, high = (end.value for end in light_ends(settings, name))
-        if given[0] is not None:
-            setattr(numbers, f"{name}_low", np.float32(low + _SINGLE * (abs(low) + shift)))
-        if given[1] is not None:
-            setattr(numbers, f"{name}_high", np.float32(high - _SINGLE * (abs(high) + shift)))
+        if column.dtype is not _TYPES[place]:
+            column = np.ascontiguousarray(column, _DOUBLE)
+            doubles |= 1 << place
+        try:  # what `address` does, without a call for each of a dozen columns
+            where[place] = ctypes.addressof(ctypes.c_char.from_buffer(column))
+        except (TypeError, ValueError):  # nothing in it, read-only, or not in one piece
+            column = np.ascontiguousarray(column)
+            where[place] = address(column)
+        kept.append(column)
+    return where, doubles, kept
 
 
-def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, int]) -> None:
-    """Fill in what is known of the noise, and by that of the amplitude's error and of χ²."""
-    noise = noise_of(settings)
-    if noise is None:
-        return
-    numbers.noise_known, numbers.slope, numbers.least = True, noise.slope, noise.least
-    numbers.dark = noise.intercept + noise.slope * settings.offset
-    numbers.pixels = math.prod(roi_shape)
-    numbers.least_with_light = noise.slope**2 / numbers.pixels
-    estimator, own_model = settings.estimator, settings.profile.expression is not None
-    # Where the image does not show that light has noise, nobody knows how much a spot has.
-    if noise.is_filtered or not noise.slope > 0 or estimator == "wlse" or own_model:
-        return
-    electrons = electrons_of(settings)
-    numbers.fitted = settings.profile.parameter_count - len(settings.fixed)
-    numbers.photon = settings.gain or 1.0
-    numbers.measured = 1.0 if settings.gain is not None else 1 + _MEASURED
-    numbers.correlated = noise.correlation**2
-    numbers.gain, numbers.excess = electrons.gain, electrons.excess
-    numbers.tails = 3 if settings.emccd else 1
-    if estimator == "mle":
-        numbers.chi_by = _LIKELIHOOD
-        numbers.electron = (2 if settings.emccd else 1) * electrons.gain**2
-    else:
-        numbers.chi_by, numbers.electron = _COUNTS, noise.slope**2
+def _lost(pixels: Lost | None) -> tuple[int, int, int]:
+    """Return where the lost pixels of ROIs are."""
+    if pixels is None:
+        return 0, 0, 0
+    return address(pixels.rois), address(pixels.pixels), len(pixels.rois)

@@ -38,7 +38,7 @@ class _PlaceFits(ctypes.Structure):
         ("spots", SpotCells),
         ("work", ctypes.c_void_p),
         ("results", FitResults),
-        *fields("pointer roi_y roi_x crowded lone cut lone_pixels pixels own planes"),
+        *fields("pointer crowded lone cut lone_pixels pixels own planes"),
         *fields("pointer variances start"),
         ("cut_results", FitResults),
         ("lone_count", ctypes.c_int),
@@ -48,7 +48,7 @@ class _PlaceFits(ctypes.Structure):
 class Placed(NamedTuple):
     """Fits at places."""
 
-    #: The columns, with y and x in pixels of the frame; the same memory in each call.
+    #: The columns, with y and x from the ROI's first pixel: the same in each call for as many.
     columns: dict[str, NDArray[Any]]
     #: Frame, first row and first column of each ROI.
     corners: NDArray[np.int64]
@@ -148,9 +148,7 @@ class PlaceFits:
         size = row_bytes(settings) * room
         results = new((size,), np.uint8)
         self._places, self._all_corners = new((room, 2), float), new((room, 3), np.int64)
-        roi_y, roi_x = new((room,), np.int32), new((room,), np.int32)
         self._all = Results.within(results, room, settings).columns(settings.profile)
-        self._all |= {"roi_y": roi_y, "roi_x": roi_x}
         self._cut, self._lone = new((room,), np.int64), new((room,), bool)
         self._lone_pixels = new((room, rows, columns), bool)
         self._lone_source = None
@@ -174,7 +172,7 @@ class PlaceFits:
             ctypes.addressof(self._lone_source) if self._lone_source else 0,
             Tops.of(taken).structure(), self._cells(room, new),
             address(new((kind.work_bytes,), np.uint8)),
-            FitResults.at(address(results), room, settings), address(roi_y), address(roi_x),
+            FitResults.at(address(results), room, settings),
             address(new((room,), bool)), address(self._lone), address(self._cut),
             address(self._lone_pixels), address(new((room, rows, columns), dtype)),
             address(new((room, rows, columns), np.float32)),
