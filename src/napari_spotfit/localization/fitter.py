@@ -232,9 +232,14 @@ class _FrameKind:
     def __init__(self, calibration: PixelCalibration, frame: Any) -> None:
         self.shape, self.dtype = frame.shape, frame.dtype
         self._frame_fits, self._settings = FrameFits(calibration), calibration.settings
+        self._columns: Any = None
 
     def fit(self, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
-        return SpotFits(self._frame_fits.fit(pixels, places), (), self._settings)
+        columns = self._frame_fits.fit(pixels, places)
+        if columns is not self._columns:
+            self._columns = columns
+            self._fits = SpotFits(columns, (), self._settings)
+        return self._fits
 
 
 class _SpotKind:
