@@ -60,11 +60,14 @@ def test_rows_are_those_of_fit_spots(backend, spots, kind):
         backend=backend, **{name: value for name, value in kind.items() if name not in known}
     )
     with Fitter(settings=settings, **known) as fitter:
-        for some in (spots[:40], spots, spots[200:], spots[:0], spots[::3]):
+        for some in (spots[:0], spots[:40], spots, spots[200:], spots[:0], spots[::3]):
             ours, theirs = fitter.fit(some), fit_spots(some, settings=settings, **known)
             assert_same(ours, theirs)
             assert ours.settings == theirs.settings
             np.testing.assert_array_equal(ours.flags, theirs.flags)
+        # Those of many spots go another way.
+        many = fit_spots(np.resize(spots, (1100, 9, 9)), settings=settings, **known)
+        assert_same(fitter.fit(spots), many[: len(spots)])
 
 
 @pytest.mark.parametrize("dtype", ["u1", ">u2", "i4", "f4", "f8"])

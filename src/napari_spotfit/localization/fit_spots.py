@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.cpu.library import Library, load
+from ..engine.cpu.prepared import PreparedFits
 from ..engine.filtered_noise import correct_errors
-from ..engine.select import select_backend
+from ..engine.select import select_backend, stays_on_cpu
 from ..images.camera import Camera
 from ..images.frames import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.pixel_calibration import PixelCalibration
@@ -16,12 +19,15 @@ from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
-from ..settings.validation import ROI_LARGEST, ROI_MIN
+from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
 from .rois import beside, equivalent_fits
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
 #: they have at most.
 _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
+#: So few spots are fitted by one thread, in memory that is there already.
+_FEW = 1024
+_FIRST = np.zeros(1, np.int64)
 
 
 @takes_settings("fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"))
@@ -97,9 +103,12 @@ def fit_spots(
     )
     if on_device:
         return _fit_on_device(array, own_start, calibration)
-    backend = select_backend(
-        settings, None if is_on_device(array) else equivalent_fits(len(array), roi_shape)
-    )
+    fits = None if is_on_device(array) else equivalent_fits(len(array), roi_shape)
+    few = fits is not None and fits <= _FEW and max(roi_shape) <= ROI_MAX
+    if few and stays_on_cpu(settings, fits) and not calibration.has_maps:
+        columns = _few_fits(to_native(array), own_start, calibration)
+        return SpotFits(columns, (), calibration.settings, roi_shape)
+    backend = select_backend(settings, fits)
     # Converted in chunks: ten million spots are not copied as a whole.
     as_it_is = is_native(array) and not calibration.by_frame
     few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
@@ -123,6 +132,31 @@ def fit_spots(
         correct_errors(columns, calibration.fitted, roi_shape)
         parts.append(SpotFits(columns, (), calibration.settings, roi_shape))
     return parts[0] if len(parts) == 1 else SpotFits.concatenate(parts)
+
+
+def _few_fits(array: Any, start: Any, calibration: PixelCalibration) -> dict[str, NDArray[Any]]:
+    """Fit few spots on the CPU, whose fits take less time than all that is about them."""
+    roi_shape, settings = array.shape[1:], calibration.settings
+    calibration.check_counts(array, None)
+    # Nobody else has what is taken from the list; it serves the next call.
+    idle = _idle(load(), settings, roi_shape, array.dtype)
+    try:
+        fit = idle.pop()
+    except IndexError:
+        planes, variances = calibration.planes(_FIRST, array), calibration.variances(_FIRST, array)
+        fit = PreparedFits(settings, roi_shape, array.dtype, planes, variances)
+    columns = {name: column.copy() for name, column in fit(array, start).items()}
+    idle.append(fit)
+    correct_errors(columns, settings, roi_shape)
+    return columns
+
+
+@lru_cache(maxsize=8)
+def _idle(
+    library: Library, settings: Settings, roi_shape: tuple[int, int], dtype: np.dtype[Any]
+) -> list[PreparedFits]:
+    """Return what is prepared for spots of a kind and not in use."""
+    return []
 
 
 def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> SpotFits:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ..models import stopping
 from ..models.profiles import MODELS, Profile
@@ -68,7 +68,6 @@ class Settings:
 
     #: The hash, made when it is asked for first: settings are keys of many a cache.
     __slots__ = ("__dict__", "__weakref__", "_hash")
-    _hash: ClassVar[int]
 
     sigma: float | None = setting(
         None,
@@ -368,10 +367,11 @@ class Settings:
 
     def __hash__(self) -> int:
         try:
-            return self._hash
+            known: int = object.__getattribute__(self, "_hash")
         except AttributeError:
-            object.__setattr__(self, "_hash", hash(tuple(vars(self).values())))
-            return self._hash
+            known = hash(tuple(vars(self).values()))
+            object.__setattr__(self, "_hash", known)
+        return known
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self)  # without the hash, which is another process's

@@ -42,7 +42,7 @@ class PreparedFits:
         self._settings, self._roi_shape = settings, roi_shape
         self._planes, self._variance_map = planes, variance_map
         self._columns: dict[str, NDArray[Any]] = {}
-        self._room = self._count = 0
+        self._room = self._count = -1
         self._large = max(roi_shape) > ROI_MAX
         if self._large:
             return
