@@ -15,7 +15,9 @@ constexpr double OWN_NOISE = 0.5;
 
 // The numbers of a fit, NaN where they are unknown.
 struct FitNumbers {
-    double shape[MAX_SHAPE];  // y and x from the ROI's first pixel, then what makes the width
+    // y and x from the ROI's first pixel, then what makes the width, each so many numbers after the one before.
+    const double* shape;
+    int stride;
     double amplitude, background, photons, chi_square, reduced_chi_square, amplitude_error;
 };
 
@@ -39,7 +41,12 @@ SPOTFIT_INLINE double without_own_noise(const VerdictSettings& s, const FitNumbe
 SPOTFIT_INLINE bool is_at_bound(const VerdictSettings& s, const FitNumbers& fit) {
     bool at_bound = fit.amplitude <= s.amplitude_low || fit.amplitude >= s.amplitude_high ||
                     fit.background <= s.background_low || fit.background >= s.background_high;
-    for (int i = 0; i < s.shape; ++i) at_bound |= fit.shape[i] <= s.low[i] || fit.shape[i] >= s.high[i];
+    // There are a few: vectors would take longer to fill.
+#pragma clang loop vectorize(disable)
+    for (int i = 0; i < s.shape; ++i) {
+        const double value = fit.shape[i * fit.stride];
+        at_bound |= value <= s.low[i] || value >= s.high[i];
+    }
     return at_bound;
 }
 
@@ -85,18 +92,20 @@ SPOTFIT_INLINE double exponential_less_1(double x) {
 // of the round Gaussian which is as wide at half maximum as a Moffat profile, whose wings may have much of its
 // light; else that of the round Gaussian with the same height and the same light, which for models of one's own
 // is that in the ROI. NaN where none of them is known.
-SPOTFIT_INLINE double mean_width(const double (&width)[WIDTH_PARAMETERS], double amplitude, double light) {
+template <class Width> SPOTFIT_INLINE double mean_width(Width width, double amplitude, double light) {
     constexpr double LOG_2 = 0.69314718055994531, HALF_WIDTH_OF_1 = 1.1774100225154747, PI_2 = 6.2831853071795865;
-    if (!is_nan(width[SIGMA])) return width[SIGMA];
-    const double elliptical = square_root(width[SIGMA_X] * width[SIGMA_Y]);
+    const double round = width(SIGMA);
+    if (!is_nan(round)) return round;
+    const double elliptical = square_root(width(SIGMA_X) * width(SIGMA_Y));
     if (!is_nan(elliptical)) return elliptical;
-    const double moffat = square_root(exponential_less_1(LOG_2 / width[EXPONENT])) * width[HALF_WIDTH];
+    const double moffat = square_root(exponential_less_1(LOG_2 / width(EXPONENT))) * width(HALF_WIDTH);
     if (!is_nan(moffat)) return moffat / HALF_WIDTH_OF_1;
     return square_root(__builtin_fabs(light / amplitude) / PI_2);
 }
 SPOTFIT_INLINE double mean_width(const VerdictSettings& s, const FitNumbers& fit) {
-    double width[WIDTH_PARAMETERS];
-    for (int i = 0; i < WIDTH_PARAMETERS; ++i) width[i] = s.width_at[i] < 0 ? NOT_A_NUMBER : fit.shape[s.width_at[i]];
+    const auto width = [&](WidthParameter name) SPOTFIT_INLINE_LAMBDA -> double {
+        return s.width_at[name] < 0 ? NOT_A_NUMBER : fit.shape[s.width_at[name] * fit.stride];
+    };
     return mean_width(width, fit.amplitude, fit.photons * s.photon);
 }
 

@@ -33,16 +33,15 @@ struct Tile {
             if (fits.columns[ROI_Y + axis])
                 for (int i = 0; i < count; ++i) values[SHAPE + axis][i] -= values[ROI_Y + axis][i];
     }
-    FitNumbers fit(int shape, int i) const {
-        FitNumbers fit;
-        for (int k = 0; k < shape; ++k) fit.shape[k] = values[SHAPE + k][i];
-        fit.amplitude = values[AMPLITUDE][i];
-        fit.background = values[BACKGROUND][i];
-        fit.photons = values[PHOTONS][i];
-        fit.chi_square = values[CHI_SQUARE][i];
-        fit.reduced_chi_square = values[REDUCED_CHI_SQUARE][i];
-        fit.amplitude_error = values[AMPLITUDE_ERROR][i];
-        return fit;
+    FitNumbers fit(int i) const {
+        return {&values[SHAPE][i],
+                TILE,
+                values[AMPLITUDE][i],
+                values[BACKGROUND][i],
+                values[PHOTONS][i],
+                values[CHI_SQUARE][i],
+                values[REDUCED_CHI_SQUARE][i],
+                values[AMPLITUDE_ERROR][i]};
     }
 };
 
@@ -58,7 +57,7 @@ void judge(const FitColumns& fits, const VerdictSettings& settings, long long fi
         const int count = last - start < TILE ? static_cast<int>(last - start) : TILE;
         tile.copy_all(fits, settings.shape, start, count);
         for (int i = 0; i < count; ++i)
-            flags[start + i] = flags_of_numbers(settings, tile.fit(settings.shape, i), tile.values[STOP][i], there);
+            flags[start + i] = flags_of_numbers(settings, tile.fit(i), tile.values[STOP][i], there);
     }
 }
 
@@ -131,8 +130,8 @@ class InImage {
             tile.copy_all(fits, settings.shape, start, count);
             for (int k = 0; k < count; ++k) {
                 const long long i = start + k;
-                const FitNumbers fit = tile.fit(settings.shape, k);
-                const FitPlace at = place(i, fit.shape[0], fit.shape[1]);
+                const FitNumbers fit = tile.fit(k);
+                const FitPlace at = place(i, tile.values[SHAPE][k], tile.values[SHAPE + 1][k]);
                 image.y[i] = at.y, image.x[i] = at.x;
                 image.roi_y[i] = static_cast<int>(at.roi_y), image.roi_x[i] = static_cast<int>(at.roi_x);
                 moved[i] = distance_moved(at);
@@ -198,9 +197,8 @@ void correct_all_errors(const FilteredNoise& noise, const ErrorColumns& fits, lo
 
 void mean_widths(const double* columns, long long count, double* widths) {
     for (long long i = 0; i < count; ++i) {
-        double width[WIDTH_PARAMETERS];
-        for (int k = 0; k < WIDTH_PARAMETERS; ++k) width[k] = columns[k * count + i];
         const double *amplitude = columns + WIDTH_PARAMETERS * count, *light = amplitude + count;
+        const auto width = [&](WidthParameter name) { return columns[name * count + i]; };
         widths[i] = mean_width(width, amplitude[i], light[i]);
     }
 }

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..images.pixel_calibration import Planes
 from ..models.profiles import Profile
@@ -82,6 +83,11 @@ class Results(NamedTuple):
 def row_bytes(settings: Settings) -> int:
     """Return how many bytes of results a fit has."""
     return 16 + 4 * numbers_per_fit(settings) + 3
+
+
+def sizes_of_results(settings: Settings) -> NDArray[np.int64]:
+    """Return the bytes of each of a fit's results, in the order in which Results has them."""
+    return np.array([8, 8, *numbers_per_fit(settings) * [4], 2, 1])
 
 
 def _ends(n: int, settings: Settings) -> tuple[int, int, int]:

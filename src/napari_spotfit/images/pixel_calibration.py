@@ -135,6 +135,11 @@ class PixelCalibration:
         return bool(self._maps)
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether weights or bad pixels are given."""
+        return "weights" in self._maps or "bad_pixels" in self._maps
+
+    @property
     def camera_noise(self) -> NoiseModel | None:
         """The noise of corrected frames as the camera's numbers have it, None without a gain."""
         settings = self.fitted

@@ -7,7 +7,9 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.select import select_backend
+from ..engine.backend import Backend
+from ..engine.choice import worth_for_fits
+from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
 from ..images.frames import FrameReader, is_on_device
 from ..images.pixel_calibration import PixelCalibration
@@ -21,7 +23,6 @@ from .frame_fits import checked_places, in_frame
 from .rois import (
     checked_reader,
     collected,
-    equivalent_fits,
     fit_block,
     frame_numbers,
     in_order,
@@ -107,14 +108,14 @@ def fit_at(
     frame = _only_frame(reader, calibration, numbers)
     if frame is None:
         assert numbers is not None
-        columns = _in_frames(reader, calibration, places, numbers, is_on_device(image))
+        columns, backend = _in_frames(reader, calibration, places, numbers, is_on_device(image))
     else:
-        columns = in_frame(calibration, reader.read(frame), places[:, -2:])
+        columns, backend = in_frame(calibration, reader.read(frame), places[:, -2:])
     warn_of_gain(given, calibration.settings)
     # Indices of places far outside, too, are numbers.
     index = np.where(np.isnan(places[:, :-2]), -1, np.rint(places[:, :-2]))
     index = np.clip(index, -_FAR, _FAR).astype(np.int64)
-    return collected(columns, index, calibration.settings)
+    return collected(columns, index, recorded(calibration.settings, backend))
 
 
 def _only_frame(
@@ -134,13 +135,14 @@ def _in_frames(
     places: NDArray[np.float64],
     numbers: NDArray[np.int64],
     on_device: bool,
-) -> dict[str, NDArray[Any]]:
+) -> tuple[dict[str, NDArray[Any]], Backend]:
     """Fit at places in the numbered frames of an image, block by block."""
     settings, sigma = calibration.settings, calibration.settings.sigma
     detection, _ = for_detection(calibration)
-    backend = select_backend(
-        settings, None if on_device else equivalent_fits(len(places), settings.roi_shape)
+    worth = on_device or worth_for_fits(
+        settings, len(places), settings.roi_shape, weighted=calibration.is_weighted
     )
+    backend = select_backend(settings, worth)
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     used = np.unique(ordered[ordered >= 0])
@@ -157,4 +159,4 @@ def _in_frames(
     blocks = list(reader.blocks(used, 1, backend.block_bytes))
     chunks = ((block, reader.read(block)) for block in blocks)
     parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
-    return {name: in_order([part[name] for part in parts], order) for name in parts[0]}
+    return {name: in_order([part[name] for part in parts], order) for name in parts[0]}, backend

@@ -8,8 +8,9 @@ from typing import Any, NoReturn, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..engine.choice import worth_for_fits
 from ..engine.filtered_noise import correct_errors
-from ..engine.select import select_backend, stays_on_cpu
+from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
 from ..images.frames import as_array, is_on_device, native_type, to_native
 from ..images.pixel_calibration import PixelCalibration
@@ -20,7 +21,7 @@ from ..settings.settings import Settings
 from .estimates import estimated, warn_of_gain
 from .fit_spots import checked_spots, checked_start
 from .frame_fits import FrameFits, checked_places
-from .rois import checked_reader, equivalent_fits, frame_numbers
+from .rois import checked_reader, frame_numbers
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -235,10 +236,11 @@ class _FrameKind:
         self._columns: Any = None
 
     def fit(self, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
-        columns = self._frame_fits.fit(pixels, places)
+        backend = self._frame_fits.backend(pixels, len(places))
+        columns = self._frame_fits.fit(backend, pixels, places)
         if columns is not self._columns:
             self._columns = columns
-            self._fits = SpotFits(columns, (), self._settings)
+            self._fits = SpotFits(columns, (), recorded(self._settings, backend))
         return self._fits
 
 
@@ -249,7 +251,7 @@ class _SpotKind:
         self.roi_shape, self.dtype = spots.shape[1:], spots.dtype
         self._calibration, self._settings = calibration, calibration.settings
         self._is_native = native_type(spots.dtype) == spots.dtype and not calibration.by_frame
-        self._by_place: dict[bool, Any] = {}
+        self._by_worth: dict[bool, tuple[Any, Settings]] = {}
         self._columns: Any = None
         calibration.check_counts(self._corrected(spots), None)
 
@@ -258,23 +260,27 @@ class _SpotKind:
         if not (self._is_native and flags.c_contiguous and getattr(flags, "aligned", True)):
             spots = self._corrected(spots)
         on_device = type(spots) is not np.ndarray and is_on_device(spots)
-        fits = None if on_device else equivalent_fits(len(spots), self.roi_shape)
-        on_cpu = stays_on_cpu(self._settings, fits)
-        if on_cpu not in self._by_place:
-            self._by_place[on_cpu] = self._prepared(fits, spots)
-        columns = self._by_place[on_cpu](spots, start)
+        worth = on_device or worth_for_fits(
+            self._settings, len(spots), self.roi_shape, weighted=self._calibration.is_weighted
+        )
+        if worth not in self._by_worth:
+            self._by_worth[worth] = self._prepared(worth, spots)
+        prepared, settings = self._by_worth[worth]
+        columns = prepared(spots, start)
         correct_errors(columns, self._calibration.fitted, self.roi_shape)
         if columns is not self._columns:
             self._columns = columns
-            self._fits = SpotFits(columns, (), self._settings, self.roi_shape)
+            self._fits = SpotFits(columns, (), settings, self.roi_shape)
         return self._fits
 
     def _corrected(self, spots: Any) -> Any:
         return self._calibration.corrected(_FIRST, to_native(spots))
 
-    def _prepared(self, fits: int | None, spots: Any) -> Any:
-        calibration = self._calibration
-        return select_backend(self._settings, fits).prepare_fits(
+    def _prepared(self, worth: bool, spots: Any) -> tuple[Any, Settings]:
+        """Return what fits, and the settings that say where."""
+        calibration, backend = self._calibration, select_backend(self._settings, worth)
+        fit = backend.prepare_fits(
             calibration.fitted, self.roi_shape, np.dtype(spots.dtype),
             calibration.planes(_FIRST, spots), calibration.variances(_FIRST, spots),
         )  # fmt: skip
+        return fit, recorded(self._settings, backend)

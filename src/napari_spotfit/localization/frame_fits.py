@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Backend
+from ..engine.choice import worth_for_fits
 from ..engine.cpu.library import Library, load
 from ..engine.cpu.place_fits import PlaceFits
-from ..engine.select import select_backend, stays_on_cpu
+from ..engine.select import select_backend
 from ..images.frames import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
 from ..results.verdicts import ImageVerdicts, Origin
 from ..settings.settings import Settings
 from .estimates import for_detection
-from .rois import equivalent_fits, fit_block, in_order, outside, upload
+from .rois import fit_block, in_order, outside, upload
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -43,26 +44,35 @@ class FrameFits:
         self.calibration = calibration
         self._backends: dict[bool, Backend] = {}
 
-    def fit(self, pixels: Any, places: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    def fit(
+        self, backend: Backend, pixels: Any, places: NDArray[np.float64]
+    ) -> dict[str, NDArray[Any]]:
         """Return the columns of fits around places, which the next call may overwrite.
 
         Parameters
         ----------
+        backend : Backend
+            What makes them, of :meth:`backend`.
         pixels : array, shape (1, Y, X)
             A frame as backends read it.
         places : ndarray of float64, shape (n, 2)
             y and x in pixels.
         """
-        settings = self.calibration.settings
-        fits = None if is_on_device(pixels) else equivalent_fits(len(places), settings.roi_shape)
-        on_cpu = stays_on_cpu(settings, fits)
-        if on_cpu and fits is not None:
+        if backend.kind == "cpu" and not is_on_device(pixels):
             columns = self._fit_few(pixels, places)
             if columns is not None:
                 return columns
-        if on_cpu not in self._backends:
-            self._backends[on_cpu] = select_backend(settings, fits)
-        return self._fit_any(self._backends[on_cpu], pixels, places)
+        return self._fit_any(backend, pixels, places)
+
+    def backend(self, pixels: Any, count: int) -> Backend:
+        """Return what makes so many fits in a frame."""
+        settings = self.calibration.settings
+        worth = is_on_device(pixels) or worth_for_fits(
+            settings, count, settings.roi_shape, weighted=self.calibration.is_weighted
+        )
+        if worth not in self._backends:
+            self._backends[worth] = select_backend(settings, worth)
+        return self._backends[worth]
 
     def _fit_few(self, taken: Any, places: NDArray[np.float64]) -> dict[str, NDArray[Any]] | None:
         """Fit few ROIs without further ado on the CPU; None if there is more to it."""
@@ -107,10 +117,12 @@ class FrameFits:
 
 def in_frame(
     calibration: PixelCalibration, pixels: Any, places: NDArray[np.float64]
-) -> dict[str, NDArray[Any]]:
-    """Return the columns of fits at places of one frame, with memory of their own."""
+) -> tuple[dict[str, NDArray[Any]], Backend]:
+    """Return fits at places of one frame, in memory of their own, and what has made them."""
     if calibration.has_maps:
-        return FrameFits(calibration).fit(pixels, places)
+        fits = FrameFits(calibration)
+        backend = fits.backend(pixels, len(places))
+        return fits.fit(backend, pixels, places), backend
     # Nobody else has what is taken from the list; it serves the next call.
     idle = _idle(load(), calibration.settings, pixels.shape, pixels.dtype)
     try:
@@ -118,9 +130,11 @@ def in_frame(
     except IndexError:
         fits = FrameFits(calibration)
     fits.begin(calibration)
-    columns = {name: column.copy() for name, column in fits.fit(pixels, places).items()}
+    backend = fits.backend(pixels, len(places))
+    found = fits.fit(backend, pixels, places)
+    columns = {name: column.copy() for name, column in found.items()}
     idle.append(fits)
-    return columns
+    return columns, backend
 
 
 @lru_cache(maxsize=8)

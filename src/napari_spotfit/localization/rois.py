@@ -17,10 +17,7 @@ from ..results.flags import Flag
 from ..results.spot_fits import SpotFits
 from ..results.verdicts import Origin, judge_in_image
 from ..settings.settings import Settings
-from ..settings.validation import ROI_MAX, ROI_MIN
-
-#: Pixels of a ROI as most are.
-_USUAL_PIXELS = 81
+from ..settings.validation import ROI_MIN
 
 
 class Block(NamedTuple):
@@ -128,14 +125,6 @@ def fit_block(
         columns, settings, Origin(corners, places, shape, sigma, block.bad, saturated, lone)
     )
     return columns
-
-
-def equivalent_fits(count: int, roi_shape: tuple[int, int]) -> int:
-    """Return how many fits of usual size are as much work as these."""
-    rows, columns = roi_shape
-    if max(rows, columns) <= ROI_MAX:
-        return count
-    return count * rows * columns // _USUAL_PIXELS
 
 
 def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:

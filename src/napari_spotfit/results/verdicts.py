@@ -117,6 +117,7 @@ class ImageVerdicts:
     def __init__(self, columns: dict[str, Any], settings: Settings) -> None:
         names, self._numbers = verdict_settings(settings, settings.roi_shape)
         where, doubles, *kept = _places_of(columns, names)
+        where[1:3] = 0, 0  # y and x are those in the ROIs, whatever the columns were before
         count = self._count = len(columns["y"])
         made, work = np.empty((3, count), _INTEGER), np.empty(_WORK * count, _BYTE)
         columns.update(roi_y=made[0], roi_x=made[1], flags=made[2].view(np.uint32))

@@ -130,4 +130,7 @@ long spotfit_sample_size(int pointer)
 void spotfit_sample_ratios(int pointer long long pointer pointer)
 double spotfit_deviation(int pointer long)
 void spotfit_find_lone_pixels(int pointer pointer long long int int pointer pointer)
+int spotfit_send(pointer pointer pointer)
+int spotfit_feed(pointer pointer pointer int pointer)
+void spotfit_touch(pointer long)
 """

@@ -11,7 +11,7 @@ from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from ..kernel_arguments import Results, address
-from . import transfer
+from . import staging
 from .fit import FEW_BYTES, Maps, fit_rois, pinned_copy, task_of
 
 
@@ -76,7 +76,7 @@ class PreparedFits:
             rows, columns = self._roi_shape
             self._all_pixels = _pinned((count, rows, columns), self._dtype)
             self._all_starts = _pinned((count, shape), np.dtype(np.float32))
-            self._memory = transfer.pinned(self._task.row_bytes * count)
+            self._memory = staging.pinned(self._task.row_bytes * count)
             self._memory_at, self._room = address(self._memory), count
         self._pixels, self._start = self._all_pixels[:count], self._all_starts[:count]
         memory = self._memory[: self._task.row_bytes * count]
@@ -86,4 +86,4 @@ class PreparedFits:
 
 def _pinned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     size = int(np.prod(shape)) * dtype.itemsize
-    return transfer.pinned(size).view(dtype).reshape(shape)
+    return staging.pinned(size).view(dtype).reshape(shape)
