@@ -153,7 +153,16 @@ def fit_own_pixels(
     return columns
 
 
-class Spots(ctypes.Structure):
+class SpotCells(ctypes.Structure):
+    """Spots by cells of the frames: kernels/cpu/own_pixels.h explains it."""
+
+    _fields_ = fields(
+        "pointer corners places", "long count frames down across", "pointer starts by_cell",
+        "int side rows columns",
+    )  # fmt: skip
+
+
+class Spots(SpotCells):
     """Spots of frames, each with its ROI, in cells of the frames.
 
     Parameters
@@ -176,11 +185,6 @@ class Spots(ctypes.Structure):
     >>> spots.own_pixels(np.array([0]))[0, 0]
     array([1., 1., 1., 1., 0.], dtype=float32)
     """
-
-    _fields_ = fields(
-        "pointer corners places", "long count frames down across", "pointer starts by_cell",
-        "int side rows columns",
-    )  # fmt: skip
 
     def __init__(
         self,

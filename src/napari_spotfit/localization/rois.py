@@ -168,6 +168,8 @@ def collected(
 ) -> SpotFits:
     """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame."""
     count = index.shape[1]
+    if not count:
+        return SpotFits(columns, (), settings)
     names = ["frame"] if count == 1 else [f"axis_{i}" for i in range(count)]
     leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
     if count > 1:
