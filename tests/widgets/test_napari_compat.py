@@ -64,18 +64,12 @@ def test_a_closed_viewer_has_no_window(make_napari_viewer):
     assert compat.main_window(viewer) is None
 
 
-def test_camera_and_theme(viewer):
+def test_camera(viewer):
     viewer.add_image(np.zeros((400, 300)))
     compat.camera_of(viewer).center = (0, 30, 40)
     compat.camera_of(viewer).zoom = 2.5
     for path in ("center", "zoom"):
         assert np.all(np.isfinite(getattr(compat.camera_of(viewer), path)))
-    dark = compat.theme_of(viewer)
-    viewer.theme = "light"
-    light = compat.theme_of(viewer)
-    viewer.theme = "dark"
-    assert (dark.light, light.light) == (False, True)
-    assert dark.background.lightness() < dark.text.lightness()
 
 
 def points() -> Points:

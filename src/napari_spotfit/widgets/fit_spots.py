@@ -34,6 +34,7 @@ from .layers.points import is_result
 from .layers.result_layers import ResultLayers
 from .parts import remember
 from .parts.docking import Docked
+from .parts.layout import fill
 from .parts.status import StatusLine, number, time_left
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
@@ -97,7 +98,7 @@ class FitSpots(Docked):
             self._colors,
             self.history,
         )
-        self.status = StatusLine(viewer)
+        self.status = StatusLine()
         self.result = ResultPanel(viewer)
         self._image_key = ImageKey(viewer)
         self._recovery = Recovery(viewer, self)
@@ -124,10 +125,8 @@ class FitSpots(Docked):
         """Connect to the viewer and show its state."""
         self.settings.bind()
         self._noise.bind()
-        self.preview.bind()
         self.history.join(self)
         self.picking.bind()
-        self.status.bind()
         self._image_key.bind()
         self.result.on_canvas.show_layer(self.result.layer)
         self.left.look()
@@ -154,7 +153,6 @@ class FitSpots(Docked):
         self.gain_offer.drop()
         self._noise.unbind()
         self.settings.unbind()
-        self.status.unbind()
         self._image_key.unbind()
         self.result.on_canvas.remove()
         self.result.spots.show_layer(None)
@@ -381,22 +379,13 @@ class FitSpots(Docked):
             (self.progress, self.cancel_button),
         ):
             page = QWidget()
-            row = QHBoxLayout(page)
-            row.setContentsMargins(0, 0, 0, 0)
-            for number_in_row, widget in enumerate(widgets):
-                row.addWidget(widget, int(number_in_row == 0))
+            fill(QHBoxLayout(page), (widgets[0], 1), *widgets[1:])
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         column = QVBoxLayout(self)
-        for widget in (
-            self.settings,
-            self.buttons,
-            self.picking,
-            self.left,
-            self.status,
-            self.result,
-        ):
+        for widget in (self.settings, self.buttons, self.picking, self.left, self.status):
             column.addWidget(widget)
+        column.addWidget(self.result)
         column.addStretch()
 
 

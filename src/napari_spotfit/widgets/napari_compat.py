@@ -10,23 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Labels, Points, Shapes
-    from qtpy.QtGui import QColor
     from qtpy.QtWidgets import QMainWindow, QWidget
 
 _T = TypeVar("_T")
-
-
-class Theme(NamedTuple):
-    """The colours of a viewer."""
-
-    background: QColor
-    text: QColor
-    light: bool
 
 
 def itself(one: _T) -> _T:
@@ -93,17 +84,6 @@ def canvas_beside(widget: QWidget) -> QWidget | None:
         return None
     drawn = (one for one in window.findChildren(QWidget) if one.inherits("QOpenGLWidget"))
     return next(drawn, None)
-
-
-def theme_of(viewer: Viewer) -> Theme:
-    """Return the colours of a viewer's theme."""
-    from napari.utils.theme import get_theme
-    from qtpy.QtGui import QColor
-
-    theme = get_theme(viewer.theme)
-    background, text = (QColor(color.as_hex()) for color in (theme.background, theme.text))
-    # By what it is, not by its name: users make themes of their own.
-    return Theme(background, text, background.lightness() > text.lightness())
 
 
 @cache

@@ -25,6 +25,7 @@ from .layers.units import pixel_size
 from .one_to_another import SPOTS, inspect_spot
 from .parts.docking import Docked
 from .parts.layer_choice import LayerChoice
+from .parts.layout import explain, fill
 from .parts.status import StatusLine, number
 from .parts.wheel import guard_wheel
 from .table.cells_page import CellsPage
@@ -83,14 +84,14 @@ class Spots(Docked):
         self._history = history_of(viewer)
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
-        self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)
+        self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine()
         self.table = SpotsTable(viewer, self.spots)
         self.inspect_button = QPushButton("Inspect")
         self.export = ExportBar(self.spots, self.table)
-        self.filters = FilterPage(viewer, self.spots)
-        self.scatter = ScatterPage(viewer, self.spots)
-        self.subpixel = SubpixelPage(viewer, self.spots)
-        self.summary = SummaryPage(viewer, self.spots)
+        self.filters = FilterPage(self.spots)
+        self.scatter = ScatterPage(self.spots)
+        self.subpixel = SubpixelPage(self.spots)
+        self.summary = SummaryPage(self.spots)
         self.cells = CellsPage(viewer, self.spots)
         self.tabs, self.splitter = QTabWidget(), QSplitter(Qt.Orientation.Vertical)
         self._left, self._counting = QVBoxLayout(), QWidget()
@@ -101,8 +102,7 @@ class Spots(Docked):
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
         self._history.join(self)
-        for part in (self.status, *self._pages()):
-            part.bind()
+        self.cells.bind()
         self._viewer.layers.selection.events.active.connect(self._on_active)
         self.layer.bind()
         self._on_active()
@@ -115,8 +115,8 @@ class Spots(Docked):
         self.spots.show_layer(None)
         self.layer.unbind()
         self._viewer.layers.selection.events.active.disconnect(self._on_active)
-        for part in (self.status, *self._pages()):
-            part.unbind()
+        self.summary.unbind()
+        self.cells.unbind()
 
     def go_to(self, layer: Points, row: int | None = None) -> None:
         """List a layer's spots, and select one, whose row is brought into sight.
@@ -225,11 +225,9 @@ class Spots(Docked):
         self._counting.show()
 
     def _lay_out(self) -> None:
-        self.layer.setToolTip(_LAYER_TIP)
-        self.layer.setAccessibleName("Layer of spots")
+        explain(self.layer, "Layer of spots", _LAYER_TIP)
         self.units.addItems(["px", ""])
-        self.units.setToolTip(_UNITS_TIP)
-        self.units.setAccessibleName("Unit of lengths")
+        explain(self.units, "Unit of lengths", _UNITS_TIP)
         self.units.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         guard_wheel(self.units)
         self.inspect_button.setToolTip(_INSPECT_TIP)
@@ -247,26 +245,13 @@ class Spots(Docked):
         # Half each, whatever they ask for.
         self.splitter.setSizes([10_000, 10_000])
         self.splitter.setChildrenCollapsible(False)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6, 4, 6, 4)
-        column.setSpacing(4)
-        column.addWidget(self.splitter, 1)
+        fill(QVBoxLayout(self), (self.splitter, 1), margins=(6, 4, 6, 4), spacing=4)
 
     def _fill_left(self) -> None:
         """Lay out the table, what is above it, and below it what happened."""
-        left, choice, counting = QWidget(), QHBoxLayout(), QHBoxLayout(self._counting)
-        for row, widgets in (
-            (choice, (self.layer, self.units, self.inspect_button)),
-            (counting, (self.count, self.export)),
-        ):
-            row.setContentsMargins(0, 0, 0, 0)
-            for place, widget in enumerate(widgets):
-                row.addWidget(widget, int(place == 0))
-        self._left.setContentsMargins(0, 0, 0, 0)
-        self._left.setSpacing(4)
-        self._left.addLayout(choice)
-        self._left.addWidget(self._counting)
-        self._left.addWidget(self.table, 1)
-        self._left.addWidget(self.status)
+        left, counting = QWidget(), QHBoxLayout(self._counting)
+        choice = fill(QHBoxLayout(), (self.layer, 1), self.units, self.inspect_button)
+        fill(counting, (self.count, 1), self.export)
+        fill(self._left, choice, self._counting, (self.table, 1), self.status, spacing=4)
         left.setLayout(self._left)
         self.splitter.addWidget(left)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from qtpy.QtCore import QLockFile, QObject, QTimer, Signal
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from ...files.formats import write
 from ..parts import remember
 from ..parts.latest import Latest
+from ..parts.layout import explain, fill, sentence
 from ..saved_layers import KEPT, LayerData, attributes_of, read_layers, table_of_layer
 
 if TYPE_CHECKING:
@@ -175,33 +176,27 @@ class LeftResult(QWidget):
     ----------
     recovery : Recovery
         What is kept.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: Something that the user should know, and something that went wrong.
     said, failed = Signal(str), Signal(str)
 
-    def __init__(self, recovery: Recovery, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, recovery: Recovery):
+        super().__init__()
         self._recovery = recovery
         self._path: Path | None = None
-        self.label = QLabel()
+        self.label = sentence()
         self.open_button, self.discard_button = QPushButton("Open"), QPushButton("Discard")
-        self.open_button.setToolTip("<p>Open the result as a layer, as it was.</p>")
-        self.discard_button.setToolTip("<p>Delete the result for good.</p>")
-        self.open_button.setAccessibleName("Open the result that was not saved")
-        self.discard_button.setAccessibleName("Discard the result that was not saved")
+        for button, what, tip in (
+            (self.open_button, "Open", "Open the result as a layer, as it was."),
+            (self.discard_button, "Discard", "Delete the result for good."),
+        ):
+            explain(button, f"{what} the result that was not saved", f"<p>{tip}</p>")
         self.open_button.clicked.connect(self._on_open)
         self.discard_button.clicked.connect(self._on_discard)
         recovery.opened.connect(self._on_opened)
         recovery.not_opened.connect(self._on_not_opened)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        self.label.setWordWrap(True)
-        row.addWidget(self.label, 1)
-        row.addWidget(self.open_button)
-        row.addWidget(self.discard_button)
+        fill(QHBoxLayout(self), (self.label, 1), self.open_button, self.discard_button)
         self.hide()
 
     def look(self) -> None:

@@ -13,6 +13,7 @@ from ...models.profiles import ShapeParameter
 from ...models.stopping import SIGMA_MIN
 from ...settings.parameter import Parameter
 from ..parts.form import Number
+from ..parts.layout import explain
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")
 _LABELS = {"sigma": "σ", "sigma_x": "σ x", "sigma_y": "σ y"}
@@ -49,19 +50,14 @@ class ShapeTable(QWidget):
     """One row for each shape parameter of the model.
 
     What was set for a parameter is kept while another model is shown.
-
-    Parameters
-    ----------
-    parent : QWidget, optional
-        Qt parent.
     """
 
     changed = Signal()
     #: The text of a start value was changed.
     start_changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._kept: dict[str, Row] = {}
         self._held: dict[str, float] = {}
         self._starts: dict[str, QLineEdit] = {}
@@ -85,7 +81,7 @@ class ShapeTable(QWidget):
             self._grid.addWidget(_label(text, tip), line, 0)
             for column, name in enumerate(columns, 1):
                 if name != "start":
-                    self._grid.addWidget(self._number(parameter, name, tip).box, line, column)
+                    self._grid.addWidget(self._number(parameter, name, tip).native, line, column)
                 elif parameter.name in started:
                     self._grid.addWidget(self._start(parameter.name), line, column)
         self._show_held()
@@ -163,8 +159,7 @@ class ShapeTable(QWidget):
 
     def _start(self, name: str) -> QLineEdit:
         edit = QLineEdit(str(self._kept.get(name, {}).get("start", self._default_start())), self)
-        edit.setToolTip(f"<p>{_HEADINGS['start'][1]}</p>")
-        edit.setAccessibleName(f"{name} start")
+        explain(edit, f"{name} start", f"<p>{_HEADINGS['start'][1]}</p>")
         edit.setMinimumWidth(_START)
         edit.editingFinished.connect(lambda: self._on_start(name))
         self._starts[name] = edit
