@@ -32,6 +32,7 @@ from .layers.maps import LayerMaps, layer_maps
 from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
+from .napari_compat import draw_thumbnail
 from .parts import remember
 from .parts.docking import Docked
 from .parts.layout import fill
@@ -291,11 +292,14 @@ class FitSpots(Docked):
         self.finished.emit()
 
     def _show_picked(self) -> None:
+        if self._picked is not None:
+            draw_thumbnail(self._picked)
         self.result.show_layer(self._picked)
 
     def _on_picked(self, layer: Points) -> None:
         """Describe the picked spots once they are drawn, which counts more while dragging."""
         self._picked = layer
+        self.result.spots.put_off(_AFTER_PICKS)
         self._picked_soon()
 
     def _on_removed(self, event: Any) -> None:

@@ -133,7 +133,7 @@ def quiet(points: Points, *events: str) -> Iterator[None]:
 
 
 @contextmanager
-def refreshed_once(points: Points, *, moved: bool = True) -> Iterator[None]:
+def refreshed_once(points: Points, *, moved: bool = True, thumbnail: bool = True) -> Iterator[None]:
     """Work out once, at the end, what a layer shows: napari does so at every change.
 
     Parameters
@@ -142,7 +142,9 @@ def refreshed_once(points: Points, *, moved: bool = True) -> Iterator[None]:
         The layer that is changed meanwhile.
     moved : bool
         Whether points come, go, move or get another size. Where they stay, so does the layer's
-        extent, which takes napari most of the time.
+        extent, which takes napari most of the time, and the thumbnail.
+    thumbnail : bool
+        Whether the thumbnail follows now. Each time that it does, Qt draws the whole window.
     """
     own = itself(points)
     with ExitStack() as stack:
@@ -152,7 +154,12 @@ def refreshed_once(points: Points, *, moved: bool = True) -> Iterator[None]:
                 stack.enter_context(colors.events[name].blocker())
         stack.enter_context(quiet(own, "face_color", "border_color", "border_width", "symbol"))
         yield
-    points.refresh(extent=moved, thumbnail=moved)
+    points.refresh(extent=moved, thumbnail=moved and thumbnail)
+
+
+def draw_thumbnail(points: Points) -> None:
+    """Draw the thumbnail of points."""
+    points.refresh(extent=False, data_displayed=False, highlight=False)
 
 
 def tell_data(points: Points) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -103,8 +103,6 @@ class SettingsPanel(QScrollArea):
         }
         #: Why the image does not tell σ.
         self.untold = _soft_label()
-        #: Shown while there is a preview.
-        self.detection_panel = DetectionPanel(self.controls)
         self.device, self.why_no_gpu = sentence(), _soft_label()
         self.advanced = QCollapsible("", None, QIcon(), QIcon())
         self._content = QWidget()
@@ -126,6 +124,14 @@ class SettingsPanel(QScrollArea):
             button.clicked.connect(partial(self.controls.put, {name: None}))
             self.controls[name].changed.connect(self._show_automatic)
         self._show_automatic()
+
+    @cached_property
+    def detection_panel(self) -> DetectionPanel:
+        """Shown while there is a preview; made for the first one."""
+        panel = DetectionPanel(self.controls)
+        panel.hide()
+        self.controls.below("false_spots", panel)
+        return panel
 
     def settings(self) -> Settings:
         """Return the settings as shown.
@@ -275,8 +281,6 @@ class SettingsPanel(QScrollArea):
             form.beside(name, button)
         form.beside("sigma", self.estimate_button)
         form.below("sigma", self.untold)
-        form.below("false_spots", self.detection_panel)
-        self.detection_panel.hide()
         form.row_below("roi_size", "Search in", self.limit, _LIMIT_TIP)
         self.model.add_rows()
         self.camera.add_rows()

@@ -27,6 +27,7 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
 
     def __init__(self, x: str = "", y: str = ""):
         super().__init__()
+        self._painted: tuple[QColor, QColor] | None = None
         self.setMouseEnabled(False, False)
         self.setMenuEnabled(False)
         self.hideButtons()
@@ -47,8 +48,13 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
 
     def _paint(self) -> None:
         palette = self.palette()
-        ink = palette.color(palette.ColorRole.WindowText)
-        self.setBackground(palette.color(palette.ColorRole.Window))
+        ground, ink = (
+            palette.color(role) for role in (palette.ColorRole.Window, palette.ColorRole.WindowText)
+        )
+        if (ground, ink) == self._painted:  # Qt tells of styles often, and axes take long
+            return
+        self._painted = ground, ink
+        self.setBackground(ground)
         for name in ("bottom", "left"):
             axis = self.getAxis(name)
             axis.setPen(ink)
