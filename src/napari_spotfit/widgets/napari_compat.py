@@ -7,9 +7,11 @@ fails, and here is what to mend. Qt is imported where it is needed: layers are m
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
     from qtpy.QtWidgets import QMainWindow, QWidget
 
 _T = TypeVar("_T")
+
+
+def open_viewer() -> Viewer | None:
+    """Return the viewer that was in front last; None without one, and outside the main thread."""
+    # Where nobody has imported Qt there is no window, and napari would import it to find out.
+    if "qtpy.QtWidgets" not in sys.modules or current_thread() is not main_thread():
+        return None
+    from napari import current_viewer
+
+    viewer: Viewer | None = current_viewer()
+    return viewer
 
 
 def itself(one: _T) -> _T:

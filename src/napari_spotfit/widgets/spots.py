@@ -54,7 +54,7 @@ _HIGH_TABS = "QTabBar::tab { padding: 5px 8px }"
 #: From this width on the spots are counted and saved beside the tabs, which saves height.
 _ROOMY = 1400
 #: The smallest width and height. Not what the layout asks for: that depends on how wide it is.
-_SMALLEST = (280, 176)
+_SMALLEST = (280, 155)
 _LAYER_TIP = (
     "<p>The layer whose spots are listed: one that a fit has made. Selecting such a layer in the "
     "layer list chooses it here.</p>"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from qtpy.QtCore import QLockFile, QObject, QTimer, Signal
+from qtpy.QtCore import QLockFile, QObject, QThreadPool, QTimer, Signal
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from ...files.formats import write
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _LOCK = "in_use.lock"
 #: Milliseconds without a change after which a layer is kept: a drag makes many a second.
 _REST = 300
+#: Milliseconds that the process waits at its end for a file that is being written.
+_LONGEST = 10_000
 _ENDINGS = (".spots.parquet", ".spots.csv")
 _LEFT_TIP = (
     "<p>napari did not close in order while this result had not been saved. What a fit, a click or "
@@ -266,7 +268,7 @@ def _make_folder() -> Path:
             continue
         lock = _lock(folder)
         if lock is not None:
-            atexit.register(_remove, folder, lock)
+            atexit.register(_leave, folder, lock)
             return folder
 
 
@@ -275,6 +277,13 @@ def _lock(folder: Path) -> QLockFile | None:
     lock = QLockFile(str(folder / _LOCK))
     lock.setStaleLockTime(0)  # however old, it holds as long as its process lives
     return lock if lock.tryLock(0) else None
+
+
+def _leave(folder: Path, lock: QLockFile) -> None:
+    """Remove the folder at the end of the process, once nobody writes to it any more."""
+    if (pool := QThreadPool.globalInstance()) is not None:
+        pool.waitForDone(_LONGEST)
+    _remove(folder, lock)
 
 
 def _remove(folder: Path, lock: QLockFile) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
-from ..napari_compat import is_points, refreshed_once, select_points
+from ..napari_compat import is_points, open_viewer, refreshed_once, select_points
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
 from .hiding import CANVAS_SIZES, show_all
 from .images import image_link, transform_arguments
@@ -194,7 +194,13 @@ def to_points_layer(
         raise TypeError(f"fits must be SpotFits, such as localize returns; got {fits!r}")
     if name is None:
         name = layer_name(image_layer) if image_layer is not None else "spots"
-    return make_points_layer(points_arguments(fits, face), image_layer, name)
+    layer = make_points_layer(points_arguments(fits, face), image_layer, name)
+    if (viewer := open_viewer()) is not None:
+        from .history import history_of
+
+        # So what is done to the layer can be undone, once a script has added it.
+        history_of(viewer)
+    return layer
 
 
 def default_face(fits: SpotFits) -> str:

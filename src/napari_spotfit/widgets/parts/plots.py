@@ -11,6 +11,8 @@ BLUE, ORANGE = "#56b4e9", "#e69f00"
 GREY = QColor(128, 128, 128)
 #: What is there but does not count at the moment.
 DIM = QColor(128, 128, 128, 110)
+#: With these Qt tells of a theme, or that a window that has one has taken a plot in.
+_COLORS = (QEvent.Type.StyleChange, QEvent.Type.PaletteChange)
 
 
 class Plot(pg.PlotWidget):  # type: ignore[misc]
@@ -24,10 +26,13 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
 
     #: Text has another colour.
     inked = Signal(QColor)
+    #: Whether there are axes: Qt tells of colours before.
+    _made = False
 
     def __init__(self, x: str = "", y: str = ""):
         super().__init__()
         self._painted: tuple[QColor, QColor] | None = None
+        self._made = True
         self.setMouseEnabled(False, False)
         self.setMenuEnabled(False)
         self.hideButtons()
@@ -43,7 +48,7 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
     def changeEvent(self, event: QEvent | None) -> None:
         """Take the colours of another theme."""
         super().changeEvent(event)
-        if event is not None and event.type() == QEvent.Type.StyleChange:
+        if self._made and event is not None and event.type() in _COLORS:
             self._paint()
 
     def _paint(self) -> None:

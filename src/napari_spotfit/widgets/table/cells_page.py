@@ -262,7 +262,7 @@ class CellsPage(Page):
         assert numbers is not None
         numbers.setDefaultSectionSize(self.fontMetrics().height() + 6)
         numbers.hide()
-        self.view.setMinimumHeight(60)
+        self.view.setMinimumHeight(40)
         self.color_button.setCheckable(True)
         self.color_button.setToolTip(_COLOR_TIP)
         choice = fill(QHBoxLayout(), (self.labels, 1), QLabel("with"), (self.feature, 1))

@@ -178,7 +178,7 @@ class ScatterPage(Page):
                 f"<p>The feature along the {axis} axis.</p>",
             )
         self.plot.setToolTip(_PLOT_TIP)
-        self.plot.setMinimumHeight(90)
+        self.plot.setMinimumHeight(74)
         self.hint.setToolTip(_HINT_TIP)
         row = fill(QHBoxLayout(), (self.up, 1), QLabel("against"), (self.across, 1))
         fill(QVBoxLayout(self), row, (self.plot, 1), self.hint, margins=(6, 6, 6, 6), spacing=2)

@@ -56,7 +56,7 @@ class SubpixelPage(Page):
         for item in (*self.noise, self.even, *self.curves.values()):
             self.plot.addItem(item)
         self.plot.setToolTip(_TIP)
-        self.plot.setMinimumHeight(90)
+        self.plot.setMinimumHeight(60)
         self.legend, self.words = QLabel(), QLabel(_WHAT)
         for label in (self.legend, self.words):
             label.setWordWrap(True)
