@@ -6,7 +6,8 @@ import dataclasses
 from typing import Literal, get_type_hints
 
 import pytest
-from qtpy.QtCore import QPoint, QPointF, Qt
+from event_loop import settle
+from qtpy.QtCore import QEvent, QObject, QPoint, QPointF, Qt
 from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication, QLabel
 
@@ -122,6 +123,27 @@ def test_nothing_means_none(typed):
     assert typed(control, "") == 1.5
     control.lineEdit().clear()
     assert control.get() is None
+
+
+def test_a_look_at_the_numbers_draws_nothing(qtbot):
+    """Beside a canvas of OpenGL, Qt would compose the whole window for it."""
+    form, drawn = SettingsForm(), []
+
+    class Watch(QObject):
+        def eventFilter(self, watched, event):
+            drawn.extend([watched] * (event.type() == QEvent.Type.Paint))
+            return False
+
+    qtbot.addWidget(form.folded.native)
+    form.folded.native.show()
+    qtbot.waitExposed(form.folded.native)
+    settle()
+    watch = Watch()
+    for control in form.controls.values():
+        control_of(control).installEventFilter(watch)
+    form.get()
+    settle()
+    assert drawn == []
 
 
 @pytest.mark.parametrize("text", ["a", "auto", "Automatic"])
