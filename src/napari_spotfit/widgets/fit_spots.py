@@ -58,7 +58,7 @@ _LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 #: Milliseconds after a pick until the form tells what it has changed: a drag has many.
-_AFTER_PICKS = 100
+_AFTER_PICKS = 250
 
 
 class FitSpots(Docked):
