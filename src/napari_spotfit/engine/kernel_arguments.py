@@ -6,12 +6,13 @@ import ctypes
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..images.pixel_calibration import Planes
 from ..models.profiles import Profile
-from ..results.columns import errors_of, numbers_per_fit, values_of
 from ..settings.settings import Settings
 from .c_types import fields
+from .columns import errors_of, numbers_per_fit, values_of
 
 
 class PixelMap(ctypes.Structure):
@@ -84,6 +85,11 @@ def row_bytes(settings: Settings) -> int:
     return 16 + 4 * numbers_per_fit(settings) + 3
 
 
+def sizes_of_results(settings: Settings) -> NDArray[np.int64]:
+    """Return the bytes of each of a fit's results, in the order in which Results has them."""
+    return np.array([8, 8, *numbers_per_fit(settings) * [4], 2, 1])
+
+
 def _ends(n: int, settings: Settings) -> tuple[int, int, int]:
     """Return where the positions, the values and the iterations end."""
     values = 16 * n
@@ -96,6 +102,10 @@ def address(array: Any) -> int:
     if array is None:
         return 0
     if isinstance(array, np.ndarray):
-        return array.ctypes.data
+        try:  # array.ctypes takes several times as long
+            buffer: Any = array
+            return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+        except (TypeError, ValueError):  # nothing in it, read-only, or not in one piece
+            return array.ctypes.data
     there: int = array.data.ptr
     return there

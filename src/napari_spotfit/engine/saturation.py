@@ -72,7 +72,7 @@ def saturated_pixels(
     (array([0, 1]), [[[3, 3]], [[2, 2]]])
     """
     if is_on_device(frames):
-        from .fallback import cuda_errors
+        from .errors import cuda_errors
 
         try:
             return _saturated(frames, corners, roi_shape, workers)

@@ -8,7 +8,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.select import select_backend
+from ..engine.choice import worth_for_fits
+from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
 from ..images.frames import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
@@ -21,7 +22,6 @@ from .estimates import estimated, for_detection, warn_of_gain
 from .rois import (
     checked_reader,
     collected,
-    equivalent_fits,
     fit_block,
     frame_numbers,
     in_order,
@@ -115,9 +115,11 @@ def fit_at(
     calibration = estimated(reader, calibration, places=known)
     settings, sigma = calibration.settings, calibration.settings.sigma
     detection, _ = for_detection(calibration)
-    backend = select_backend(
-        settings, None if is_on_device(image) else equivalent_fits(len(places), settings.roi_shape)
+    weighted = weights is not None or bad_pixels is not None
+    worth = is_on_device(image) or worth_for_fits(
+        settings, len(places), settings.roi_shape, weighted=weighted
     )
+    backend = select_backend(settings, worth)
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     used = np.unique(ordered[ordered >= 0])
@@ -139,4 +141,4 @@ def fit_at(
     # Indices of places far outside, too, are numbers.
     index = np.clip(np.where(np.isnan(index), -1, np.rint(index)), -_FAR, _FAR).astype(np.int64)
     warn_of_gain(given, settings)
-    return collected(columns, index, settings)
+    return collected(columns, index, recorded(settings, backend))

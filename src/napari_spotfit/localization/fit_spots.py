@@ -7,8 +7,10 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.backend import Backend
+from ..engine.choice import worth_for_fits
 from ..engine.filtered_noise import correct_errors
-from ..engine.select import select_backend
+from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
 from ..images.frames import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.pixel_calibration import PixelCalibration
@@ -16,8 +18,8 @@ from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
-from ..settings.validation import ROI_LARGEST, ROI_MIN
-from .rois import beside, equivalent_fits
+from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
+from .rois import beside
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
 #: they have at most.
@@ -97,11 +99,13 @@ def fit_spots(
     )
     if on_device:
         return _fit_on_device(array, own_start, calibration)
-    backend = select_backend(
-        settings, None if is_on_device(array) else equivalent_fits(len(array), roi_shape)
+    weighted = weights is not None or bad_pixels is not None
+    worth = is_on_device(array) or worth_for_fits(
+        settings, len(array), roi_shape, weighted=weighted
     )
+    backend = select_backend(settings, worth)
     # Converted in chunks: ten million spots are not copied as a whole.
-    as_it_is = is_native(array) and not calibration.by_frame
+    as_it_is = not calibration.by_frame and (is_native(array) or _is_read(array, backend))
     few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
     step = max(len(array), 1) if as_it_is else few
     parts = []
@@ -121,8 +125,13 @@ def fit_spots(
             variance_map=variances,
         )  # fmt: skip
         correct_errors(columns, calibration.fitted, roi_shape)
-        parts.append(SpotFits(columns, (), calibration.settings, roi_shape))
+        parts.append(SpotFits(columns, (), recorded(calibration.settings, backend), roi_shape))
     return SpotFits.concatenate(parts)
+
+
+def _is_read(array: Any, backend: Backend) -> bool:
+    """Whether a backend takes cut-outs of another type as they are."""
+    return backend.reads_all and not is_on_device(array) and max(array.shape[1:]) <= ROI_MAX
 
 
 def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> SpotFits:
@@ -139,7 +148,7 @@ def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> Spo
         variance_map=variances, on_device=True,
     )  # fmt: skip
     correct_errors(columns, calibration.fitted, pixels.shape[1:])
-    return SpotFits(columns, (), calibration.settings, pixels.shape[1:])
+    return SpotFits(columns, (), recorded(calibration.settings, backend), pixels.shape[1:])
 
 
 def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from ..engine.select import select_backend
+from ..engine.select import recorded, select_backend
 from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.frames import FrameSelection
@@ -17,7 +17,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
-from .chunks import Chunk, cut, read_chunks, side_by_side
+from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection, warn_of_gain
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 
@@ -144,7 +144,7 @@ def localize_parts(
     calibration = estimated(reader, calibration)
     settings = calibration.settings
     detection, variances = for_detection(calibration)
-    backend = select_backend(settings)
+    backend = select_backend(settings, worth_a_gpu(image, reader, frames))
     blocks = cut(reader, frames, backend)
     total = sum(len(block) for block in blocks)
 
@@ -157,7 +157,7 @@ def localize_parts(
         )
         columns["score"] = found.score
         index = leading_indices(chunk.block[found.frame], reader)
-        return collected(columns, index, calibration.settings), len(chunk.block)
+        return collected(columns, index, recorded(settings, backend)), len(chunk.block)
 
     chunks = read_chunks(reader, blocks, mask)
     done = 0
