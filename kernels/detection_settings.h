@@ -54,6 +54,10 @@ struct Maximum {
     float height, score;  // the height is that in the wide band
 };
 
+// What is said of a maximum, once its band counts no more: it has no other one too close; it is no spot of
+// its own; or another one may be too close.
+enum Mark { ALONE, DROPPED, CROWDED };
+
 // Of a block: its mean, the mean squares of detail that is fine along both axes, along x, and along
 // y, the mean cube of the noise of a pixel, the lowest pixel; the sum over its columns of squared
 // differences of their mean from that of the block, and of these times those of what is fine along

@@ -27,6 +27,9 @@ class Backend(NamedTuple):
     workers: int
     #: Says what has done the work up to now, by name.
     ran_on: Callable[[], str]
+    #: Prepares fits of cut-outs that are made again and again, as
+    #: :class:`~.cpu.prepared.PreparedFits` says.
+    prepare_fits: Callable[..., Callable[..., dict[str, Any]]]
     #: Whether cut-outs of the host may have any number type and layout, as they are converted on
     #: the way.
     reads_all: bool = False

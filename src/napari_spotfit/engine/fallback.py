@@ -51,7 +51,8 @@ def with_fallback(
     run = _Run(cuda, cpu_factory, without)
     return Backend(
         cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels, cuda.frames_at_once,
-        cuda.block_bytes, cuda.workers, run.ran_on, reads_all=cuda.reads_all, kind=cuda.kind,
+        cuda.block_bytes, cuda.workers, run.ran_on, run.prepare_fits,
+        reads_all=cuda.reads_all, kind=cuda.kind,
     )  # fmt: skip
 
 
@@ -91,6 +92,32 @@ class _Run:
 
     def lone_pixels(self, frames: Any, *rest: Any) -> Any:
         return self._work("lone_pixels", frames, rest, {})
+
+    def prepare_fits(self, *kind: Any) -> Callable[..., dict[str, Any]]:
+        """Prepare fits that are made again and again: on a GPU, until the last one fails."""
+        made: dict[str, Any] = {}
+
+        def prepared(backend: Backend) -> Callable[..., dict[str, Any]]:
+            if made.get("by") is not backend:
+                given = kind if backend.kind == "cuda" else tuple(map(_to_host, kind))
+                made.update(by=backend, fit=backend.prepare_fits(*given))
+            fit: Callable[..., dict[str, Any]] = made["fit"]
+            return fit
+
+        def fit(pixels: Any, start: Any = None) -> dict[str, Any]:
+            while (cuda := self._cuda) is not None:
+                try:
+                    return prepared(cuda)(pixels, start)
+                except Unfinished as part:
+                    self._leave(cuda, part.failed)
+                except cuda_errors() as error:
+                    self._leave(cuda, {_gpu_of(error): error})
+            with self._cpu_at_work:
+                if self._cpu is None:
+                    self._cpu = self._make_cpu()
+                return prepared(self._cpu)(to_host(pixels), to_host(start))
+
+        return fit
 
     def _work(self, task: str, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if not isinstance(frames, Frames):

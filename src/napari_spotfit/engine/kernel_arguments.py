@@ -72,11 +72,11 @@ class Results(NamedTuple):
 
     def columns(self, profile: Profile) -> dict[str, Any]:
         """Return the columns of SpotFits."""
-        names = values_of(profile)
+        names, values = values_of(profile), list(self.values)
         columns = {"y": self.positions[0], "x": self.positions[1]}
-        columns |= zip(names, self.values, strict=False)
+        columns |= zip(names, values, strict=False)
         columns |= {"iterations": self.iterations, "stop_condition": self.stop_condition}
-        columns |= zip(errors_of(profile), self.values[len(names) :], strict=False)
+        columns |= zip(errors_of(profile), values[len(names) :], strict=False)
         return columns
 
 

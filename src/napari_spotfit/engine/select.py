@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..images.frames import to_host
 from ..settings.settings import Settings
+from . import threads
 from .backend import Backend
 from .errors import BackendUnavailableError
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU, which
 #: does not care whether a call is for one frame or for a hundred.
-_CPU_BYTES, _GPU_BYTES = 8 << 20, 32 << 20
+_CPU_BYTES, _GPU_BYTES = 8 << 20, 64 << 20
 #: Blocks that are on their way to, on and from GPUs at the same time, and of each at least: more
 #: only wait for the interpreter.
-_GPU_WORKERS, _WORKERS_OF_EACH = 6, 2
+_GPU_WORKERS, _WORKERS_OF_EACH = 8, 3
 
 
 class Description(NamedTuple):
@@ -88,7 +89,7 @@ def recorded(settings: Settings, backend: Backend) -> Settings:
 def describe(settings: Settings) -> Description:
     """Say what would run the fits, and if that is no GPU, why."""
     if settings.backend == "cpu":
-        return Description(_cpu_name(settings), library=_library())
+        return Description(_cpu_name(_threads(settings)), library=_library())
     from .cuda import devices
 
     try:
@@ -96,25 +97,32 @@ def describe(settings: Settings) -> Description:
     except BackendUnavailableError as error:
         if settings.backend == "cuda":
             return Description("no GPU", str(error), devices.count())
-        return Description(_cpu_name(settings), str(error), devices.count(), _library())
+        return Description(_cpu_name(_threads(settings)), str(error), devices.count(), _library())
 
 
 def _cpu(settings: Settings) -> Backend:
+    return _cpu_of(_threads(settings))
+
+
+@lru_cache(maxsize=16)
+def _cpu_of(count: int) -> Backend:
     from .cpu.fit import fit_rois
     from .cpu.lone_pixels import lone_pixels
+    from .cpu.prepared import PreparedFits
     from .own_pixels import fit_own_pixels
 
-    name = _cpu_name(settings)
+    name = _cpu_name(count)
     return Backend(
         name,
         upload=to_host,
         detect=_detect_on_cpu,
         fit_rois=partial(fit_own_pixels, fit_rois),
         lone_pixels=lone_pixels,
-        frames_at_once=_threads(settings),
+        frames_at_once=count,
         block_bytes=_CPU_BYTES,
         workers=1,
         ran_on=lambda: name,
+        prepare_fits=PreparedFits,
     )
 
 
@@ -124,8 +132,7 @@ def _detect_on_cpu(*arguments: Any, **named: Any) -> Any:
     return detect(*arguments, **named)
 
 
-def _cpu_name(settings: Settings) -> str:
-    count = _threads(settings)
+def _cpu_name(count: int) -> str:
     return f"CPU ({count} thread{'s' if count > 1 else ''})"
 
 
@@ -139,14 +146,12 @@ def _library() -> str:
 
 
 def _threads(settings: Settings) -> int:
-    from . import threads
-
     return settings.threads or threads.available()
 
 
 @lru_cache(maxsize=16)
 def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
-    from .cuda import devices, spread
+    from .cuda import devices, prepared, spread
 
     name = devices.names(gpus)
     functions = spread.over([gpu.number for gpu in gpus])
@@ -157,6 +162,7 @@ def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
         block_bytes=_GPU_BYTES,
         workers=max(_GPU_WORKERS, _WORKERS_OF_EACH * len(gpus)),
         ran_on=lambda: name,
+        prepare_fits=prepared.PreparedFits,
         reads_all=True,
         kind="cuda",
     )

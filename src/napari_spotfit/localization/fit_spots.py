@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_fits
+from ..engine.cpu.library import Library, load
+from ..engine.cpu.prepared import PreparedFits
 from ..engine.filtered_noise import correct_errors
 from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
@@ -24,6 +27,9 @@ from .rois import beside
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
 #: they have at most.
 _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
+#: So few spots are fitted by one thread, in memory that is there already.
+_FEW = 1024
+_FIRST = np.zeros(1, np.int64)
 
 
 @takes_settings("fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"))
@@ -91,9 +97,9 @@ def fit_spots(
     True
     """
     settings = merged(settings, options, fit_spots)
-    array = _checked_spots(spots)
+    array = checked_spots(spots)
     roi_shape = (array.shape[1], array.shape[2])
-    own_start = _checked_start(start, len(array), settings)
+    own_start = checked_start(start, len(array), settings)
     calibration = PixelCalibration(
         array.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
@@ -104,6 +110,10 @@ def fit_spots(
         settings, len(array), roi_shape, weighted=weighted
     )
     backend = select_backend(settings, worth)
+    few = len(array) <= _FEW and max(roi_shape) <= ROI_MAX and not is_on_device(array)
+    if few and backend.kind == "cpu" and not calibration.has_maps:
+        columns = _few_fits(to_native(array), own_start, calibration)
+        return SpotFits(columns, (), recorded(calibration.settings, backend), roi_shape)
     # Converted in chunks: ten million spots are not copied as a whole.
     as_it_is = not calibration.by_frame and (is_native(array) or _is_read(array, backend))
     few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
@@ -126,7 +136,32 @@ def fit_spots(
         )  # fmt: skip
         correct_errors(columns, calibration.fitted, roi_shape)
         parts.append(SpotFits(columns, (), recorded(calibration.settings, backend), roi_shape))
-    return SpotFits.concatenate(parts)
+    return parts[0] if len(parts) == 1 else SpotFits.concatenate(parts)
+
+
+def _few_fits(array: Any, start: Any, calibration: PixelCalibration) -> dict[str, NDArray[Any]]:
+    """Fit few spots on the CPU, whose fits take less time than all that is about them."""
+    roi_shape, settings = array.shape[1:], calibration.settings
+    calibration.check_counts(array, None)
+    # Nobody else has what is taken from the list; it serves the next call.
+    idle = _idle(load(), settings, roi_shape, array.dtype)
+    try:
+        fit = idle.pop()
+    except IndexError:
+        planes, variances = calibration.planes(_FIRST, array), calibration.variances(_FIRST, array)
+        fit = PreparedFits(settings, roi_shape, array.dtype, planes, variances)
+    columns = {name: column.copy() for name, column in fit(array, start).items()}
+    idle.append(fit)
+    correct_errors(columns, settings, roi_shape)
+    return columns
+
+
+@lru_cache(maxsize=8)
+def _idle(
+    library: Library, settings: Settings, roi_shape: tuple[int, int], dtype: np.dtype[Any]
+) -> list[PreparedFits]:
+    """Return what is prepared for spots of a kind and not in use."""
+    return []
 
 
 def _is_read(array: Any, backend: Backend) -> bool:
@@ -156,7 +191,8 @@ def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np
     return np.arange(first, last if calibration.by_frame else min(first + 1, last))
 
 
-def _checked_spots(spots: Any) -> Any:
+def checked_spots(spots: Any) -> Any:
+    """Return cut-outs as an array, or raise an error that says what is accepted."""
     array = as_array(spots)
     check_real(array.dtype, "spots")
     if array.ndim != 3:
@@ -169,7 +205,8 @@ def _checked_spots(spots: Any) -> Any:
     return array
 
 
-def _checked_start(start: Any, count: int, settings: Settings) -> Any:
+def checked_start(start: Any, count: int, settings: Settings) -> Any:
+    """Return start values as the backends read them, or raise an error."""
     if start is None:
         return None
     names = [parameter.name for parameter in settings.profile.shape]

@@ -13,6 +13,7 @@ from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.frames import FrameSelection
 from ..images.pixel_calibration import PixelCalibration
+from ..results.joining import joined_parts
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
@@ -104,15 +105,17 @@ def localize(
     planes = plane_axis(image)
     if planes is not None:
         warnings.warn(fitted_by_plane(planes), stacklevel=2)
-    parts = []
-    for part in localize_parts(
-        image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
-        camera=camera,
-    ):  # fmt: skip
-        parts.append(part.fits)
-        if progress is not None:
-            progress(part.done, part.total)
-    fits = SpotFits.concatenate(parts)
+
+    def parts() -> Iterator[tuple[SpotFits, float]]:
+        for part in localize_parts(
+            image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
+            camera=camera,
+        ):  # fmt: skip
+            yield part.fits, part.done / max(part.total, 1)
+            if progress is not None:
+                progress(part.done, part.total)
+
+    fits = joined_parts(parts())
     warn_of_gain(settings, fits.settings)
     return fits
 

@@ -23,7 +23,7 @@ from .pieces import fit_in_pieces, halving
 
 #: Up to so many bytes of pixels the GPU reads and writes the host's memory by itself:
 #: one launch is then all there is.
-_FEW_BYTES = 256 << 10
+FEW_BYTES = 256 << 10
 #: What a launch does at most, in operations of one thread: a display driver ends kernels after
 #: two seconds, and this takes a tenth of that on a GPU of a twentieth of an H200's speed, which has
 #: so many multiprocessors. One with more of them does more in that time.
@@ -74,14 +74,14 @@ def fit_rois(
     n = len(frames) if corners is None else len(corners)
     if n == 0:
         return Results.within(np.empty(0, np.uint8), 0, settings).columns(settings.profile)
-    maps = _Maps.of(planes, variance_map)
-    task = _task(
+    maps = Maps.of(planes, variance_map)
+    task = task_of(
         settings, roi_shape, native_type(frames.dtype).str[1:], gather=corners is not None,
         planes=planes is not None, variance_map=variance_map is not None,
     )  # fmt: skip
     if isinstance(frames, np.ndarray) and corners is None and not on_device:
         maps = maps.each(to_host)
-        if frames.nbytes <= _FEW_BYTES:
+        if frames.nbytes <= FEW_BYTES:
             return _fit_few(to_native(frames), start, maps, task)
         return fit_in_pieces(frames, start, maps, task, devices or (cupy.cuda.Device().id,))
     frames = transfer.upload(frames)
@@ -99,28 +99,31 @@ def fit_rois(
 _Place = tuple[int, bool]
 
 
-class _Maps(NamedTuple):
+class Maps(NamedTuple):
     """What is known of the pixels, where it is: of one frame for all of them, or of each."""
 
     planes: Any
     variance: Any
 
     @classmethod
-    def of(cls, planes: Planes | None, variance: Planes | None) -> _Maps:
+    def of(cls, planes: Planes | None, variance: Planes | None) -> Maps:
+        """Return the maps of what a backend is given."""
         return cls(*(None if known is None else known.values for known in (planes, variance)))
 
-    def each(self, change: Callable[[Any], Any]) -> _Maps:
-        return _Maps(*(None if values is None else change(values) for values in self))
+    def each(self, change: Callable[[Any], Any]) -> Maps:
+        """Return each of them changed."""
+        return Maps(*(None if values is None else change(values) for values in self))
 
-    def of_rois(self, first: int, last: int, change: Callable[[Any], Any] = lambda x: x) -> _Maps:
+    def of_rois(self, first: int, last: int, change: Callable[[Any], Any] = lambda x: x) -> Maps:
         """Return what belongs to some frames, changed; what all share, as it is."""
         return self.each(lambda values: values if len(values) == 1 else change(values[first:last]))
 
-    def shared(self, change: Callable[[Any], Any]) -> _Maps:
+    def shared(self, change: Callable[[Any], Any]) -> Maps:
         """Return what all frames share, changed; the rest as it is."""
         return self.each(lambda values: change(values) if len(values) == 1 else values)
 
     def places(self) -> tuple[_Place, _Place]:
+        """Return where each of them is."""
         planes, variance = (
             (0, True) if values is None else (address(values), len(values) == 1) for values in self
         )
@@ -128,7 +131,7 @@ class _Maps(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _task(
+def task_of(
     settings: Settings, roi_shape: tuple[int, int], pixel: str, *, gather: bool, planes: bool,
     variance_map: bool,
 ) -> _Task:  # fmt: skip
@@ -154,7 +157,7 @@ class _Task:
     numbers: NDArray[Any]
 
     def launch(
-        self, frames: Any, corners: Any, start: Any, maps: _Maps, memory: int, n: int
+        self, frames: Any, corners: Any, start: Any, maps: Maps, memory: int, n: int
     ) -> None:
         """Begin to fit, on the current stream; memory is where the results go.
 
@@ -165,7 +168,7 @@ class _Task:
             kernel(*one)
 
     def launches(
-        self, frames: Any, corners: Any, start: Any, maps: _Maps, memory: int, n: int, room: int
+        self, frames: Any, corners: Any, start: Any, maps: Maps, memory: int, n: int, room: int
     ) -> tuple[Any, list[Any]]:
         """Return the kernel for the current device, and grid, block and arguments of its launches.
 
@@ -257,18 +260,19 @@ def _device() -> int:
     return number
 
 
-def _fit_few(frames: NDArray[Any], start: Any, maps: _Maps, task: _Task) -> dict[str, Any]:
+def _fit_few(frames: NDArray[Any], start: Any, maps: Maps, task: _Task) -> dict[str, Any]:
     """Fit few cut-outs with the least delay: the GPU reads and writes pinned memory."""
     n = len(frames)
     with transfer.stream():
-        pixels = _pinned_copy(frames)
-        begin = None if start is None else _pinned_copy(start)
+        pixels = pinned_copy(frames)
+        begin = None if start is None else pinned_copy(start)
         memory = staging.pinned(task.row_bytes * n)
-        task.launch(pixels, None, begin, maps.each(_pinned_copy), address(memory), n)
+        task.launch(pixels, None, begin, maps.each(pinned_copy), address(memory), n)
     return Results.within(memory.copy(), n, task.settings).columns(task.settings.profile)
 
 
-def _pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
+def pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that the GPU may read by itself; one that is so already, as it is."""
     if transfer.is_pinned(array):
         return array
     copy = staging.pinned(array.nbytes).view(array.dtype).reshape(array.shape)
@@ -277,7 +281,7 @@ def _pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _fit_there(
-    frames: Any, corners: Any, start: Any, maps: _Maps, task: _Task, n: int
+    frames: Any, corners: Any, start: Any, maps: Maps, task: _Task, n: int
 ) -> dict[str, Any]:
     """Fit ROIs that lie on the device; return the results to the host."""
     import cupy

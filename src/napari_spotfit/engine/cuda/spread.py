@@ -101,8 +101,10 @@ def over(devices: Sequence[int]) -> Functions:
     def there(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(frames: Any, *rest: Any, **named: Any) -> Any:
             if not isinstance(frames, Uploaded):
-                frames = Uploaded(device_of(frames), frames)
-            with on(frames.device):
+                with on(device_of(frames)):
+                    return with_room(lambda: function(frames, *rest, **named))
+            # Blocks of frames that are worked on side by side do not wait for each other.
+            with on(frames.device), transfer.stream(in_turn=True):
                 return with_room(lambda: function(frames.frames, *rest, **named))
 
         return call

@@ -23,10 +23,20 @@ _idle: dict[int, list[Any]] = {}
 
 
 @contextmanager
-def stream() -> Iterator[Any]:
-    """Make a stream of our own the current one, and wait at the end for what was begun."""
-    with idle_stream() as own, own:
-        yield own
+def stream(*, in_turn: bool = False) -> Iterator[Any]:
+    """Make a stream of our own the current one, and wait at the end for what was begun.
+
+    ``in_turn``, its work begins when that of the current one is done.
+    """
+    import cupy
+
+    with idle_stream() as own:
+        if in_turn:
+            before = cupy.cuda.Event(disable_timing=True)
+            before.record(cupy.cuda.get_current_stream())
+            own.wait_event(before)
+        with own:
+            yield own
 
 
 @contextmanager
