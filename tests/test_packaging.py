@@ -25,10 +25,20 @@ import napari_spotfit
 
 INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
 
-BASE_DEPENDENCIES = {"magicgui", "numpy", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt"}
+BASE_DEPENDENCIES = {
+    "magicgui",
+    "numpy",
+    "pandas",
+    "pyqtgraph",
+    "qtpy",
+    "scipy",
+    "superqt",
+}
+BASE_DEPENDENCIES |= {"tifffile"}
 
 #: What the public names must leave to the functions that need it.
 HEAVY = {"cupy", "magicgui", "napari", "pandas", "pyarrow", "pyqtgraph", "qtpy", "scipy", "superqt"}
+HEAVY |= {"tifffile", "yaml", "zarr"}
 HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 
@@ -176,7 +186,13 @@ def test_base_install_brings_no_qt_binding(metadata: Message) -> None:
 
 
 def test_extras(metadata: Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "cuda12", "cuda13", "parquet"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "all",
+        "cuda12",
+        "cuda13",
+        "images",
+        "parquet",
+    }
 
 
 def test_sdist_has_what_development_needs(source_tree: Path) -> None:

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from .engine.errors import BackendFallbackWarning, BackendUnavailableError
     from .files.settings_file import load_settings, save_settings
     from .images.camera import Camera
+    from .images.files.opening import open_image
     from .localization.detect_spots import detect_spots
     from .localization.fit_at import fit_at
     from .localization.fit_spots import fit_spots
     from .localization.fitter import Fitter
-    from .localization.localize import localize
+    from .localization.localize import localize, localize_iter
     from .localization.noise import noise_model
     from .localization.psf_width import estimate_sigma
     from .models.profiles import Profile
@@ -57,7 +58,9 @@ __all__ = [
     "load_settings",
     "localization_precision",
     "localize",
+    "localize_iter",
     "noise_model",
+    "open_image",
     "per_frame",
     "per_label",
     "save_settings",
@@ -89,7 +92,9 @@ _MODULES = {
     "load_settings": "files.settings_file",
     "localization_precision": "precision",
     "localize": "localization.localize",
+    "localize_iter": "localization.localize",
     "noise_model": "localization.noise",
+    "open_image": "images.files.opening",
     "per_frame": "results.summary",
     "per_label": "results.labels",
     "save_settings": "files.settings_file",

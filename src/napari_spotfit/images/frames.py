@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .files.opening import opened
+
 #: Which frames: all (None), or along each leading axis a slice, an index or indices.
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"
 FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
@@ -132,8 +134,8 @@ class FrameReader:
 
     Parameters
     ----------
-    image : array
-        Any array that images may be.
+    image : array or path
+        Any array that images may be, or a file.
     flags : bool
         Whether it holds booleans, which are read as 0 and 1.
 
@@ -147,6 +149,7 @@ class FrameReader:
     """
 
     def __init__(self, image: Any, flags: bool = False) -> None:
+        image = opened(image)
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
         own = type(image) is np.ndarray
