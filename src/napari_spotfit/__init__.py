@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .results.flags import Flag
     from .results.labels import label_spots, per_label
     from .results.load import load_fits
+    from .results.saving import save_fits
     from .results.spot_fits import SpotFits
     from .results.summary import per_frame, summarize
     from .settings.noise_model import NoiseModel
@@ -63,6 +64,7 @@ __all__ = [
     "open_image",
     "per_frame",
     "per_label",
+    "save_fits",
     "save_settings",
     "simulate_movie",
     "simulate_spots",
@@ -97,6 +99,7 @@ _MODULES = {
     "open_image": "images.files.opening",
     "per_frame": "results.summary",
     "per_label": "results.labels",
+    "save_fits": "results.saving",
     "save_settings": "files.settings_file",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
