@@ -26,6 +26,7 @@ import napari_spotfit
 INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
 
 BASE_DEPENDENCIES = {
+    "click",
     "magicgui",
     "numpy",
     "pandas",
@@ -38,7 +39,7 @@ BASE_DEPENDENCIES |= {"tifffile"}
 
 #: What the public names must leave to the functions that need it.
 HEAVY = {"cupy", "magicgui", "napari", "pandas", "pyarrow", "pyqtgraph", "qtpy", "scipy", "superqt"}
-HEAVY |= {"tifffile", "yaml", "zarr"}
+HEAVY |= {"click", "tifffile", "yaml", "zarr"}
 HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 

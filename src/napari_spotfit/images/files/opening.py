@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .image_file import ImageFile, unreadable
+if TYPE_CHECKING:
+    from .image_file import ImageFile
 
 _TIFF = (".tif", ".tiff", ".btf", ".tf8")
 #: What names of files end in; folders of Zarr's are known by what is in them.
@@ -57,7 +57,11 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     >>> len(fits) == len(localize(movie))
     True
     """
+    # Here, as fits of arrays need none of them.
+    from pathlib import Path
+
     from . import plain, tiff, zarr_store
+    from .image_file import unreadable
 
     place = Path(path)
     if not place.exists():
