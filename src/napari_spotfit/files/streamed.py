@@ -15,7 +15,7 @@ from .parquet import parquet_writer
 from .table import SpotTable
 
 #: Rows that are gathered before they are written: small groups make large files, and slow ones.
-_ROWS = 100_000
+_ROWS = 1 << 15
 
 
 def check_name(path: str | os.PathLike[str]) -> Path:

@@ -165,6 +165,8 @@ class FrameReader:
         self.count = math.prod(self.leading)
         #: The number of the only frame that there is of the image, None where there are all.
         self.held = image.number if isinstance(image, HeldFrame) else None
+        #: Whether frames are read from a file, which others may do meanwhile.
+        self.from_file: bool = getattr(image, "in_file", False)
         self._last = self.leading[-1] if self.leading else 1
         if self.leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
             image = image.reshape(-1, *self.frame_shape)

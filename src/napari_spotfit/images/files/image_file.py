@@ -44,6 +44,9 @@ class ImageFile:
         If the image is empty or no image.
     """
 
+    #: By which it is known that its frames are read from a file.
+    in_file = True
+
     def __init__(
         self,
         path: Path,
