@@ -136,6 +136,26 @@ def test_damaged_files_are_named_and_the_others_go_on(folder, movies):
     assert not (folder / "none.csv").exists()
 
 
+def test_spots_before_the_damage_are_kept(folder, movies, monkeypatch):
+    whole = command.localize_iter
+
+    def damaged(file, **named):
+        for part in whole(file, **named):
+            yield part[:9]
+            if file.name == "a.npy":
+                raise OSError(5, "Input/output error")
+            yield part[9:]
+
+    monkeypatch.setattr(command, "localize_iter", damaged)
+    result = run("localize", "a.npy", "b.npy", "-o", "all.csv", code=1)
+    assert "“a.npy”: [Errno 5] Input/output error; 8 frames before it were fitted" in result.stderr
+    fits = load_fits("all.csv")
+    assert (fits.file == "a.npy").sum() == 9
+    assert (fits.file == "b.npy").sum() == len(localize(movies[1]))
+    run("localize", "a.npy", "-o", "a.csv", code=1)
+    assert len(load_fits("a.csv")) == 9
+
+
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("several", [True, False])
 def test_ctrl_c_keeps_what_is_done_when_asked(keep, several, folder, movies, monkeypatch):
