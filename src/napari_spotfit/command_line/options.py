@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from ..engine.errors import BackendUnavailableError
+from ..engine.select import select_backend, usable_here
 from ..files.settings_file import load_settings
 from ..settings.parameter import GROUPS, Parameter, words_of
 from ..settings.settings import Settings, parameters
@@ -63,9 +65,15 @@ def chosen_settings(context: click.Context) -> Settings:
     }
     path = values["settings_file"]
     try:
-        settings = Settings() if path is None else load_settings(path)
-        return settings.changed(**given)
-    except (ImportError, TypeError, ValueError) as error:
+        found = Settings() if path is None else load_settings(path)
+        settings = usable_here(found)
+        if settings is not found and "backend" not in given:
+            click.echo(f"“{path.name}” is of a GPU, and there is none here: the CPU fits", err=True)
+        settings = settings.changed(**given)
+        if settings.backend == "cuda":
+            select_backend(settings)
+        return settings
+    except (BackendUnavailableError, ImportError, TypeError, ValueError) as error:
         raise click.UsageError(str(error)) from None
 
 
