@@ -19,15 +19,17 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 
-KINDS = ("memory", "tiff", "pages", "zarr")
+KINDS = ("memory", "tiff", "pages", "zarr", "zstd.zarr")
 NAMES = {
     "memory": "NumPy array",
     "tiff": "TIFF, frames one after the other",
     "pages": "TIFF, pages apart",
-    "zarr": "Zarr, 10 frames a chunk, Zstandard",
+    "zarr": "Zarr, 100 frames a chunk",
+    "zstd.zarr": "Zarr, 10 frames a chunk, Zstandard",
 }
 #: Frames that are simulated; a movie repeats them.
 _DIFFERENT = 200
@@ -61,11 +63,20 @@ def write(kind: str, path: Path, frames: int, size: int, spots: int) -> None:
                 for frame in piece:
                     file.write(frame, contiguous=False, metadata=None, photometric="minisblack")
     else:
-        array = zarr.create_array(path, shape=shape, chunks=(10, size, size), dtype=part.dtype)
+        packed = kind != "zarr"
+        array = zarr.create_array(
+            path, shape=shape, chunks=(10 if packed else 100, size, size), dtype=part.dtype,
+            compressors="auto" if packed else None,
+        )  # fmt: skip
         first = 0
         for piece in pieces:
             array[first : first + len(piece)] = piece
             first += len(piece)
+
+
+def name_of(kind: str) -> str:
+    """Return the name of a kind's file."""
+    return kind if kind.endswith("zarr") else f"{kind}.tif"
 
 
 def memory() -> float:
@@ -104,7 +115,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     """Print seconds and memory of every kind, run in turns."""
     paths = {}
     for kind in KINDS[1:]:
-        paths[kind] = folder / f"movie.{'zarr' if kind == 'zarr' else f'{kind}.tif'}"
+        paths[kind] = folder / name_of(kind)
         write(kind, paths[kind], options.frames, options.size, options.spots)
     paths["memory"] = paths["tiff"]
     runs: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
@@ -130,14 +141,13 @@ def lengths(folder: Path, options: argparse.Namespace) -> None:
     for kind in ("tiff", "pages", "zarr"):
         line = []
         for frames in options.lengths:
-            path = folder / f"{frames}.{'zarr' if kind == 'zarr' else f'{kind}.tif'}"
+            path = folder / f"{frames} {name_of(kind)}"
             write(kind, path, frames, options.size, options.spots)
             found = run(kind, path, folder / "table.parquet")
             line.append(
                 f"{frames} frames {found['peak']:5.0f} (+{found['peak'] - found['before']:.0f})"
             )
-            if path.is_file():
-                path.unlink()
+            rmtree(path) if path.is_dir() else path.unlink()
         print(f"  {NAMES[kind]:36}{',  '.join(line)}")
 
 

@@ -114,6 +114,11 @@ def test_package_comes_from_the_fresh_environment(python: Path, folder: Path) ->
     assert Path(run(python, "-c", code).strip()).is_relative_to(folder)
 
 
+def test_command_is_installed(python: Path) -> None:
+    command = python.with_name(f"napari-spotfit{python.suffix}")
+    assert run(command, "--version").split()[-1] == napari_spotfit.__version__
+
+
 def test_npe2_finds_the_manifest_and_its_commands_exist(python: Path) -> None:
     code = (
         "import npe2, pkgutil;"
