@@ -137,6 +137,8 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
 
 def lengths(folder: Path, options: argparse.Namespace) -> None:
     """Print the memory that movies of several lengths take."""
+    if not options.lengths:
+        return
     print("Peak memory, MB, over that before the run:")
     for kind in ("tiff", "pages", "zarr"):
         line = []
