@@ -176,7 +176,13 @@ def test_base_install_brings_no_qt_binding(metadata: Message) -> None:
 
 
 def test_extras(metadata: Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "cuda12", "cuda13", "parquet"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "all",
+        "cuda12",
+        "cuda13",
+        "hdf5",
+        "parquet",
+    }
 
 
 def test_sdist_has_what_development_needs(source_tree: Path) -> None:
