@@ -429,3 +429,27 @@ def test_real_files_that_are_not_known(file):
         UnreadableFileError, match="does not begin as the formats of other programs"
     ):
         load_fits(FOREIGN / file)
+
+
+def test_the_documentation_has_every_format():
+    from pathlib import Path
+
+    text = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    for one in EXCHANGE.values():
+        assert f"| `{one.name}`" in text
+        assert f"`{one.suffix}`" in text
+        assert one.name in load_fits.__doc__
+        assert f"``{one.suffix}``" in " ".join(SpotFits.save.__doc__.split())
+    for one, convention in (("smap", 1), ("thunderstorm", 0.5)):
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{one}`"))
+        assert f"| {convention} px |" in row
+
+
+@pytest.mark.parametrize("title", ["x", "photons"])
+def test_a_column_that_only_sounds_like_ours_keeps_apart(tmp_path, title):
+    text, _ = WRITTEN["smap"]
+    lines = text.splitlines()
+    (tmp_path / "a.csv").write_text(f"{lines[0]},{title}\n{lines[1]},7\n", encoding="utf-8")
+    found = load_fits(tmp_path / "a.csv", pixel_size=SIZE)
+    assert (found.x[0], found.photons[0]) == (0, 800)
+    assert found.columns[f"{title} (in the file)"][0] == 7
