@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ def write_rows(
     columns: Mapping[str, NDArray[Any]],
     known: Mapping[str, Column] | None = None,
     separator: str = ",",
+    nan: Literal["", "NaN"] = "NaN",
 ) -> None:
     """Write lines of a header, and below them columns of numbers."""
     known = known or {name: Column(values.dtype.name) for name, values in columns.items()}
@@ -43,7 +44,7 @@ def write_rows(
         file.writelines(f"{line}\n".encode() for line in header)
         for start in range(0, rows, CHUNK):
             part = {name: values[start : start + CHUNK] for name, values in columns.items()}
-            text = rows_as_text(part, known, "NaN")
+            text = rows_as_text(part, known, nan)
             file.write(text if separator == "," else text.replace(b",", separator.encode()))
 
 

@@ -89,7 +89,7 @@ def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, s
     units = ["", "", "", "(quality)", unit, unit, unit, "(frame)", "", unit, ""]
     header = [_FIRST, (*_WORDS, "Radius", "Visibility"), (*_WORDS, "R", "Visibility"), units]
     loss.columns += homeless(table, {home.name for home in _HOMES})
-    write_rows(path, [",".join(line) for line in header], columns, known)
+    write_rows(path, [",".join(line) for line in header], columns, known, nan="")
     return {}
 
 
