@@ -229,7 +229,7 @@ def test_convert_to_another_program(folder, movies):
 
 
 def test_tables_of_other_programs_are_not_written_frame_by_frame(folder, movies):
-    result = run("localize", movies[0], "-o", "a.thunderstorm.csv", code=2)
+    result = run("localize", "a.npy", "-o", "a.thunderstorm.csv", code=2)
     assert "and convert it" in result.stderr
 
 
