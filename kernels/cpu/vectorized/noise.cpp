@@ -21,6 +21,20 @@ constexpr int ROWS = BLOCK + 2 * REACH;
 // Before the first column of a row and behind the last: pixels that are mirrored.
 constexpr int BESIDE = REACH + 1, PADDING = 16;
 
+// How much a row of pixels, of those that detail reaches, has of the noise of a block's columns.
+struct Around {
+    float of_row[ROWS] = {};
+
+    constexpr Around() {
+        for (int i = 0; i < BLOCK; ++i)
+            for (int t = -REACH; t <= REACH; ++t) {
+                const float weight = COARSE[t < 0 ? -t : t];
+                of_row[i + REACH + t] += weight * weight / BLOCK;
+            }
+    }
+};
+constexpr Around AROUND;
+
 // What a block's columns have so far.
 struct ColumnSums {
     Sums mean = 0.0f, both = 0.0f, along_x = 0.0f, along_y = 0.0f, lowest = INFINITE;
@@ -47,30 +61,50 @@ template <class T> class RowOfBlocks {
         remove_lone_pixels();
         for (long long k = 0; k < blocks.columns; ++k) sums[k] = ColumnSums();
         for (int i = 0; i < BLOCK; ++i) add_row(i);
+        look_around();
         constexpr double PIXELS = BLOCK * BLOCK;
         for (long long k = 0; k < blocks.columns; ++k) {
             const ColumnSums& own = sums[k];
             double lowest = double(INFINITE), cube = 0.0;
             for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
             const double mean = sum(own.mean) / PIXELS, both = sum(own.both) / PIXELS;
-            double spread = 0.0, rise = 0.0;
-            for (int i = 0; i < BLOCK; ++i) {
-                const double brighter = double(own.mean.v[i]) / BLOCK - mean;
-                spread += brighter * brighter;
-                rise += brighter * (double(own.both.v[i]) / BLOCK - both);
-            }
+            const Halves halves(*this, k);
             table[k] = {mean + double(frame.level),
                         both,
                         sum(own.along_x) / PIXELS,
                         sum(own.along_y) / PIXELS,
                         cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
                         lowest + double(frame.level),
-                        spread,
-                        rise};
+                        halves.dark + double(frame.level),
+                        halves.bright + double(frame.level),
+                        halves.dark_both};
         }
     }
 
   private:
+    // The darker half of a block's columns, and the brighter one. Detail has the noise of the columns
+    // around in it, by the squares of its weights, so that brightness is taken alike.
+    struct Halves {
+        double dark = 0.0, bright = 0.0, dark_both = 0.0;
+
+        Halves(const RowOfBlocks& row, long long k) {
+            double ordered[BLOCK];
+            int columns[BLOCK];
+            for (int i = 0; i < BLOCK; ++i) {
+                const double own = row.around(row.first_column(k) + i);
+                int place = i;
+                for (; place > 0 && ordered[place - 1] > own; --place)
+                    ordered[place] = ordered[place - 1], columns[place] = columns[place - 1];
+                ordered[place] = own, columns[place] = i;
+            }
+            constexpr int HALF = BLOCK / 2;
+            for (int i = 0; i < HALF; ++i) {
+                dark += ordered[i] / HALF, bright += ordered[HALF + i] / HALF;
+                dark_both += double(row.sums[k].both.v[columns[i]]) / (HALF * BLOCK);
+            }
+        }
+    };
+
     const DetectionSettings& s;
     const Frame<T>& frame;
     Blocks blocks;
@@ -88,6 +122,22 @@ template <class T> class RowOfBlocks {
             row[-x] = row[mirrored(-x, s.width)];
             row[s.width - 1 + x] = row[mirrored(s.width - 1 + x, s.width)];
         }
+    }
+
+    // Writes the means of columns, and of what is around the blocks as far as their detail reaches.
+    void look_around() {
+        for (long long x = -REACH; x < s.width + REACH; x += BLOCK) {
+            Sums total = 0.0f;
+            for (int i = 0; i < ROWS; ++i)
+                total = multiply_add(read<Sums>(clean + i * length + x), Sums(AROUND.of_row[i]), total);
+            write(scratch + x, total);
+        }
+    }
+    double around(long long x) const {
+        double total = double(scratch[x]) * double(COARSE[0]) * double(COARSE[0]);
+        for (int t = 1; t <= REACH; ++t)
+            total += (double(scratch[x - t]) + double(scratch[x + t])) * double(COARSE[t]) * double(COARSE[t]);
+        return total;
     }
 
     static SPOTFIT_INLINE Sums three(const float* row) {

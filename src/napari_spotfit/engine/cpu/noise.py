@@ -79,9 +79,11 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         functions.spotfit_noise_bytes(library.index, source.settings), step,
     ).ravel()  # fmt: skip
     if min(shape) < BLOCK + 2 * _REACH:
-        for name, fine in (("both", "yx"), ("rise", "yx"), ("along_x", "x"), ("along_y", "y")):
+        for name, fine in (("both", "yx"), ("along_x", "x"), ("along_y", "y")):
             for axis, side in zip("yx", shape, strict=True):
                 blocks[name] /= _mirrored(side, axis in fine)
+        # Detail is other at the border, so that halves tell nothing.
+        blocks["dark"] = blocks["bright"] = blocks["mean"]
     model = photon_transfer(blocks.reshape(len(frames), -1, _columns(shape)), whole_counts)
     spectral = spectral_correlation(blocks, whole_counts)
     # A spot that is cut and mirrored has detail of its own.
