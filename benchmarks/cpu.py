@@ -3,7 +3,7 @@
 Start values made inside, NumPy arrays in and out, all cores. Picasso (0.11.3, from
 PyPI as picassosr) is given its start values and runs on all cores too; without it only
 our own figures are printed. Then the models and estimators beside the round least-squares
-fit, single large fits, and calls with little to do.
+fit, single large fits, calls with little to do, and what comes after the fits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 import timeit
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import numpy as np
 from own_models import ROTATED, ROUND, large_spot
@@ -31,6 +32,7 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.engine import threads
+from napari_spotfit.results.verdicts import Origin, judge_in_image
 
 #: Side of the ROI: the least million fits per second asked for on two cores.
 WANTED = {7: 8.0, 9: 6.5, 11: None, 13: None, 16: 2.0, 24: None, 32: None}
@@ -142,6 +144,7 @@ def main() -> None:
     for side, most in LARGE.items():
         large(side, most)
     few()
+    after_the_fits()
 
 
 def few() -> None:
@@ -162,6 +165,28 @@ def few() -> None:
     for name, call in calls.items():
         timer = timeit.Timer(call, timer=time.process_time)
         print(f"{name:>32} {1e4 * min(timer.repeat(10, 100)):9.1f}", flush=True)
+
+
+def after_the_fits() -> None:
+    """Print what it takes to make fits of ROIs those of an image, with all of their flags."""
+    print("\nfrom fits of ROIs to those of an image with flags, nanoseconds of the CPU for a fit")
+    for per_frame, count in product((45, 1000), (100, 10_000, 300_000)):
+        frames = -(-count // per_frame)
+        rng = np.random.default_rng(1)
+        places = rng.integers(4, 252, (frames, per_frame, 2)).astype(float)
+        places = np.concatenate([own[np.lexsort(own.T[::-1])] for own in places])[:count]
+        frame = np.repeat(np.arange(frames), per_frame)[:count]
+        corners = np.column_stack([frame, places - 4]).astype(np.int64)
+        settings = Settings(sigma=1.3, roi_size=9, gain=1.0, threads=1)
+        spots = np.resize(spots_of(9, 10_000), (count, 9, 9))
+        fits = on_cpu(spots, settings=settings.changed(roi_size=None)).columns
+        taken = []
+        for _ in range(max(300_000 // count, 5)):
+            columns = {name: values.copy() for name, values in fits.items()}
+            begin = time.process_time_ns()
+            judge_in_image(columns, settings, Origin(corners, places, (256, 256), 1.3))
+            taken.append((time.process_time_ns() - begin) / count)
+        print(f"{f'{count} fits, {per_frame} a frame':>32} {statistics.median(taken):9.1f}")
 
 
 def models_and_estimators(size: int, count: int) -> None:

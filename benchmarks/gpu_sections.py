@@ -14,7 +14,7 @@ from gpu_machine import Cuda, Host, Work, host_time, in_turns
 
 from napari_spotfit import StopCondition, fit_spots, localize, simulate_movie
 from napari_spotfit.engine import own_pixels
-from napari_spotfit.localization import place_flags, rois
+from napari_spotfit.localization import rois
 from napari_spotfit.models.stopping import CONVERGED
 
 #: Side of the ROI: million fits per second that are asked for, at least and as the aim.
@@ -34,10 +34,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "their own pixels": (own_pixels.Spots, "own_pixels"),
     "cut out": (own_pixels, "cut_out"),
     "joined": (own_pixels, "_in_place"),
-    "flags of numbers": (rois, "judge"),
-    "flags of places, neighbours and doubles among them": (rois, "place_flags"),
-    "neighbours and doubles": (place_flags, "has_near"),
-    "flags of pixels": (rois, "pixel_flags"),
+    "pixels of the image, and flags": (rois, "judge_in_image"),
 }
 
 

@@ -3,6 +3,7 @@
 #include "detection_functions.h"
 #include "instruction_sets.h"
 #include "own_pixels.h"
+#include "verdicts.h"
 
 using namespace spotfit;
 
@@ -134,4 +135,25 @@ SPOTFIT_EXPORT void spotfit_find_flat_tops(int index, const void* frames, int pi
                                            int rows, int columns, const FlatTops* rule, unsigned char* found) {
     own_pixels(index).find_flat_tops(frames, pixel_type, height, width, corners, first, last, rows, columns, *rule,
                                      found);
+}
+
+static const VerdictFunctions& verdicts(int index) { return *instruction_set(index).functions->verdicts; }
+
+SPOTFIT_EXPORT void spotfit_judge(int index, const FitColumns* fits, const VerdictSettings* settings, long long first,
+                                  long long last, unsigned* flags) {
+    verdicts(index).judge(*fits, *settings, first, last, flags);
+}
+
+SPOTFIT_EXPORT void spotfit_judge_in_image(int index, const FitColumns* fits, const VerdictSettings* settings,
+                                           const ImageFits* image, long long first, long long last) {
+    verdicts(index).judge_in_image(*fits, *settings, *image, first, last);
+}
+
+SPOTFIT_EXPORT void spotfit_correct_errors(int index, const FilteredNoise* noise, const ErrorColumns* fits,
+                                           long long count) {
+    verdicts(index).correct_errors(*noise, *fits, count);
+}
+
+SPOTFIT_EXPORT void spotfit_mean_widths(int index, const double* columns, long long count, double* widths) {
+    verdicts(index).mean_widths(columns, count, widths);
 }

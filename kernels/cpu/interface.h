@@ -59,6 +59,7 @@ using LargeSums = void (*)(const HostRois&, long long roi, const LargeRequest&, 
                            void* work, double* numbers);
 struct DetectionFunctions;
 struct OwnPixelFunctions;
+struct VerdictFunctions;
 
 // The fits of the built-in profiles are compiled in so many files, for compilers with many cores.
 constexpr int FIT_FILES = 4;
@@ -82,6 +83,7 @@ struct Functions {
     const LargeSums* large_sums;
     const DetectionFunctions* detection;
     const OwnPixelFunctions* own_pixels;
+    const VerdictFunctions* verdicts;
 
     const ProfileFits& fits_of(int profile) const {
         if (profile >= built_in) return *expressions[profile - built_in];

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import detection_on_host
 import numpy as np
 import pytest
 import reference
@@ -18,6 +21,8 @@ from napari_spotfit import (
     localize,
     simulate_spots,
 )
+from napari_spotfit.engine.cuda import filtered_errors as on_a_gpu
+from napari_spotfit.engine.filtered_noise import ErrorColumns, correct_errors, filtered_noise
 from napari_spotfit.models.profiles import MODELS
 
 SIDE, COUNT = 9, 20_000
@@ -187,6 +192,29 @@ def test_errors_of_a_filtered_image_are_those_of_coarse_noise(options):
             continue
         off = fits.columns[name] - truth.get(name, np.median(fits.columns[name]))
         assert 0.85 < np.std((off / error)[fits.good]) < 1.15, name
+
+
+def test_errors_of_a_filtered_image_are_corrected_alike_on_a_gpu():
+    """By the kernel on the host; both beside their formula."""
+    noise = NoiseModel(1.5, -30.0, 5.0, correlation=1.4, blur=0.8, unfiltered=1.6)
+    known = Settings(noise=noise, offset=20.0)
+    spots, _ = simulate_spots(1000, SIDE, photons=300, background=30, seed=2)
+    plain = fit_spots(spots, settings=known.changed(noise=replace(noise, blur=0.0))).columns
+    here, there = ({name: one.copy() for name, one in plain.items()} for _ in range(2))
+    correct_errors(here, known, (SIDE, SIDE))
+    names, numbers = filtered_noise(known, (SIDE, SIDE))
+    columns = ErrorColumns.of(there, names)
+    on_a_gpu.correct_errors(numbers, columns, len(spots), detection_on_host.HOST.kernel)
+    assert names == tuple(f"{name}_stderr" for name in ("y", "x", *PULLED[2:], "photons"))
+    dark = np.maximum(1.5 * (plain["background"].astype(float) + 20) - 30, 5)
+    peak = 1.5 * np.maximum(plain["amplitude"].astype(float), 0)
+    for i, name in enumerate(names):
+        expected = numbers.filtered_dark[i] * dark + numbers.filtered_peak[i] * peak
+        expected /= numbers.white_dark[i] * dark + numbers.white_peak[i] * peak
+        expected = plain[name] * np.sqrt(expected) * 1.6 / 1.4
+        np.testing.assert_allclose(here[name], expected, rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(there[name], here[name], rtol=1e-6, err_msg=name)
+        assert (abs(here[name] / plain[name] - 1) > 0.02)[np.isfinite(plain[name])].any()
 
 
 def test_the_estimate_is_made_once_and_kept():

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from napari_spotfit import Settings, simulate_spots
+from napari_spotfit.engine.columns import numbers_per_fit
 from napari_spotfit.engine.cpu.interface import PIXEL_TYPES
 from napari_spotfit.engine.fit_settings import make_fit_settings
 from napari_spotfit.models.profiles import MODELS
-from napari_spotfit.results.columns import numbers_per_fit
 
 COUNT, SIZE = 500, 9
 #: How many blocks each function of selftest.cpp writes.

@@ -16,11 +16,12 @@ from napari_spotfit import (
     Settings,
     StopCondition,
 )
-from napari_spotfit.localization.place_flags import Origin, place_flags
 from napari_spotfit.results.flags import NOT_GOOD, RULES, flags_of, main_reasons
-from napari_spotfit.results.judge import judge
+from napari_spotfit.results.verdicts import ImageVerdicts, Origin, judge, judge_in_image
 
 SHAPE = (40, 44)
+#: What follows from numbers alone.
+ALONE = np.uint32(Flag.NOT_CONVERGED | Flag.AT_BOUND | Flag.WEAK | Flag.NEGATIVE | Flag.POOR_FIT)
 SIGMA = 1.3
 
 
@@ -31,8 +32,8 @@ def made_up(rng, count, frames=3):
     stop = rng.choice(len(StopCondition), count, p=[0.1, 0.1, 0.5, 0.1, 0.1, 0.1]).astype(np.uint8)
     corner = np.clip(np.rint(places).astype(np.int32) - 4, 0, np.array(SHAPE) - 9)
     columns = {
-        "y": corner[:, 0] + rng.choice([-0.5, 2.5, 4.0, 4.1, 8.5], count),
-        "x": corner[:, 1] + rng.choice([-0.5, 2.0, 4.0, 4.25, 8.5], count),
+        "y": rng.choice([-0.5, 2.5, 4.0, 4.1, 8.5], count),
+        "x": rng.choice([-0.5, 2.0, 4.0, 4.25, 8.5], count),
         "sigma": rng.choice([0.25, 0.6, 1.2, 1.3, 2.5, 2.7, 9.0], count).astype(single),
         "amplitude": rng.choice([-20, 0, 1, 9, 200], count).astype(single),
         "background": rng.choice([2.0, 30.0, 50.0], count).astype(single),
@@ -40,14 +41,19 @@ def made_up(rng, count, frames=3):
         "chi_square": rng.choice([500, 2000, 9000, 60000], count).astype(single),
         "stop_condition": stop,
         "amplitude_stderr": rng.choice([0.1, 3, 70, np.nan], count).astype(single),
-        "roi_y": corner[:, 0],
-        "roi_x": corner[:, 1],
     }
     columns["reduced_chi_square"] = columns["chi_square"] / single(76)
-    for name in set(columns) - {"stop_condition", "roi_y", "roi_x"}:
+    for name in set(columns) - {"stop_condition"}:
         columns[name][stop == StopCondition.INVALID] = np.nan
     frame = np.sort(rng.integers(0, frames, count))
-    return columns, Origin(frame, places, SHAPE, SIGMA)
+    return columns, Origin(np.column_stack([frame, corner]), places, SHAPE, SIGMA)
+
+
+def judged(columns, known, origin):
+    """Return columns with all of their flags, and leave these as they are."""
+    fits = {name: values.copy() for name, values in columns.items()}
+    judge_in_image(fits, known, origin)
+    return fits
 
 
 def expected_flags(columns, origin, known, i):
@@ -89,8 +95,8 @@ def expected_flags(columns, origin, known, i):
             at + 0.5 >= SIGMA and at <= size - 0.5 - SIGMA
         ):
             flags.add(Flag.EDGE)
-    for j in range(len(origin.frame)):
-        if j == i or origin.frame[j] != origin.frame[i]:
+    for j in range(len(origin.places)):
+        if j == i or origin.corners[j, 0] != origin.corners[i, 0]:
             continue
         if np.all(abs(origin.places[j] - place) <= 4.5):
             flags.add(Flag.NEIGHBOUR)
@@ -117,26 +123,43 @@ def expected_flags(columns, origin, known, i):
 def test_each_flag_is_set_exactly_where_its_rule_says(seed, count, gain):
     columns, origin = made_up(np.random.default_rng(seed), count)
     known = Settings(roi_size=9, gain=gain, background_max=50.0 if gain else None, offset=100.0)
-    flags = judge(columns, known, (9, 9)) | place_flags(columns, known, origin)
+    fits = judged(columns, known, origin)
     for i in range(count):
-        expected = expected_flags(columns, origin, known, i)
-        assert set(flags_of(int(flags[i]))) == expected, i
+        expected = expected_flags(fits, origin, known, i)
+        assert set(flags_of(int(fits["flags"][i]))) == expected, i
+    # Of numbers alone, some; whatever the columns' types, and with those that have no others.
+    alone = judge(fits, known, (9, 9))
+    np.testing.assert_array_equal(alone, fits["flags"] & ALONE)
+    mixed = {name: values.astype(float)[::-1] for name, values in fits.items()}
+    np.testing.assert_array_equal(judge(mixed, known, (9, 9)), alone[::-1])
+    thin = {name: np.repeat(values, 2)[::2] for name, values in fits.items()}
+    for values in thin.values():
+        values.flags.writeable = False
+    np.testing.assert_array_equal(judge(thin, known, (9, 9)), alone)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 80))
 @effort(max_examples=50, deadline=None)
-def test_flags_do_not_depend_on_the_order_of_the_rows(seed, count):
+def test_flags_do_not_depend_on_the_order_of_a_frame(seed, count):
     rng = np.random.default_rng(seed)
     columns, origin = made_up(rng, count)
     # No two fits that are alike to the last digit: of those the first one stays.
     origin = origin._replace(places=origin.places + rng.uniform(0, 1e-3, (count, 2)))
     known = Settings(roi_size=9, gain=1.0)
-    flags = judge(columns, known, (9, 9)) | place_flags(columns, known, origin)
+    flags = judged(columns, known, origin)["flags"]
     order = rng.permutation(count)
+    order = order[np.argsort(origin.corners[order, 0], kind="stable")]
     mixed = {name: values[order] for name, values in columns.items()}
-    begun = origin._replace(frame=origin.frame[order], places=origin.places[order])
-    other = judge(mixed, known, (9, 9)) | place_flags(mixed, known, begun)
-    np.testing.assert_array_equal(other, flags[order])
+    begun = origin._replace(corners=origin.corners[order], places=origin.places[order])
+    np.testing.assert_array_equal(judged(mixed, known, begun)["flags"], flags[order])
+    # The memory of other fits serves these as well.
+    kept = {name: values.copy() for name, values in columns.items()}
+    verdicts = ImageVerdicts(kept, known)
+    verdicts.judge(origin)
+    for name, values in mixed.items():
+        kept[name][:] = values
+    verdicts.judge(begun)
+    np.testing.assert_array_equal(kept["flags"], flags[order])
 
 
 def test_the_table_has_every_flag_once():

@@ -9,13 +9,23 @@ from scenes import light, movie_of, on_grid
 from napari_spotfit import Flag, Settings, fit_at, fit_spots
 from napari_spotfit.engine.own_pixels import Lost
 from napari_spotfit.engine.saturation import saturated_pixels
-from napari_spotfit.localization.pixel_flags import pixel_flags
+from napari_spotfit.results.verdicts import Origin, judge_in_image
 
 SIGMA = 1.3
 
 
 def has(fits, flag):
     return (fits.flags & flag) != 0
+
+
+def pixel_flags(corners, places, saturated=None, lone=None):
+    """Return what pixels say against fits that ended at the same y and x, in ROIs of 9×9."""
+    columns = {name: places - corners[:, 1 + axis] for axis, name in enumerate("yx")}
+    columns["stop_condition"] = np.full(len(places), 2, np.uint8)
+    begun = np.column_stack([places, places])
+    origin = Origin(corners, begun, (20, 20), SIGMA, saturated=saturated, lone=lone)
+    judge_in_image(columns, Settings(roi_size=9), origin)
+    return columns["flags"] & np.uint32(Flag.SATURATED | Flag.BAD_PIXELS)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "f4", "u4"])
@@ -78,9 +88,9 @@ def test_one_clipped_pixel_takes_less_than_an_error_of_the_light(sigma, height):
 def test_few_counts_make_no_plateau(level):
     image = np.zeros((20, 20), np.uint16)
     image[9:12, 9:12] = level
-    corner, centre = np.array([[0, 6, 6]]), np.array([10.0])
+    corner = np.array([[0, 6, 6]])
     full = saturated_pixels(image[None], corner, (9, 9))
-    flags = pixel_flags(None, full, None, corner, centre, centre)
+    flags = pixel_flags(corner, np.array([10.0]), full)
     assert flags[0] == (Flag.SATURATED if level == 300 else 0)
 
 
@@ -90,10 +100,10 @@ def test_a_plateau_counts_where_the_fit_ends():
     pixels = np.zeros((4, 9, 9), bool)
     pixels[0, 4, 4:6] = pixels[1, 0, :2] = pixels[2, 4, 4:6] = pixels[3, 4, 4:6] = True
     lost = Lost(np.arange(4), pixels)
-    flags = pixel_flags(None, lost, None, corners, places, places)
+    flags = pixel_flags(corners, places, lost)
     # The second ends beyond its ROI's first pixel, the third two pixels away from them.
     assert flags.tolist() == [Flag.SATURATED, Flag.SATURATED, 0, 0]
-    flags = pixel_flags(None, None, lost, corners, places - 0.6, places - 0.6)
+    flags = pixel_flags(corners, places - 0.6, lone=lost)
     assert flags.tolist() == [Flag.BAD_PIXELS, Flag.BAD_PIXELS, Flag.BAD_PIXELS, 0]
 
 

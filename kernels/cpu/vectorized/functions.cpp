@@ -27,6 +27,7 @@ const Functions functions = {
     sums_of_large.of,
     &detection,
     &own_pixels,
+    &verdicts,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

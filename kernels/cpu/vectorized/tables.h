@@ -22,5 +22,6 @@ struct SumsOfLarge { LargeSums of[BuiltIn::COUNT + MAX_SHAPE - 2]; };
 extern const SumsOfLarge sums_of_large;
 extern const DetectionFunctions detection;
 extern const OwnPixelFunctions own_pixels;
+extern const VerdictFunctions verdicts;
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -9,6 +9,7 @@ So each error has a factor, from what either noise does to a usual spot.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,10 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..images.frames import is_on_device
 from ..settings.camera_noise import tells_electrons
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
+from .c_types import fields
+from .cpu.library import load
 from .detection.band import WIDTHS, half_kernel
+from .fit_settings import MAX_SHAPE
+from .kernel_arguments import address
 
 Array = NDArray[np.float64]
 
@@ -38,13 +44,9 @@ _NARROWEST = 0.4
 _STEP = 1e-3
 #: A direction that counts for less in the matrix of all parameters is not told.
 _SINGULAR = 1e-9
-
-
-class Variances(NamedTuple):
-    """The variance of a parameter, by that of a dark pixel and by a spot's own at its peak."""
-
-    dark: float
-    peak: float
+#: Columns of standard errors, at most.
+_MOST_ERRORS = MAX_SHAPE + 3
+_PerError = ctypes.c_double * _MOST_ERRORS
 
 
 def with_filter(
@@ -101,42 +103,91 @@ def filter_of(wide: float, narrow: float, sigma: float) -> tuple[float, float]:
     return low, wide / _filtered_by(low, sigma)
 
 
+class _NoiseNumbers(ctypes.Structure):
+    """The same as FilteredNoise in kernels/filtered_errors.h, where its fields are explained."""
+
+    _fields_ = (
+        *fields("double slope dark least stronger"),
+        *((name, _PerError) for name in ("white_dark", "white_peak")),
+        *((name, _PerError) for name in ("filtered_dark", "filtered_peak")),
+        *fields("int columns"),
+    )
+
+
+class ErrorColumns(ctypes.Structure):
+    """Where standard errors are, and what they depend on, as kernels/filtered_errors.h has it."""
+
+    _fields_ = (("errors", ctypes.c_void_p * _MOST_ERRORS), *fields("pointer amplitude background"))
+
+    @classmethod
+    def of(cls, columns: dict[str, Any], names: tuple[str, ...]) -> ErrorColumns:
+        """Return where some columns are, of NumPy or CuPy."""
+        where = cls(amplitude=address(columns["amplitude"]))
+        where.background = address(columns["background"])
+        for place, name in enumerate(names):
+            where.errors[place] = address(columns[name])
+        return where
+
+
+class FilteredNoise(NamedTuple):
+    """What the noise of a filtered image does to standard errors."""
+
+    #: Those columns of them that it changes.
+    columns: tuple[str, ...]
+    noise: _NoiseNumbers
+
+
 def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple[int, int]) -> None:
-    """Make the standard errors of fits those that the noise of a filtered image gives."""
+    """Make the standard errors of fits, here or on a GPU, those of a filtered image's noise."""
+    filtered = filtered_noise(settings, roi_shape)
+    if filtered is None:
+        return
+    where = ErrorColumns.of(columns, filtered.columns)
+    count = len(columns["amplitude"])
+    if is_on_device(columns["amplitude"]):
+        from .cuda.filtered_errors import correct_errors as correct_there
+
+        correct_there(filtered.noise, where, count)
+        return
+    library = load()
+    library.functions.spotfit_correct_errors(
+        library.index, ctypes.byref(filtered.noise), ctypes.byref(where), count
+    )
+
+
+def filtered_noise(settings: Settings, roi_shape: tuple[int, int]) -> FilteredNoise | None:
+    """Return what a filter does to the errors of fits; None where it does nothing."""
     noise = settings.noise
     if settings.gain is not None or noise is None or not noise.blur or not settings.errors:
-        return
+        return None
     if settings.estimator == "mle" and not tells_electrons(noise):
-        return  # they are of photo-electrons, one for each count
-    counts = columns["background"] + settings.offset
-    dark = (noise.slope * counts + noise.intercept).clip(noise.least, None)
-    peak = noise.slope * columns["amplitude"].clip(0, None)
-    stronger = noise.unfiltered / noise.correlation
-    for name, (white, filtered) in _told(settings, roi_shape).items():
-        expected = filtered.dark * dark + filtered.peak * peak
-        taken = white.dark * dark + white.peak * peak
-        with np.errstate(invalid="ignore", divide="ignore"):
-            columns[name] *= np.float32(stronger) * (expected / taken) ** 0.5
+        return None  # they are of photo-electrons, one for each count
+    return _filtered_noise(settings, roi_shape)
 
 
 @lru_cache(maxsize=64)
-def _told(settings: Settings, roi_shape: tuple[int, int]) -> dict[str, tuple[Variances, Variances]]:
+def _filtered_noise(settings: Settings, roi_shape: tuple[int, int]) -> FilteredNoise:
     """Return what white noise does to each column, and what it does before a filter.
 
     The light of a spot in the middle of a ROI was narrower there.
     """
+    noise = settings.noise
+    assert noise is not None
     sigma = settings.sigma or _USUAL_SIGMA
-    blur = settings.noise.blur if settings.noise else 0.0
     names, slopes = _derivatives(settings, roi_shape, sigma)
     moves = _moves(slopes)
-    before = max(math.sqrt(max(sigma**2 - blur**2, 0.0)), _NARROWEST * sigma)
+    before = max(math.sqrt(max(sigma**2 - noise.blur**2, 0.0)), _NARROWEST * sigma)
     white = _variances(settings, roi_shape, moves, slopes, sigma)
-    filtered = _variances(settings, roi_shape, moves, _filtered(slopes, blur), before)
-    return {
-        f"{name}_stderr": (Variances(*one), Variances(*other))
-        for name, one, other in zip(names, white, filtered, strict=True)
-        if one[0] > 0
-    }
+    filtered = _variances(settings, roi_shape, moves, _filtered(slopes, noise.blur), before)
+    told = white[:, 0] > 0
+    dark = noise.intercept + noise.slope * settings.offset
+    numbers = _NoiseNumbers(noise.slope, dark, noise.least, noise.unfiltered / noise.correlation)
+    for kind, variances in (("white", white[told]), ("filtered", filtered[told])):
+        setattr(numbers, f"{kind}_dark", _PerError(*variances[:, 0]))
+        setattr(numbers, f"{kind}_peak", _PerError(*variances[:, 1]))
+    numbers.columns = int(told.sum())
+    columns = (f"{name}_stderr" for name, one in zip(names, told, strict=True) if one)
+    return FilteredNoise(tuple(columns), numbers)
 
 
 def _moves(slopes: Array) -> Array:

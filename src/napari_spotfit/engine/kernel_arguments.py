@@ -9,9 +9,9 @@ import numpy as np
 
 from ..images.pixel_calibration import Planes
 from ..models.profiles import Profile
-from ..results.columns import errors_of, numbers_per_fit, values_of
 from ..settings.settings import Settings
 from .c_types import fields
+from .columns import errors_of, numbers_per_fit, values_of
 
 
 class PixelMap(ctypes.Structure):
@@ -96,6 +96,10 @@ def address(array: Any) -> int:
     if array is None:
         return 0
     if isinstance(array, np.ndarray):
-        return array.ctypes.data
+        try:  # array.ctypes takes several times as long
+            buffer: Any = array
+            return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+        except (TypeError, ValueError):  # nothing in it, read-only, or not in one piece
+            return array.ctypes.data
     there: int = array.data.ptr
     return there

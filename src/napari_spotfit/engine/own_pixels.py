@@ -44,28 +44,6 @@ class Lost(NamedTuple):
         having = np.flatnonzero(self.rois[place] == rois)
         return having, self.pixels[place[having]]
 
-    def around(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of the 3×3 pixels around a place in each of its ROIs they are.
-
-        Parameters
-        ----------
-        places : ndarray of int64, shape (n, 2)
-            Row and column in each of ``rois``; what lies outside of a ROI is not lost.
-
-        Returns
-        -------
-        ndarray of bool, shape (n, 9)
-            The fifth is the place itself.
-        """
-        window = np.indices((3, 3)).reshape(2, 1, 9) - 1
-        rows, columns = places.T[:, :, np.newaxis] + window
-        height, width = self.pixels.shape[1:]
-        inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
-        own = np.arange(len(self.rois))[:, np.newaxis]
-        lost: NDArray[np.bool_]
-        lost = self.pixels[own, rows.clip(0, height - 1), columns.clip(0, width - 1)] & inside
-        return lost
-
 
 def joined(*parts: Lost | None) -> Lost | None:
     """Return the pixels that are lost for any reason; None if none is."""

@@ -23,6 +23,10 @@ def in_pieces(
 
     After an error, and when the user interrupts it (Ctrl-C), no further piece is begun.
     """
+    if total <= piece:
+        if total:
+            work(0, total)
+        return
     workers = min(threads or available(), -(-total // piece))
     firsts = iter(range(0, total, piece))
     if workers <= 1:

@@ -8,19 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import Backend
-from ..engine.filtered_noise import correct_errors
+from ..engine.columns import invalid_columns
 from ..engine.own_pixels import joined
 from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
-from ..results.columns import invalid_columns
 from ..results.flags import Flag
-from ..results.judge import judge
 from ..results.spot_fits import SpotFits
+from ..results.verdicts import Origin, judge_in_image
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
-from .pixel_flags import pixel_flags
-from .place_flags import Origin, place_flags
 
 #: Pixels of a ROI as most are.
 _USUAL_PIXELS = 81
@@ -126,14 +123,10 @@ def fit_block(
         variance_map=block.variances, lost=joined(saturated, lone),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
-    correct_errors(columns, settings, settings.roi_shape)
-    columns["y"] += corners[:, 1]
-    columns["x"] += corners[:, 2]
-    columns = _with_corners(columns, corners)
-    origin = Origin(frame, places, block.pixels.shape[1:], sigma)
-    columns["flags"] = judge(columns, settings, settings.roi_shape)
-    columns["flags"] |= place_flags(columns, settings, origin)
-    columns["flags"] |= pixel_flags(block.bad, saturated, lone, corners, columns["y"], columns["x"])
+    shape = block.pixels.shape[1:]
+    judge_in_image(
+        columns, settings, Origin(corners, places, shape, sigma, block.bad, saturated, lone)
+    )
     return columns
 
 
@@ -162,16 +155,8 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
 def outside(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     """Return the columns of fits outside the image, which are INVALID."""
     columns = invalid_columns(count, settings)
-    columns = _with_corners(columns, np.full((count, 3), -1, np.int64))
+    columns |= {name: np.full(count, -1, np.int32) for name in ("roi_y", "roi_x")}
     columns["flags"] = np.full(count, Flag.NOT_CONVERGED, np.uint32)
-    return columns
-
-
-def _with_corners(
-    columns: dict[str, NDArray[Any]], corners: NDArray[np.int64]
-) -> dict[str, NDArray[Any]]:
-    """Add where each ROI lies, so that what was fitted can be looked at again."""
-    columns["roi_y"], columns["roi_x"] = (corners[:, i].astype(np.int32) for i in (1, 2))
     return columns
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.columns import units_of
 from ..images.frames import like, to_host
 from ..models.stopping import CONVERGED, StopCondition
 from ..settings.settings import Settings
 from . import flags as flag_bits
-from .columns import units_of
 from .flags import Flag
-from .judge import judge
+from .verdicts import judge
 from .widths import mean_sigma
 
 if TYPE_CHECKING:
@@ -194,8 +194,9 @@ class SpotFits:
         with the same height and the same light, for models of one's own that in the ROI.
         """
         gain = 1.0 if self.settings is None else self.settings.gain or 1.0
-        widths: NDArray[np.float32] = mean_sigma(self._columns, gain)
-        return widths
+        widths = mean_sigma(self.to_host()._columns, gain).astype(np.float32)
+        there: NDArray[np.float32] = like(widths, self._columns["y"])
+        return there
 
     @property
     def converged(self) -> NDArray[np.bool_]:

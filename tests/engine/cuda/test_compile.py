@@ -14,7 +14,7 @@ import pytest
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import detect
+from napari_spotfit.engine.cuda import detect, filtered_errors
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
@@ -98,6 +98,13 @@ def test_blocks_have_room_on_every_gpu():
         own = threads_for(code)
         assert own.block // 32 * warp_bytes(code, own.lanes_x, own.lanes_y) <= 48 << 10
         assert 32 % (own.lanes_x * own.lanes_y) == 0
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_errors_of_filtered_images_compile_without_a_word(architecture):
+    given = options(THREADS=filtered_errors.THREADS)
+    made = build(architecture, {"errors": source("cuda/filtered_errors.cu")}, given)["errors"]
+    assert (made.log, len(made.usage)) == ("", 1)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results.columns import units_of
+from ...engine.columns import units_of
 from ...settings.settings import Settings
 from ..layers.meanings import SHAPE
 from ..layers.refits import REFIT, REFITS, Row

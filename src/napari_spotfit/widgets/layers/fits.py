@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engine.columns import as_column
 from ...models.stopping import StopCondition
-from ...results.columns import as_column
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from .meanings import AXIS

@@ -1,0 +1,210 @@
+// What is said against fits, a part of their columns at a time.
+#include "../verdicts.h"
+
+#include "../../verdict.h"
+#include "../near.h"
+#include "tables.h"
+
+namespace spotfit::SPOTFIT_ISA {
+namespace {
+
+// Fits whose numbers are copied at a time.
+constexpr int TILE = 256;
+
+struct Tile {
+    double values[SHAPE + MAX_SHAPE][TILE];
+
+    template <class T> static void read(const void* column, long long first, int count, double* values) {
+        for (int i = 0; i < count; ++i) values[i] = static_cast<const T*>(column)[first + i];
+    }
+    // Copies a part of a column; NaN where there is none.
+    void copy(const FitColumns& fits, int place, long long first, int count) {
+        const void* column = fits.columns[place];
+        if (!column)
+            for (int i = 0; i < count; ++i) values[place][i] = NOT_A_NUMBER;
+        else if (fits.doubles >> place & 1) read<double>(column, first, count, values[place]);
+        else if (place == STOP) read<unsigned char>(column, first, count, values[place]);
+        else if (place == ROI_Y || place == ROI_X) read<int>(column, first, count, values[place]);
+        else read<float>(column, first, count, values[place]);
+    }
+    void copy_all(const FitColumns& fits, int shape, long long first, int count) {
+        for (int place = 0; place < SHAPE + shape; ++place) copy(fits, place, first, count);
+        for (int axis = 0; axis < 2 && axis < shape; ++axis)
+            if (fits.columns[ROI_Y + axis])
+                for (int i = 0; i < count; ++i) values[SHAPE + axis][i] -= values[ROI_Y + axis][i];
+    }
+    FitNumbers fit(int i) const {
+        return {&values[SHAPE][i],
+                TILE,
+                values[AMPLITUDE][i],
+                values[BACKGROUND][i],
+                values[PHOTONS][i],
+                values[CHI_SQUARE][i],
+                values[REDUCED_CHI_SQUARE][i],
+                values[AMPLITUDE_ERROR][i]};
+    }
+};
+
+Known known(const FitColumns& fits) {
+    return {fits.columns[AMPLITUDE] && fits.columns[PHOTONS], fits.columns[AMPLITUDE_ERROR] != nullptr,
+            fits.columns[BACKGROUND] != nullptr};
+}
+
+void judge(const FitColumns& fits, const VerdictSettings& settings, long long first, long long last, unsigned* flags) {
+    Tile tile;
+    const Known there = known(fits);
+    for (long long start = first; start < last; start += TILE) {
+        const int count = last - start < TILE ? static_cast<int>(last - start) : TILE;
+        tile.copy_all(fits, settings.shape, start, count);
+        for (int i = 0; i < count; ++i)
+            flags[start + i] = flags_of_numbers(settings, tile.fit(i), tile.values[STOP][i], there);
+    }
+}
+
+// The fits of one image, some frames of them.
+class InImage {
+    const FitColumns& fits;
+    const VerdictSettings& s;
+    const ImageFits& image;
+    const long long first, last;
+    double* const moved;
+    unsigned char* const asked;
+    int* const cells;
+
+    long long frame(long long i) const { return image.corners[3 * i]; }
+    // The first fit of a frame that is there, from a row on.
+    static long long frame_start(const ImageFits& image, long long i) {
+        while (i > 0 && i < image.count && image.corners[3 * i] == image.corners[3 * i - 3]) ++i;
+        return i;
+    }
+    bool is_valid(long long i) const { return !is_nan(image.y[i]); }
+
+    FitPlace place(long long i, double y, double x) const {
+        const long long* corner = image.corners + 3 * i;
+        const double *start = image.places + 2 * i, roi_y = double(corner[1]), roi_x = double(corner[2]);
+        return {start[0], start[1], y + roi_y, x + roi_x, roi_y, roi_x, double(image.height), double(image.width)};
+    }
+    bool has_bad_middle(long long i) const {
+        const unsigned char* bad = image.bad + (image.bad_frames > 1 ? frame(i) : 0) * image.height * image.width;
+        const long long row = within(static_cast<long long>(__builtin_rint(image.y[i])), image.height);
+        const long long column = within(static_cast<long long>(__builtin_rint(image.x[i])), image.width);
+        return marked_around(bad, image.height, image.width, row, column, true) > 0;
+    }
+
+    // Which of the lost pixels of a ROI are in the middle of its fit, and whether that is one of them.
+    template <class Put> void in_the_middle(const LostPixels& lost, Put put) const {
+        long long low = 0, high = lost.count;
+        while (low < high) {
+            const long long middle = (low + high) / 2;
+            if (lost.rois[middle] < first) low = middle + 1;
+            else high = middle;
+        }
+        for (; low < lost.count && lost.rois[low] < last; ++low) {
+            const long long i = lost.rois[low];
+            if (!is_valid(i)) continue;
+            const long long row = static_cast<long long>(__builtin_rint(image.y[i])) - image.corners[3 * i + 1];
+            const long long column = static_cast<long long>(__builtin_rint(image.x[i])) - image.corners[3 * i + 2];
+            const long long y = within(row, s.rows), x = within(column, s.columns);
+            const unsigned char* pixels = lost.pixels + low * s.rows * s.columns;
+            put(i, marked_around(pixels, s.rows, s.columns, y, x, false), pixels[y * s.columns + x] != 0);
+        }
+    }
+
+  public:
+    InImage(const FitColumns& columns, const VerdictSettings& settings, const ImageFits& fits_of_image, long long begin,
+            long long end)
+        : fits(columns), s(settings), image(fits_of_image), first(frame_start(fits_of_image, begin)),
+          last(frame_start(fits_of_image, end)), moved(static_cast<double*>(image.work)),
+          asked(static_cast<unsigned char*>(image.work) + 8 * image.count),
+          // Shares of the work end where those of others begin.
+          cells(reinterpret_cast<int*>(static_cast<unsigned char*>(image.work) + 16 * image.count) + 4 * first) {}
+
+    // What follows from each fit by itself.
+    void judge_each(const VerdictSettings& settings) const {
+        Tile tile;
+        const Known there = known(fits);
+        for (long long start = first; start < last; start += TILE) {
+            const int count = last - start < TILE ? static_cast<int>(last - start) : TILE;
+            if (image.noise)
+                for (int i = 0; i < count; ++i) correct_errors(*image.noise, *image.errors, start + i);
+            tile.copy_all(fits, settings.shape, start, count);
+            for (int k = 0; k < count; ++k) {
+                const long long i = start + k;
+                const FitNumbers fit = tile.fit(k);
+                const FitPlace at = place(i, tile.values[SHAPE][k], tile.values[SHAPE + 1][k]);
+                image.y[i] = at.y, image.x[i] = at.x;
+                image.roi_y[i] = static_cast<int>(at.roi_y), image.roi_x[i] = static_cast<int>(at.roi_x);
+                moved[i] = distance_moved(at);
+                unsigned flags = flags_of_numbers(settings, fit, tile.values[STOP][k], there);
+                if (tile.values[STOP][k] != STOP_INVALID) {
+                    flags |= flags_of_place(settings, fit, at, image.sigma, moved[i]);
+                    if (image.bad && is_valid(i) && has_bad_middle(i)) flags |= flag::BAD_PIXELS;
+                }
+                image.flags[i] = flags;
+            }
+        }
+    }
+
+    // What follows from other fits of the frame. Two that ended together began as neighbours, or the one that
+    // moved more came from afar.
+    void judge_together() const {
+        const double reach_y = s.rows / 2.0, reach_x = s.columns / 2.0;
+        const double known = is_nan(image.sigma) ? 0 : s.same_spot * image.sigma;
+        const double same = no_less(known, s.same_spot_px), afar = (no_more(reach_y, reach_x) - same) / 2;
+        for (long long start = first, end; start < last; start = end) {
+            for (end = start + 1; end < last && frame(end) == frame(start);) ++end;
+            const int count = static_cast<int>(end - start);
+            if (count < 2) continue;
+            const Points begun = {image.places + 2 * start, image.places + 2 * start + 1, 2, count};
+            unsigned char* const marked = asked + start;
+            mark_near(begun, image.height, image.width, reach_y, reach_x, cells, marked);
+            int together_asked = 0;
+            for (int i = 0; i < count; ++i) {
+                const bool neighbour = marked[i], valid = is_valid(start + i);
+                if (neighbour && valid) image.flags[start + i] |= flag::NEIGHBOUR;
+                marked[i] = valid && (neighbour || moved[start + i] > afar);
+                together_asked += marked[i];
+            }
+            if (!together_asked) continue;
+            const Points ended = {image.y + start, image.x + start, 1, count};
+            const NearPoints together(ended, image.height, image.width, same, same, together_asked, cells);
+            for (int i = 0; i < count; ++i)
+                if (marked[i] && together.has_lower(i, same, moved + start)) image.flags[start + i] |= flag::DUPLICATE;
+        }
+    }
+
+    void judge_pixels() const {
+        in_the_middle(image.saturated, [&](long long i, int marked, bool centre) {
+            if (centre && marked >= FULL_PIXELS) image.flags[i] |= flag::SATURATED;
+        });
+        in_the_middle(image.lone, [&](long long i, int marked, bool) {
+            if (marked) image.flags[i] |= flag::BAD_PIXELS;
+        });
+    }
+};
+
+void judge_in_image(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, long long first,
+                    long long last) {
+    const InImage part(fits, settings, image, first, last);
+    part.judge_each(settings);
+    part.judge_together();
+    part.judge_pixels();
+}
+
+void correct_all_errors(const FilteredNoise& noise, const ErrorColumns& fits, long long count) {
+    for (long long i = 0; i < count; ++i) correct_errors(noise, fits, i);
+}
+
+void mean_widths(const double* columns, long long count, double* widths) {
+    for (long long i = 0; i < count; ++i) {
+        const double *amplitude = columns + WIDTH_PARAMETERS * count, *light = amplitude + count;
+        const auto width = [&](WidthParameter name) { return columns[name * count + i]; };
+        widths[i] = mean_width(width, amplitude[i], light[i]);
+    }
+}
+
+}  // namespace
+
+const VerdictFunctions verdicts = {judge, judge_in_image, correct_all_errors, mean_widths};
+
+}  // namespace spotfit::SPOTFIT_ISA

@@ -1,0 +1,54 @@
+// What fits are judged by, the same for all of a call, as napari_spotfit.results.verdicts makes it.
+#pragma once
+#include "fit_settings.h"
+
+namespace spotfit {
+
+// The bits of napari_spotfit.Flag.
+namespace flag {
+enum : unsigned {
+    NOT_CONVERGED = 1 << 0,
+    AT_BOUND = 1 << 1,
+    MOVED = 1 << 2,
+    WIDE = 1 << 3,
+    NARROW = 1 << 4,
+    WEAK = 1 << 5,
+    NEGATIVE = 1 << 6,
+    DUPLICATE = 1 << 7,
+    NEIGHBOUR = 1 << 8,
+    POOR_FIT = 1 << 9,
+    EDGE = 1 << 10,
+    BAD_PIXELS = 1 << 11,
+    SATURATED = 1 << 12
+};
+}
+
+// Parameters that tell how wide a spot is, whatever the model.
+enum WidthParameter { SIGMA, SIGMA_X, SIGMA_Y, HALF_WIDTH, EXPONENT, WIDTH_PARAMETERS };
+
+struct VerdictSettings {
+    // The ends at which a parameter does not follow the data, NaN where there is none: of y and x from the
+    // ROI's first pixel, of the other shape parameters in the order of the results, and of the light.
+    double low[MAX_SHAPE], high[MAX_SHAPE];
+    double amplitude_low, amplitude_high, background_low, background_high;
+    double least_errors;  // of a spot's amplitude
+    // The variance of a pixel without light of the spot in counts^2, correlation left out: a line over
+    // the background, the least that there is, and the least where light falls on a whole ROI.
+    double slope, dark, least, least_with_light;
+    // By which chi-square is judged: the ROI's pixels, fitted parameters, counts of one of the photons of the
+    // results, variance of a pixel in counts^2 for each of its photo-electrons; how many times the noise of
+    // white pixels is that, squared, how far it may be too low, and a number for the tails of its
+    // distribution; counts per photo-electron and excess of maximum likelihood; standard deviations.
+    double pixels, fitted, photon, electron, correlated, measured, tails, gain, excess, most_chi;
+    // By which places and widths are judged, in units of the PSF's sigma; the least reach of one spot in pixels.
+    double farthest, widest, narrowest, same_spot, same_spot_px;
+    int rows, columns;               // of the ROIs
+    int widths_judged;               // whether they follow the data, and mean what the PSF's does
+    int shape;                       // parameters
+    int width_at[WIDTH_PARAMETERS];  // where among them those are that tell a width, in this order; -1: nowhere
+    int noise_known;                 // whether errors have the spot's shot noise
+    int chi_by;                      // of CHI_UNKNOWN, ...
+};
+enum { CHI_UNKNOWN, CHI_OF_COUNTS, CHI_OF_LIKELIHOOD };
+
+}  // namespace spotfit
