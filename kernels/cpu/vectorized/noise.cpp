@@ -88,19 +88,20 @@ template <class T> class RowOfBlocks {
         double dark = 0.0, bright = 0.0, dark_both = 0.0;
 
         Halves(const RowOfBlocks& row, long long k) {
-            double ordered[BLOCK];
-            int columns[BLOCK];
-            for (int i = 0; i < BLOCK; ++i) {
-                const double own = row.around(row.first_column(k) + i);
-                int place = i;
-                for (; place > 0 && ordered[place - 1] > own; --place)
-                    ordered[place] = ordered[place - 1], columns[place] = columns[place - 1];
-                ordered[place] = own, columns[place] = i;
+            const Sums brightness = row.around(row.first_column(k));
+            // How many of the columns are darker; of equal ones the first is.
+            int darker[BLOCK] = {};
+            for (int j = 0; j < BLOCK; ++j) {
+                const float other = brightness.v[j];
+                for (int i = 0; i < BLOCK; ++i)
+                    darker[i] += int(other < brightness.v[i]) | (int(other == brightness.v[i]) & int(j < i));
             }
             constexpr int HALF = BLOCK / 2;
-            for (int i = 0; i < HALF; ++i) {
-                dark += ordered[i] / HALF, bright += ordered[HALF + i] / HALF;
-                dark_both += double(row.sums[k].both.v[columns[i]]) / (HALF * BLOCK);
+            for (int i = 0; i < BLOCK; ++i) {
+                const bool is_dark = darker[i] < HALF;
+                const double own = double(brightness.v[i]) / HALF;
+                dark += is_dark ? own : 0.0, bright += is_dark ? 0.0 : own;
+                dark_both += is_dark ? double(row.sums[k].both.v[i]) / (HALF * BLOCK) : 0.0;
             }
         }
     };
@@ -133,10 +134,12 @@ template <class T> class RowOfBlocks {
             write(scratch + x, total);
         }
     }
-    double around(long long x) const {
-        double total = double(scratch[x]) * double(COARSE[0]) * double(COARSE[0]);
-        for (int t = 1; t <= REACH; ++t)
-            total += (double(scratch[x - t]) + double(scratch[x + t])) * double(COARSE[t]) * double(COARSE[t]);
+    Sums around(long long x) const {
+        Sums total = read<Sums>(scratch + x) * Sums(COARSE[0] * COARSE[0]);
+        for (int t = 1; t <= REACH; ++t) {
+            const Sums beside = read<Sums>(scratch + x - t) + read<Sums>(scratch + x + t);
+            total = multiply_add(beside, Sums(COARSE[t] * COARSE[t]), total);
+        }
         return total;
     }
 

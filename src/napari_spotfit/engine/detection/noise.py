@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.noise_model import FILTERED, TOLD, NoiseModel
-from .noise_line import are_unlike, is_usable, line_through, median, of_sets, parts_of
+from .noise_line import Parts, are_unlike, is_usable, line_through, median, of_sets, parts_of
 
 #: A block's measurements.
 BLOCK_NOISE = np.dtype(
@@ -67,13 +67,14 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     telling = usable[~unlike] if between else usable
     cube, square = (float(np.median(telling[name])) for name in ("cube", "both"))
     skewness = max(cube, 0.0) / square
-    line = line_through(blocks, skewness)
+    parts = parts_of(blocks)
+    line = line_through(parts, blocks.shape[1:], skewness)
     if line is None:
         # Few blocks tell no slope: a single spot makes them as skewed as anything.
         middle = variance / _MEDIAN_OVER_MEAN
         least = min(max(float(usable["both"].min()) / 2, least), middle)
         return NoiseModel(0.0, middle, least, blocks=len(usable))
-    least = max(_least_of_sets(blocks) / 2, least)
+    least = max(_least_of_sets(parts) / 2, least)
     slope, level, middle, error, least_error, apparent, apparent_error = line
     if not slope > TOLD * error:
         # Too little light and shade to be sure: counts are as skewed as their slope is steep.
@@ -118,6 +119,6 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
     return ratio if ratio > chance else min(ratio, 1.0)
 
 
-def _least_of_sets(blocks: NDArray[np.void]) -> float:
+def _least_of_sets(parts: Parts) -> float:
     """Return the least variance of what is alike in brightness."""
-    return float(of_sets(median, parts_of(blocks).variance).min()) / _MEDIAN_OVER_MEAN
+    return float(of_sets(median, parts.variance).min()) / _MEDIAN_OVER_MEAN

@@ -83,23 +83,24 @@ class _Fit(NamedTuple):
     shape: float
 
 
-def line_through(blocks: NDArray[np.void], skewness: float) -> Line | None:
+def line_through(own: Parts, shape: tuple[int, ...], skewness: float) -> Line | None:
     """Return the line that most blocks follow; None where there are too few blocks.
 
     Parameters
     ----------
-    blocks : ndarray, shape (frames, rows, columns)
-        What was measured in the blocks of each frame.
+    own : Parts
+        What was measured in the blocks of all frames.
+    shape : tuple of int
+        How many rows and columns of blocks a frame has.
     skewness : float
         The noise's third moment over its variance.
     """
-    if np.count_nonzero(is_usable(blocks)) < LEAST_BLOCKS:
+    if np.sum(own.part) < LEAST_BLOCKS:
         return None
-    own = parts_of(blocks)
     fit = _fit(own, _first_line(own), skewness)
     if fit is None:
         return None
-    error, usual = _errors(own, fit, blocks.shape[1:])
+    error, usual = _errors(own, fit, shape)
     return fit.line._replace(
         error=error,
         least_error=usual / fit.own_spread if fit.own_spread > 0 else math.inf,
