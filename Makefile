@@ -75,6 +75,7 @@ test-napari: | system-packages ## run the widget's tests with every supported na
 bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso and the engine before
 	$(BENCH_VENV)/bin/python benchmarks/accuracy.py
 	$(BENCH_VENV)/bin/python benchmarks/cpu.py
+	$(BENCH_VENV)/bin/python benchmarks/latency.py --skip-gpu
 	$(BENCH_VENV)/bin/python benchmarks/detection.py
 	$(BENCH_VENV)/bin/python benchmarks/trust.py
 	$(BENCH_VENV)/bin/python benchmarks/against.py $(BASELINE)
@@ -85,6 +86,7 @@ bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, besi
 
 bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers
 	$(BENCH_VENV)/bin/python benchmarks/gpu.py --output build/bench-gpu
+	$(BENCH_VENV)/bin/python benchmarks/latency.py
 	$(MAKE) baseline
 	$(BENCH_VENV)/bin/python benchmarks/gpu_against.py build/baseline
 	$(BENCH_VENV)/bin/python benchmarks/gpu_frames_against.py build/baseline

@@ -14,26 +14,34 @@ from gpu_machine import Cuda, Host, Work, host_time, in_turns
 
 from napari_spotfit import StopCondition, fit_spots, localize, simulate_movie
 from napari_spotfit.engine import own_pixels
+from napari_spotfit.engine.cuda import detect
 from napari_spotfit.localization import rois
 from napari_spotfit.models.stopping import CONVERGED
+from napari_spotfit.results import joining
 
 #: Side of the ROI: million fits per second that are asked for, at least and as the aim.
 RATES = {7: (2600, 4000), 9: (2050, 3200), 16: (800, 1200), 32: (175, 400)}
 #: Shares of these that are asked for with start values, and standard errors too, made inside.
 START_SHARE, ERRORS_SHARE = (0.8, 0.95), (0.6, 0.8)
 PINNED_SHARE = (0.85, 0.95)
-HOST_RATES = {"float32": (60, 150), "uint16": (110, 300)}
+HOST_RATES = {"float32": (150, 230), "uint16": (300, 450)}
+#: Two GPUs against one, at least and as the aim: from page-locked and from ordinary memory, movies.
+ALL_PINNED, ALL_HOST, ALL_MOVIE = (1.7, 1.9), (1.3, 1.9), (1.55, 1.9)
 LATENCY = (120e-6, 50e-6)
-FRAME_RATES = (20_000, 80_000)
+FRAME_RATES = (200_000, 350_000)
 AGREEMENT = (0.999, 0.9999)
 #: What the host does with the fits of a movie beside the fits themselves: where it is called from.
 STAGES: dict[str, tuple[Any, str]] = {
     "saturated pixels": (rois, "saturated_pixels"),
+    "spots of maxima": (detect, "choose_spots"),
+    "where ROIs lie": (rois, "rois_around"),
     "spots by cells": (own_pixels.Spots, "__init__"),
     "ROIs with neighbours": (own_pixels.Spots, "crowded"),
     "their own pixels": (own_pixels.Spots, "own_pixels"),
     "cut out": (own_pixels, "cut_out"),
-    "joined": (own_pixels, "_in_place"),
+    "in two parts": (own_pixels, "in_two_parts"),
+    "put in place": (own_pixels, "put_rows"),
+    "joined": (joining, "put_rows"),
     "pixels of the image, and flags": (rois, "judge_in_image"),
 }
 
@@ -138,27 +146,46 @@ def peer(bench: Bench) -> None:
 
 
 def host(bench: Bench) -> None:
-    """From NumPy arrays to NumPy arrays, pinned and ordinary."""
+    """From NumPy arrays to NumPy arrays, pinned and ordinary; from all GPUs beside one."""
     machine, report, size = bench.machine, bench.report, 7
     count, spots = bench.amount(1e7, 1e5), bench.spots(size)
+    several = bench.real and machine.count > 1
 
-    def measured(array: np.ndarray) -> tuple[float, bool]:
-        fit = lambda: fit_spots(array, backend=machine.backend, errors=False)  # noqa: E731
-        taken = in_turns([fit], host_time, bench.repeats)[0]
-        return taken, are_right(fit().columns, spots.truth)
+    def measured(array: np.ndarray) -> tuple[list[float], bool]:
+        options: dict[str, Any] = {"backend": machine.backend, "errors": False}
+        fits: list[Work] = [lambda: fit_spots(array, **options)]
+        if several:
+            fits.append(lambda: fit_spots(array, devices="all", **options))
+        taken = in_turns(fits, host_time, bench.repeats)
+        return taken, are_right(fit_spots(array, **options).columns, spots.truth)
+
+    def compared(name: str, taken: list[float], limits: tuple[float, float]) -> None:
+        if several:
+            note = f" ({rate(count / taken[1] / 1e6)} M/s)"
+            name = f"{name}: {machine.count} GPUs, times one"
+            report.add(name, taken[0] / taken[1], rate, limits, note=note)
 
     array = machine.pinned(spots.pixels.astype(np.uint16), count)
     copying = machine.upload_time(array, bench.repeats)
-    fitting, right = measured(array)
+    taken, right = measured(array)
     report.say("copy from pinned memory to the device", f"{array.nbytes / copying / 1e9:.1f} GB/s")
-    report.add("7×7 pinned uint16 to NumPy, of copying it", copying / fitting, percent,
-               PINNED_SHARE, right=right, note=f" ({rate(count / fitting / 1e6)} M/s)")  # fmt: skip
-    for dtype, limits in HOST_RATES.items():
+    note = f" ({rate(count / taken[0] / 1e6)} M/s)"
+    report.add("7×7 pinned uint16 to NumPy, of copying it", copying / taken[0], percent,
+               PINNED_SHARE, right=right, note=note)  # fmt: skip
+    compared("7×7 pinned uint16 to NumPy", taken, ALL_PINNED)
+    for dtype in ("float32", "uint16", "uint8", "int16", "float64", ">u2", "int32"):
         array = Host().tiled(spots.pixels.astype(dtype), count)
         machine.free()
-        fitting, right = measured(array)
-        report.add(f"7×7 {dtype} NumPy to NumPy, M fits/s", count / fitting / 1e6, rate, limits,
+        taken, right = measured(array)
+        name = f"7×7 {dtype} NumPy to NumPy"
+        report.add(f"{name}, M fits/s", count / taken[0] / 1e6, rate, HOST_RATES.get(dtype),
                    right=right)  # fmt: skip
+        if dtype in HOST_RATES:
+            compared(name, taken, ALL_HOST)
+    for few in (3_000, 30_000, 300_000):
+        array = Host().tiled(spots.pixels.astype(np.uint16), min(few, count))
+        taken, _ = measured(array)
+        report.add(f"{len(array)} fits of 7×7 uint16, one call", taken[0], micros)
 
 
 def latency(bench: Bench) -> None:
@@ -181,21 +208,28 @@ def latency(bench: Bench) -> None:
 
 
 def movie(bench: Bench) -> None:
-    """From a movie in memory to a table of spots."""
+    """From a movie in memory to a table of spots, once what there is to measure first is known."""
     machine, report = bench.machine, bench.report
     distinct, _ = simulate_movie(bench.amount(500, 40), seed=1)
-    frames = np.resize(distinct, (bench.amount(20_000, 200), *distinct.shape[1:]))
+    frames = np.resize(distinct, (bench.amount(100_000, 200), *distinct.shape[1:]))
     devices = ("one", "all") if bench.real and machine.count > 1 else ("one",)
     for roi_size, errors in ((7, False), (9, False), (9, True)):
-        for which in devices:
-            options: dict[str, Any] = {"devices": which} if bench.real else {}
-            options |= {"roi_size": roi_size, "errors": errors, "backend": machine.backend}
-            found = len(localize(distinct, **options)) / len(distinct)
-            taken = in_turns([lambda o=options: localize(frames, **o)], host_time, 3)[0]
-            name = f"movie, ROI {roi_size}{', with errors' if errors else ''}"
-            name += f", {machine.count} GPUs" if which == "all" else ""
-            report.add(f"{name}, frames/s", len(frames) / taken, rate, FRAME_RATES,
-                       right=40 < found < 50, note=f" ({found:.1f} spots each)")  # fmt: skip
+        options: dict[str, Any] = {"roi_size": roi_size, "errors": errors}
+        fits = localize(distinct, backend=machine.backend, **options)
+        found, known = len(fits) / len(distinct), fits.settings
+        works: list[Work] = [
+            lambda w=which, s=known: localize(frames, settings=s, devices=w) for which in devices
+        ]
+        works.append(lambda o=options: localize(frames, backend=machine.backend, **o))
+        *taken, measured_too = in_turns(works, host_time, 3)
+        name = f"movie, ROI {roi_size}{', with errors' if errors else ''}"
+        report.add(f"{name}, frames/s", len(frames) / taken[0], rate, FRAME_RATES,
+                   right=40 < found < 50, note=f" ({found:.1f} spots each)")  # fmt: skip
+        report.add(f"{name}, σ and noise measured too", len(frames) / measured_too, rate)
+        if len(devices) > 1:
+            note = f" ({rate(len(frames) / taken[1])}/s)"
+            report.add(f"{name}: {machine.count} GPUs, times one", taken[0] / taken[1], rate,
+                       ALL_MOVIE, note=note)  # fmt: skip
 
 
 def stages(bench: Bench) -> None:

@@ -54,6 +54,10 @@ struct Maximum {
     float height, score;  // the height is that in the wide band
 };
 
+// What is said of a maximum, once its band counts no more: it has no other one too close; it is no spot of
+// its own; or another one may be too close.
+enum Mark { ALONE, DROPPED, CROWDED };
+
 // Of a block: its mean, the mean squares of detail that is fine along both axes, along x, and along
 // y, the mean cube of the noise of a pixel, the lowest pixel; the means of the darker half of its columns
 // and of the brighter one, with what is around as far as it is in their detail, and the mean square of

@@ -58,6 +58,7 @@ class FailingGpu:
             block_bytes=1,
             workers=3,
             ran_on=lambda: "NVIDIA Test",
+            prepare_fits=lambda *kind: self._failing("prepared", cpu.prepare_fits(*kind)),
         )
 
     def _failing(self, task: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,8 +50,18 @@ def launch(text, name, grid, block, arguments, names=()):
     """
     kept = [np.array(one.ctypes.data if one.ndim else one) for one in arguments]
     places = (ctypes.c_void_p * len(kept))(*(value.ctypes.data for value in kept))
+    launcher(text, name, names)(grid, block, places)
+
+
+def launcher(text, name, names=()):
+    """Return what launches a kernel by grid, block and the addresses of its arguments."""
     function = getattr(_library(text, names or (name,)), f"launch_{name}")
-    assert function(*grid, *block, places), "threads of a warp went apart"
+
+    def call(grid, block, places):
+        place = ctypes.cast(places, ctypes.c_void_p)
+        assert function(*grid, *block, place), "threads of a warp went apart"
+
+    return call
 
 
 def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, variance_map=None,

@@ -3,7 +3,7 @@
 # they are best laid out over threads. Runs in a checkout with nothing installed but CuPy, NumPy,
 # SciPy, pandas and pytest; the library for the CPU must have been built.
 #
-# usage: tools/test_gpu.sh [tests] [against] [launches] [layouts]
+# usage: tools/test_gpu.sh [tests] [against] [launches] [layouts] [feeding]
 #
 # The older version is a checkout in build/baseline (see `make baseline`).
 set -eu
@@ -25,6 +25,8 @@ for step in ${*:-tests against launches layouts}; do
     against)
         "$PYTHON" benchmarks/gpu_against.py build/baseline || status=1
         "$PYTHON" benchmarks/gpu_frames_against.py build/baseline || status=1 ;;
+    feeding)
+        "$PYTHON" benchmarks/gpu_feeding.py || status=1 ;;
     launches)
         "$PYTHON" benchmarks/gpu_launches.py || status=1 ;;
     layouts)

@@ -45,10 +45,9 @@ void find_lone_pixels(const DetectionSource&, const long long* corners, long lon
                       int columns, unsigned char* found, unsigned char* pixels);
 
 // In nonmax_suppression.cpp.
-void join_bands(const DetectionSettings&, const Maximum*, long long, long long*, unsigned char*);
+void join_bands(const DetectionSettings&, Maximum*, long long, long long*, unsigned char*, int);
 long long merge_plateaus(const DetectionSource&, Maximum*, long long, long long*, unsigned long long*, long long*,
                          long long, Maximum*);
-void drop_neighbours(const Maximum*, long long, const unsigned long long*, long long, long long*, double,
-                     unsigned char*);
+long long choose_spots(const SpotChoice&, Maximum*, long long);
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -12,6 +12,19 @@ struct DetectionSource {
     const spotfit::DetectionSettings* settings;
     int pixel_type;
 };
+
+// Which of the marked maxima of frames are spots, memory for the search, and the columns of those that are.
+struct SpotChoice {
+    long long height, width;     // of a frame
+    const unsigned char* masks;  // where spots are looked for, for all frames or for each; null: everywhere
+    long long mask_count;
+    double distance;            // of spots that are closer only the highest stays
+    int merged;                 // whether those on one plateau have been made one
+    long long* row_starts;      // for a number for each row of the frames from the first to the last, and one more
+    unsigned long long* order;  // for two numbers for each maximum
+    long long *frame, *y, *x;
+    float *score, *height_in_band;
+};
 }
 
 namespace spotfit {
@@ -33,14 +46,12 @@ struct DetectionFunctions {
     // `visited` has a bit for each pixel of a frame, none of them set.
     long long (*merge_plateaus)(const DetectionSource&, Maximum* maxima, long long count, long long* row_starts,
                                 unsigned long long* visited, long long* queue, long long room, Maximum* merged);
-    // Marks those that are too close to a higher one that stays. `order` has their numbers from the
-    // highest to the lowest, in its lower 32 bits.
-    void (*drop_neighbours)(const Maximum* maxima, long long count, const unsigned long long* order, long long height,
-                            long long* row_starts, double distance, unsigned char* dropped);
-
-    // Marks those of both bands that are no spots of their own.
-    void (*join_bands)(const DetectionSettings&, const Maximum* maxima, long long count, long long* row_starts,
-                       unsigned char* dropped);
+    // Puts a Mark in the place of the bands: of those that are no spots of their own, and of those that are.
+    void (*join_bands)(const DetectionSettings&, Maximum* maxima, long long count, long long* row_starts,
+                       unsigned char* dropped, int others);
+    // Lists the spots of marked maxima and returns how many these are. Where plateaus are to be merged before,
+    // it drops what is none, and returns -1 less the number of those that stay.
+    long long (*choose_spots)(const SpotChoice&, Maximum* maxima, long long count);
 
     // Measures every `step`-th row of a frame's blocks; memory for that, and how many blocks these are.
     long long (*noise_bytes)(const DetectionSettings&);

@@ -67,15 +67,13 @@ SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource
     return detection(index).merge_plateaus(*source, maxima, count, row_starts, visited, queue, room, merged);
 }
 
-SPOTFIT_EXPORT void spotfit_drop_neighbours(int index, const Maximum* maxima, long long count,
-                                            const unsigned long long* order, long long height, long long* row_starts,
-                                            double distance, unsigned char* dropped) {
-    detection(index).drop_neighbours(maxima, count, order, height, row_starts, distance, dropped);
+SPOTFIT_EXPORT void spotfit_join_bands(int index, const DetectionSettings* settings, Maximum* maxima, long long count,
+                                       long long* row_starts, unsigned char* dropped, int others) {
+    detection(index).join_bands(*settings, maxima, count, row_starts, dropped, others);
 }
 
-SPOTFIT_EXPORT void spotfit_join_bands(int index, const DetectionSettings* settings, const Maximum* maxima,
-                                       long long count, long long* row_starts, unsigned char* dropped) {
-    detection(index).join_bands(*settings, maxima, count, row_starts, dropped);
+SPOTFIT_EXPORT long long spotfit_choose_spots(int index, const SpotChoice* choice, Maximum* maxima, long long count) {
+    return detection(index).choose_spots(*choice, maxima, count);
 }
 
 SPOTFIT_EXPORT long long spotfit_noise_bytes(int index, const DetectionSettings* settings) {

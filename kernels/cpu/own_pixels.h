@@ -1,6 +1,7 @@
 // Which of a ROI's pixels are its own spot's, as the library shows it through C: what each instruction
 // set has of it. Python's side of it is src/napari_spotfit/engine/own_pixels.py.
 #pragma once
+#include "../flat_tops.h"
 #include "interface.h"
 
 extern "C" {
@@ -16,13 +17,6 @@ struct SpotCells {
     double* by_cell;
     int side;           // of a cell, in pixels
     int rows, columns;  // of the ROIs
-};
-
-// What makes a ROI's highest pixels suspect: the largest value of the pixels' type, or so many of one value,
-// no less than another.
-struct FlatTops {
-    double largest, least;
-    int count;
 };
 }
 

@@ -25,9 +25,6 @@ struct Strip {
     SPOTFIT_INLINE int rows() const { return y1 - y0; }
 };
 
-// Of a maximum: no spot of its own; with another one that is too close.
-enum Mark { ALONE, DROPPED, CROWDED };
-
 // Frames, and what is made of them in turn; as napari_spotfit.engine.cuda.detect fills it in. There
 // are as many words as it takes for a bit to each pixel of a row.
 struct Work {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .localization.detect_spots import detect_spots
     from .localization.fit_at import fit_at
     from .localization.fit_spots import fit_spots
+    from .localization.fitter import Fitter
     from .localization.localize import localize
     from .localization.noise import noise_model
     from .localization.psf_width import estimate_sigma
@@ -38,6 +39,7 @@ __all__ = [
     "BackendFallbackWarning",
     "BackendUnavailableError",
     "Camera",
+    "Fitter",
     "Flag",
     "NoiseModel",
     "Profile",
@@ -70,6 +72,7 @@ _MODULES = {
     "BackendFallbackWarning": "engine.errors",
     "BackendUnavailableError": "engine.errors",
     "Camera": "images.camera",
+    "Fitter": "localization.fitter",
     "Flag": "results.flags",
     "NoiseModel": "settings.noise_model",
     "Profile": "models.profiles",

@@ -148,6 +148,24 @@ def test_what_is_known_of_the_pixels_goes_along(blocks):
     assert np.all(columns["chi_square"] < plain["chi_square"])
 
 
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_prepared_fits_go_on_with_the_cpu(blocks, error):
+    spots = [np.ascontiguousarray(frames[:, :9, :9]) for frames in blocks]
+    failing = FailingGpu(error, first=2, task="prepared")
+    backend = with_fallback(failing.backend, cpu)
+    fit = backend.prepare_fits(SETTINGS, ROI, spots[0].dtype)
+    with pytest.warns(BackendFallbackWarning) as warned:
+        results = [{name: one.copy() for name, one in fit(some).items()} for some in spots]
+    for some, columns in zip(spots, results, strict=True):
+        expected = cpu().fit_rois(some, None, ROI, SETTINGS)
+        assert list(columns) == list(expected)
+        for name in expected:
+            np.testing.assert_array_equal(columns[name], expected[name])
+    assert len(warned) == 1
+    assert next(failing.calls) == 3
+    assert backend.ran_on() == "NVIDIA Test, CPU (2 threads)"
+
+
 @pytest.mark.gpu
 def test_planes_on_the_gpu_come_back(gpu, blocks):
     spots = np.ascontiguousarray(blocks[0][:, :9, :9])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import detection_on_host
 import numpy as np
 import pytest
 from same_fits import assert_same
@@ -9,9 +10,15 @@ from scenes import light, on_grid, places
 
 from napari_spotfit import Camera, Flag, Settings, StopCondition, fit_at, fit_spots, localize
 from napari_spotfit.engine import own_pixels
-from napari_spotfit.engine.own_pixels import Spots, gathered
+from napari_spotfit.engine.cuda import cut_out as there
+from napari_spotfit.engine.own_pixels import Spots
 
 BOTH = ("leave out", "ignore")
+
+
+def on_host(values, *where):
+    """Cut out as on a GPU, arrays of the host."""
+    return there.cut_out_on(detection_on_host.HOST, values, *where)
 
 
 def crowd(rng, side=120, density=0.03, photons=3000, sigma=1.3):
@@ -49,7 +56,7 @@ def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole):
             for corner, own in zip(corners, centres, strict=True)
         ]
     )
-    spots = Spots(corners, centres, roi_shape)
+    spots = Spots(corners, centres, roi_shape, (6, 60, 60))
     lost = ~expected.all(axis=(1, 2))
     np.testing.assert_array_equal(spots.crowded(), lost)
     assert lost.mean() > 0.2
@@ -62,7 +69,7 @@ def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole):
 def test_nobody_keeps_what_is_halfway():
     centres = np.array([[4.0, 4.0], [4.0, 8.0], [30.0, 4.0]])
     corners = np.array([[0, 0, 0], [0, 0, 4], [0, 26, 0]])
-    spots = Spots(corners, centres, (9, 9))
+    spots = Spots(corners, centres, (9, 9), (1, 35, 13))
     assert list(spots.crowded()) == [True, True, False]
     one, other = spots.own_pixels(np.array([0, 1]))
     assert one[0].tolist() == [1] * 6 + [0] * 3
@@ -75,7 +82,7 @@ def test_cut_outs_are_the_pixels_of_frames(instruction_set, dtype):
     frames = rng.integers(0, 200, (3, 30, 40)).astype(dtype)
     corners = np.column_stack([rng.integers(0, high, 50) for high in (3, 22, 28)])
     expected = [frames[f, y : y + 8, x : x + 12] for f, y, x in corners]
-    for cut in (own_pixels.cut_out, gathered):
+    for cut in (own_pixels.cut_out, on_host):
         np.testing.assert_array_equal(cut(frames, corners, (8, 12)), expected)
         one = cut(frames[1:2], corners, (8, 12))
         np.testing.assert_array_equal(one[7], frames[1, corners[7, 1] :, corners[7, 2] :][:8, :12])
@@ -249,20 +256,20 @@ def test_cut_outs_have_no_neighbours():
 
 
 @pytest.mark.parametrize("estimator", ["lse", "mle"])
-def test_cut_outs_that_are_gathered_give_the_same_rows(monkeypatch, estimator):
-    """As on a GPU, where the library cannot cut them out, and one thread gives the work."""
+def test_cut_outs_of_a_gpu_give_the_same_rows(monkeypatch, estimator):
+    """There, the library cannot cut them out, and one thread gives the work."""
     rng = np.random.default_rng(6)
     image, centres = crowd(rng, 90)
     known = known_of(rng, image.shape, estimator)
     fits = fit_at(image, centres, estimator=estimator, backend="cpu", **known)
-    gathers = []
+    calls = []
 
-    def gather(values, *where):
-        gathers.append(len(values))
-        return gathered(values, *where)
+    def cut_out(values, *where):
+        calls.append(len(values))
+        return on_host(values, *where)
 
     monkeypatch.setattr(own_pixels, "is_on_device", lambda array: True)
     monkeypatch.setattr(own_pixels, "like", lambda array, other: array)
-    monkeypatch.setattr(own_pixels, "gathered", gather)
+    monkeypatch.setattr(there, "cut_out", cut_out)
     assert_same(fit_at(image, centres, estimator=estimator, backend="cpu", **known), fits)
-    assert gathers
+    assert calls

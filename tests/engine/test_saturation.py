@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
+from detection_on_host import HOST
 from scenes import DTYPES, light
 
 from napari_spotfit import Camera, Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine import saturation
+from napari_spotfit.engine.cuda import flat_tops
 from napari_spotfit.engine.own_pixels import Lost
 from napari_spotfit.engine.saturation import LEAST_COUNT, PLATEAU, saturated_pixels
 
@@ -71,11 +75,37 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
     np.testing.assert_array_equal(lost.rois, list(expected))
     np.testing.assert_array_equal(lost.pixels, list(expected.values()))
     monkeypatch.setattr(saturation, "_AT_A_TIME", 3 * roi_shape[0] * roi_shape[1])
-    for on_device in (False, True):  # as on a GPU, by NumPy
+    monkeypatch.setattr(flat_tops, "with_flat_tops", partial(flat_tops.with_flat_tops_on, HOST))
+    for on_device in (False, True):  # as on a GPU
         monkeypatch.setattr(saturation, "is_on_device", lambda _, there=on_device: there)
         again = saturated_pixels(frames, corners, roi_shape, 3)
         np.testing.assert_array_equal(again.rois, lost.rois)
         np.testing.assert_array_equal(again.pixels, lost.pixels)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 14)])
+def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
+    rng = np.random.default_rng([8, *roi_shape])
+    frames = rng.integers(240, 262, (4, 40, 50)).astype(dtype)
+    if frames.dtype.kind == "f":
+        frames[rng.random(frames.shape) < 0.3] = np.nan
+        frames[3] = np.nan
+    corners = np.column_stack(
+        [rng.integers(low, high, 300) for low, high in ((-1, 4), (0, 31), (0, 36))]
+    )
+    for top in (256, 258, 300):
+        rule = saturation._FlatTops(top, 250.0, PLATEAU)
+        found = flat_tops.with_flat_tops_on(HOST, frames, corners, roi_shape, rule)
+        expected = np.zeros(300, bool)
+        for n, (frame, y, x) in enumerate(corners):
+            roi = frames[frame, y : y + roi_shape[0], x : x + roi_shape[1]]
+            if frame >= 0 and not np.isnan(roi).all():
+                highest = np.nanmax(roi)
+                expected[n] = highest >= top
+                expected[n] |= highest >= 250 and (roi == highest).sum() >= PLATEAU
+        np.testing.assert_array_equal(found, expected)
+    assert not found.all()
 
 
 def test_none_is_none():

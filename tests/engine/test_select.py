@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 from scenes import told
 
-from napari_spotfit import BackendUnavailableError, Settings, __version__, localize
+from napari_spotfit import (
+    BackendUnavailableError,
+    Settings,
+    __version__,
+    fit_at,
+    fit_spots,
+    localize,
+    simulate_movie,
+)
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET
 from napari_spotfit.engine.cuda import devices
-from napari_spotfit.engine.select import WORTH_A_GPU, describe, select_backend
+from napari_spotfit.engine.select import describe, recorded, select_backend
 
 CPU = Settings(backend="cpu", threads=3)
 AUTO = CPU.changed(backend="auto")
@@ -35,14 +43,14 @@ def test_cuda_without_a_gpu_is_an_error(no_gpu):
     with pytest.raises(BackendUnavailableError, match="CUDA_VISIBLE_DEVICES='' hides every GPU"):
         select_backend(CUDA)
     with pytest.raises(BackendUnavailableError):
-        select_backend(CUDA, fits=1)
+        select_backend(CUDA, worth_a_gpu=False)
     with pytest.raises(BackendUnavailableError):
         localize(np.zeros((9, 9)), sigma=1.3, settings=CUDA)
 
 
 def test_auto_without_a_gpu_is_the_cpu(no_gpu):
     assert select_backend(AUTO).name == "CPU (3 threads)"
-    assert select_backend(AUTO, fits=10**9).name == "CPU (3 threads)"
+    assert select_backend(AUTO, worth_a_gpu=True).name == "CPU (3 threads)"
 
 
 @pytest.mark.parametrize("which", ["one", "all"])
@@ -72,28 +80,40 @@ def test_a_library_that_cannot_be_used_says_why(monkeypatch):
     assert "NAPARI_SPOTFIT_INSTRUCTION_SET=abacus: this machine has" in describe(CPU).library
 
 
+def test_results_settings_record_what_was_chosen(no_gpu):
+    backend = select_backend(AUTO)
+    assert recorded(AUTO, backend) == CPU
+    assert recorded(AUTO, backend._replace(kind="cuda")) == CUDA
+    # What was asked for stays, also where a GPU has failed and the CPU has done the rest.
+    assert recorded(CUDA, backend) is CUDA
+    movie, _ = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
+    fits = localize(movie, roi_size=9, threads=3)
+    at = fit_at(movie, fits.points(), 9)
+    spots = fit_spots(movie[:, :9, :9])
+    assert fits.settings.backend == at.settings.backend == spots.settings.backend == "cpu"
+    assert fits.settings == localize(movie, settings=fits.settings).settings
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("settings", [AUTO, CUDA])
 def test_the_gpu_is_taken(gpu, settings):
     (first,) = devices.usable("one")
-    backend = select_backend(settings, fits=WORTH_A_GPU)
+    backend = select_backend(settings, worth_a_gpu=True)
     assert backend.name == backend.ran_on() == first.name
     assert describe(settings) == (first.name, "", devices.count(), "")
     every = select_backend(settings.changed(devices="all"))
     assert every.name == devices.names(devices.usable("all"))
-    assert every.workers == backend.workers * len(devices.usable("all"))
+    assert every.workers == max(6, 2 * len(devices.usable("all")))
 
 
 @pytest.mark.gpu
 def test_a_few_fits_stay_on_the_cpu(gpu):
-    assert select_backend(AUTO, fits=WORTH_A_GPU - 1).name == "CPU (3 threads)"
-    assert select_backend(CUDA, fits=WORTH_A_GPU - 1).name != "CPU (3 threads)"
+    assert select_backend(AUTO, worth_a_gpu=False).name == "CPU (3 threads)"
+    assert select_backend(CUDA, worth_a_gpu=False).name != "CPU (3 threads)"
 
 
 @pytest.mark.gpu
 def test_all_gpus_find_and_fit_the_same(gpu):
-    from napari_spotfit import simulate_movie
-
     frames, _ = simulate_movie(4, shape=(64, 64), spots_per_frame=10, seed=1)
     settings = told(frames, CUDA.changed(devices="all", sigma=1.3))
     backend, cpu = select_backend(settings), select_backend(CPU)

@@ -129,22 +129,79 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
     });
 }
 
-void drop_neighbours(const Maximum* maxima, long long count, const unsigned long long* order, long long height,
-                     long long* row_starts, double distance, unsigned char* dropped) {
-    const Rows rows(maxima, count, height, row_starts);
-    for (long long i = 0; i < count; ++i) {
-        const long long place = static_cast<long long>(order[i] & 0xFFFFFFFF);
-        if (dropped[place]) continue;
-        each_close(rows, height, maxima[place], distance, [&](long long j) {
-            if (j != place) dropped[j] = 1;
+void join_bands(const DetectionSettings& s, Maximum* maxima, long long count, long long* row_starts,
+                unsigned char* dropped, int others) {
+    const Rows rows(maxima, count, s.height, row_starts);
+    for (long long i = 0; i < count; ++i) dropped[i] = 0;
+    for (long long i = 0; i < count; ++i) join_with_narrow(s, rows, i, [&](long long other) { dropped[other] = 1; });
+    for (long long i = 0; i < count; ++i) maxima[i].band = dropped[i] ? DROPPED : others;
+}
+
+namespace {
+
+// Keeps maxima in their order, of which keep(maximum) says so; returns how many.
+template <class Keep> long long kept(Maximum* maxima, long long count, Keep keep) {
+    long long left = 0;
+    for (long long i = 0; i < count; ++i)
+        if (keep(maxima[i])) maxima[left++] = maxima[i];
+    return left;
+}
+
+// Sorts numbers, in whose upper half the maxima's heights are, from the highest to the lowest; of equal ones
+// the first stays first. Heights are positive: as whole numbers they have the same order.
+void sort_by_height(unsigned long long* numbers, unsigned long long* other, long long count) {
+    constexpr int BITS = 8, HALF = 32;
+    for (int shift = HALF; shift < 2 * HALF; shift += BITS) {
+        const auto digit = [&](long long i) { return ~numbers[i] >> shift & ((1u << BITS) - 1); };
+        long long starts[(1 << BITS) + 1] = {};
+        for (long long i = 0; i < count; ++i) ++starts[digit(i) + 1];
+        for (int d = 0; d < 1 << BITS; ++d) starts[d + 1] += starts[d];
+        for (long long i = 0; i < count; ++i) other[starts[digit(i)]++] = numbers[i];
+        unsigned long long* const sorted = other;
+        other = numbers, numbers = sorted;
+    }
+}
+
+// Marks those of crowded maxima as dropped that are too close to a higher one that stays. All others have room.
+void drop_neighbours(const SpotChoice& c, Maximum* maxima, long long count) {
+    long long crowded = 0;
+    for (long long i = 0; i < count; ++i)
+        if (maxima[i].band == CROWDED)
+            c.order[crowded++] = static_cast<unsigned long long>(__builtin_bit_cast(unsigned, maxima[i].height)) << 32 |
+                                 static_cast<unsigned long long>(i);
+    if (crowded == 0) return;
+    const Rows rows(maxima, count, c.height, c.row_starts);
+    sort_by_height(c.order, c.order + crowded, crowded);
+    for (long long k = 0; k < crowded; ++k) {
+        const long long own = static_cast<long long>(c.order[k] & 0xFFFFFFFF);
+        if (maxima[own].band == DROPPED) continue;
+        each_close(rows, c.height, maxima[own], c.distance, [&](long long j) {
+            if (j != own) maxima[j].band = DROPPED;
         });
     }
 }
 
-void join_bands(const DetectionSettings& s, const Maximum* maxima, long long count, long long* row_starts,
-                unsigned char* dropped) {
-    const Rows rows(maxima, count, s.height, row_starts);
-    for (long long i = 0; i < count; ++i) join_with_narrow(s, rows, i, [&](long long other) { dropped[other] = 1; });
+}  // namespace
+
+long long choose_spots(const SpotChoice& c, Maximum* maxima, long long count) {
+    bool flat = false;
+    count = kept(maxima, count, [&](const Maximum& m) { return m.band != DROPPED; });
+    for (long long i = 0; i < count; ++i) flat |= maxima[i].on_flat_area != 0;
+    if (flat && !c.merged) return -1 - count;
+    if (c.masks != nullptr)
+        count = kept(maxima, count, [&](const Maximum& m) {
+            const long long mask = m.frame < c.mask_count ? m.frame : c.mask_count - 1;
+            return c.masks[(mask * c.height + m.y) * c.width + m.x] != 0;
+        });
+    drop_neighbours(c, maxima, count);
+    long long left = 0;
+    for (long long i = 0; i < count; ++i) {
+        const Maximum& m = maxima[i];
+        if (m.band == DROPPED) continue;
+        c.frame[left] = m.frame, c.y[left] = m.y, c.x[left] = m.x;
+        c.score[left] = m.score, c.height_in_band[left++] = m.height;
+    }
+    return left;
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -162,17 +162,17 @@ template <class T> bool has_flat_top(const T* roi, long long width, int rows, in
         for (int k = 0; k < rows; ++k)
             for (int i = 0; i < columns; ++i) best[i] = roi[k * width + i] > best[i] ? roi[k * width + i] : best[i];
     for (int j = 0; j < GROUP; ++j) highest = best[j] > highest ? best[j] : highest;
-    if (double(highest) >= rule.largest) return true;
-    if (double(highest) < rule.least) return false;
-    int count = 0;
-    if (columns >= GROUP)
-        by_groups(roi, width, rows, columns, [&](const T* from) SPOTFIT_INLINE_LAMBDA {
-            for (int j = 0; j < GROUP; ++j) count += from[j] == highest;
-        });
-    else
-        for (int k = 0; k < rows; ++k)
-            for (int i = 0; i < columns; ++i) count += roi[k * width + i] == highest;
-    return count >= rule.count;
+    return is_flat_top(highest, rule, [&] {
+        int count = 0;
+        if (columns >= GROUP)
+            by_groups(roi, width, rows, columns, [&](const T* from) SPOTFIT_INLINE_LAMBDA {
+                for (int j = 0; j < GROUP; ++j) count += from[j] == highest;
+            });
+        else
+            for (int k = 0; k < rows; ++k)
+                for (int i = 0; i < columns; ++i) count += roi[k * width + i] == highest;
+        return count;
+    });
 }
 
 template <class T>

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class Backend(NamedTuple):
@@ -27,3 +27,11 @@ class Backend(NamedTuple):
     workers: int
     #: Says what has done the work up to now, by name.
     ran_on: Callable[[], str]
+    #: Prepares fits of cut-outs that are made again and again, as
+    #: :class:`~.cpu.prepared.PreparedFits` says.
+    prepare_fits: Callable[..., Callable[..., dict[str, Any]]]
+    #: Whether cut-outs of the host may have any number type and layout, as they are converted on
+    #: the way.
+    reads_all: bool = False
+    #: What settings call it.
+    kind: Literal["cpu", "cuda"] = "cpu"

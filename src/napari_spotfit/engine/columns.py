@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,16 @@ def values_of(profile: Profile) -> tuple[str, ...]:
 
 def errors_of(profile: Profile) -> tuple[str, ...]:
     """Return the columns of standard errors, which come after the values."""
-    names = ("x", "y", *profile.widths, "amplitude", "background", "photons")
+    return _errors_of(profile.widths)
+
+
+@cache
+def _errors_of(widths: tuple[str, ...]) -> tuple[str, ...]:
+    names = ("x", "y", *widths, "amplitude", "background", "photons")
     return tuple(f"{name}_stderr" for name in names)
 
 
+@lru_cache(maxsize=64)
 def numbers_per_fit(settings: Settings) -> int:
     """Return how many single-precision numbers a fit has."""
     profile = settings.profile

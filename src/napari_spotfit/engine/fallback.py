@@ -1,17 +1,17 @@
-"""A backend that begins on the GPU and, should the GPU fail, goes on with the CPU."""
+"""A backend that begins on GPUs and, should one fail, goes on with the others, then the CPU."""
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from ..images.frames import to_host
+from ..images.frames import to_host, to_native
 from ..images.pixel_calibration import Planes
 from .backend import Backend
 from .cuda.reasons import first_line
-from .errors import BackendFallbackWarning
+from .errors import BackendFallbackWarning, Unfinished, cuda_errors
 
 
 class Frames(NamedTuple):
@@ -22,11 +22,16 @@ class Frames(NamedTuple):
     uploaded: Any
 
 
-def with_fallback(cuda: Backend, cpu_factory: Callable[[], Backend]) -> Backend:
-    """Return a backend for one run that does on the CPU what the GPU fails to do.
+def with_fallback(
+    cuda: Backend,
+    cpu_factory: Callable[[], Backend],
+    without: Callable[[Collection[int]], Backend | None] = lambda lost: None,
+) -> Backend:
+    """Return a backend for one run that does elsewhere what a GPU fails to do.
 
-    When a call fails with an error of CUDA's, the CPU does the same piece of work and
-    all that comes later, and one warning says so. Other errors are raised.
+    When a call fails with an error of CUDA's, the other GPUs do the same piece of work and all
+    that comes later, and when there is none left, the CPU does. One warning says so. Other errors
+    are raised.
 
     Parameters
     ----------
@@ -34,36 +39,48 @@ def with_fallback(cuda: Backend, cpu_factory: Callable[[], Backend]) -> Backend:
         What to begin with.
     cpu_factory : callable
         Makes the backend to go on with; called when it is needed.
+    without : callable, optional
+        Returns the backend of the GPUs that are left without some, by CUDA's numbers of them, or
+        None.
 
     Warns
     -----
     BackendFallbackWarning
-        Once, when the CPU takes over.
+        Once, when a GPU fails.
     """
-    run = _Run(cuda, cpu_factory)
+    run = _Run(cuda, cpu_factory, without)
     return Backend(
         cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels, cuda.frames_at_once,
-        cuda.block_bytes, cuda.workers, run.ran_on,
+        cuda.block_bytes, cuda.workers, run.ran_on, run.prepare_fits,
+        reads_all=cuda.reads_all, kind=cuda.kind,
     )  # fmt: skip
 
 
 class _Run:
     """One run; its methods may be called by several threads at once."""
 
-    def __init__(self, cuda: Backend, cpu_factory: Callable[[], Backend]) -> None:
-        self._cuda, self._make_cpu = cuda, cpu_factory
+    def __init__(
+        self,
+        cuda: Backend,
+        cpu_factory: Callable[[], Backend],
+        without: Callable[[Collection[int]], Backend | None],
+    ) -> None:
+        self._name, self._make_cpu, self._without = cuda.name, cpu_factory, without
+        #: The GPUs that are left.
+        self._cuda: Backend | None = cuda
+        self._lost: set[int] = set()
         self._cpu: Backend | None = None
         self._switching, self._cpu_at_work = threading.Lock(), threading.Lock()
 
     def ran_on(self) -> str:
-        return self._cuda.name if self._cpu is None else f"{self._cuda.name}, {self._cpu.name}"
+        return self._name if self._cpu is None else f"{self._name}, {self._cpu.name}"
 
     def upload(self, frames: Any) -> Frames:
-        if self._cpu is None:
+        while (cuda := self._cuda) is not None:
             try:
-                return Frames(frames, self._cuda.upload(frames))
+                return Frames(frames, cuda.upload(frames))
             except cuda_errors() as error:
-                self._switch(error)
+                self._leave(cuda, {_gpu_of(error): error})
         return Frames(frames, None)
 
     def detect(self, frames: Any, *rest: Any, **named: Any) -> Any:
@@ -76,50 +93,110 @@ class _Run:
     def lone_pixels(self, frames: Any, *rest: Any) -> Any:
         return self._work("lone_pixels", frames, rest, {})
 
+    def prepare_fits(self, *kind: Any) -> Callable[..., dict[str, Any]]:
+        """Prepare fits that are made again and again: on a GPU, until the last one fails."""
+        made: dict[str, Any] = {}
+
+        def prepared(backend: Backend) -> Callable[..., dict[str, Any]]:
+            if made.get("by") is not backend:
+                given = kind if backend.kind == "cuda" else tuple(map(_to_host, kind))
+                made.update(by=backend, fit=backend.prepare_fits(*given))
+            fit: Callable[..., dict[str, Any]] = made["fit"]
+            return fit
+
+        def fit(pixels: Any, start: Any = None) -> dict[str, Any]:
+            while (cuda := self._cuda) is not None:
+                try:
+                    return prepared(cuda)(pixels, start)
+                except Unfinished as part:
+                    self._leave(cuda, part.failed)
+                except cuda_errors() as error:
+                    self._leave(cuda, {_gpu_of(error): error})
+            with self._cpu_at_work:
+                if self._cpu is None:
+                    self._cpu = self._make_cpu()
+                return prepared(self._cpu)(to_host(pixels), to_host(start))
+
+        return fit
+
     def _work(self, task: str, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if not isinstance(frames, Frames):
             frames = Frames(frames, frames)
-        if self._cpu is None:
+        while (cuda := self._cuda) is not None:
             try:
-                return getattr(self._cuda, task)(frames.uploaded, *rest, **named)
+                if getattr(frames.uploaded, "device", None) in self._lost:
+                    frames = Frames(frames.given, cuda.upload(frames.given))
+                return getattr(cuda, task)(frames.uploaded, *rest, **named)
+            except Unfinished as part:
+                self._leave(cuda, part.failed)
+                return self._finished(part, frames.given, rest, named)
             except cuda_errors() as error:
                 if named.get("on_device"):
-                    raise  # the CPU cannot leave results on a GPU
-                self._switch(error)
+                    raise  # nobody else can leave results on this GPU
+                self._leave(cuda, {_gpu_of(error): error})
+        return self._on_cpu(task, frames.given, rest, named)
+
+    def _on_cpu(self, task: str, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
         # One at a time: the CPU's functions use all threads by themselves.
         with self._cpu_at_work:
+            if self._cpu is None:
+                self._cpu = self._make_cpu()
             rest = tuple(_to_host(value) for value in rest)
             named = {name: _to_host(value) for name, value in named.items()}
-            return getattr(self._cpu, task)(to_host(frames.given), *rest, **named)
+            return getattr(self._cpu, task)(to_native(to_host(frames)), *rest, **named)
 
-    def _switch(self, error: Exception) -> None:
-        """Leave all further work to the CPU, and warn if this is the first error."""
+    def _finished(
+        self, part: Unfinished, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the results of cut-outs, with what GPUs have left made by the CPU."""
+        corners, roi_shape, settings, *start = rest
+        begin = start[0] if start else named.get("start")
+        for first, last in part.left:
+            own = {name: _of_range(value, first, last) for name, value in named.items()}
+            own["start"] = None if begin is None else begin[first:last]
+            fits = self._on_cpu(
+                "fit_rois", frames[first:last], (corners, roi_shape, settings), own
+            )  # fmt: skip
+            for name, values in fits.items():
+                part.columns[name][first:last] = values
+        return part.columns
+
+    def _leave(self, cuda: Backend, failed: Mapping[Any, Exception]) -> None:
+        """Leave all further work to what is left, and warn if this is the first error.
+
+        A GPU without a number stands for all.
+        """
         with self._switching:
-            if self._cpu is not None:
-                return
-            self._cpu = self._make_cpu()
-        warnings.warn(
-            BackendFallbackWarning(
-                f"{self._cuda.name} failed ({first_line(error)}). {self._cpu.name} does the "
-                "rest of this run, and its result is complete."
-            ),
-            stacklevel=4,
-        )
+            first = not self._lost and self._cuda is cuda
+            if self._cuda is not cuda:
+                return  # another thread has met the same error
+            self._lost |= {number for number in failed if number is not None}
+            self._cuda = None if None in failed else self._without(self._lost)
+            if self._cuda is None and self._cpu is None:
+                self._cpu = self._make_cpu()
+        others = self._cpu if self._cuda is None else self._cuda
+        if first and others is not None:
+            error = next(iter(failed.values()))
+            warnings.warn(
+                BackendFallbackWarning(
+                    f"{self._name} failed ({first_line(error)}). {others.name} does the "
+                    "rest of this run, and its result is complete."
+                ),
+                stacklevel=4,
+            )
+
+
+def _gpu_of(error: Exception) -> int | None:
+    """Return on which GPU something failed, if its function says that."""
+    return getattr(error, "gpu", None)
+
+
+def _of_range(value: Any, first: int, last: int) -> Any:
+    """Return what belongs to some of the frames."""
+    shared = not isinstance(value, Planes) or len(value.values) == 1
+    return value if shared else Planes(value.values[first:last])
 
 
 def _to_host(value: Any) -> Any:
     """Return an argument in the host's memory."""
     return Planes(to_host(value.values)) if isinstance(value, Planes) else to_host(value)
-
-
-def cuda_errors() -> tuple[type[Exception], ...]:
-    """Return what CUDA's calls and CuPy raise when the GPU fails; looked up after an error."""
-    from cupy.cuda import compiler, driver, memory, nvrtc, runtime
-
-    return (
-        memory.OutOfMemoryError,
-        runtime.CUDARuntimeError,
-        driver.CUDADriverError,
-        compiler.CompileException,
-        nvrtc.NVRTCError,
-    )

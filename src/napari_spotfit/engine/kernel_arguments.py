@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..images.pixel_calibration import Planes
 from ..models.profiles import Profile
@@ -71,17 +72,22 @@ class Results(NamedTuple):
 
     def columns(self, profile: Profile) -> dict[str, Any]:
         """Return the columns of SpotFits."""
-        names = values_of(profile)
+        names, values = values_of(profile), list(self.values)
         columns = {"y": self.positions[0], "x": self.positions[1]}
-        columns |= zip(names, self.values, strict=False)
+        columns |= zip(names, values, strict=False)
         columns |= {"iterations": self.iterations, "stop_condition": self.stop_condition}
-        columns |= zip(errors_of(profile), self.values[len(names) :], strict=False)
+        columns |= zip(errors_of(profile), values[len(names) :], strict=False)
         return columns
 
 
 def row_bytes(settings: Settings) -> int:
     """Return how many bytes of results a fit has."""
     return 16 + 4 * numbers_per_fit(settings) + 3
+
+
+def sizes_of_results(settings: Settings) -> NDArray[np.int64]:
+    """Return the bytes of each of a fit's results, in the order in which Results has them."""
+    return np.array([8, 8, *numbers_per_fit(settings) * [4], 2, 1])
 
 
 def _ends(n: int, settings: Settings) -> tuple[int, int, int]:

@@ -22,7 +22,8 @@ from ..settings.validation import ROI_MAX
 from . import threads
 from .c_types import fields
 from .cpu.library import load
-from .kernel_arguments import address
+from .kernel_arguments import Results, address, row_bytes
+from .rois import in_two_parts, put_rows
 
 #: Spots of a thread's share of the search for neighbours; pixels that a thread, and a GPU, cuts
 #: out at a time, and how few fits a thread is given.
@@ -93,29 +94,40 @@ def fit_own_pixels(
         The columns of SpotFits, with y and x from the ROI's first pixel.
     """
     known = {"planes": planes, "variance_map": variance_map, **rest}
-    spots = None if places is None or len(places) < 2 else Spots(corners, places, roi_shape)
-    if spots is None:
-        crowded = np.zeros(1 if corners is None else len(corners), bool)
-    else:
-        crowded = spots.crowded(settings.threads)
-    if lost is not None:
+    on_device = is_on_device(frames)
+    spots = None
+    if places is not None and len(places) > 1:
+        spots = Spots(corners, places, roi_shape, frames.shape)
+    crowded = None
+    if spots is not None:
+        # Several blocks at a time are on their way to a GPU, each by a thread.
+        crowded = spots.crowded(1 if on_device else settings.threads)
+    elif lost is not None:
+        crowded = np.zeros(len(corners), bool)
+    if crowded is not None and lost is not None:
         crowded[lost.rois] = True
-    if not crowded.any():
+    if crowded is None or not crowded.any():
         return fit_rois(frames, corners, roi_shape, settings, start, **known)
-    whole, cut = np.flatnonzero(~crowded), np.flatnonzero(crowded)
-    parts = [
-        (whole, fit_rois(frames, corners[whole], roi_shape, settings, _of(start, whole), **known))
-    ]
+    whole, numbers, corners, start = in_two_parts(crowded, corners, start)
+    count = len(numbers)
+    memory = np.empty(row_bytes(settings) * count, np.uint8)
+    columns = Results.within(memory, count, settings).columns(settings.profile)
+    if on_device:
+        corners, start = like(corners, frames), None if start is None else like(start, frames)
+    own = slice(0, whole)
+    part = fit_rois(frames, corners[own], roi_shape, settings, _of(start, own), **known)
+    put_rows(part, numbers[own], columns)
     maps = [None if one is None else like(one.values, frames) for one in (planes, variance_map)]
     likelihood = settings.estimator == "mle"
     own_mark, other_mark = (0.0, math.nan) if likelihood else (1.0, 0.0)
-    by_threads = not is_on_device(frames) and max(roi_shape) <= ROI_MAX
+    by_threads = not on_device and max(roi_shape) <= ROI_MAX
     one_by_one = settings.changed(threads=1) if by_threads else settings
 
     def fit_piece(first: int, last: int) -> None:
-        rois = cut[first:last]
+        piece = slice(whole + first, whole + last)
+        rois = numbers[piece]
         pixels, plane, variances = (
-            None if values is None else cut_out(values, corners[rois], roi_shape)
+            None if values is None else cut_out(values, corners[piece], roi_shape)
             for values in (frames, *maps)
         )
         if spots is None:
@@ -128,28 +140,29 @@ def fit_own_pixels(
         own = like(own, frames)
         if plane is not None:
             own = own + plane if likelihood else own * plane
-        columns = fit_rois(
-            pixels, None, roi_shape, one_by_one, _of(start, rois), planes=Planes(own),
+        part = fit_rois(
+            pixels, None, roi_shape, one_by_one, _of(start, piece), planes=Planes(own),
             variance_map=None if variances is None else Planes(variances), **rest,
         )  # fmt: skip
-        parts.append((rois, columns))
+        put_rows(part, rois, columns)
 
     workers = (settings.threads or threads.available()) if by_threads else 1
     share = (_SHARE_PIXELS if by_threads else _CUT_OUT_PIXELS) // math.prod(roi_shape)
-    share = max(min(share, -(-len(cut) // workers)), _FEW if by_threads else 1)
-    threads.in_pieces(fit_piece, len(cut), share, workers)
-    return {name: _in_place(parts, name) for name in parts[0][1]}
+    share = max(min(share, -(-(count - whole) // workers)), _FEW if by_threads else 1)
+    threads.in_pieces(fit_piece, count - whole, share, workers)
+    return columns
 
 
-def _in_place(parts: list[tuple[NDArray[np.int64], dict[str, Any]]], name: str) -> NDArray[Any]:
-    """Join a column of parts, each with the numbers of its rows."""
-    column = np.empty(sum(len(rows) for rows, _ in parts), parts[0][1][name].dtype)
-    for rows, part in parts:
-        column[rows] = part[name]
-    return column
+class SpotCells(ctypes.Structure):
+    """Spots by cells of the frames: kernels/cpu/own_pixels.h explains it."""
+
+    _fields_ = fields(
+        "pointer corners places", "long count frames down across", "pointer starts by_cell",
+        "int side rows columns",
+    )  # fmt: skip
 
 
-class Spots(ctypes.Structure):
+class Spots(SpotCells):
     """Spots of frames, each with its ROI, in cells of the frames.
 
     Parameters
@@ -160,30 +173,27 @@ class Spots(ctypes.Structure):
         y and x of the spots, in pixels of their frames.
     roi_shape : (int, int)
         Rows and columns of the ROIs.
+    shape : (int, int, int)
+        How many frames there are, and their rows and columns.
 
     Examples
     --------
     >>> corners, places = np.array([[0, 0, 0], [0, 0, 3]]), np.array([[2.0, 2.0], [2.0, 5.0]])
-    >>> spots = Spots(corners, places, (5, 5))
+    >>> spots = Spots(corners, places, (5, 5), (1, 5, 8))
     >>> spots.crowded()
     array([ True,  True])
     >>> spots.own_pixels(np.array([0]))[0, 0]
     array([1., 1., 1., 1., 0.], dtype=float32)
     """
 
-    _fields_ = fields(
-        "pointer corners places", "long count frames down across", "pointer starts by_cell",
-        "int side rows columns",
-    )  # fmt: skip
-
     def __init__(
         self,
         corners: NDArray[np.int64],
         places: NDArray[np.float64],
         roi_shape: tuple[int, int],
+        shape: tuple[int, int, int],
     ) -> None:
-        count, frames = len(corners), int(corners[:, 0].max()) + 1
-        height, width = (max(int(along.max()), 0) + 1 for along in places.T)
+        count, (frames, height, width) = len(corners), shape
         # No more cells than spots, about, and none smaller than a ROI.
         side = max(*roi_shape, math.isqrt(frames * height * width // count))
         down, across = -(-height // side), -(-width // side)
@@ -236,14 +246,16 @@ class Spots(ctypes.Structure):
         return planes
 
 
-def _of(values: Any, which: NDArray[np.int64]) -> Any:
+def _of(values: Any, which: slice) -> Any:
     return None if values is None else values[which]
 
 
-def cut_out(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int]) -> Any:
+def cut_out(values: Any, corners: Any, roi_shape: tuple[int, int]) -> Any:
     """Return ROIs of frames, or of a map that all frames share, where these lie."""
     if is_on_device(values):
-        return gathered(values, corners, roi_shape)
+        from .cuda import cut_out as there
+
+        return there.cut_out(values, corners, roi_shape)
     rois = np.empty((len(corners), *roi_shape), values.dtype)
     library = load()
     library.functions.spotfit_cut_out(
@@ -251,12 +263,3 @@ def cut_out(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int])
         address(corners), len(corners), *roi_shape, address(rois),
     )  # fmt: skip
     return rois
-
-
-def gathered(values: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int]) -> Any:
-    """Return ROIs of frames, or of a map that all frames share, by what arrays can do."""
-    height, width = values.shape[1:]
-    frame = corners[:, 0] if len(values) > 1 else np.zeros(len(corners), np.int64)
-    first = like((frame * height + corners[:, 1]) * width + corners[:, 2], values)
-    within = np.arange(roi_shape[0])[:, np.newaxis] * width + np.arange(roi_shape[1])
-    return values.reshape(-1)[first[:, np.newaxis, np.newaxis] + like(within, values)]

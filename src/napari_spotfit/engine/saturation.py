@@ -23,13 +23,13 @@ PLATEAU, LEAST_COUNT = 5, 255
 _SHARE, _AT_A_TIME = 1 << 14, 1 << 22
 
 
-class _FlatTops(ctypes.Structure):
-    """What makes pixels suspect, as kernels/cpu/own_pixels.h explains it."""
+class FlatTops(ctypes.Structure):
+    """What makes pixels suspect, as kernels/flat_tops.h explains it."""
 
     _fields_ = fields("double largest least", "int count")
 
 
-class _Tops(NamedTuple):
+class Tops(NamedTuple):
     """The rule for pixels of a type."""
 
     #: The type's largest value, infinite if there is none.
@@ -37,10 +37,15 @@ class _Tops(NamedTuple):
     least: float
 
     @classmethod
-    def of(cls, dtype: np.dtype[Any]) -> _Tops:
+    def of(cls, dtype: np.dtype[Any]) -> Tops:
+        """Return the rule for pixels of a type."""
         if dtype.kind in "iu":
             return cls(float(np.iinfo(dtype).max), LEAST_COUNT)
         return cls(np.inf, -np.inf)
+
+    def structure(self) -> FlatTops:
+        """Return it as the library takes it."""
+        return FlatTops(self.largest, self.least, PLATEAU)
 
 
 def saturated_pixels(
@@ -72,7 +77,7 @@ def saturated_pixels(
     (array([0, 1]), [[[3, 3]], [[2, 2]]])
     """
     if is_on_device(frames):
-        from .fallback import cuda_errors
+        from .errors import cuda_errors
 
         try:
             return _saturated(frames, corners, roi_shape, workers)
@@ -84,7 +89,7 @@ def saturated_pixels(
 def _saturated(
     frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], workers: int | None
 ) -> Lost | None:
-    rule = _Tops.of(frames.dtype)
+    rule = Tops.of(frames.dtype)
     suspect = np.flatnonzero(_with_flat_tops(frames, corners, roi_shape, rule, workers))
     found, masks = [suspect[:0]], [np.empty((0, *roi_shape), bool)]
     step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)
@@ -103,14 +108,16 @@ def _with_flat_tops(
     frames: Any,
     corners: NDArray[np.int64],
     roi_shape: tuple[int, int],
-    rule: _Tops,
+    rule: Tops,
     workers: int | None,
 ) -> NDArray[np.bool_]:
     """Return which ROIs may have saturated pixels, most often none."""
-    if is_on_device(frames):  # the rule itself takes no longer there
-        return corners[:, 0] >= 0
-    found = np.zeros(len(corners), bool)
-    library, tops = load(), _FlatTops(rule.largest, rule.least, PLATEAU)
+    tops = rule.structure()
+    if is_on_device(frames):
+        from .cuda.flat_tops import with_flat_tops
+
+        return with_flat_tops(frames, corners, roi_shape, tops)
+    found, library = np.zeros(len(corners), bool), load()
 
     def work(first: int, last: int) -> None:
         library.functions.spotfit_find_flat_tops(
@@ -130,7 +137,7 @@ def _highest_of_frames(frames: Any, frame: NDArray[np.int64]) -> Any:
     return np.array([np.nanmax(frames[number]) for number in which], frames.dtype)[back]
 
 
-def _at_the_top(rois: Any, highest: Any, rule: _Tops) -> Any:
+def _at_the_top(rois: Any, highest: Any, rule: Tops) -> Any:
     """Return which pixels of ROIs, of NumPy or CuPy, are saturated."""
     at_end = rois >= rule.largest
     level = highest[:, np.newaxis, np.newaxis]

@@ -5,24 +5,25 @@ What a backend needs is imported when it is chosen: the first fit on the CPU wai
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..images.frames import to_host
 from ..settings.settings import Settings
+from . import threads
 from .backend import Backend
 from .errors import BackendUnavailableError
 
 if TYPE_CHECKING:
     from .cuda.devices import Gpu
 
-#: With fewer fits to come than this, the CPU is done before a GPU has begun.
-WORTH_A_GPU = 1000
 #: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU, which
 #: does not care whether a call is for one frame or for a hundred.
-_CPU_BYTES, _GPU_BYTES = 8 << 20, 32 << 20
-#: Blocks that are on their way to, on and from a GPU at the same time.
-_GPU_WORKERS = 6
+_CPU_BYTES, _GPU_BYTES = 8 << 20, 64 << 20
+#: Blocks that are on their way to, on and from GPUs at the same time, and of each at least: more
+#: only wait for the interpreter.
+_GPU_WORKERS, _WORKERS_OF_EACH = 8, 3
 
 
 class Description(NamedTuple):
@@ -41,23 +42,22 @@ class Description(NamedTuple):
         return self.name
 
 
-def select_backend(settings: Settings, fits: int | None = None) -> Backend:
+def select_backend(settings: Settings, worth_a_gpu: bool = True) -> Backend:
     """Return the backend that the settings ask for, to be used for one run.
 
     Parameters
     ----------
     settings : Settings
         ``backend``, ``devices`` and ``threads`` count here.
-    fits : int, optional
-        How many fits are to come, if that is known: for few, "auto" takes the CPU.
+    worth_a_gpu : bool
+        Whether "auto" takes a GPU where there is one, see :mod:`~.choice`.
 
     Raises
     ------
     BackendUnavailableError
         If the settings ask for CUDA and there is no GPU to be used.
     """
-    few = fits is not None and fits < WORTH_A_GPU
-    if settings.backend == "cpu" or (settings.backend == "auto" and few):
+    if settings.backend == "cpu" or (settings.backend == "auto" and not worth_a_gpu):
         return _cpu(settings)
     from .cuda import devices
     from .fallback import with_fallback
@@ -68,13 +68,28 @@ def select_backend(settings: Settings, fits: int | None = None) -> Backend:
         if settings.backend == "cuda":
             raise
         return _cpu(settings)
-    return with_fallback(_cuda(gpus), lambda: _cpu(settings))
+
+    def without(lost: Collection[int]) -> Backend | None:
+        left = tuple(gpu for gpu in gpus if gpu.number not in lost)
+        return _cuda(left) if left else None
+
+    return with_fallback(_cuda(gpus), lambda: _cpu(settings), without)
+
+
+@lru_cache(maxsize=64)
+def _recorded(settings: Settings, kind: str) -> Settings:
+    return settings.changed(backend=kind)
+
+
+def recorded(settings: Settings, backend: Backend) -> Settings:
+    """Return the settings of results: they choose this backend again, wherever "auto" did."""
+    return _recorded(settings, backend.kind) if settings.backend == "auto" else settings
 
 
 def describe(settings: Settings) -> Description:
     """Say what would run the fits, and if that is no GPU, why."""
     if settings.backend == "cpu":
-        return Description(_cpu_name(settings), library=_library())
+        return Description(_cpu_name(_threads(settings)), library=_library())
     from .cuda import devices
 
     try:
@@ -82,25 +97,32 @@ def describe(settings: Settings) -> Description:
     except BackendUnavailableError as error:
         if settings.backend == "cuda":
             return Description("no GPU", str(error), devices.count())
-        return Description(_cpu_name(settings), str(error), devices.count(), _library())
+        return Description(_cpu_name(_threads(settings)), str(error), devices.count(), _library())
 
 
 def _cpu(settings: Settings) -> Backend:
+    return _cpu_of(_threads(settings))
+
+
+@lru_cache(maxsize=16)
+def _cpu_of(count: int) -> Backend:
     from .cpu.fit import fit_rois
     from .cpu.lone_pixels import lone_pixels
+    from .cpu.prepared import PreparedFits
     from .own_pixels import fit_own_pixels
 
-    name = _cpu_name(settings)
+    name = _cpu_name(count)
     return Backend(
         name,
         upload=to_host,
         detect=_detect_on_cpu,
         fit_rois=partial(fit_own_pixels, fit_rois),
         lone_pixels=lone_pixels,
-        frames_at_once=_threads(settings),
+        frames_at_once=count,
         block_bytes=_CPU_BYTES,
         workers=1,
         ran_on=lambda: name,
+        prepare_fits=PreparedFits,
     )
 
 
@@ -110,8 +132,7 @@ def _detect_on_cpu(*arguments: Any, **named: Any) -> Any:
     return detect(*arguments, **named)
 
 
-def _cpu_name(settings: Settings) -> str:
-    count = _threads(settings)
+def _cpu_name(count: int) -> str:
     return f"CPU ({count} thread{'s' if count > 1 else ''})"
 
 
@@ -125,14 +146,12 @@ def _library() -> str:
 
 
 def _threads(settings: Settings) -> int:
-    from . import threads
-
     return settings.threads or threads.available()
 
 
 @lru_cache(maxsize=16)
 def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
-    from .cuda import devices, spread
+    from .cuda import devices, prepared, spread
 
     name = devices.names(gpus)
     functions = spread.over([gpu.number for gpu in gpus])
@@ -141,6 +160,9 @@ def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
         *functions,
         frames_at_once=1,
         block_bytes=_GPU_BYTES,
-        workers=_GPU_WORKERS * len(gpus),
+        workers=max(_GPU_WORKERS, _WORKERS_OF_EACH * len(gpus)),
         ran_on=lambda: name,
+        prepare_fits=prepared.PreparedFits,
+        reads_all=True,
+        kind="cuda",
     )

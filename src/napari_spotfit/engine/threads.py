@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 #: Windows tells nobody who waits that the user interrupts; so look up every so many seconds.
 _PATIENCE = 0.2
+#: Threads that are kept, at most: more than are ever needed.
+_MOST = 1024
 
 
 def available() -> int:
@@ -34,29 +41,66 @@ def in_pieces(
             work(first, min(first + piece, total))
         return
 
-    # Imported here: they take longer than a few fits.
-    from concurrent.futures import ThreadPoolExecutor, wait
     from threading import Event, Lock
 
     taking, stopped = Lock(), Event()
 
     def work_on_pieces() -> None:
+        while not stopped.is_set():
+            with taking:
+                first = next(firsts, total)
+            if first == total:
+                break
+            work(first, min(first + piece, total))
+
+    together([work_on_pieces] * workers, stopped.set)
+
+
+def together(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
+    """Do several works at once; after an error, and when the user interrupts it, stop the others.
+
+    Parameters
+    ----------
+    works : sequence of callable
+        Each gets a thread of its own.
+    stop : callable
+        Called at the end, and when one of them fails, which is when the others must end soon.
+    """
+    if len(works) == 1:
+        works[0]()
+        return
+    # Imported here: it takes longer than a few fits.
+    from concurrent.futures import wait
+
+    def run(work: Callable[[], None]) -> None:
         try:
-            while not stopped.is_set():
-                with taking:
-                    first = next(firsts, total)
-                if first == total:
-                    break
-                work(first, min(first + piece, total))
+            work()
         except BaseException:
-            stopped.set()
+            stop()
             raise
 
-    with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
-        try:
-            for done in [pool.submit(work_on_pieces) for _ in range(workers)]:
-                while not done.done():
-                    wait([done], _PATIENCE)
-                done.result()
-        finally:
-            stopped.set()
+    under_way = [pool().submit(run, work) for work in works]
+    try:
+        for done in under_way:
+            while not done.done():
+                wait([done], _PATIENCE)
+            done.result()
+    finally:
+        stop()
+        wait(under_way)
+
+
+@lru_cache(maxsize=1)
+def pool() -> ThreadPoolExecutor:
+    """Return threads that are kept: a new one takes as long to begin as 5000 fits.
+
+    There are as many as were ever at work at once.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(_MOST, thread_name_prefix="spotfit")
+
+
+# Of a process's threads, a forked one has none.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool.cache_clear)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,6 +46,7 @@ def known_shape(array: Any, what: str) -> tuple[int, ...]:
     return tuple(int(size) for size in array.shape)
 
 
+@cache
 def native_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type in which the backends read pixels of a type."""
     return np.dtype(_NATIVE.get(f"{dtype.kind}{dtype.itemsize}", "f8"))
@@ -62,6 +65,8 @@ def to_native(array: Any) -> Any:
 
 def is_on_device(array: Any) -> bool:
     """Whether an array lies in the memory of a CUDA device."""
+    if type(array) is np.ndarray:  # as most often
+        return False
     if hasattr(array, "__cuda_array_interface__"):
         return True
     place = getattr(array, "__dlpack_device__", None)
@@ -77,6 +82,8 @@ def as_array(array: Any) -> Any:
         If some of its values are masked, as fits and detection would not know, or if it is a
         list whose parts differ in length.
     """
+    if type(array) is np.ndarray:
+        return array
     if "numpy.ma" in sys.modules:  # else nothing is masked, and it takes long to import
         if np.ma.isMaskedArray(getattr(array, "_meta", None)):
             array = array.compute()  # Dask's arrays lose the mask else
@@ -142,16 +149,17 @@ class FrameReader:
     def __init__(self, image: Any, flags: bool = False) -> None:
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
+        own = type(image) is np.ndarray
         self._flags = flags
         self._check(image.dtype, "the image")
-        self.shape = known_shape(image, "the image")
+        self.shape = image.shape if own else known_shape(image, "the image")
         if len(self.shape) < 2:
             raise ValueError(f"the image must have axes (…, y, x); got shape {self.shape}")
         if 0 in self.shape[-2:]:
             raise ValueError(f"the image has no pixels; got shape {self.shape}")
         self.leading = self.shape[:-2]
         self.frame_shape = self.shape[-2:]
-        self.count = int(np.prod(self.leading, dtype=np.int64))
+        self.count = math.prod(self.leading)
         #: The number of the only frame that there is of the image, None where there are all.
         self.held = image.number if isinstance(image, HeldFrame) else None
         self._last = self.leading[-1] if self.leading else 1

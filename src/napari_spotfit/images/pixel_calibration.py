@@ -130,6 +130,16 @@ class PixelCalibration:
         return known
 
     @property
+    def has_maps(self) -> bool:
+        """Whether pixels differ in what is known of them; else the settings have it all."""
+        return bool(self._maps)
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether weights or bad pixels are given."""
+        return "weights" in self._maps or "bad_pixels" in self._maps
+
+    @property
     def camera_noise(self) -> NoiseModel | None:
         """The noise of corrected frames as the camera's numbers have it, None without a gain."""
         settings = self.fitted

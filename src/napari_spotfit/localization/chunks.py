@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import threads
 from ..engine.backend import Backend
-from ..images.frames import FrameReader, FrameSelection, to_host
+from ..engine.choice import worth_for_search
+from ..images.frames import FrameReader, FrameSelection, is_on_device, to_host
 from ..images.per_pixel import PerPixel
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+
+#: Results that wait for earlier ones, for each worker at most.
+_AHEAD = 4
 
 
 class Chunk(NamedTuple):
@@ -24,6 +30,12 @@ class Chunk(NamedTuple):
     block: NDArray[np.int64]
     pixels: Any
     mask: NDArray[np.bool_] | None
+
+
+def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool:
+    """Whether a GPU is worth its beginning to search the chosen frames of an image."""
+    pixels = len(reader.select(frames)) * math.prod(reader.frame_shape)
+    return is_on_device(image) or worth_for_search(pixels)
 
 
 def cut(
@@ -62,18 +74,26 @@ def side_by_side(
     if workers <= 1:
         yield from map(work, given)
         return
-    with ThreadPoolExecutor(workers, thread_name_prefix="spotfit") as pool:
-        under_way: deque[Future[Made]] = deque()
-        try:
-            for item in given:
-                under_way.append(pool.submit(work, item))
-                if len(under_way) > workers:
+    pool, under_way, running = threads.pool(), deque[Future[Made]](), set[Future[Made]]()
+    try:
+        for item in given:
+            future = pool.submit(work, item)
+            under_way.append(future)
+            running.add(future)
+            # One more than there is room for waits. What is done early waits for those before it,
+            # while others go on: workers may differ in speed.
+            while len(running) > workers or len(under_way) > _AHEAD * workers:
+                if under_way[0].done() or len(under_way) > _AHEAD * workers:
                     yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
-        finally:
-            for future in under_way:
-                future.cancel()
+                else:
+                    wait(running, return_when=FIRST_COMPLETED)
+                running = {future for future in running if not future.done()}
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        for future in under_way:
+            future.cancel()
+        wait(under_way)
 
 
 def _mask(masks: PerPixel, block: NDArray[np.int64]) -> NDArray[np.bool_]:

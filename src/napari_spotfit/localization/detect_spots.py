@@ -15,7 +15,7 @@ from ..images.pixel_calibration import detection_calibration
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
-from .chunks import Chunk, cut, read_chunks, side_by_side
+from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
 from .rois import leading_indices
 
@@ -88,7 +88,7 @@ def find(
     calibration = estimated(reader, calibration)
     settings = calibration.settings
     detection, variances = for_detection(calibration)
-    backend = select_backend(settings)
+    backend = select_backend(settings, worth_a_gpu(image, reader, frames))
 
     def detect(chunk: Chunk) -> Candidates:
         pixels = calibration.corrected(chunk.block, chunk.pixels, mark_bad=True)

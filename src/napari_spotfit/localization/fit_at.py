@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..engine.select import select_backend
+from ..engine.backend import Backend
+from ..engine.choice import worth_for_fits
+from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
-from ..images.frames import as_array, check_real, is_on_device, to_host
+from ..images.frames import FrameReader, is_on_device
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
@@ -18,10 +19,10 @@ from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .chunks import side_by_side
 from .estimates import estimated, for_detection, warn_of_gain
+from .frame_fits import checked_places, in_frame
 from .rois import (
     checked_reader,
     collected,
-    equivalent_fits,
     fit_block,
     frame_numbers,
     in_order,
@@ -30,6 +31,7 @@ from .rois import (
 )
 
 _FAR = 1 << 62
+_FIRST = np.zeros(1, np.int64)
 
 
 @takes_settings("fit", "stop", "bounds", "camera", "run", also=("sigma",))
@@ -93,31 +95,54 @@ def fit_at(
     """
     settings = with_roi(settings, roi_size, options, fit_at)
     given, reader = settings, checked_reader(image, settings)
-    places = to_host(as_array(centers))
-    if places.shape == (0,):
-        places = np.empty((0, len(reader.shape)))
-    if places.dtype == object:  # numbers, perhaps, as of a table whose columns have several types
-        with contextlib.suppress(TypeError, ValueError):
-            places = places.astype(float)
-    check_real(places.dtype, "centers")
-    places = places.astype(float)
-    if places.ndim != 2 or places.shape[1] != len(reader.shape):
-        raise ValueError(
-            f"centers must have the shape (n, {len(reader.shape)}), one column per axis of the "
-            f"image; got {places.shape}"
-        )
+    places = checked_places(centers, len(reader.shape))
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
-    numbers = frame_numbers(places, reader)
-    there = numbers >= 0
-    known = np.column_stack([numbers[there], places[there, -2:]])
+    numbers = known = None
+    if reader.leading or settings.sigma is None:
+        numbers = frame_numbers(places, reader)
+        there = numbers >= 0
+        known = np.column_stack([numbers[there], places[there, -2:]])
     calibration = estimated(reader, calibration, places=known)
+    frame = _only_frame(reader, calibration, numbers)
+    if frame is None:
+        assert numbers is not None
+        columns, backend = _in_frames(reader, calibration, places, numbers, is_on_device(image))
+    else:
+        columns, backend = in_frame(calibration, reader.read(frame), places[:, -2:])
+    warn_of_gain(given, calibration.settings)
+    # Indices of places far outside, too, are numbers.
+    index = np.where(np.isnan(places[:, :-2]), -1, np.rint(places[:, :-2]))
+    index = np.clip(index, -_FAR, _FAR).astype(np.int64)
+    return collected(columns, index, recorded(calibration.settings, backend))
+
+
+def _only_frame(
+    reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """Return the number of the frame that all places lie in, if it is one like all others."""
+    if not reader.leading:
+        return _FIRST
+    if numbers is None or calibration.has_maps or not len(numbers) or numbers[0] < 0:
+        return None
+    return numbers[:1] if (numbers == numbers[0]).all() else None
+
+
+def _in_frames(
+    reader: FrameReader,
+    calibration: PixelCalibration,
+    places: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    on_device: bool,
+) -> tuple[dict[str, NDArray[Any]], Backend]:
+    """Fit at places in the numbered frames of an image, block by block."""
     settings, sigma = calibration.settings, calibration.settings.sigma
     detection, _ = for_detection(calibration)
-    backend = select_backend(
-        settings, None if is_on_device(image) else equivalent_fits(len(places), settings.roi_shape)
+    worth = on_device or worth_for_fits(
+        settings, len(places), settings.roi_shape, weighted=calibration.is_weighted
     )
+    backend = select_backend(settings, worth)
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     used = np.unique(ordered[ordered >= 0])
@@ -134,9 +159,4 @@ def fit_at(
     blocks = list(reader.blocks(used, 1, backend.block_bytes))
     chunks = ((block, reader.read(block)) for block in blocks)
     parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
-    columns = {name: in_order([part[name] for part in parts], order) for name in parts[0]}
-    index = places[:, :-2]
-    # Indices of places far outside, too, are numbers.
-    index = np.clip(np.where(np.isnan(index), -1, np.rint(index)), -_FAR, _FAR).astype(np.int64)
-    warn_of_gain(given, settings)
-    return collected(columns, index, settings)
+    return {name: in_order([part[name] for part in parts], order) for name in parts[0]}, backend

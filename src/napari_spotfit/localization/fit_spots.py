@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.backend import Backend
+from ..engine.choice import worth_for_fits
+from ..engine.cpu.library import Library, load
+from ..engine.cpu.prepared import PreparedFits
 from ..engine.filtered_noise import correct_errors
-from ..engine.select import select_backend
+from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
 from ..images.frames import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.pixel_calibration import PixelCalibration
@@ -16,12 +21,15 @@ from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
-from ..settings.validation import ROI_LARGEST, ROI_MIN
-from .rois import beside, equivalent_fits
+from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
+from .rois import beside
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
 #: they have at most.
 _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
+#: So few spots are fitted by one thread, in memory that is there already.
+_FEW = 1024
+_FIRST = np.zeros(1, np.int64)
 
 
 @takes_settings("fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"))
@@ -89,19 +97,25 @@ def fit_spots(
     True
     """
     settings = merged(settings, options, fit_spots)
-    array = _checked_spots(spots)
+    array = checked_spots(spots)
     roi_shape = (array.shape[1], array.shape[2])
-    own_start = _checked_start(start, len(array), settings)
+    own_start = checked_start(start, len(array), settings)
     calibration = PixelCalibration(
         array.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
     if on_device:
         return _fit_on_device(array, own_start, calibration)
-    backend = select_backend(
-        settings, None if is_on_device(array) else equivalent_fits(len(array), roi_shape)
+    weighted = weights is not None or bad_pixels is not None
+    worth = is_on_device(array) or worth_for_fits(
+        settings, len(array), roi_shape, weighted=weighted
     )
+    backend = select_backend(settings, worth)
+    few = len(array) <= _FEW and max(roi_shape) <= ROI_MAX and not is_on_device(array)
+    if few and backend.kind == "cpu" and not calibration.has_maps:
+        columns = _few_fits(to_native(array), own_start, calibration)
+        return SpotFits(columns, (), recorded(calibration.settings, backend), roi_shape)
     # Converted in chunks: ten million spots are not copied as a whole.
-    as_it_is = is_native(array) and not calibration.by_frame
+    as_it_is = not calibration.by_frame and (is_native(array) or _is_read(array, backend))
     few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
     step = max(len(array), 1) if as_it_is else few
     parts = []
@@ -121,8 +135,38 @@ def fit_spots(
             variance_map=variances,
         )  # fmt: skip
         correct_errors(columns, calibration.fitted, roi_shape)
-        parts.append(SpotFits(columns, (), calibration.settings, roi_shape))
-    return SpotFits.concatenate(parts)
+        parts.append(SpotFits(columns, (), recorded(calibration.settings, backend), roi_shape))
+    return parts[0] if len(parts) == 1 else SpotFits.concatenate(parts)
+
+
+def _few_fits(array: Any, start: Any, calibration: PixelCalibration) -> dict[str, NDArray[Any]]:
+    """Fit few spots on the CPU, whose fits take less time than all that is about them."""
+    roi_shape, settings = array.shape[1:], calibration.settings
+    calibration.check_counts(array, None)
+    # Nobody else has what is taken from the list; it serves the next call.
+    idle = _idle(load(), settings, roi_shape, array.dtype)
+    try:
+        fit = idle.pop()
+    except IndexError:
+        planes, variances = calibration.planes(_FIRST, array), calibration.variances(_FIRST, array)
+        fit = PreparedFits(settings, roi_shape, array.dtype, planes, variances)
+    columns = {name: column.copy() for name, column in fit(array, start).items()}
+    idle.append(fit)
+    correct_errors(columns, settings, roi_shape)
+    return columns
+
+
+@lru_cache(maxsize=8)
+def _idle(
+    library: Library, settings: Settings, roi_shape: tuple[int, int], dtype: np.dtype[Any]
+) -> list[PreparedFits]:
+    """Return what is prepared for spots of a kind and not in use."""
+    return []
+
+
+def _is_read(array: Any, backend: Backend) -> bool:
+    """Whether a backend takes cut-outs of another type as they are."""
+    return backend.reads_all and not is_on_device(array) and max(array.shape[1:]) <= ROI_MAX
 
 
 def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> SpotFits:
@@ -139,7 +183,7 @@ def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> Spo
         variance_map=variances, on_device=True,
     )  # fmt: skip
     correct_errors(columns, calibration.fitted, pixels.shape[1:])
-    return SpotFits(columns, (), calibration.settings, pixels.shape[1:])
+    return SpotFits(columns, (), recorded(calibration.settings, backend), pixels.shape[1:])
 
 
 def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np.int64]:
@@ -147,7 +191,8 @@ def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np
     return np.arange(first, last if calibration.by_frame else min(first + 1, last))
 
 
-def _checked_spots(spots: Any) -> Any:
+def checked_spots(spots: Any) -> Any:
+    """Return cut-outs as an array, or raise an error that says what is accepted."""
     array = as_array(spots)
     check_real(array.dtype, "spots")
     if array.ndim != 3:
@@ -160,7 +205,8 @@ def _checked_spots(spots: Any) -> Any:
     return array
 
 
-def _checked_start(start: Any, count: int, settings: Settings) -> Any:
+def checked_start(start: Any, count: int, settings: Settings) -> Any:
+    """Return start values as the backends read them, or raise an error."""
     if start is None:
         return None
     names = [parameter.name for parameter in settings.profile.shape]

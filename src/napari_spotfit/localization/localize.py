@@ -8,16 +8,17 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
-from ..engine.select import select_backend
+from ..engine.select import recorded, select_backend
 from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.frames import FrameSelection
 from ..images.pixel_calibration import PixelCalibration
+from ..results.joining import joined_parts
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
-from .chunks import Chunk, cut, read_chunks, side_by_side
+from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection, warn_of_gain
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 
@@ -104,15 +105,17 @@ def localize(
     planes = plane_axis(image)
     if planes is not None:
         warnings.warn(fitted_by_plane(planes), stacklevel=2)
-    parts = []
-    for part in localize_parts(
-        image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
-        camera=camera,
-    ):  # fmt: skip
-        parts.append(part.fits)
-        if progress is not None:
-            progress(part.done, part.total)
-    fits = SpotFits.concatenate(parts)
+
+    def parts() -> Iterator[tuple[SpotFits, float]]:
+        for part in localize_parts(
+            image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
+            camera=camera,
+        ):  # fmt: skip
+            yield part.fits, part.done / max(part.total, 1)
+            if progress is not None:
+                progress(part.done, part.total)
+
+    fits = joined_parts(parts())
     warn_of_gain(settings, fits.settings)
     return fits
 
@@ -144,7 +147,7 @@ def localize_parts(
     calibration = estimated(reader, calibration)
     settings = calibration.settings
     detection, variances = for_detection(calibration)
-    backend = select_backend(settings)
+    backend = select_backend(settings, worth_a_gpu(image, reader, frames))
     blocks = cut(reader, frames, backend)
     total = sum(len(block) for block in blocks)
 
@@ -157,7 +160,7 @@ def localize_parts(
         )
         columns["score"] = found.score
         index = leading_indices(chunk.block[found.frame], reader)
-        return collected(columns, index, calibration.settings), len(chunk.block)
+        return collected(columns, index, recorded(settings, backend)), len(chunk.block)
 
     chunks = read_chunks(reader, blocks, mask)
     done = 0

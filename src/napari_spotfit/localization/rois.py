@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from ..engine.backend import Backend
 from ..engine.columns import invalid_columns
 from ..engine.own_pixels import joined
+from ..engine.rois import rois_around
 from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
@@ -17,10 +19,7 @@ from ..results.flags import Flag
 from ..results.spot_fits import SpotFits
 from ..results.verdicts import Origin, judge_in_image
 from ..settings.settings import Settings
-from ..settings.validation import ROI_MAX, ROI_MIN
-
-#: Pixels of a ROI as most are.
-_USUAL_PIXELS = 81
+from ..settings.validation import ROI_MIN
 
 
 class Block(NamedTuple):
@@ -100,42 +99,29 @@ def fit_block(
     it is known, is what the fits are judged by. Lone pixels are left out by the settings of
     detection; without, or where these know no σ, they count.
     """
-    settings = calibration.fitted
-    corners = np.empty((len(places), 3), np.int64)
-    corners[:, 0] = frame
-    start = np.full((len(places), len(settings.profile.shape)), np.nan, np.float32)
-    # Axis by axis: rows of two numbers take NumPy several times as long.
-    for axis, (side, size) in enumerate(
-        zip(settings.roi_shape, block.pixels.shape[1:], strict=True)
-    ):
-        place = places[:, axis].copy()
-        corner = np.rint(place).astype(np.int64) - side // 2
-        corner = np.minimum(np.maximum(corner, 0), size - side)
-        corners[:, 1 + axis] = corner
-        start[:, axis] = place - corner
+    settings, frame_shape = calibration.fitted, block.pixels.shape[1:]
+    rois = rois_around(frame, places, frame_shape, settings.roi_shape, len(settings.profile.shape))
+    corners = rois.corners
     calibration.check_counts(block.pixels, corners)
-    saturated = saturated_pixels(block.taken, corners, settings.roi_shape, settings.threads)
+    # Side by side with other blocks, each is worked on by one thread.
+    here = settings if backend.workers == 1 else _by_one_thread(settings)
+    saturated = saturated_pixels(block.taken, corners, settings.roi_shape, here.threads)
     lone = None
     if detection is not None and detection.sigma is not None:
         lone = backend.lone_pixels(block.frames, corners, settings.roi_shape, detection)
     columns = backend.fit_rois(
-        block.frames, corners, settings.roi_shape, settings, start, planes=block.planes,
+        block.frames, corners, settings.roi_shape, settings, rois.start, planes=block.planes,
         variance_map=block.variances, lost=joined(saturated, lone),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
-    shape = block.pixels.shape[1:]
-    judge_in_image(
-        columns, settings, Origin(corners, places, shape, sigma, block.bad, saturated, lone)
-    )
+    origin = Origin(corners, places, frame_shape, sigma, block.bad, saturated, lone)
+    judge_in_image(columns, here, origin)
     return columns
 
 
-def equivalent_fits(count: int, roi_shape: tuple[int, int]) -> int:
-    """Return how many fits of usual size are as much work as these."""
-    rows, columns = roi_shape
-    if max(rows, columns) <= ROI_MAX:
-        return count
-    return count * rows * columns // _USUAL_PIXELS
+@lru_cache(maxsize=16)
+def _by_one_thread(settings: Settings) -> Settings:
+    return settings.changed(threads=1)
 
 
 def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:
@@ -182,6 +168,8 @@ def collected(
 ) -> SpotFits:
     """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame."""
     count = index.shape[1]
+    if not count:
+        return SpotFits(columns, (), settings)
     names = ["frame"] if count == 1 else [f"axis_{i}" for i in range(count)]
     leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
     if count > 1:

@@ -108,11 +108,14 @@ class SpotFits:
         settings: Settings | None = None,
         roi_shape: tuple[int, int] | None = None,
     ):
-        if not isinstance(columns, Mapping) or not all(map(_is_column, columns.values())):
+        shapes: set[tuple[int, ...]] | None = None
+        if isinstance(columns, Mapping):
+            shapes = {getattr(values, "shape", ()) for values in columns.values()}
+        if shapes is None or any(len(shape) != 1 for shape in shapes):
             raise TypeError("fits are made of columns: a mapping of names to arrays of one axis")
-        lengths = {len(values) for values in columns.values()}
-        if len(lengths) != 1:
-            raise ValueError(f"all columns must have one length; got {sorted(lengths)}")
+        if len(shapes) != 1:
+            lengths = sorted(shape[0] for shape in shapes)
+            raise ValueError(f"all columns must have one length; got {lengths}")
         # Not by assignment, which is refused.
         self.__dict__.update(
             _columns=dict(columns),
@@ -236,6 +239,10 @@ class SpotFits:
     def to_host(self) -> SpotFits:
         """Return the same fits with NumPy's columns, should they lie on a GPU."""
         return self._of({name: to_host(values) for name, values in self._columns.items()})
+
+    def copy(self) -> SpotFits:
+        """Return the same fits with memory of their own, as of a :class:`Fitter` for keeps."""
+        return self._of({name: values.copy() for name, values in self._columns.items()})
 
     def stop_counts(self) -> dict[StopCondition, int]:
         """Return how many fits ended under each condition."""
@@ -381,10 +388,6 @@ class SpotFits:
 def _roi_shape_of(settings: Settings | None) -> tuple[int, int] | None:
     """Return the ROI's shape as far as settings have it: those of cut-outs may not."""
     return None if settings is None or settings.roi_size is None else settings.roi_shape
-
-
-def _is_column(values: Any) -> bool:
-    return len(getattr(values, "shape", ())) == 1
 
 
 #: Settings that decide what columns mean.

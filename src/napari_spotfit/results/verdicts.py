@@ -126,6 +126,7 @@ class ImageVerdicts:
         #: What must outlast the addresses.
         self._kept = kept, made, work, filtered, errors
         self._fits, self._threads = _FIT_COLUMNS.pack(*where, doubles), settings.threads
+        self._library, self._numbers_at = load(), ctypes.byref(self._numbers)
         first = address(made)
         self._memory = (
             ctypes.addressof(filtered.noise) if filtered else 0,
@@ -144,14 +145,17 @@ class ImageVerdicts:
             address(bad), 0 if bad is None else len(bad), *_lost(origin.saturated),
             *_lost(origin.lone), *self._memory,
         )  # fmt: skip
-        library, fits, numbers = load(), self._fits, ctypes.byref(self._numbers)
+        library, fits, numbers = self._library, self._fits, self._numbers_at
 
         def work(first: int, last: int) -> None:
             library.functions.spotfit_judge_in_image(
                 library.index, fits, numbers, image, first, last
             )
 
-        threads.in_pieces(work, self._count, _SHARE, self._threads)
+        if self._count <= _SHARE:
+            work(0, self._count)
+        else:
+            threads.in_pieces(work, self._count, _SHARE, self._threads)
 
 
 def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int, list[Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from .naming import check_not_both
@@ -78,17 +79,30 @@ def merged(
     ValueError
         If the options do not go together.
     """
-    check_not_both("false_spots" in options, options.get("threshold") is not None)
     if settings is None:
         settings = _DEFAULTS
     elif not isinstance(settings, Settings):
         example = ": Settings(**settings) makes them of it" if isinstance(settings, dict) else ""
         raise TypeError(f"settings must be Settings(…); got a {type(settings).__name__}{example}")
+    if not options:
+        return settings
+    try:
+        hash(tuple(options.values()))
+    except TypeError:  # a dictionary, most often
+        return _changed.__wrapped__(function, settings, **options)
+    return _changed(function, settings, **options)
+
+
+@lru_cache(maxsize=128, typed=True)
+def _changed(function: Callable[..., Any], settings: Settings, /, **options: Any) -> Settings:
+    """Return settings with some changed: those of the next call are most often the same."""
+    check_not_both("false_spots" in options, options.get("threshold") is not None)
     taken = function.__dict__["settings"]
     for name in options:
         if name not in taken and name in parameters():
+            called = function.__qualname__.removesuffix(".__init__")
             raise TypeError(
-                f"{name} has no effect in {function.__name__}; its settings are {', '.join(taken)}"
+                f"{name} has no effect in {called}; its settings are {', '.join(taken)}"
             )
     return settings.changed(**options)
 
@@ -100,5 +114,6 @@ def with_roi(
     function: Callable[..., Any],
 ) -> Settings:
     """Do the same for functions that have an argument of its own for the ROI's size."""
-    settings = merged(settings, options, function)
-    return settings if roi_size is None else settings.changed(roi_size=roi_size)
+    return merged(
+        settings, options if roi_size is None else {**options, "roi_size": roi_size}, function
+    )

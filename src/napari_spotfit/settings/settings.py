@@ -66,6 +66,9 @@ class Settings:
     ValueError: roi_size must be odd, from 5 to 4095 px, so that a pixel is its centre; got 8
     """
 
+    #: The hash, made when it is asked for first: settings are keys of many a cache.
+    __slots__ = ("__dict__", "__weakref__", "_hash")
+
     sigma: float | None = setting(
         None,
         "PSF σ",
@@ -361,6 +364,17 @@ class Settings:
     def __post_init__(self) -> None:
         own, default = vars(self), _defaults()
         self._check({name: value for name, value in own.items() if value is not default[name]})
+
+    def __hash__(self) -> int:
+        try:
+            known: int = object.__getattribute__(self, "_hash")
+        except AttributeError:
+            known = hash(tuple(vars(self).values()))
+            object.__setattr__(self, "_hash", known)
+        return known
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self)  # without the hash, which is another process's
 
     def _check(self, values: Mapping[str, Any]) -> None:
         """Check these values and what goes together with one of them, and keep them."""

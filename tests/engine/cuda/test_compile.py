@@ -14,7 +14,7 @@ import pytest
 
 from napari_spotfit import Settings
 from napari_spotfit.engine import threads
-from napari_spotfit.engine.cuda import detect, filtered_errors
+from napari_spotfit.engine.cuda import cut_out, detect, filtered_errors, flat_tops
 from napari_spotfit.engine.cuda.compile import OPTIONS, PIXEL_TYPES, options, source
 from napari_spotfit.engine.cuda.fit_kernel import FitCode, kernel_text, threads_for, warp_bytes
 from napari_spotfit.models.profiles import Profile
@@ -105,6 +105,22 @@ def test_errors_of_filtered_images_compile_without_a_word(architecture):
     given = options(THREADS=filtered_errors.THREADS)
     made = build(architecture, {"errors": source("cuda/filtered_errors.cu")}, given)["errors"]
     assert (made.log, len(made.usage)) == ("", 1)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_cutting_out_compiles_without_a_word(architecture):
+    text = source("cuda/cut_out.cu")
+    texts = {number: f"#define PIXEL {number}\n{text}" for number in cut_out.NUMBERS.values()}
+    made = build(architecture, texts, options(THREADS=cut_out.THREADS))
+    assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_looking_for_flat_tops_compiles_without_a_word(architecture):
+    text = source("cuda/flat_tops.cu")
+    texts = {pixel: f"#define PIXEL {pixel}\n{text}" for pixel in PIXEL_TYPES.values()}
+    made = build(architecture, texts, options(THREADS=flat_tops.THREADS))
+    assert [(one.log, len(one.usage)) for one in made.values()] == len(texts) * [("", 1)]
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

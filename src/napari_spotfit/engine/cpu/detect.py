@@ -13,7 +13,13 @@ from .. import threads
 from ..detection.band import make_bands
 from ..detection.candidates import Candidates, joined, masks_of, nothing
 from ..detection.detection_settings import MAXIMUM, make_detection_settings
-from ..detection.nonmax_suppression import Maxima, in_order, spots_of
+from ..detection.nonmax_suppression import (
+    Maxima,
+    choose_spots,
+    in_order,
+    join_bands,
+    merge_plateaus,
+)
 from ..kernel_arguments import address
 from .interface import DetectionSource
 from .library import load
@@ -69,7 +75,11 @@ def detect(
 
     def spots(first: int, last: int, threads_of_frame: int) -> None:
         maxima = detector.maxima(first, last, threads_of_frame)
-        parts[first] = spots_of(maxima, frames, detector.settings, masks, settings.min_distance)
+        join_bands(maxima, detector.settings, settings.min_distance)
+        parts[first] = choose_spots(
+            maxima, (height, width), masks, settings.min_distance,
+            lambda flat: merge_plateaus(flat, frames),
+        )  # fmt: skip
 
     if whole:
         for frame in range(n):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +13,17 @@ from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
-from ..fit_settings import make_fit_settings
+from ..fit_settings import FitSettings, make_fit_settings
 from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
 from .interface import EXPRESSION_SIZES, PIXEL_TYPES, HostRois
-from .library import load
+from .library import Library, load
 
 if TYPE_CHECKING:
     from .expression import Encoded
 
 #: Pixels of a thread's share, at most, and its fits at least: small enough to share the work
 #: evenly and to be done soon after an interruption, large enough for Python's part to be small.
-_LARGE_SHARE, _SMALL_SHARE = 1 << 20, 1024
+_LARGE_SHARE, SMALL_SHARE = 1 << 20, 1024
 
 
 def fit_rois(
@@ -62,50 +63,84 @@ def fit_rois(
     dict of ndarray
         The columns of SpotFits, with y and x from the ROI's first pixel.
     """
-    library = load()
     count = len(frames) if corners is None else len(corners)
     memory = np.empty(row_bytes(settings) * count, np.uint8)
     results = Results.within(memory, count, settings)
     target = FitResults.at(address(memory), count, settings)
     source = HostRois(
-        frames=address(frames),
-        height=frames.shape[1],
-        width=frames.shape[2],
-        corners=address(corners),
-        start=address(start),
-        planes=PixelMap.of(planes),
-        variance=PixelMap.of(variance_map),
-        pixel_type=PIXEL_TYPES[frames.dtype.str[1:]],
-    )
+        address(frames), *frames.shape[1:], address(corners), address(start),
+        PixelMap.of(planes), PixelMap.of(variance_map), 0, PIXEL_TYPES[frames.dtype.str[1:]],
+    )  # fmt: skip
     if max(roi_shape) > ROI_MAX:
         from . import large_rois
 
         inside = corners[:, 0] >= 0 if corners is not None else np.ones(count, bool)
         large_rois.fit_rois(source, inside, roi_shape, settings, target)
-        return results.columns(settings.profile)
-    numbers = make_fit_settings(settings, roi_shape)
-    profile, encoded = _profile(settings, roi_shape)
-    if encoded:
-        source.program = ctypes.addressof(encoded.program)
-    estimator = 2 * (settings.estimator == "mle") + (planes is not None)
-    lanes = encoded.lanes if encoded else 0
-    work_bytes = library.functions.spotfit_fit_bytes(library.index, *roi_shape, lanes)
-
-    def fit_share(first: int, last: int) -> None:
-        work = np.empty(work_bytes, np.uint8)
-        library.functions.spotfit_fit(
-            library.index, profile, estimator, ctypes.byref(source), first, last, *roi_shape,
-            ctypes.byref(numbers), address(work), ctypes.byref(target),
-        )  # fmt: skip
-
-    share = count // (4 * (settings.threads or threads.available()))
-    largest = _LARGE_SHARE // (roi_shape[0] * roi_shape[1])
-    share = max(min(share, largest), _SMALL_SHARE)
-    threads.in_pieces(fit_share, count, share, settings.threads)
+    else:
+        fit_kind(settings, roi_shape, planes is not None).fit(source, count, target)
     return results.columns(settings.profile)
 
 
-def _profile(settings: Settings, roi_shape: tuple[int, int]) -> tuple[int, Encoded | None]:
+def fit_kind(settings: Settings, roi_shape: tuple[int, int], planes: bool) -> FitKind:
+    """Return what is the same for all fits of a kind, in ROIs of up to 32 pixels a side."""
+    return _fit_kind(load(), settings, roi_shape, planes)
+
+
+@lru_cache(maxsize=64)
+def _fit_kind(
+    library: Library, settings: Settings, roi_shape: tuple[int, int], planes: bool
+) -> FitKind:
+    profile, encoded = _profile(library, settings, roi_shape)
+    lanes = encoded.lanes if encoded else 0
+    return FitKind(
+        library, profile, encoded, 2 * (settings.estimator == "mle") + planes, roi_shape,
+        make_fit_settings(settings, roi_shape), settings.threads,
+        library.functions.spotfit_fit_bytes(library.index, *roi_shape, lanes),
+    )  # fmt: skip
+
+
+class FitKind(NamedTuple):
+    """What is the same for all fits of a kind, and only read."""
+
+    library: Library
+    profile: int
+    encoded: Encoded | None
+    estimator: int
+    roi_shape: tuple[int, int]
+    numbers: FitSettings
+    threads: int | None
+    #: Memory that a thread needs.
+    work_bytes: int
+
+    def fit(self, source: HostRois, count: int, target: FitResults) -> None:
+        """Fit the ROIs of a source, which all threads share."""
+        if self.encoded:
+            source.program = ctypes.addressof(self.encoded.program)
+        if count <= SMALL_SHARE:
+            self.fit_share(source, 0, count, target, np.empty(self.work_bytes, np.uint8))
+            return
+
+        def fit_share(first: int, last: int) -> None:
+            self.fit_share(source, first, last, target, np.empty(self.work_bytes, np.uint8))
+
+        share = count // (4 * (self.threads or threads.available()))
+        largest = _LARGE_SHARE // (self.roi_shape[0] * self.roi_shape[1])
+        share = max(min(share, largest), SMALL_SHARE)
+        threads.in_pieces(fit_share, count, share, self.threads)
+
+    def fit_share(
+        self, source: HostRois, first: int, last: int, target: FitResults, work: NDArray[Any]
+    ) -> None:
+        """Fit some of them in this thread, whose memory is given."""
+        self.library.functions.spotfit_fit(
+            self.library.index, self.profile, self.estimator, ctypes.byref(source), first, last,
+            *self.roi_shape, ctypes.byref(self.numbers), address(work), ctypes.byref(target),
+        )  # fmt: skip
+
+
+def _profile(
+    library: Library, settings: Settings, roi_shape: tuple[int, int]
+) -> tuple[int, Encoded | None]:
     """Return a profile's number, and an expression's program, whose memory must outlast fits."""
     expression = settings.profile.expression
     if expression is None:
@@ -114,4 +149,4 @@ def _profile(settings: Settings, roi_shape: tuple[int, int]) -> tuple[int, Encod
 
     parameters = len(settings.profile.shape)
     number = next(i for i, size in enumerate(EXPRESSION_SIZES) if parameters <= size)
-    return load().functions.spotfit_built_in_profiles() + number, encode(expression, roi_shape)
+    return library.functions.spotfit_built_in_profiles() + number, encode(expression, roi_shape)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +21,9 @@ from ..detection.candidates import Candidates, joined, masks_of, nothing
 from ..detection.detection_settings import MAXIMUM, DetectionSettings, make_detection_settings
 from ..detection.nonmax_suppression import (
     Maxima,
-    drop_neighbours,
-    has_plateaus,
+    choose_spots,
     in_order,
     merge_plateaus,
-    one_per_spot,
 )
 from . import transfer
 from .compile import PIXEL_TYPES, as_argument, kernel
@@ -45,10 +43,6 @@ _THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 128, 8
 _PLANES, _BANDS = 3, 2
 #: Bytes of a frame's limits, and of words and numbers.
 _LIMITS, _WORD = 28, 4
-#: Marks of maxima, in the place of their bands: no spot of its own; with another one that is too
-#: close.
-_DROPPED, _CROWDED = 1, 2
-
 #: About how many steps it takes to find the maxima of a row that are close to one.
 _STEPS_OF_ROW = 16
 #: A launch does no more of its kernel's work than this, so that it is done in 10 ms on an H200, and
@@ -218,18 +212,34 @@ def detect_on(
         masks = device.fetch(masks)
     if variance_map is not None:
         variance_map = device.put(variance_map)
-    plan = _plan(device, frames.dtype, frames.shape[1:], settings.known_sigma)
-    made = make_detection_settings(settings, plan.bands, device.address, variance_map=variance_map)
+    plan, made = _plan_and_settings(device, frames.dtype, frames.shape[1:], settings)
+    if variance_map is not None:
+        made = make_detection_settings(
+            settings, plan.bands, device.address, variance_map=variance_map
+        )
     step = _frames_at_a_time(plan)
     parts = []
     for first in range(0, len(frames), step):
         own = masks if masks is None or len(masks) == 1 else masks[first : first + step]
         there = frames[first : first + step]
-        maxima, crowded = _maxima(device, plan, there, made, settings.min_distance)
-        part = _spots(device, there, maxima, crowded, own, settings.min_distance)
-        part.frame[:] += first
+        maxima = _maxima(device, plan, there, made, settings.min_distance)
+        part = choose_spots(
+            maxima, frames.shape[1:], own, settings.min_distance,
+            partial(_merged, device, there),
+        )  # fmt: skip
+        if first:
+            part.frame[:] += first
         parts.append(part)
     return joined(parts)
+
+
+@lru_cache(maxsize=16)
+def _plan_and_settings(
+    device: Device, dtype: np.dtype[Any], shape: tuple[int, int], settings: Settings
+) -> tuple[_Plan, DetectionSettings]:
+    """Return what is the same for blocks of frames, and what kernels are told, only to be read."""
+    plan = _plan(device, dtype, shape, settings.known_sigma)
+    return plan, make_detection_settings(settings, plan.bands, device.address)
 
 
 @lru_cache(maxsize=16)
@@ -264,11 +274,8 @@ def _frames_at_a_time(plan: _Plan) -> int:
 
 def _maxima(
     device: Device, plan: _Plan, frames: Any, settings: DetectionSettings, distance: float
-) -> tuple[Maxima, NDArray[np.bool_]]:
-    """Return the maxima that are spots of their own, and which have another one too close.
-
-    They are in the order of frame, y and x.
-    """
+) -> Maxima:
+    """Return the maxima, marked, in the order of frame, y and x."""
     room = max(frames.size // _PIXELS_PER_MAXIMUM, _LEAST_ROOM)
     while True:
         offsets, end = {}, 0
@@ -289,35 +296,7 @@ def _maxima(
         room, scratch = count, None
 
     first = offsets["maxima"]
-    maxima = device.fetch(scratch[first : first + MAXIMUM.itemsize * count]).view(MAXIMUM)
-    maxima = maxima.compress(maxima["band"] != _DROPPED)
-    return maxima, maxima["band"] == _CROWDED
-
-
-def _spots(
-    device: Device,
-    frames: Any,
-    maxima: Maxima,
-    crowded: NDArray[np.bool_],
-    masks: NDArray[np.bool_] | None,
-    distance: float,
-) -> Candidates:
-    """Return the spots that maxima are, in the masks, less those too close."""
-    height = frames.shape[1]
-    if has_plateaus(maxima):
-        return one_per_spot(_merged(device, frames, maxima), masks, height, distance, True)
-    if masks is not None:
-        inside = masks[np.minimum(maxima["frame"], len(masks) - 1), maxima["y"], maxima["x"]]
-        maxima, crowded = maxima.compress(inside), crowded[inside]
-    if crowded.any():
-        # All others have room enough: few are looked at once more. Their bands count no more.
-        places = np.flatnonzero(crowded)
-        few = maxima.take(places)
-        few["band"] = np.arange(len(few))
-        stay = ~crowded
-        stay[places[drop_neighbours(few, height, distance)["band"]]] = True
-        maxima = maxima.compress(stay)
-    return one_per_spot(maxima, None, height, 0.0, False)
+    return device.fetch(scratch[first : first + MAXIMUM.itemsize * count]).view(MAXIMUM)
 
 
 def _launch_all(plan: _Plan, work: Work) -> None:

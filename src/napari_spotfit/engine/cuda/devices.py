@@ -140,7 +140,7 @@ def _reason_against(gpu: Gpu) -> str:
     from cupy.cuda import runtime
 
     try:
-        free = _free_memory(gpu.number, int(time.monotonic() / _LOOK_AGAIN))
+        free = free_memory(gpu.number)
     except runtime.CUDARuntimeError as error:
         return _reason(error)
     return reasons.no_memory(gpu.name, free) if free < reasons.LEAST_MEMORY else ""
@@ -153,9 +153,13 @@ def _reason(error: Any) -> str:
     return reasons.failed(_computer(runtime.runtimeGetVersion()), error.status, str(error))
 
 
+def free_memory(number: int) -> int:
+    """Return a GPU's free bytes, with those that CuPy keeps for this process."""
+    return _free_memory(number, int(time.monotonic() / _LOOK_AGAIN))
+
+
 @lru_cache(maxsize=64)
 def _free_memory(number: int, moment: int) -> int:
-    """Return a GPU's free bytes, with those that CuPy keeps for this process."""
     import cupy
 
     with cupy.cuda.Device(number):

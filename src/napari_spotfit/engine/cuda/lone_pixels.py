@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,13 @@ from .detect import Device, current_device
 
 #: Threads of a block and of a warp; pixels that a launch looks at, at most.
 THREADS, _WARP, _MOST_PIXELS = 256, 32, 1 << 28
+
+
+@lru_cache(maxsize=16)
+def _made(settings: Settings, shape: tuple[int, int]) -> DetectionSettings:
+    """Return what the kernel is told, only to be read; it uses none of the bands."""
+    bands = make_bands(settings.known_sigma, shape)
+    return make_detection_settings(settings, bands, lambda _: None)
 
 
 class LoneWork(ctypes.Structure):
@@ -44,9 +52,7 @@ def lone_pixels_on(
     settings: Settings,
 ) -> Lost | None:
     """Return the lone pixels of ROIs of frames in the memory of a device."""
-    bands = make_bands(settings.known_sigma, frames.shape[1:])
-    # The kernel looks at pixels alone: none of the bands is read.
-    made = make_detection_settings(settings, bands, lambda _: None)
+    made = _made(settings, frames.shape[1:])
     pixel = PIXEL_TYPES[frames.dtype.str[1:]]
     kernel = device.kernel("cuda/lone_pixels.cu", "find_lone_pixels", THREADS=THREADS, PIXEL=pixel)
     size = roi_shape[0] * roi_shape[1]

@@ -1,20 +1,23 @@
 """The same work on one GPU or on several, whichever thread asks for it.
 
 A thread's current CUDA device is its own, so that each call says which it means: frames
-stay on the GPU that they came to, and those that come from the host take turns.
+stay on the GPU that they came to. Those that come from the host go to the GPU that has fewest of
+them: a faster one has done its own the sooner. An error says in ``gpu`` where it happened.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import cuda_errors
 from ..own_pixels import fit_own_pixels
 from . import detect, fit, lone_pixels, transfer
 
@@ -24,6 +27,12 @@ class Uploaded(NamedTuple):
 
     device: int
     frames: Any
+    #: What says that they are still there.
+    kept: object = None
+
+
+class _Kept:
+    """Something that is kept."""
 
 
 class Functions(NamedTuple):
@@ -40,7 +49,9 @@ def over(devices: Sequence[int]) -> Functions:
     import cupy
 
     turn = itertools.cycle(devices)
-    waiting = threading.Lock()
+    # Memory may be cleared while a thread chooses.
+    waiting, choosing = threading.Lock(), threading.RLock()
+    busy = dict.fromkeys(devices, 0)
 
     def with_room(work: Callable[[], Any]) -> Any:
         """Work; if memory runs out, once more, and only one of those to whom this happens."""
@@ -54,18 +65,46 @@ def over(devices: Sequence[int]) -> Functions:
     def device_of(frames: Any) -> int:
         # CuPy's arrays say on which GPU they are; NumPy's say 'cpu'.
         device = getattr(getattr(frames, "device", None), "id", None)
-        return next(turn) if device is None else int(device)
+        if device is not None:
+            return int(device)
+        with choosing:
+            least = min(busy.values())
+            return next(device for device in turn if busy[device] == least)
+
+    def taken(device: int) -> object:
+        """Return what counts on a GPU for as long as it is kept."""
+        kept = _Kept()
+        count(device, 1)
+        weakref.finalize(kept, count, device, -1).atexit = False
+        return kept
+
+    def count(device: int, change: int) -> None:
+        if device in busy:
+            with choosing:
+                busy[device] += change
+
+    @contextmanager
+    def on(device: int) -> Iterator[None]:
+        try:
+            with cupy.cuda.Device(device):
+                yield
+        except cuda_errors() as error:
+            error.gpu = device  # type: ignore[attr-defined]
+            raise
 
     def upload(frames: Any) -> Uploaded:
         device = device_of(frames)
-        with cupy.cuda.Device(device):
-            return Uploaded(device, with_room(lambda: transfer.upload(frames)))
+        with on(device):
+            kept = taken(device)
+            return Uploaded(device, with_room(lambda: transfer.upload(frames)), kept)
 
     def there(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(frames: Any, *rest: Any, **named: Any) -> Any:
             if not isinstance(frames, Uploaded):
-                frames = Uploaded(device_of(frames), frames)
-            with cupy.cuda.Device(frames.device):
+                with on(device_of(frames)):
+                    return with_room(lambda: function(frames, *rest, **named))
+            # Blocks of frames that are worked on side by side do not wait for each other.
+            with on(frames.device), transfer.stream(in_turn=True):
                 return with_room(lambda: function(frames.frames, *rest, **named))
 
         return call

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Pinned memory through which large arrays pass piece by piece.
+from .staging import pinned, staging
+
+#: Page-locked memory through which results pass piece by piece.
 _PIECE = 16 << 20
 
 #: Streams that nobody uses, by device; created ones are kept.
@@ -21,8 +23,25 @@ _idle: dict[int, list[Any]] = {}
 
 
 @contextmanager
-def stream() -> Iterator[Any]:
-    """Make a stream of our own the current one, and wait at the end for what was begun."""
+def stream(*, in_turn: bool = False) -> Iterator[Any]:
+    """Make a stream of our own the current one, and wait at the end for what was begun.
+
+    ``in_turn``, its work begins when that of the current one is done.
+    """
+    import cupy
+
+    with idle_stream() as own:
+        if in_turn:
+            before = cupy.cuda.Event(disable_timing=True)
+            before.record(cupy.cuda.get_current_stream())
+            own.wait_event(before)
+        with own:
+            yield own
+
+
+@contextmanager
+def idle_stream() -> Iterator[Any]:
+    """Lend a stream of the current device, and wait at the end for what was begun."""
     import cupy
 
     idle = _idle.setdefault(cupy.cuda.Device().id, [])
@@ -31,29 +50,22 @@ def stream() -> Iterator[Any]:
     except IndexError:
         own = cupy.cuda.Stream(non_blocking=True)
     try:
-        with own:
-            yield own
+        yield own
     finally:
         own.synchronize()
         idle.append(own)
-
-
-def pinned(size: int) -> NDArray[np.uint8]:
-    """Return memory that the GPU reads and writes by itself, ``size`` bytes."""
-    import cupy
-
-    memory = cupy.cuda.alloc_pinned_memory(max(size, 1))
-    return np.frombuffer(memory, np.uint8, size)
 
 
 def is_pinned(array: NDArray[Any]) -> bool:
     """Whether the GPU may read an array by itself while the CPU goes on."""
     import cupy
 
-    registered = 1
-    address = array.__array_interface__["data"][0]
-    kind = cupy.cuda.runtime.pointerGetAttributes(address).type
-    return bool(kind == registered and array.flags.c_contiguous)
+    if not (array.flags.c_contiguous and array.nbytes):
+        return False
+    registered, first = 1, array.ctypes.data
+    kind = cupy.cuda.runtime.pointerGetAttributes
+    # Of memory that was page-locked afterwards, perhaps a part was.
+    return all(kind(place).type == registered for place in (first, first + array.nbytes - 1))
 
 
 def upload(array: Any) -> Any:
@@ -63,30 +75,17 @@ def upload(array: Any) -> Any:
     if not isinstance(array, np.ndarray):
         elsewhere = array.device.id != cupy.cuda.Device().id
         return array.copy() if elsewhere else cupy.ascontiguousarray(array)
+    array = np.ascontiguousarray(array)
     with stream() as own:
         there = cupy.empty(array.shape, array.dtype)
-        kept = send(array, there, own)
+        if array.nbytes:
+            if is_pinned(array):
+                there.data.copy_from_host_async(array.ctypes.data, array.nbytes, own)
+            else:
+                with staging() as parts:
+                    parts.send(array, there.data.ptr, own.ptr)
         own.synchronize()
-        del kept
     return there
-
-
-def send(array: NDArray[Any], there: Any, own: Any) -> list[NDArray[np.uint8]]:
-    """Begin to copy a C-contiguous array to the device; return what must be kept until then."""
-    source = array.reshape(-1).view(np.uint8)
-    if array.nbytes == 0:
-        return []
-    if is_pinned(array):
-        there.data.copy_from_host_async(source.ctypes.data, source.size, own)
-        return [source]
-    kept = []
-    for first in range(0, source.size, _PIECE):
-        piece = source[first : first + _PIECE]
-        staging = pinned(piece.size)
-        np.copyto(staging, piece)
-        (there.data + first).copy_from_host_async(staging.ctypes.data, piece.size, own)
-        kept.append(staging)
-    return kept
 
 
 def receive(there: Any, array: NDArray[Any], own: Any) -> None:

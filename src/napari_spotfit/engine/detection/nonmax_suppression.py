@@ -1,17 +1,19 @@
 """Which maxima of a frame are one spot: those on one plateau, and those too close.
 
-Maxima are an array of :data:`~.detection_settings.MAXIMUM` in the order of frame, y and x. Some are
-chosen by ``compress`` and ``take``, which copy records whole: indexing copies field by field.
+Maxima are an array of :data:`~.detection_settings.MAXIMUM` in the order of frame, y and x. What is
+done to them, the library does: NumPy takes many steps, each of which waits for the interpreter.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..c_types import fields
 from ..cpu.interface import DetectionSource
 from ..cpu.library import load
 from ..kernel_arguments import address
@@ -20,54 +22,96 @@ from .detection_settings import MAXIMUM, DetectionSettings
 
 Maxima = NDArray[np.void]
 
+#: Marks of maxima, in the place of their bands: without another one too close; no spot of its own;
+#: with another one that may be too close.
+ALONE, DROPPED, CROWDED = 0, 1, 2
 #: Spots are never closer than this.
 _LEAST_DISTANCE = 1.0
 
 
-def spots_of(
+class _SpotChoice(ctypes.Structure):
+    """Which maxima are spots, as kernels/cpu/detection_functions.h explains it."""
+
+    _fields_ = fields(
+        "long height width", "pointer masks", "long mask_count", "double distance", "int merged",
+        "pointer row_starts order frame y x score height_in_band",
+    )  # fmt: skip
+
+
+def join_bands(maxima: Maxima, settings: DetectionSettings, distance: float) -> None:
+    """Mark which maxima of both bands are spots of their own, if none is closer than a distance."""
+    library = load()
+    row_starts = _memory_for_rows(maxima, int(settings.height))
+    dropped = np.empty(len(maxima), np.bool_)
+    # Maxima of two bands may be closer to others than maxima of one are.
+    others = CROWDED if distance > _LEAST_DISTANCE else ALONE
+    library.functions.spotfit_join_bands(
+        library.index, ctypes.byref(settings), address(maxima), len(maxima), address(row_starts),
+        address(dropped), others,
+    )  # fmt: skip
+
+
+def choose_spots(
     maxima: Maxima,
-    frames: NDArray[Any],
-    settings: DetectionSettings,
+    shape: tuple[int, int],
     masks: NDArray[np.bool_] | None,
     distance: float,
+    merge: Callable[[Maxima], Maxima],
 ) -> Candidates:
-    """Return the spots that maxima of both bands are, in the masks, less those too close.
+    """Return the spots that marked maxima are, in the masks, less those too close.
+
+    Of those too close to each other the higher stays; of equal ones, the first.
 
     Parameters
     ----------
     maxima : ndarray of MAXIMUM
-        In the order of frame, y and x.
-    frames : ndarray, shape (n, Y, X)
-        Where they were found; with ``maxima`` counting from the first.
-    settings : DetectionSettings
-        With which they were found.
+        In the order of frame, y and x, with marks for bands. They are changed.
+    shape : (int, int)
+        Rows and columns of a frame.
     masks : ndarray of bool, shape (1 or n, Y, X), optional
         Where to look for spots.
     distance : float
         Maxima closer than this are one spot.
+    merge : callable
+        Makes those on one flat area one, if there are any.
+
+    Examples
+    --------
+    >>> maxima = np.zeros(3, MAXIMUM)
+    >>> maxima["x"], maxima["height"], maxima["band"] = [0, 3, 6], [1, 2, 1], CROWDED
+    >>> choose_spots(maxima, (1, 7), None, 4.0, merge=np.copy).x
+    array([3])
     """
-    maxima = join_bands(maxima, settings)
-    merged = has_plateaus(maxima)
-    if merged:
-        maxima = merge_plateaus(maxima, frames)
-    return one_per_spot(maxima, masks, int(settings.height), distance, merged)
+    found, count = _chosen(maxima, shape, masks, distance, merged=False)
+    if count < 0:
+        maxima = merge(maxima[: -1 - count])
+        # The middles of plateaus may be closer to others than maxima are.
+        maxima["band"] = CROWDED
+        found, count = _chosen(maxima, shape, masks, distance, merged=True)
+    return Candidates._make(column[:count] for column in found)
 
 
-def join_bands(maxima: Maxima, settings: DetectionSettings) -> Maxima:
-    """Drop those maxima of both bands that are no spots of their own."""
-    library = load()
-    row_starts = _memory_for_rows(maxima, int(settings.height))
-    dropped = np.zeros(len(maxima), np.bool_)
-    library.functions.spotfit_join_bands(
-        library.index, ctypes.byref(settings), address(maxima), len(maxima), address(row_starts),
-        address(dropped),
+def _chosen(
+    maxima: Maxima,
+    shape: tuple[int, int],
+    masks: NDArray[np.bool_] | None,
+    distance: float,
+    *,
+    merged: bool,
+) -> tuple[Candidates, int]:
+    """Return columns, and how many spots are in them, or -1 less those that are to be merged."""
+    library, count = load(), len(maxima)
+    masks = None if masks is None else np.ascontiguousarray(masks, np.bool_)
+    row_starts, order = _memory_for_rows(maxima, shape[0]), np.empty(2 * count, np.uint64)
+    places, light = np.empty((3, count), np.int64), np.empty((2, count), np.float32)
+    found = Candidates(*places, *light)
+    choice = _SpotChoice(
+        *shape, address(masks), 0 if masks is None else len(masks), distance, merged,
+        address(row_starts), address(order), *map(address, found),
     )  # fmt: skip
-    return maxima.compress(~dropped)
-
-
-def has_plateaus(maxima: Maxima) -> bool:
-    """Whether there are maxima on flat areas."""
-    return bool(maxima["on_flat_area"].any())
+    return found, library.functions.spotfit_choose_spots(
+        library.index, ctypes.byref(choice), address(maxima), count
+    )
 
 
 def merge_plateaus(maxima: Maxima, frames: NDArray[Any]) -> Maxima:
@@ -110,51 +154,6 @@ def in_order(maxima: Maxima) -> Maxima:
     # One sort, which is quick where most are in order.
     place = (frame * (y.max() + 1) + y) * (x.max() + 1) + x
     return maxima.take(np.argsort(place, kind="stable"))
-
-
-def one_per_spot(
-    maxima: Maxima,
-    masks: NDArray[np.bool_] | None,
-    height: int,
-    distance: float,
-    merged: bool,
-) -> Candidates:
-    """Return the maxima that are in the mask, less those too close, as candidates.
-
-    ``height`` is that of the frames; ``merged`` says whether plateaus were merged.
-    """
-    if masks is not None:
-        inside = masks[np.minimum(maxima["frame"], len(masks) - 1), maxima["y"], maxima["x"]]
-        maxima = maxima.compress(inside)
-    # Maxima of two bands, and middles of plateaus, may be closer to others than maxima of one are.
-    if distance > _LEAST_DISTANCE or merged:
-        maxima = drop_neighbours(maxima, height, distance)
-    frame, y, x = (maxima[name].astype(np.int64) for name in ("frame", "y", "x"))
-    return Candidates(frame, y, x, maxima["score"].copy(), maxima["height"].copy())
-
-
-def drop_neighbours(maxima: Maxima, height: int, distance: float) -> Maxima:
-    """Drop maxima that are too close to a higher one that stays; of equal ones, the later.
-
-    Examples
-    --------
-    >>> maxima = np.zeros(3, MAXIMUM)
-    >>> maxima["x"], maxima["height"] = [0, 3, 6], [1, 2, 1]
-    >>> drop_neighbours(maxima, height=1, distance=4.0)["x"]
-    array([3], dtype=int32)
-    """
-    library = load()
-    maxima = np.ascontiguousarray(maxima)
-    # Heights are positive: as whole numbers they have the same order.
-    falling = np.uint64(0xFFFFFFFF) - maxima["height"].view(np.uint32)
-    order = np.sort(falling << np.uint64(32) | np.arange(len(maxima), dtype=np.uint64))
-    row_starts = _memory_for_rows(maxima, height)
-    dropped = np.zeros(len(maxima), np.bool_)
-    library.functions.spotfit_drop_neighbours(
-        library.index, address(maxima), len(maxima), address(order), height, address(row_starts),
-        distance, address(dropped),
-    )  # fmt: skip
-    return maxima.compress(~dropped)
 
 
 def _memory_for_rows(maxima: Maxima, height: int) -> NDArray[np.int64]:

@@ -95,7 +95,8 @@ def left_out(
     if missing <= 0:
         return LeftOut(bad, saturated, lone, none, 0)
     rest = bad | saturated | lone
-    spots = Spots(np.repeat(corners, len(places), axis=0), places, shape)
+    size = 1, *frame.taken.shape
+    spots = Spots(np.repeat(corners, len(places), axis=0), places, shape, size)
     others = (spots.own_pixels(np.array([0]))[0] == 0) & ~rest
     if int(others.sum()) != missing:
         return LeftOut(bad, saturated, lone, none, missing)

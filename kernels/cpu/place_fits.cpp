@@ -1,0 +1,178 @@
+// Fits of a few spots at given places of one frame, from the places to columns in pixels of the ROIs, in one call:
+// what napari_spotfit.localization.rois does for many spots step by step, each on all threads or a GPU.
+// Python's side of it is src/napari_spotfit/engine/cpu/place_fits.py.
+#include "detection_functions.h"
+#include "instruction_sets.h"
+#include "own_pixels.h"
+
+using namespace spotfit;
+
+extern "C" {
+
+// One frame, some places in it, and memory for all that is found on the way.
+struct PlaceFits {
+    HostRois source;    // the frame; `corners` and `start` are filled in
+    const void* taken;  // the same frame as the camera took it
+    int taken_type;
+    int profile, estimator, rows, columns;
+    int shape, numbers;  // how many shape parameters there are, and numbers of single precision of a fit
+    const FitSettings* settings;
+    const DetectionSource* detection;  // by which lone pixels are found; null: they count
+    FlatTops tops;
+    SpotCells spots;  // the places; with no row or column of cells, pixels of other spots count
+    void* work;
+    FitResults results;
+    // Of each ROI: whether it has pixels that do not count, and whether a lone one is among them.
+    unsigned char *crowded, *lone;
+    // The ROIs that have, one after the other: which they are, what there is at their pixels, and their fits.
+    long long* cut;
+    unsigned char* lone_pixels;
+    unsigned char* pixels;
+    float *own, *planes, *variances, *start;
+    FitResults cut_results;
+    int lone_count;  // is written
+};
+}
+
+namespace {
+
+constexpr double UNKNOWN = __builtin_nan("");
+
+// The nearest whole number, the even one of two, as NumPy has it.
+double rounded(double x) {
+    constexpr double WHOLE = 6755399441055744.0;
+    volatile double sum = x + WHOLE;
+    return sum - WHOLE;
+}
+
+struct Work {
+    PlaceFits& p;
+    const Functions& functions;
+
+    long long area() const { return static_cast<long long>(p.rows) * p.columns; }
+
+    // Puts the ROIs around the places, shifted into the frame; returns whether all places lie in it.
+    bool put_rois() const {
+        long long* corners = const_cast<long long*>(p.source.corners);
+        float* start = const_cast<float*>(p.source.start);
+        const long long sides[] = {p.rows, p.columns}, sizes[] = {p.source.height, p.source.width};
+        for (long long i = 0; i < p.spots.count; ++i) {
+            corners[3 * i] = 0;
+            for (int axis = 0; axis < 2; ++axis) {
+                const double place = p.spots.places[2 * i + axis];
+                if (!(place >= -0.5 && place <= double(sizes[axis]) - 0.5)) return false;
+                const long long most = sizes[axis] - sides[axis];
+                long long corner = static_cast<long long>(rounded(place)) - sides[axis] / 2;
+                corner = corner < 0 ? 0 : corner > most ? most : corner;
+                corners[3 * i + 1 + axis] = corner;
+                start[p.shape * i + axis] = float(place - double(corner));
+            }
+            for (int j = 2; j < p.shape; ++j) start[p.shape * i + j] = float(UNKNOWN);
+        }
+        return true;
+    }
+
+    // Whether the highest pixels of any ROI may be saturated ones.
+    bool any_flat_top() const {
+        const long long n = p.spots.count;
+        functions.own_pixels->find_flat_tops(p.taken, p.taken_type, p.source.height, p.source.width, p.source.corners,
+                                             0, n, p.rows, p.columns, p.tops, p.crowded);
+        for (long long i = 0; i < n; ++i)
+            if (p.crowded[i]) return true;
+        return false;
+    }
+
+    // Lists the ROIs with pixels that do not count; returns how many there are.
+    long long find_cut() const {
+        const long long n = p.spots.count;
+        const bool crowds = p.spots.down > 0 && n > 1;
+        if (crowds) {
+            functions.own_pixels->sort(p.spots);
+            functions.own_pixels->find_crowded(p.spots, 0, n, p.crowded);
+        }
+        if (p.detection)
+            functions.detection->find_lone_pixels(*p.detection, p.source.corners, 0, n, p.rows, p.columns, p.lone,
+                                                  nullptr);
+        long long count = 0;
+        p.lone_count = 0;
+        for (long long i = 0; i < n; ++i) {
+            if (!p.detection) p.lone[i] = 0;
+            p.lone_count += p.lone[i];
+            if (p.lone[i] || (crowds && p.crowded[i])) p.cut[count++] = i;
+        }
+        return count;
+    }
+
+    // Cuts out what there is of a map at one ROI.
+    void cut_out(const void* values, int bytes, bool shared, const long long* corner, void* to) const {
+        functions.own_pixels->cut_out(values, bytes, p.source.height, p.source.width, shared, corner, 1, p.rows,
+                                      p.columns, to);
+    }
+
+    // Makes ready what the fit of a ROI without some of its pixels reads.
+    void prepare(long long place, int bytes) const {
+        const long long i = p.cut[place];
+        const long long* corner = p.source.corners + 3 * i;
+        const bool likelihood = p.estimator >= 2;
+        const float kept = likelihood ? 0.0f : 1.0f, lost = likelihood ? float(UNKNOWN) : 0.0f;
+        float* own = p.own + place * area();
+        cut_out(p.source.frames, bytes, false, corner, p.pixels + place * area() * bytes);
+        if (p.spots.down > 0 && p.spots.count > 1) functions.own_pixels->mark(p.spots, &i, 1, kept, lost, own);
+        else
+            for (long long k = 0; k < area(); ++k) own[k] = kept;
+        unsigned char* lone = p.lone_pixels + place * area();
+        if (p.lone[i]) {
+            unsigned char found;
+            functions.detection->find_lone_pixels(*p.detection, corner, 0, 1, p.rows, p.columns, &found, lone);
+            for (long long k = 0; k < area(); ++k) own[k] = lone[k] ? lost : own[k];
+        }
+        if (p.source.planes.values) {
+            cut_out(p.source.planes.values, sizeof(float), p.source.planes.shared, corner, p.planes);
+            for (long long k = 0; k < area(); ++k) own[k] = likelihood ? own[k] + p.planes[k] : own[k] * p.planes[k];
+        }
+        if (p.source.variance.values)
+            cut_out(p.source.variance.values, sizeof(float), p.source.variance.shared, corner,
+                    p.variances + place * area());
+        for (int j = 0; j < p.shape; ++j) p.start[place * p.shape + j] = p.source.start[i * p.shape + j];
+    }
+
+    void fit(const HostRois& source, int estimator, long long count, const FitResults& results) const {
+        functions.fits_of(p.profile).by_estimator[estimator](source, 0, count, p.rows, p.columns, *p.settings, p.work,
+                                                             results);
+    }
+
+    // Fits the listed ROIs without the pixels that do not count, and puts the results in their rows.
+    void fit_cut(long long count, int bytes) const {
+        for (long long place = 0; place < count; ++place) prepare(place, bytes);
+        HostRois source = p.source;
+        source.frames = p.pixels, source.height = p.rows, source.width = p.columns;
+        source.corners = nullptr, source.start = p.start;
+        source.planes = {p.own, 0};
+        if (source.variance.values) source.variance = {p.variances, 0};
+        fit(source, p.estimator | 1, count, p.cut_results);
+        const FitResults &from = p.cut_results, &to = p.results;
+        for (long long place = 0; place < count; ++place) {
+            const long long i = p.cut[place];
+            to.y[i] = from.y[place], to.x[i] = from.x[place];
+            for (int j = 0; j < p.numbers; ++j) to.values[j * to.length + i] = from.values[j * from.length + place];
+            to.iterations[i] = from.iterations[place], to.stop_condition[i] = from.stop_condition[place];
+        }
+    }
+};
+
+// Of a pixel, by its type.
+constexpr int BYTES[] = {1, 2, 2, 4, 8};
+
+}  // namespace
+
+// Returns how many ROIs were fitted without some of their pixels, or -1 if nothing was fitted, as some place is
+// outside of the frame or some pixels may be saturated: rare, and left to what looks at them more closely.
+SPOTFIT_EXPORT long long spotfit_fit_places(int index, PlaceFits* fits) {
+    const Work work{*fits, *instruction_set(index).functions};
+    if (!work.put_rois() || work.any_flat_top()) return -1;
+    const long long cut = work.find_cut();
+    // The few among them are fitted twice, which costs less than to leave them out.
+    work.fit(fits->source, fits->estimator, fits->spots.count, fits->results);
+    if (cut) work.fit_cut(cut, BYTES[fits->source.pixel_type]);
+    return cut;
+}

@@ -1,0 +1,102 @@
+// ROIs of spots: where they lie, which are fitted together, and where their results go. Compiled once for all
+// machines. Python's side of it is src/napari_spotfit/engine/rois.py.
+#include "interface.h"
+
+// ROIs around spots of frames, and where their fits start.
+struct RoisOfSpots {
+    const long long* frame;
+    const double* places;  // y and x of each spot, in pixels of its frame
+    long long count;
+    long long height, width;  // of a frame
+    int rows, columns;        // of a ROI
+    int parameters;           // of a shape
+    long long* corners;       // frame, first row and first column of each
+    float* start;             // y and x from there, NaN for the other parameters
+};
+
+// ROIs and their start values, or null, in two parts.
+struct RoiParts {
+    const unsigned char* second;  // which are in the second part
+    const long long* corners;
+    const float* start;
+    long long count;
+    int parameters;
+    // The numbers of the ROIs, part after part, and what belongs to each.
+    long long *numbers, *own_corners;
+    float* own_start;
+};
+
+// Numbers of so many bytes each, of one column.
+struct ColumnOfRows {
+    const void* from;
+    void* to;
+    long long bytes;
+};
+
+namespace {
+
+// To the nearest whole number, of two to the even one, for all that may be a pixel's.
+double rounded(double x) {
+    constexpr double WHOLE = 6755399441055744.0;  // 1.5 * 2^52
+    return (x + WHOLE) - WHOLE;
+}
+
+// The first pixel of a ROI along an axis, and how far from it the spot is.
+long long first_pixel(double place, long long side, long long size, float& start) {
+    long long corner = static_cast<long long>(rounded(place)) - side / 2;
+    corner = corner < 0 ? 0 : corner;
+    corner = corner > size - side ? size - side : corner;
+    start = static_cast<float>(place - static_cast<double>(corner));
+    return corner;
+}
+
+template <class T>
+void put(const ColumnOfRows& column, const long long* rows, long long count) {
+    const T* from = static_cast<const T*>(column.from);
+    T* to = static_cast<T*>(column.to);
+    for (long long i = 0; i < count; ++i) to[rows ? rows[i] : i] = from[i];
+}
+
+}  // namespace
+
+SPOTFIT_EXPORT void spotfit_place_rois(const RoisOfSpots* rois) {
+    const RoisOfSpots& r = *rois;
+    for (long long i = 0; i < r.count; ++i) {
+        long long* const corner = r.corners + 3 * i;
+        float* const start = r.start + r.parameters * i;
+        corner[0] = r.frame[i];
+        corner[1] = first_pixel(r.places[2 * i], r.rows, r.height, start[0]);
+        corner[2] = first_pixel(r.places[2 * i + 1], r.columns, r.width, start[1]);
+        for (int j = 2; j < r.parameters; ++j) start[j] = __builtin_nanf("");
+    }
+}
+
+// Returns how many are in the first part.
+SPOTFIT_EXPORT long long spotfit_part_rois(const RoiParts* parts) {
+    const RoiParts& p = *parts;
+    long long place = 0, first = 0;
+    for (int part = 0; part < 2; ++part) {
+        for (long long i = 0; i < p.count; ++i) {
+            if ((p.second[i] != 0) != (part == 1)) continue;
+            p.numbers[place] = i;
+            for (int j = 0; j < 3; ++j) p.own_corners[3 * place + j] = p.corners[3 * i + j];
+            for (int j = 0; p.start && j < p.parameters; ++j)
+                p.own_start[p.parameters * place + j] = p.start[p.parameters * i + j];
+            ++place;
+        }
+        if (part == 0) first = place;
+    }
+    return first;
+}
+
+// Writes numbers of columns to their rows; null: to the first ones.
+SPOTFIT_EXPORT void spotfit_put_rows(const ColumnOfRows* columns, int column_count, const long long* rows,
+                                     long long count) {
+    for (int i = 0; i < column_count; ++i) {
+        const ColumnOfRows& column = columns[i];
+        if (column.bytes == 1) put<unsigned char>(column, rows, count);
+        if (column.bytes == 2) put<unsigned short>(column, rows, count);
+        if (column.bytes == 4) put<unsigned>(column, rows, count);
+        if (column.bytes == 8) put<unsigned long long>(column, rows, count);
+    }
+}

@@ -1,0 +1,101 @@
+// What a thread does for a piece of work on a device without Python: bytes go there, kernels begin,
+// results come back. Compiled once for all machines; Python's side of it is
+// src/napari_spotfit/engine/cuda/staging.py.
+#include "interface.h"
+
+// Functions of CUDA's driver; they return 0 or an error.
+struct DeviceCalls {
+    int (*send)(unsigned long long there, const void* here, unsigned long long bytes, void* stream);
+    int (*receive)(void* here, unsigned long long there, unsigned long long bytes, void* stream);
+    int (*launch)(void* kernel, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+                  unsigned shared, void* stream, void** arguments, void** extra);
+    int (*record)(void* event, void* stream);
+    int (*wait)(void* event);
+    int (*synchronize)(void* stream);
+};
+
+// Page-locked memory in parts that are used in turns: what a core has just copied there, the device
+// reads from the processor's cache. An event tells when it has read a part.
+struct Staging {
+    DeviceCalls calls;
+    char* memory;
+    long long part, parts;
+    void* const* events;
+    long long used;  // parts, up to now
+};
+
+// Bytes that go from one place to another, of the host or the device.
+struct Move { unsigned long long to, from, bytes; };
+
+struct Launch {
+    void* kernel;
+    void** arguments;
+    unsigned blocks, threads;
+};
+
+// In this order, on one stream.
+struct Piece {
+    const Move* sent;
+    const Launch* launches;
+    const Move* received;
+    int sent_count, launch_count, received_count;
+    int in_place;  // so many of those that are sent, the first ones, are in page-locked memory
+};
+
+namespace {
+
+void* host(unsigned long long address) { return reinterpret_cast<void*>(address); }
+
+int send_staged(Staging& s, const Move& move, void* stream) {
+    const unsigned long long part = static_cast<unsigned long long>(s.part);
+    for (unsigned long long first = 0; first < move.bytes; first += part) {
+        const unsigned long long size = move.bytes - first < part ? move.bytes - first : part;
+        const long long place = s.used % s.parts;
+        if (s.used >= s.parts)
+            if (const int error = s.calls.wait(s.events[place])) return error;
+        char* const memory = s.memory + place * s.part;
+        __builtin_memcpy(memory, host(move.from + first), size);
+        if (const int error = s.calls.send(move.to + first, memory, size, stream)) return error;
+        if (const int error = s.calls.record(s.events[place], stream)) return error;
+        ++s.used;
+    }
+    return 0;
+}
+
+int begin(Staging& s, const Piece& p, void* stream) {
+    for (int i = 0; i < p.sent_count; ++i) {
+        const Move& move = p.sent[i];
+        if (const int error = i < p.in_place ? s.calls.send(move.to, host(move.from), move.bytes, stream)
+                                             : send_staged(s, move, stream))
+            return error;
+    }
+    for (const Launch* l = p.launches; l < p.launches + p.launch_count; ++l)
+        if (const int error =
+                s.calls.launch(l->kernel, l->blocks, 1, 1, l->threads, 1, 1, 0, stream, l->arguments, nullptr))
+            return error;
+    for (const Move* move = p.received; move < p.received + p.received_count; ++move)
+        if (const int error = s.calls.receive(host(move->to), move->from, move->bytes, stream)) return error;
+    return 0;
+}
+
+}  // namespace
+
+// Begins to send bytes, which may change afterwards; returns the driver's error.
+SPOTFIT_EXPORT int spotfit_send(Staging* staging, const Move* move, void* stream) {
+    return send_staged(*staging, *move, stream);
+}
+
+// Waits for the last piece of a stream and copies what it brought to where it belongs, if there was
+// one (done_count is not negative); then begins the next piece, if there is one.
+SPOTFIT_EXPORT int spotfit_feed(Staging* staging, void* stream, const Move* done, int done_count, const Piece* next) {
+    if (done_count >= 0)
+        if (const int error = staging->calls.synchronize(stream)) return error;
+    for (const Move* move = done; move < done + done_count; ++move)
+        __builtin_memcpy(host(move->to), host(move->from), move->bytes);
+    return next ? begin(*staging, *next, stream) : 0;
+}
+
+// Writes a byte into every page of new memory, so that it is there.
+SPOTFIT_EXPORT void spotfit_touch(char* memory, long long bytes) {
+    for (long long i = 0; i < bytes; i += 4096) memory[i] = 0;
+}

@@ -1,0 +1,200 @@
+"""Fits of a few spots at places of single frames: one call of the library, in kept memory."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...images.pixel_calibration import Planes
+from ...settings.settings import Settings
+from ...settings.validation import ROI_MAX
+from ..c_types import fields
+from ..columns import numbers_per_fit
+from ..detection.band import make_bands
+from ..detection.detection_settings import make_detection_settings
+from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
+from ..own_pixels import Lost, SpotCells
+from ..saturation import FlatTops, Tops
+from .fit import fit_kind
+from .interface import PIXEL_TYPES, DetectionSource, HostRois
+
+#: The most places of a call, and the pixels of their ROIs: with more of them, threads are of use.
+_MOST, _MOST_PIXELS = 1024, 1 << 17
+
+
+class _PlaceFits(ctypes.Structure):
+    """One frame, some places in it, and memory: kernels/cpu/place_fits.cpp explains it."""
+
+    _fields_ = (
+        ("source", HostRois),
+        *fields("pointer taken", "int taken_type profile estimator rows columns shape numbers"),
+        *fields("pointer settings detection"),
+        ("tops", FlatTops),
+        ("spots", SpotCells),
+        ("work", ctypes.c_void_p),
+        ("results", FitResults),
+        *fields("pointer crowded lone cut lone_pixels pixels own planes"),
+        *fields("pointer variances start"),
+        ("cut_results", FitResults),
+        ("lone_count", ctypes.c_int),
+    )
+
+
+class Placed(NamedTuple):
+    """Fits at places."""
+
+    #: The columns, with y and x from the ROI's first pixel: the same in each call for as many.
+    columns: dict[str, NDArray[Any]]
+    #: Frame, first row and first column of each ROI.
+    corners: NDArray[np.int64]
+    #: Pixels that were no spot's.
+    lone: Lost | None
+
+
+class PlaceFits:
+    """Fits at places of frames of one shape, by one thread at a time.
+
+    Parameters
+    ----------
+    settings : Settings
+        How to fit.
+    detection : Settings
+        By which lone pixels are found; where these know no σ, they count.
+    frame_shape : tuple of int
+        Rows and columns of the frames.
+    planes, variance_map : Planes, optional
+        What is known of the pixels, the same for all frames.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        detection: Settings,
+        frame_shape: tuple[int, int],
+        planes: Planes | None = None,
+        variance_map: Planes | None = None,
+    ) -> None:
+        self._settings, self._detection, self._shape = settings, detection, frame_shape
+        self._planes, self._variance_map = planes, variance_map
+        self._room = self._count = -1
+        rows, columns = settings.roi_shape
+        self._most = min(_MOST, _MOST_PIXELS // (rows * columns))
+        if max(rows, columns) > ROI_MAX:
+            self._most = 0
+            return
+        self._kind = fit_kind(settings, (rows, columns), planes is not None)
+
+    def fit(
+        self, frame: NDArray[Any], taken: NDArray[Any], places: NDArray[np.float64]
+    ) -> Placed | None:
+        """Return fits at places.
+
+        Parameters
+        ----------
+        frame : ndarray, shape (1, Y, X)
+            A frame as backends read it, corrected, NaN where pixels are bad.
+        taken : ndarray, shape (1, Y, X)
+            The same as the camera took it.
+        places : ndarray of float64, shape (n, 2)
+            y and x in pixels.
+
+        Returns
+        -------
+        Placed or None
+            None where that is left to what looks at pixels more closely: too many places, such as
+            are outside, or pixels that may be saturated.
+        """
+        count = len(places)
+        if not 0 < count <= self._most:
+            return None
+        if count > self._room:
+            self._make_room(count, frame.dtype, taken.dtype)
+        given = self._given
+        if count != self._count:
+            self._columns = {name: values[:count] for name, values in self._all.items()}
+            self._corners = self._all_corners[:count]
+            given.spots.count = self._count = count
+        self._places[:count] = places
+        given.source.frames, given.taken = address(frame), address(taken)
+        if self._lone_source is not None:
+            self._lone_source.frames = given.source.frames
+        cut = self._call(self._index, self._by_reference)
+        if cut < 0:
+            return None
+        return Placed(self._columns, self._corners, self._lost(cut) if given.lone_count else None)
+
+    def _lost(self, cut: int) -> Lost:
+        """Return the lone pixels."""
+        rois = self._cut[:cut]
+        having = self._lone[rois]
+        return Lost(rois[having], self._lone_pixels[:cut][having])
+
+    def _make_room(self, room: int, dtype: np.dtype[Any], taken: np.dtype[Any]) -> None:
+        """Take memory for so many fits."""
+        settings, kind = self._settings, self._kind
+        rows, columns = settings.roi_shape
+        shape = len(settings.profile.shape)
+        made: list[NDArray[Any]] = []
+
+        def new(size: tuple[int, ...], of: Any) -> NDArray[Any]:
+            made.append(np.empty(size, of))
+            return made[-1]
+
+        size = row_bytes(settings) * room
+        results = new((size,), np.uint8)
+        self._places, self._all_corners = new((room, 2), float), new((room, 3), np.int64)
+        self._all = Results.within(results, room, settings).columns(settings.profile)
+        self._cut, self._lone = new((room,), np.int64), new((room,), bool)
+        self._lone_pixels = new((room, rows, columns), bool)
+        self._lone_source = None
+        if self._detection.sigma is not None:
+            bands = make_bands(self._detection.sigma, self._shape)
+            numbers = make_detection_settings(self._detection, bands, address)
+            self._lone_source = DetectionSource(
+                0, ctypes.pointer(numbers), PIXEL_TYPES[dtype.str[1:]]
+            )
+            self._bands = bands
+        source = HostRois(
+            0, *self._shape, address(self._all_corners), address(new((room, shape), np.float32)),
+            PixelMap.of(self._planes), PixelMap.of(self._variance_map), 0,
+            PIXEL_TYPES[dtype.str[1:]],
+        )  # fmt: skip
+        if kind.encoded:
+            source.program = ctypes.addressof(kind.encoded.program)
+        self._given = _PlaceFits(
+            source, 0, PIXEL_TYPES[taken.str[1:]], kind.profile, kind.estimator, rows, columns,
+            shape, numbers_per_fit(settings), ctypes.addressof(kind.numbers),
+            ctypes.addressof(self._lone_source) if self._lone_source else 0,
+            Tops.of(taken).structure(), self._cells(room, new),
+            address(new((kind.work_bytes,), np.uint8)),
+            FitResults.at(address(results), room, settings),
+            address(new((room,), bool)), address(self._lone), address(self._cut),
+            address(self._lone_pixels), address(new((room, rows, columns), dtype)),
+            address(new((room, rows, columns), np.float32)),
+            address(new((rows, columns), np.float32)),
+            address(new((room, rows, columns), np.float32)),
+            address(new((room, shape), np.float32)),
+            FitResults.at(address(new((size,), np.uint8)), room, settings), 0,
+        )  # fmt: skip
+        self._kept, self._room, self._count = made, room, -1
+        self._call = kind.library.functions.spotfit_fit_places
+        self._index, self._by_reference = kind.library.index, ctypes.byref(self._given)
+
+    def _cells(self, room: int, new: Callable[..., NDArray[Any]]) -> SpotCells:
+        """Return the places by cells of a frame, none where all pixels count."""
+        height, width = self._shape
+        roi_shape = self._settings.roi_shape
+        side = max(*roi_shape, math.isqrt(height * width // room))
+        down, across = -(-height // side), -(-width // side)
+        if self._settings.neighbours != "leave out":
+            down = across = 0
+        return SpotCells(
+            address(self._all_corners), address(self._places), 0, 1, down, across,
+            address(new((down * across + 1,), np.int64)), address(new((room, 2), float)), side,
+            *roi_shape,
+        )  # fmt: skip

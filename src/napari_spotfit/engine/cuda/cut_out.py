@@ -1,0 +1,40 @@
+"""ROIs of frames on the GPU, cut out; the CPU's twin is part of the library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...images.frames import is_on_device
+from .detect import Device, current_device
+
+#: Threads of a block; numbers of so many bytes.
+THREADS = 256
+NUMBERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
+
+
+def cut_out(values: Any, corners: Any, roi_shape: tuple[int, int]) -> Any:
+    """Return ROIs of frames on the current device, or of a map that all frames share, there."""
+    return cut_out_on(current_device(), values, corners, roi_shape)
+
+
+def cut_out_on(
+    device: Device, values: Any, corners: NDArray[np.int64] | Any, roi_shape: tuple[int, int]
+) -> Any:
+    """Return ROIs of frames in the memory of a device."""
+    count = len(corners)
+    size = count * roi_shape[0] * roi_shape[1]
+    rois = device.allocate(size * values.itemsize)
+    if size:
+        there = corners if is_on_device(corners) else device.put(np.ascontiguousarray(corners))
+        kernel = device.kernel(
+            "cuda/cut_out.cu", "cut_out", THREADS=THREADS, PIXEL=NUMBERS[values.itemsize]
+        )
+        given = (
+            values, *map(np.int64, values.shape[1:]), np.int32(len(values) == 1), there,
+            np.int64(count), *map(np.int32, roi_shape), rois,
+        )  # fmt: skip
+        kernel((-(-size // THREADS),), (THREADS,), given)
+    return rois.view(values.dtype).reshape(count, *roi_shape)

@@ -1,0 +1,45 @@
+"""Which ROIs on the GPU may have saturated pixels; the CPU's twin is part of the library."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .compile import PIXEL_TYPES, as_argument
+from .detect import Device, current_device
+
+#: Threads of a block.
+THREADS = 128
+
+
+def with_flat_tops(
+    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], rule: ctypes.Structure
+) -> NDArray[np.bool_]:
+    """Return which ROIs of frames, wherever these lie, have suspect pixels by a rule."""
+    with frames.device:
+        return with_flat_tops_on(current_device(), frames, corners, roi_shape, rule)
+
+
+def with_flat_tops_on(
+    device: Device,
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    rule: ctypes.Structure,
+) -> NDArray[np.bool_]:
+    """Return which ROIs of frames in the memory of a device have suspect pixels."""
+    count = len(corners)
+    if not count:
+        return np.zeros(0, bool)
+    found, there = device.allocate(count), device.put(np.ascontiguousarray(corners))
+    pixel = PIXEL_TYPES[frames.dtype.str[1:]]
+    kernel = device.kernel("cuda/flat_tops.cu", "find_flat_tops", THREADS=THREADS, PIXEL=pixel)
+    given = (
+        frames, *map(np.int64, frames.shape[1:]), there, np.int64(count),
+        *map(np.int32, roi_shape), as_argument(rule), found,
+    )  # fmt: skip
+    kernel((-(-count // THREADS),), (THREADS,), given)
+    return device.fetch(found).view(bool)

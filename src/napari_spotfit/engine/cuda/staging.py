@@ -1,0 +1,274 @@
+"""The host's memory on its way to a GPU, and page-locked memory that is kept for it.
+
+The library copies and calls CUDA's driver without the interpreter's lock. Ordinary memory passes
+through page-locked memory a part at a time: while one part is on its way, the next is copied.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import threads
+from ..c_types import fields
+from ..cpu.library import load
+from ..kernel_arguments import address
+
+#: Bytes that are copied at a time, and how many such parts of page-locked memory a thread has:
+#: few enough to stay in the processor's cache until the GPU has read them.
+PART, PARTS = 2 << 20, 4
+#: Page-locked memory for results, in use and kept, has so many bytes at most.
+_MOST_RESULTS = 448 << 20
+
+#: What nobody uses, and is kept: staging by device, memory for results by its size.
+_idle: dict[int, list[Staging]] = {}
+_results: dict[int, list[NDArray[np.uint8]]] = {}
+#: Bytes of each page-locked memory for results, in use or kept.
+_locked_sizes: list[int] = []
+
+
+class DeviceCalls(ctypes.Structure):
+    """Functions of CUDA's driver by their addresses, as kernels/cpu/staging.cpp has them."""
+
+    _fields_ = fields("pointer send receive launch record wait synchronize")
+
+
+class _Parts(ctypes.Structure):
+    """Page-locked memory in parts, as kernels/cpu/staging.cpp has it."""
+
+    _fields_ = (
+        ("calls", DeviceCalls),
+        *fields("pointer memory", "long part parts", "pointer events", "long used"),
+    )
+
+
+class _Launch(ctypes.Structure):
+    """A kernel that begins, as kernels/cpu/staging.cpp has it."""
+
+    _fields_ = fields("pointer kernel arguments", "int blocks threads")
+
+
+class _Piece(ctypes.Structure):
+    """What is done for a piece of work, as kernels/cpu/staging.cpp has it."""
+
+    _fields_ = fields(
+        "pointer sent launches received", "int sent_count launch_count received_count in_place"
+    )
+
+
+@lru_cache(maxsize=1)
+def device_calls() -> DeviceCalls:
+    """Return the driver's functions."""
+    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    functions = (
+        driver.cuMemcpyHtoDAsync_v2, driver.cuMemcpyDtoHAsync_v2, driver.cuLaunchKernel,
+        driver.cuEventRecord, driver.cuEventSynchronize, driver.cuStreamSynchronize,
+    )  # fmt: skip
+    return DeviceCalls(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+
+
+class Way:
+    """Where bytes of fits go and come from.
+
+    Parameters
+    ----------
+    table : array of int, shape (n, 5)
+        Addresses to which and from which the first fit's go, how far those of the next fit are
+        from either, and how many bytes a fit has.
+    """
+
+    def __init__(self, table: Any) -> None:
+        numbers = np.asarray(table, np.int64).reshape(-1, 5)
+        self._first, self._steps, self._size = numbers[:, :2], numbers[:, 2:4], numbers[:, 4]
+        self._moves = np.empty((len(numbers), 3), np.int64)
+        self._places = self._moves[:, :2]
+        self.address, self.count = self._moves.ctypes.data, len(self._moves)
+
+    def of(self, first: int, n: int) -> None:
+        """Let it be that of n fits from one on."""
+        np.multiply(self._steps, first, out=self._places)
+        self._places += self._first
+        self._moves[:, 2] = n * self._size
+
+
+class Job:
+    """What is done for a piece of work: bytes go up, kernels begin, results come back.
+
+    Parameters
+    ----------
+    sent, received : Way
+        What goes up and comes back.
+    in_place : int
+        How many of those that are sent, the first ones, are in page-locked memory.
+    kernel : cupy.RawKernel
+        What is launched, one after the other,
+    given : sequence of (grid, block, arguments)
+        as it is called.
+    """
+
+    def __init__(
+        self, sent: Way, received: Way, in_place: int, kernel: Any,
+        given: Sequence[tuple[Any, Any, Sequence[Any]]],
+    ) -> None:  # fmt: skip
+        self._kept: list[Any] = [sent, received]
+        launches = (_Launch * len(given))()
+        for launch, (grid, block, arguments) in zip(launches, given, strict=True):
+            # A structure is bytes already, a number becomes an array of one.
+            values = [np.asarray(value) for value in arguments]
+            places = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+            self._kept += values, places
+            launch.kernel, launch.arguments = kernel.kernel.ptr, ctypes.addressof(places)
+            launch.blocks, launch.threads = grid[0], block[0]
+        self._piece = _Piece(
+            sent.address, ctypes.addressof(launches), received.address,
+            sent.count, len(given), received.count, in_place,
+        )  # fmt: skip
+        self._kept.append(launches)
+        self.pointer = ctypes.byref(self._piece)
+
+
+class Staging:
+    """Page-locked memory through which bytes pass to the current device."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._memory = pinned(PART * PARTS)
+        self._events = [cupy.cuda.Event(disable_timing=True) for _ in range(PARTS)]
+        self._pointers = (ctypes.c_void_p * PARTS)(*(event.ptr for event in self._events))
+        self._parts = _Parts(
+            device_calls(), address(self._memory), PART, PARTS,
+            ctypes.addressof(self._pointers), 0,
+        )  # fmt: skip
+        self._pointer = ctypes.byref(self._parts)
+
+    def send(self, array: NDArray[Any], there: int, stream: int) -> None:
+        """Begin to copy a C-contiguous array to an address of the device; it may change then."""
+        move = np.array([there, address(array), array.nbytes], np.uint64)
+        _check(load().functions.spotfit_send(ctypes.byref(self._parts), move.ctypes.data, stream))
+
+    def feed(self, stream: int, done: Way | None, job: Job | None = None) -> None:
+        """Finish a stream's piece of work, and begin the next one.
+
+        Parameters
+        ----------
+        stream : int
+            CUDA's handle of it.
+        done : Way or None
+            What is copied once the piece that is under way is done; None if there is none.
+        job : Job, optional
+            What begins then.
+        """
+        moves, count = (None, -1) if done is None else (done.address, done.count)
+        next_one = None if job is None else job.pointer
+        _check(load().functions.spotfit_feed(self._pointer, stream, moves, count, next_one))
+
+
+@contextmanager
+def staging() -> Iterator[Staging]:
+    """Lend page-locked memory for copies to the current device."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    device = runtime.getDevice()
+    # A thread that has asked CUDA's runtime for nothing yet has no device of the driver's.
+    runtime.setDevice(device)
+    idle = _idle.setdefault(device, [])
+    try:
+        own = idle.pop()
+    except IndexError:
+        own = Staging()
+    yield own
+    # After an error it is not used again.
+    idle.append(own)
+
+
+def pinned(size: int) -> NDArray[np.uint8]:
+    """Return memory that the GPU reads and writes by itself, ``size`` bytes."""
+    import cupy
+
+    memory = cupy.cuda.alloc_pinned_memory(max(size, 1))
+    return np.frombuffer(memory, np.uint8, size)
+
+
+def for_results(size: int) -> tuple[NDArray[np.uint8], bool]:
+    """Return memory for results, and whether all GPUs write it by themselves.
+
+    Page-locked memory of results that nobody has any more is kept for the next ones.
+    """
+    room = _rounded(size)
+    idle = _results.setdefault(room, [])
+    try:
+        memory = idle.pop()
+    except IndexError:
+        if sum(_locked_sizes) + room > _MOST_RESULTS:
+            _forget_results()
+        if sum(_locked_sizes) + room > _MOST_RESULTS:
+            return np.empty(size, np.uint8), False
+        locked = _locked(room)
+        if locked is None:
+            # As good as none left: it is not tried again.
+            _locked_sizes.append(_MOST_RESULTS)
+            return np.empty(size, np.uint8), False
+        memory = locked
+        _locked_sizes.append(room)
+    # An array of its own, which all views of the results keep.
+    lent = np.frombuffer(memory.data, np.uint8, size)
+    weakref.finalize(lent, idle.append, memory).atexit = False
+    return lent, True
+
+
+def _rounded(size: int) -> int:
+    """Return a size that is at most an eighth larger, so that other results have it, too."""
+    unit = max(1 << max(size.bit_length() - 4, 0), 4096)
+    return -(-size // unit) * unit
+
+
+def _forget_results() -> None:
+    """Give back the memory that is kept for results."""
+    import cupy
+
+    for size, idle in list(_results.items()):
+        while idle:
+            cupy.cuda.runtime.hostUnregister(idle.pop().ctypes.data)
+            _locked_sizes.remove(size)
+
+
+def _locked(size: int) -> NDArray[np.uint8] | None:
+    """Return new page-locked memory, or None where the system gives none.
+
+    Made by all threads and locked afterwards: CUDA's own takes ten times as long.
+    """
+    import cupy
+
+    new = mmap.mmap(-1, size)
+    with suppress(AttributeError, OSError):
+        new.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(new, np.uint8)
+
+    def touch(first: int, last: int) -> None:
+        load().functions.spotfit_touch(memory.ctypes.data + first, last - first)
+
+    threads.in_pieces(touch, size, 16 << 20, None)
+    runtime, for_all_gpus = cupy.cuda.runtime, 1
+    try:
+        runtime.hostRegister(memory.ctypes.data, size, for_all_gpus)
+    except runtime.CUDARuntimeError:
+        return None
+    return memory
+
+
+def _check(code: int) -> None:
+    if code:
+        from cupy.cuda.driver import CUDADriverError
+
+        raise CUDADriverError(code)

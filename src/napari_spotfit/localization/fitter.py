@@ -1,0 +1,286 @@
+"""Fits again and again with the same settings: all that can be is prepared once."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, NoReturn, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..engine.choice import worth_for_fits
+from ..engine.filtered_noise import correct_errors
+from ..engine.select import recorded, select_backend
+from ..images.camera import Camera
+from ..images.frames import as_array, is_on_device, native_type, to_native
+from ..images.pixel_calibration import PixelCalibration
+from ..results.spot_fits import SpotFits
+from ..settings.keywords import Options
+from ..settings.options import takes_settings, with_roi
+from ..settings.settings import Settings
+from .estimates import estimated, warn_of_gain
+from .fit_spots import checked_spots, checked_start
+from .frame_fits import FrameFits, checked_places
+from .rois import checked_reader, frame_numbers
+
+_FIRST = np.zeros(1, np.int64)
+
+
+class Fitter:
+    """Fits of cut-outs, or at places of frames, one call after the other: prepared once.
+
+    The rows are those of :func:`fit_spots` and :func:`fit_at` to the bit, sooner: settings are
+    checked, and what is known of the pixels is brought to where it is needed, when the Fitter is
+    made or at the first call; memory for the results is kept. For closed loops, live views, and
+    whatever else fits little and often.
+
+    Parameters
+    ----------
+    roi_size : int or (int, int), optional
+        Side of the ROI, or rows and columns; odd. By default that of the first cut-outs; in frames,
+        about 6 σ, at least 9.
+    weights : array, shape (rows, columns), optional
+        Weight of each pixel for ``estimator="wlse"``, 0 or above: of a cut-out for :meth:`fit`, of
+        a frame for :meth:`fit_at`. So for all that belongs to pixels.
+    bad_pixels : array of bool, shape (rows, columns), optional
+        True where a pixel is not used.
+    camera : Camera, optional
+        Offset, gain and read-out variance, of all pixels or of each.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones, those of :func:`fit_at`.
+
+    Attributes
+    ----------
+    settings : Settings
+        What the fits are made with; after the first :meth:`fit_at` with all that was estimated.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the settings are not of the kind above; and at the first call, what does not fit the
+        pixels. Later calls check shape and dtype alone.
+
+    Notes
+    -----
+    A Fitter is for the shape and the dtype that come first, for cut-outs and frames each, and for
+    one thread at a time; several threads have a Fitter each. What ``sigma``, ``noise`` and
+    ``roi_size`` leave open is measured in the first frame and kept.
+
+    The columns of the fits are views of the Fitter's memory: **the next call overwrites them**.
+    ``fits.copy()`` is for keeps.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Fitter, simulate_movie
+    >>> movie, truth = simulate_movie(20, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> with Fitter(roi_size=9, sigma=1.3) as fitter:
+    ...     for frame, places in zip(movie, truth.groupby("frame")[["y", "x"]], strict=True):
+    ...         fits = fitter.fit_at(frame, places[1])
+    ...         brightest = fits.photons[fits.good].max()
+    ...     last = fits.copy()
+    >>> len(last)
+    5
+    """
+
+    @takes_settings("fit", "stop", "bounds", "camera", "run", also=("sigma",))
+    def __init__(
+        self,
+        roi_size: int | tuple[int, int] | None = None,
+        *,
+        weights: Any = None,
+        bad_pixels: Any = None,
+        camera: Camera | None = None,
+        settings: Settings | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self.settings = with_roi(settings, roi_size, options, Fitter.__init__)
+        self._known = {"weights": weights, "bad_pixels": bad_pixels, "camera": camera}
+        self._spots: _SpotKind | None = None
+        self._frames: _FrameKind | None = None
+        self._closed = False
+
+    def fit(self, spots: Any, start: Any = None) -> SpotFits:
+        """Fit spots that were cut out already.
+
+        Parameters
+        ----------
+        spots : array, shape (n, rows, columns)
+            Cut-outs, of NumPy or CuPy, in any number, which may change.
+        start : array, shape (n, parameters), optional
+            Start values of the shape parameters, as :func:`fit_spots` takes them.
+
+        Returns
+        -------
+        SpotFits
+            As of :func:`fit_spots`, valid until the next call.
+
+        Raises
+        ------
+        ValueError
+            If rows, columns or dtype are others than before, or if the Fitter is closed.
+
+        Examples
+        --------
+        >>> from napari_spotfit import Fitter, simulate_spots
+        >>> spots, truth = simulate_spots(100, photons=2000, seed=1)
+        >>> with Fitter() as fitter:
+        ...     fits = fitter.fit(spots)
+        ...     bool(abs(fits.x - truth["x"]).max() < 0.5)
+        True
+        """
+        if type(spots) is not np.ndarray:
+            spots = as_array(spots)
+        kind = self._spots
+        if kind is None:
+            kind = self._spots = self._spot_kind(spots)
+        if spots.ndim != 3 or spots.shape[1:] != kind.roi_shape or spots.dtype != kind.dtype:
+            rows, columns = kind.roi_shape
+            raise ValueError(
+                f"this Fitter was made for cut-outs of the shape (n, {rows}, {columns}) and dtype "
+                f"{kind.dtype}; got {spots.shape}, {spots.dtype}. Make another one for these"
+            )
+        return kind.fit(spots, checked_start(start, len(spots), self.settings))
+
+    def fit_at(self, frame: Any, centers: ArrayLike) -> SpotFits:
+        """Fit the spots at given places of a frame.
+
+        Parameters
+        ----------
+        frame : array, shape (Y, X)
+            One frame, of NumPy or CuPy.
+        centers : array, shape (n, 2)
+            y and x of the spots in pixels.
+
+        Returns
+        -------
+        SpotFits
+            As of :func:`fit_at`, valid until the next call.
+
+        Raises
+        ------
+        ValueError
+            If the frame's shape or dtype are others than before, or if the Fitter is closed.
+        """
+        if type(frame) is not np.ndarray:
+            frame = as_array(frame)
+        places = checked_places(centers, 2)
+        given, kind = self.settings, self._frames
+        if kind is None:
+            kind = self._frames = self._frame_kind(frame, places)
+        if frame.shape != kind.shape or frame.dtype != kind.dtype:
+            raise ValueError(
+                f"this Fitter was made for frames of the shape {kind.shape} and dtype "
+                f"{kind.dtype}; got {frame.shape}, {frame.dtype}. Make another one for these"
+            )
+        fits = kind.fit(to_native(frame)[np.newaxis], places)
+        if given is not self.settings:
+            warn_of_gain(given, self.settings)
+        return fits
+
+    def close(self) -> None:
+        """Free all memory that is held; the Fitter is of no use then."""
+        self._spots = self._frames = None
+        self._known, self._closed = {}, True
+
+    def __enter__(self) -> Fitter:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Fitter holds memory of its own; make one in each process")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("this Fitter is closed; make another one")
+
+    def _spot_kind(self, spots: Any) -> _SpotKind:
+        """Prepare fits of cut-outs like these."""
+        self._check_open()
+        shape = checked_spots(spots).shape[1:]
+        if self.settings.roi_size is not None and shape != self.settings.roi_shape:
+            rows, columns = self.settings.roi_shape
+            raise ValueError(
+                f"this Fitter was made for ROIs of {rows}×{columns} px; got cut-outs of the shape "
+                f"{spots.shape}"
+            )
+        return _SpotKind(PixelCalibration((1, *shape), self.settings, **self._known), spots)
+
+    def _frame_kind(self, frame: Any, places: NDArray[np.float64]) -> _FrameKind:
+        """Prepare fits in frames like this one."""
+        self._check_open()
+        if frame.ndim != 2:
+            raise ValueError(f"frame must have the shape (rows, columns); got {frame.shape}")
+        reader = checked_reader(frame, self.settings)
+        calibration = PixelCalibration(frame.shape, self.settings, **self._known)
+        numbers = frame_numbers(places, reader)
+        known = np.column_stack([numbers, places])[numbers >= 0]
+        calibration = estimated(reader, calibration, places=known)
+        self.settings = calibration.settings
+        return _FrameKind(calibration, frame)
+
+
+class _FrameKind:
+    """Frames of one shape and type."""
+
+    def __init__(self, calibration: PixelCalibration, frame: Any) -> None:
+        self.shape, self.dtype = frame.shape, frame.dtype
+        self._frame_fits, self._settings = FrameFits(calibration), calibration.settings
+        self._columns: Any = None
+
+    def fit(self, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
+        backend = self._frame_fits.backend(pixels, len(places))
+        columns = self._frame_fits.fit(backend, pixels, places)
+        if columns is not self._columns:
+            self._columns = columns
+            self._fits = SpotFits(columns, (), recorded(self._settings, backend))
+        return self._fits
+
+
+class _SpotKind:
+    """Cut-outs of one shape and type."""
+
+    def __init__(self, calibration: PixelCalibration, spots: Any) -> None:
+        self.roi_shape, self.dtype = spots.shape[1:], spots.dtype
+        self._calibration, self._settings = calibration, calibration.settings
+        self._is_native = native_type(spots.dtype) == spots.dtype and not calibration.by_frame
+        self._by_worth: dict[bool, tuple[Any, Settings]] = {}
+        self._columns: Any = None
+        calibration.check_counts(self._corrected(spots), None)
+
+    def fit(self, spots: Any, start: Any) -> SpotFits:
+        flags = spots.flags
+        if not (self._is_native and flags.c_contiguous and getattr(flags, "aligned", True)):
+            spots = self._corrected(spots)
+        on_device = type(spots) is not np.ndarray and is_on_device(spots)
+        worth = on_device or worth_for_fits(
+            self._settings, len(spots), self.roi_shape, weighted=self._calibration.is_weighted
+        )
+        if worth not in self._by_worth:
+            self._by_worth[worth] = self._prepared(worth, spots)
+        prepared, settings = self._by_worth[worth]
+        columns = prepared(spots, start)
+        correct_errors(columns, self._calibration.fitted, self.roi_shape)
+        if columns is not self._columns:
+            self._columns = columns
+            self._fits = SpotFits(columns, (), settings, self.roi_shape)
+        return self._fits
+
+    def _corrected(self, spots: Any) -> Any:
+        return self._calibration.corrected(_FIRST, to_native(spots))
+
+    def _prepared(self, worth: bool, spots: Any) -> tuple[Any, Settings]:
+        """Return what fits, and the settings that say where."""
+        calibration, backend = self._calibration, select_backend(self._settings, worth)
+        fit = backend.prepare_fits(
+            calibration.fitted, self.roi_shape, np.dtype(spots.dtype),
+            calibration.planes(_FIRST, spots), calibration.variances(_FIRST, spots),
+        )  # fmt: skip
+        return fit, recorded(self._settings, backend)

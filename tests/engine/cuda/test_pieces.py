@@ -1,0 +1,312 @@
+"""Cut-outs from the host, fed to GPUs: the same rows from any memory, whatever fails on the way.
+
+The GPUs are those of fake_cupy: slow ones, on which all that is begun waits until somebody waits
+for it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+
+import fake_cupy
+import numpy as np
+import on_host
+import pytest
+
+from napari_spotfit import Settings, simulate_spots
+from napari_spotfit.engine.backend import Backend
+from napari_spotfit.engine.cuda import fit, pieces, spread, staging
+from napari_spotfit.engine.errors import BackendFallbackWarning
+from napari_spotfit.engine.fallback import with_fallback
+from napari_spotfit.engine.select import select_backend
+from napari_spotfit.images.pixel_calibration import Planes
+
+SETTINGS = Settings(errors=False, threads=2)
+COUNT, SHAPE = 3000, (7, 7)
+
+
+@pytest.fixture(scope="module")
+def spots():
+    counts = simulate_spots(COUNT, 7, photons=700, sigma=(1, 1.6), seed=20)[0]
+    return np.minimum(counts, 127).astype(np.uint16)
+
+
+@pytest.fixture(scope="module")
+def expected(spots):
+    return on_host.fit_rois(spots, None, SHAPE, SETTINGS)
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Return a function that installs GPUs, to which pieces of few fits go."""
+    monkeypatch.setattr(fit, "_FEW_BYTES", 0)
+    sizes = {"PIECE_BYTES": 20_000, "PINNED_BYTES": 25_000, "COPIED_BYTES": 18_000}
+    for name, size in (sizes | {"SMALL_PIECE": 1000, "FEEDER_BYTES": 10_000}).items():
+        monkeypatch.setattr(pieces, name, size)
+    monkeypatch.setattr(pieces.threads, "available", lambda: 3)
+    # Parts are smaller than pieces, and end within a pixel.
+    monkeypatch.setattr(staging, "PART", 4099)
+
+    def install(count=1, memory=1 << 30):
+        made = fake_cupy.Gpus(count, memory)
+        fake_cupy.install(monkeypatch, made)
+        return made
+
+    return install
+
+
+def backend_of(numbers):
+    functions = spread.over(numbers)
+    return Backend(
+        "some GPUs", *functions, frames_at_once=1, block_bytes=1, workers=2,
+        ran_on=lambda: "some GPUs", reads_all=True,
+    )  # fmt: skip
+
+
+def run(count):
+    """Return the backend of a run on so many GPUs."""
+
+    def without(lost):
+        left = [number for number in range(count) if number not in lost]
+        return backend_of(left) if left else None
+
+    cpu = partial(select_backend, SETTINGS.changed(backend="cpu"))
+    return with_fallback(backend_of(list(range(count))), cpu, without)
+
+
+def assert_same(columns, expected):
+    assert list(columns) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(columns[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_any_number_of_gpus_gives_the_same_rows(gpus, spots, expected, count):
+    made = gpus(count)
+    assert_same(run(count).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert sum(made.launches) > 10
+    assert all(made.launches)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", ">u2", "i2", "i4", ">i4", "u8", "f2", ">f8"])
+def test_any_type_and_byte_order(gpus, spots, dtype):
+    typed = spots.astype(dtype)
+    native = fit.to_native(typed)
+    expected = on_host.fit_rois(native, None, SHAPE, SETTINGS)
+    gpus(2)
+    assert_same(run(2).fit_rois(typed, None, SHAPE, SETTINGS), expected)
+
+
+def test_any_layout(gpus, spots, expected, tmp_path):
+    gpus(2)
+    wide = np.zeros((2 * COUNT, 7, 15), np.uint16)
+    wide[::2, ::-1, 3:10] = spots
+    assert_same(run(2).fit_rois(wide[::2, ::-1, 3:10], None, SHAPE, SETTINGS), expected)
+    spots.tofile(tmp_path / "spots")
+    mapped = np.memmap(tmp_path / "spots", np.uint16, "r", shape=spots.shape)
+    assert_same(run(2).fit_rois(mapped, None, SHAPE, SETTINGS), expected)
+
+
+def test_page_locked_spots_go_up_as_they_are(gpus, spots, expected, monkeypatch):
+    made = gpus(2)
+    made.locked[spots.ctypes.data] = spots.nbytes
+    sent = []
+    feed = staging.Staging.feed
+
+    def watched(self, stream, done, job=None):
+        if job is not None:
+            sent.append((job._piece.in_place, int(job._kept[0]._moves[0, 1]) - spots.ctypes.data))
+        feed(self, stream, done, job)
+
+    monkeypatch.setattr(staging.Staging, "feed", watched)
+    assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert all(in_place and 0 <= place < spots.nbytes for in_place, place in sent)
+    # Locked in part, it is ordinary memory.
+    made.locked[spots.ctypes.data] = spots.nbytes - 100
+    sent.clear()
+    assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert sent
+    assert not any(in_place for in_place, _ in sent)
+    del made.locked[spots.ctypes.data]
+
+
+@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+def test_start_values_and_maps_go_along(gpus, spots, locked, shared):
+    random = np.random.default_rng(1)
+    start = np.full((COUNT, 3), np.nan, np.float32)
+    start[::3] = 3, 3, 1.3
+    weights = random.uniform(0.5, 1, (1 if shared else COUNT, 7, 7)).astype(np.float32)
+    settings = SETTINGS.changed(estimator="wlse")
+    planes = Planes(weights)
+    expected = on_host.fit_rois(spots, None, SHAPE, settings, start, planes=planes)
+    made = gpus(2)
+    if locked:
+        made.locked[spots.ctypes.data] = spots.nbytes
+    found = run(2).fit_rois(spots, None, SHAPE, settings, start, planes=planes)
+    assert_same(found, expected)
+
+
+def test_results_keep_their_memory_as_long_as_they_are_there(gpus, spots, expected):
+    gpus(1)
+    first = run(1).fit_rois(spots, None, SHAPE, SETTINGS)
+    kept = {name: values.copy() for name, values in first.items()}
+    place = first["y"].ctypes.data
+    second = run(1).fit_rois(spots[::-1], None, SHAPE, SETTINGS)
+    assert_same(first, kept)
+    assert second["y"].ctypes.data != place
+    sigma = first["sigma"][5:]
+    del first, second
+    run(1).fit_rois(spots[::-1], None, SHAPE, SETTINGS)
+    np.testing.assert_array_equal(sigma, kept["sigma"][5:])
+    del sigma
+    # Nobody has them any more.
+    again = [run(1).fit_rois(spots, None, SHAPE, SETTINGS) for _ in range(2)]
+    assert place in {columns["y"].ctypes.data for columns in again}
+
+
+def test_more_results_than_are_page_locked(gpus, spots, expected, monkeypatch):
+    made = gpus(2)
+    monkeypatch.setattr(staging, "_MOST_RESULTS", 300_000)
+    kept = [run(2).fit_rois(spots, None, SHAPE, SETTINGS) for _ in range(4)]
+    for columns in kept:
+        assert_same(columns, expected)
+    assert sum(staging._locked_sizes) <= 300_000
+    del kept, columns
+    monkeypatch.setattr(staging, "_MOST_RESULTS", 2_700_000)
+    run(2).fit_rois(np.concatenate([spots] * 20), None, SHAPE, SETTINGS)
+    assert len(staging._locked_sizes) == 1
+    assert sum(size >= 1 << 20 for size in made.locked.values()) == 1
+
+
+def test_where_no_memory_can_be_page_locked_results_are_copied(gpus, spots, expected):
+    made = gpus(2)
+    made.fail(0, "register", for_good=False)
+    for _ in range(2):
+        assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    # It was tried once.
+    assert max(made.locked.values()) < COUNT * 43
+
+
+@pytest.mark.parametrize("call", ["empty", "send", "launch", "receive", "synchronize"])
+@pytest.mark.parametrize("first", [0, 1, 7])
+def test_a_gpu_that_fails_gives_its_pieces_to_the_others(gpus, spots, expected, call, first):
+    made = gpus(3)
+    made.fail(1, call, first)
+    backend = run(3)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        columns = backend.fit_rois(spots, None, SHAPE, SETTINGS)
+    assert_same(columns, expected)
+    # It may have had nothing left to fail with.
+    assert len(warned) <= 1
+    if first < 7:
+        assert len(warned) == 1
+        launches = list(made.launches)
+        assert_same(backend.fit_rois(spots, None, SHAPE, SETTINGS), expected)
+        assert made.launches[1] == launches[1], "a lost GPU was asked again"
+    assert backend.ran_on() == "some GPUs"
+
+
+@pytest.mark.parametrize("call", ["empty", "send", "launch", "receive", "synchronize"])
+@pytest.mark.parametrize("first", [0, 2])
+def test_when_all_fail_the_cpu_does_the_rest(gpus, spots, expected, call, first):
+    made = gpus(2)
+    for device in range(2):
+        made.fail(device, call, first)
+    backend = run(2)
+    with pytest.warns(BackendFallbackWarning) as warned:
+        columns = backend.fit_rois(spots.astype(">u2"), None, SHAPE, SETTINGS)
+    assert len(warned) == 1
+    assert backend.ran_on() == "some GPUs, CPU (2 threads)"
+    cpu = select_backend(SETTINGS.changed(backend="cpu"))
+    theirs = cpu.fit_rois(spots, None, SHAPE, SETTINGS)
+    by_gpu = np.ones(COUNT, bool)
+    for name, values in expected.items():
+        by_gpu &= (columns[name] == values) | np.isnan(values)
+    for name, values in theirs.items():
+        np.testing.assert_array_equal(columns[name][~by_gpu], values[~by_gpu], err_msg=name)
+
+
+def test_memory_that_is_short_for_all_is_enough_for_one_after_the_other(gpus, spots, expected):
+    made = gpus(2, memory=60_000)
+    # What was free when it was asked is gone meanwhile.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "free_memory", lambda _: 1 << 30)
+        patch.setattr(pieces, "_SMALLEST", 10)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert max(made.most) <= 60_000
+
+
+def test_without_memory_the_cpu_does_it(gpus, spots):
+    gpus(1, memory=100)
+    cpu = select_backend(SETTINGS.changed(backend="cpu"))
+    with pytest.warns(BackendFallbackWarning):
+        columns = run(1).fit_rois(spots, None, SHAPE, SETTINGS)
+    assert_same(columns, cpu.fit_rois(spots, None, SHAPE, SETTINGS))
+
+
+def test_half_of_the_free_memory_is_left(gpus, spots, expected):
+    made = gpus(1, memory=100_000)
+    assert_same(run(1).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert made.most[0] <= 50_000
+
+
+def test_the_hosts_page_locked_memory_stays_below_a_gigabyte(monkeypatch):
+    """Whatever was done before, on two GPUs and 32 cores: all that may be kept, added up."""
+    monkeypatch.setattr(pieces.threads, "available", lambda: 32)
+    monkeypatch.setattr(pieces, "free_memory", lambda _: 1 << 37)
+    many = np.broadcast_to(np.uint16(1), (40_000_000, 7, 7))
+    task = fit._task(SETTINGS, SHAPE, "u2", gather=False, planes=False, variance_map=False)
+    none = fit._Maps(None, None)
+    kept = staging._MOST_RESULTS
+    work = pieces._Work(many, None, none, task, many, reads=False, writes=False, as_they_are=True)
+    piece, feeders = pieces._shares(work, [0, 1])
+    kept += feeders * staging.PART * staging.PARTS
+    kept += feeders * pieces.UNDER_WAY * piece * task.row_bytes
+    piece, feeders = pieces._shares(work._replace(writes=True, as_they_are=False), [0, 1])
+    kept += feeders * pieces.UNDER_WAY * piece * task.code.roi_bytes
+    assert kept < 1 << 30
+
+
+def test_other_errors_are_raised(gpus, spots):
+    made = gpus(2)
+    made.fail(1, "empty", 2, ValueError("no"), for_good=False)
+    with pytest.raises(ValueError, match="no"):
+        run(2).fit_rois(spots, None, SHAPE, SETTINGS)
+
+
+def test_frames_go_to_the_gpu_that_has_fewest(gpus, monkeypatch):
+    """The faster one, which is done the sooner, gets more."""
+    gpus(2)
+    monkeypatch.setattr(spread.transfer, "upload", lambda frames: frames.copy())
+    upload = spread.over([0, 1]).upload
+    frames = np.zeros((1, 8, 8), np.uint16)
+    kept = [upload(frames) for _ in range(4)]
+    assert sorted(one.device for one in kept) == [0, 0, 1, 1]
+    kept = [one for one in kept if one.device == 0]
+    kept += [upload(frames) for _ in range(2)]
+    assert [one.device for one in kept] == [0, 0, 1, 1]
+    made = [upload(frames).device for _ in range(6)]
+    assert made.count(0) == made.count(1) == 3
+
+
+def test_frames_of_a_lost_gpu_go_to_another_one(gpus, spots, expected):
+    made = gpus(2)
+    backend = run(2)
+    there = [backend.upload(spots) for _ in range(2)]
+    assert sorted(one.uploaded.device for one in there) == [0, 1]
+    (first,) = (one for one in there if one.uploaded.device == 0)
+    made.fail(0, "launch")
+    with pytest.warns(BackendFallbackWarning, match="some GPUs failed"):
+        backend.fit_rois(spots, None, SHAPE, SETTINGS)
+    lost = made.launches[0]
+    corners = np.zeros((COUNT, 3), np.int64)
+    corners[:, 0] = np.arange(COUNT)
+    assert first.uploaded.device in backend.fit_rois.__self__._lost
+    again = backend.upload(spots)
+    assert again.uploaded.device == 1
+    assert made.launches[0] == lost

@@ -1,0 +1,103 @@
+"""Blocks that are worked on side by side: in order, as many as there are workers, all of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import threading
+
+import pytest
+
+from napari_spotfit.engine import threads
+from napari_spotfit.localization.chunks import side_by_side
+
+
+def test_results_come_in_order_and_no_more_than_asked_are_under_way():
+    under_way, most, taking = [0], [0], threading.Lock()
+    together = threading.Barrier(3)
+
+    def work(item):
+        with taking:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        if item < 3:
+            together.wait(60)
+        with taking:
+            under_way[0] -= 1
+        return -item
+
+    assert list(side_by_side(work, range(100), 3)) == [-item for item in range(100)]
+    assert 3 <= most[0] <= 4
+
+
+def test_a_slow_worker_does_not_hold_the_others_up():
+    """The first block is done last; the others go on meanwhile, up to a limit."""
+    go_on, begun = threading.Event(), []
+
+    def work(item):
+        begun.append(item)
+        if item == 0:
+            assert go_on.wait(60)
+        elif item == 7:
+            go_on.set()
+        return item
+
+    assert list(side_by_side(work, range(100), 2)) == list(range(100))
+    assert set(begun) == set(range(100))
+
+
+def test_whoever_waits_for_a_slow_one_takes_no_more_than_a_few():
+    held, taken = threading.Event(), []
+
+    def items():
+        for item in range(1000):
+            taken.append(item)
+            yield item
+
+    def work(item):
+        if item == 0:
+            assert held.wait(60)
+        elif item == 8:
+            held.set()
+        return item
+
+    results = side_by_side(work, items(), 2)
+    assert next(results) == 0
+    assert len(taken) == 9
+    results.close()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_errors_and_those_who_stop_end_the_rest(workers):
+    done = []
+
+    def work(item):
+        if item == 5:
+            raise ValueError("five")
+        done.append(item)
+        return item
+
+    with pytest.raises(ValueError, match="five"):
+        list(side_by_side(work, range(1000), workers))
+    assert len(done) < 30
+    results = side_by_side(work, range(4), workers)
+    assert next(results) == 0
+    results.close()
+
+
+def _in_a_fork(found):
+    seen = []
+    threads.in_pieces(lambda first, last: seen.append(first), 100, 10, 3)
+    found.put(sorted(seen))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a safe fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_threads_of_its_own():
+    threads.in_pieces(lambda first, last: None, 100, 10, 3)
+    context = multiprocessing.get_context("fork")
+    found = context.SimpleQueue()
+    child = context.Process(target=_in_a_fork, args=(found,))
+    child.start()
+    assert found.get() == list(range(0, 100, 10))
+    child.join()

@@ -1,0 +1,55 @@
+"""Fits that are joined as they come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from same_fits import assert_same
+
+from napari_spotfit import SpotFits, localize, simulate_movie
+from napari_spotfit.results.joining import joined_parts
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return localize(simulate_movie(4, shape=(64, 64), spots_per_frame=30, seed=1)[0])
+
+
+@pytest.mark.parametrize(
+    "ends", [[-1], [0, -1], [50, 51, -1], [5, 5, 90, -1], [100, -1], [0, 0, 7]]
+)
+@pytest.mark.parametrize("foretold", ["well", "too few", "too many", "nothing"])
+def test_parts_are_as_if_made_at_once(fits, ends, foretold):
+    ends = [len(fits) if end < 0 else end for end in ends]
+    parts = [fits[first:last] for first, last in zip([0, *ends], ends, strict=False)]
+    share = {"well": ends[-1], "too few": 1, "too many": 40 * len(fits), "nothing": np.inf}[
+        foretold
+    ]
+    found = joined_parts(
+        (part, min(end / share, 1.0)) for part, end in zip(parts, ends, strict=True)
+    )
+    expected = SpotFits.concatenate(parts)
+    assert_same(found, expected)
+    assert (found.index_names, found.settings) == (expected.index_names, expected.settings)
+    assert all(column.flags.c_contiguous for column in found.columns.values())
+
+
+def test_each_part_is_taken_before_the_next_is_asked_for(fits):
+    asked = []
+
+    def parts():
+        for number in range(3):
+            own = {name: column.copy() for name, column in fits.columns.items()}
+            yield SpotFits(own, fits.index_names, fits.settings), 0.5
+            asked.append(number)
+            if number:  # the first one's columns may be kept
+                own["x"][:] = 0
+
+    found = joined_parts(parts())
+    assert asked == [0, 1, 2]
+    np.testing.assert_array_equal(found.x, np.tile(fits.x, 3))
+
+
+def test_there_is_a_part_at_least():
+    with pytest.raises(ValueError, match="no fits to join"):
+        joined_parts([])
