@@ -68,11 +68,11 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
              threads=None, multiprocessors=1):  # fmt: skip
     """Fit as :func:`napari_spotfit.engine.cuda.fit.fit_rois` does, arrays of the host."""
     count = len(frames) if corners is None else len(corners)
-    task = fit._task(
+    task = fit.task_of(
         settings, shape, frames.dtype.str[1:], gather=corners is not None,
         planes=planes is not None, variance_map=variance_map is not None,
     )  # fmt: skip
-    maps = fit._Maps.of(planes, variance_map)
+    maps = fit.Maps.of(planes, variance_map)
     memory = np.full(task.row_bytes * count, 0xA5, np.uint8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fit, "fit_kernel", lambda *_: kernel(task.code, threads))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
     from .widgets.fit_layer import fit_layer
-    from .widgets.layers.points import to_points_layer
+    from .widgets.to_layer import to_points_layer
 
 __all__ = [
     "BackendFallbackWarning",
@@ -96,7 +96,7 @@ _MODULES = {
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
     "summarize": "results.summary",
-    "to_points_layer": "widgets.layers.points",
+    "to_points_layer": "widgets.to_layer",
 }
 
 

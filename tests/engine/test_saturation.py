@@ -95,7 +95,7 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
         [rng.integers(low, high, 300) for low, high in ((-1, 4), (0, 31), (0, 36))]
     )
     for top in (256, 258, 300):
-        rule = saturation._FlatTops(top, 250.0, PLATEAU)
+        rule = saturation.FlatTops(top, 250.0, PLATEAU)
         found = flat_tops.with_flat_tops_on(HOST, frames, corners, roi_shape, rule)
         expected = np.zeros(300, bool)
         for n, (frame, y, x) in enumerate(corners):

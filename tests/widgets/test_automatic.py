@@ -44,7 +44,7 @@ def asked(monkeypatch):
 
 
 def texts(widget):
-    return tuple(widget.settings.controls[name].native.text() for name in ("sigma", "roi_size"))
+    return tuple(widget.settings.controls[name].box.text() for name in ("sigma", "roi_size"))
 
 
 def test_preview_click_and_fit_ask_the_image_once(viewer, widget, wide, hand, fit, qtbot, asked):
@@ -95,7 +95,7 @@ def test_another_image_is_asked_by_itself(viewer, widget, wide, fit, make_movie,
 def test_a_number_is_held_and_let_go(widget, wide, fit, press, qtbot):
     fit(widget)
     told = texts(widget)
-    box = widget.settings.controls["sigma"].native
+    box = widget.settings.controls["sigma"].box
     button = widget.settings.automatic_buttons["sigma"]
     box.setFocus()
     qtbot.keyClicks(box, "1.5")

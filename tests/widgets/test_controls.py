@@ -6,14 +6,15 @@ import dataclasses
 from typing import Literal, get_type_hints
 
 import pytest
-from qtpy.QtCore import QPoint, QPointF, Qt
+from event_loop import settle
+from qtpy.QtCore import QEvent, QObject, QPoint, QPointF, Qt
 from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication, QLabel
 
 from napari_spotfit import Settings
 from napari_spotfit.settings.parameter import setting
 from napari_spotfit.settings.settings import parameters
-from napari_spotfit.widgets.parts.form import SettingsForm, widget_for
+from napari_spotfit.widgets.parts.form import SettingsForm, control_of, widget_for
 from napari_spotfit.widgets.parts.number_box import NumberBox
 
 #: What is held or bounded, and the noise, has no control of its own.
@@ -27,8 +28,11 @@ def make_widget(name):
 
 
 def make_control(name):
-    """Return its Qt control."""
-    return make_widget(name).native
+    """Return its Qt control, which the widget around it would take along."""
+    widget = make_widget(name)
+    control = control_of(widget)
+    control.widget = widget
+    return control
 
 
 @pytest.fixture
@@ -49,7 +53,7 @@ def test_every_setting_shows_its_default(qtbot):
     controls = SettingsForm()
     assert Settings(**controls.get()) == Settings()
     for name in controls.controls:
-        assert parameters()[name].doc.split()[0] in controls[name].native.toolTip()
+        assert parameters()[name].doc.split()[0] in control_of(controls[name]).toolTip()
 
 
 def test_a_new_setting_has_its_row_without_any_widget_code(qtbot, typed):
@@ -81,11 +85,11 @@ def test_a_new_setting_has_its_row_without_any_widget_code(qtbot, typed):
     groups = [("Camera", None), ("Glow", "Glow"), ("Colour", "Colour"), ("Run", None)]
     assert words == [*groups, ("Bulbs", "Bulbs")]
     assert form.get() == {"glow": None, "bulbs": 3, "colour": "r", "lit": True}
-    assert (form["glow"].native.text(), form["colour"].native.currentText()) == ("dark", "red")
+    assert (form["glow"].box.text(), form["colour"].native.currentText()) == ("dark", "red")
     assert form["lit"].native.text() == "Lit"
-    assert typed(form["bulbs"].native, "4") == 5
+    assert typed(form["bulbs"].box, "4") == 5
     for _ in range(2):
-        form["glow"].native.stepBy(1)
+        form["glow"].box.stepBy(1)
     form["colour"].native.setCurrentText("green")
     assert form.get() == {"glow": 0.5, "bulbs": 5, "colour": "g", "lit": True}
     assert "At least 0 lm; default dark" in form["glow"].tooltip
@@ -119,6 +123,27 @@ def test_nothing_means_none(typed):
     assert typed(control, "") == 1.5
     control.lineEdit().clear()
     assert control.get() is None
+
+
+def test_a_look_at_the_numbers_draws_nothing(qtbot):
+    """Beside a canvas of OpenGL, Qt would compose the whole window for it."""
+    form, drawn = SettingsForm(), []
+
+    class Watch(QObject):
+        def eventFilter(self, watched, event):
+            drawn.extend([watched] * (event.type() == QEvent.Type.Paint))
+            return False
+
+    qtbot.addWidget(form.folded.native)
+    form.folded.native.show()
+    qtbot.waitExposed(form.folded.native)
+    settle()
+    watch = Watch()
+    for control in form.controls.values():
+        control_of(control).installEventFilter(watch)
+    form.get()
+    settle()
+    assert drawn == []
 
 
 @pytest.mark.parametrize("text", ["a", "auto", "Automatic"])
@@ -233,5 +258,5 @@ def test_the_wheel_does_not_change_a_control_in_passing(qtbot, name):
     down = QPoint(0, -120)
     none = Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False
     wheel = QWheelEvent(place, place, down, down, Qt.MouseButton.NoButton, *none)
-    QApplication.sendEvent(control.native, wheel)
+    QApplication.sendEvent(control_of(control), wheel)
     assert control.value == before

@@ -80,29 +80,29 @@ class TestHeldAndBounded:
         panel.controls["model"].value = "gaussian_rotated"
         boxes = panel.model.shape.boxes
         with qtbot.waitSignal(panel.changed):
-            write(boxes["angle", "held"].box.lineEdit(), "30")
-        write(boxes["sigma_x", "low"].box.lineEdit(), "0,8")
-        write(boxes["x", "high"].box.lineEdit(), "1.5")
+            write(boxes["angle", "held"].lineEdit(), "30")
+        write(boxes["sigma_x", "low"].lineEdit(), "0,8")
+        write(boxes["x", "high"].lineEdit(), "1.5")
         settings = panel.settings()
         assert settings.fixed == {"angle": 30}
         assert settings.bounds == {"x": (None, 1.5), "sigma_x": (0.8, None)}
-        write(boxes["angle", "held"].box.lineEdit(), " ")
+        write(boxes["angle", "held"].lineEdit(), " ")
         assert panel.settings().fixed == {}
 
     def test_what_is_held_has_no_bounds(self, panel):
         boxes = panel.model.shape.boxes
-        boxes["sigma", "low"].value = 1
-        boxes["sigma", "held"].value = 1.2
+        boxes["sigma", "low"].put(1)
+        boxes["sigma", "held"].put(1.2)
         assert panel.settings().fixed == {"sigma": 1.2}
         assert panel.settings().bounds == {}
-        assert not boxes["sigma", "low"].box.isEnabled()
-        boxes["sigma", "held"].value = None
-        assert boxes["sigma", "low"].box.isEnabled()
+        assert not boxes["sigma", "low"].isEnabled()
+        boxes["sigma", "held"].put(None)
+        assert boxes["sigma", "low"].isEnabled()
         assert panel.settings().bounds == {"sigma": (1, None)}
 
     def test_bounds_that_fall_are_refused(self, panel):
-        panel.model.shape.boxes["sigma", "low"].value = 3
-        panel.model.shape.boxes["sigma", "high"].value = 2
+        panel.model.shape.boxes["sigma", "low"].put(3)
+        panel.model.shape.boxes["sigma", "high"].put(2)
         with pytest.raises(ValueError, match="bounds of sigma must rise; got 3 and 2"):
             panel.settings()
 
@@ -112,7 +112,7 @@ class TestHeldAndBounded:
             panel.settings()
         panel.controls["sigma"].value = 1.6
         box = panel.model.shape.boxes["sigma", "held"]
-        assert (box.value, box.enabled) == (1.6, False)
+        assert (box.get(), box.isEnabled()) == (1.6, False)
         panel.controls["sigma"].value = 1.7
         assert panel.settings().fixed == {"sigma": 1.7}
         panel.controls["model"].value = "gaussian_rotated"
@@ -127,7 +127,7 @@ class TestHeldAndBounded:
     def test_they_are_remembered_and_reset(self, panel):
         panel.controls["sigma"].value = 1.6
         panel.model.hold_sigma.setChecked(True)
-        panel.model.shape.boxes["x", "low"].value = -2
+        panel.model.shape.boxes["x", "low"].put(-2)
         values = panel.values()
         panel.reset()
         assert panel.settings() == Settings()
@@ -158,7 +158,7 @@ class TestOwnModel:
         write(own.model.expression, "1 / (1 + ((x-x0)/w)**2 + ((y-y0)/h)**2)")
         qtbot.waitUntil(lambda: not own.model.message.text())
         assert own.settings().profile.widths == ("w", "h")
-        own.model.shape.boxes["h", "high"].value = 4
+        own.model.shape.boxes["h", "high"].put(4)
         start = own.model.shape.starts()
         assert start == {"w": "sigma", "h": "1"}
         assert own.settings().bounds == {"h": (None, 4)}

@@ -13,6 +13,7 @@ from qtpy.QtCore import Qt
 from napari_spotfit import StopCondition
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.colors import STOP_COLORS
+from napari_spotfit.widgets.parts.form import control_of
 
 THIN = "\u202f"
 
@@ -320,7 +321,7 @@ def test_defaults_button(viewer, widget, press):
 def test_every_control_explains_itself(widget):
     for control in widget.settings.controls.controls.values():
         assert len(control.tooltip) > 30
-        assert control.native.accessibleName()
+        assert control_of(control).accessibleName()
     for other in (widget.settings.image, widget.settings.limit, widget.fit_button):
         assert other.toolTip()
 

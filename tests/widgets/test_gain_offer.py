@@ -75,7 +75,7 @@ def test_the_offer_is_of_the_noise_of_fits(viewer, widget, fit, qtbot, graded, m
     panel = widget.settings
     panel.advanced.expand()
     qtbot.waitUntil(lambda: not panel.camera.gain_button.isHidden(), timeout=TIMEOUT)
-    assert panel.controls["sigma"].native.text().startswith("automatic (1.4")
+    assert panel.controls["sigma"].box.text().startswith("automatic (1.4")
     fit(widget)
     noise = widget.result.layer.metadata["settings"]["noise"]
     told = widget._noise.get().told(panel.settings())

@@ -8,7 +8,7 @@ from event_loop import settle
 from hand import CONTROL, SHIFT
 from qtpy.QtCore import Qt
 
-from napari_spotfit import localize
+from napari_spotfit import localize, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers import history as history_module
 from napari_spotfit.widgets.layers.colors import color_faces
@@ -152,18 +152,20 @@ def test_filters_colours_and_marks_are_taken_back(viewer, widget, hand, fit, mak
     assert result.marks.currentText() == "cross"
 
 
-@pytest.mark.parametrize("door", [None, Spots])
-def test_a_result_from_a_file_has_a_history_without_fit_spots(
-    viewer, hand, make_movie, tmp_path, door
+@pytest.mark.parametrize(("way", "door"), [("file", None), ("file", Spots), ("script", None)])
+def test_a_result_that_came_another_way_has_a_history_without_fit_spots(
+    viewer, hand, make_movie, tmp_path, way, door
 ):
     keys, movie = dict(viewer.keymap), make_movie(2)
-    path = tmp_path / "a.spots.csv"
-    localize(movie, sigma=1.4).save(path)
-    viewer.add_image(movie)
+    image, fits = viewer.add_image(movie), localize(movie, sigma=1.4)
     if door is not None:
         docked = door(viewer)
         viewer.window.add_dock_widget(docked)
-    (layer,) = viewer.open(str(path), plugin="napari-spotfit")
+    if way == "file":
+        fits.save(tmp_path / "a.spots.csv")
+        (layer,) = viewer.open(str(tmp_path / "a.spots.csv"), plugin="napari-spotfit")
+    else:
+        layer = viewer.add_layer(to_points_layer(fits, image))
     full = seen(layer)
     viewer.layers.selection.active = layer
     layer.mode = "select"

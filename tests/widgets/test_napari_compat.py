@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hand import CONTROL, SHIFT
@@ -59,23 +61,20 @@ def test_the_parts_of_a_window(viewer):
 
 def test_a_closed_viewer_has_no_window(make_napari_viewer):
     viewer = make_napari_viewer()
+    assert compat.open_viewer() is viewer
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(compat.open_viewer).result() is None
     assert compat.main_window(viewer) is not None
     viewer.close()
     assert compat.main_window(viewer) is None
 
 
-def test_camera_and_theme(viewer):
+def test_camera(viewer):
     viewer.add_image(np.zeros((400, 300)))
     compat.camera_of(viewer).center = (0, 30, 40)
     compat.camera_of(viewer).zoom = 2.5
     for path in ("center", "zoom"):
         assert np.all(np.isfinite(getattr(compat.camera_of(viewer), path)))
-    dark = compat.theme_of(viewer)
-    viewer.theme = "light"
-    light = compat.theme_of(viewer)
-    viewer.theme = "dark"
-    assert (dark.light, light.light) == (False, True)
-    assert dark.background.lightness() < dark.text.lightness()
 
 
 def points() -> Points:
@@ -189,3 +188,13 @@ def test_keys_of_the_viewer_are_taken_once_and_freed(viewer, hand):
     viewer.bind_key("Control-Shift-Z", None)
     hand.key(Qt.Key.Key_Z, CONTROL | SHIFT)
     assert pressed == [1]
+
+
+def test_the_thumbnail_follows_when_it_is_asked_to():
+    layer = Points([[1.0, 1.0], [8.0, 8.0]], size=2)
+    with compat.refreshed_once(layer, thumbnail=False):
+        before = layer.thumbnail.copy()
+        layer.data = [[1.0, 8.0], [8.0, 8.0]]
+    np.testing.assert_array_equal(layer.thumbnail, before)
+    compat.draw_thumbnail(layer)
+    assert not np.array_equal(layer.thumbnail, before)

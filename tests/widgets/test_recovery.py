@@ -30,7 +30,7 @@ layer = napari_spotfit.to_points_layer(napari_spotfit.localize(movie, sigma=1.3)
 viewer.layers.append(layer)
 recovery = Recovery(viewer, parent)
 recovery.keep(layer)
-while recovery._writing.busy:
+while end == "crash" and recovery._writing.busy:  # else it ends in the middle of it
     app.processEvents()
 print(len(layer.data), flush=True)
 if end == "crash":
@@ -49,6 +49,7 @@ def ends(settings_folder):
             encoding="utf-8",
         )
         assert (process.returncode == 0) == (end == "in order"), process.stderr
+        assert "RuntimeError" not in process.stderr
         return int(process.stdout)
 
     return run

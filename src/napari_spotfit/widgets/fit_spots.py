@@ -32,8 +32,10 @@ from .layers.maps import LayerMaps, layer_maps
 from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
+from .napari_compat import draw_thumbnail
 from .parts import remember
 from .parts.docking import Docked
+from .parts.layout import fill
 from .parts.status import StatusLine, number, time_left
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
@@ -56,7 +58,7 @@ _LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
 #: After so many milliseconds without a first frame the status line explains the wait.
 _PATIENCE = 1500
 #: Milliseconds after a pick until the form tells what it has changed: a drag has many.
-_AFTER_PICKS = 100
+_AFTER_PICKS = 250
 
 
 class FitSpots(Docked):
@@ -97,7 +99,7 @@ class FitSpots(Docked):
             self._colors,
             self.history,
         )
-        self.status = StatusLine(viewer)
+        self.status = StatusLine()
         self.result = ResultPanel(viewer)
         self._image_key = ImageKey(viewer)
         self._recovery = Recovery(viewer, self)
@@ -124,10 +126,8 @@ class FitSpots(Docked):
         """Connect to the viewer and show its state."""
         self.settings.bind()
         self._noise.bind()
-        self.preview.bind()
         self.history.join(self)
         self.picking.bind()
-        self.status.bind()
         self._image_key.bind()
         self.result.on_canvas.show_layer(self.result.layer)
         self.left.look()
@@ -154,7 +154,6 @@ class FitSpots(Docked):
         self.gain_offer.drop()
         self._noise.unbind()
         self.settings.unbind()
-        self.status.unbind()
         self._image_key.unbind()
         self.result.on_canvas.remove()
         self.result.spots.show_layer(None)
@@ -293,11 +292,14 @@ class FitSpots(Docked):
         self.finished.emit()
 
     def _show_picked(self) -> None:
+        if self._picked is not None:
+            draw_thumbnail(self._picked)
         self.result.show_layer(self._picked)
 
     def _on_picked(self, layer: Points) -> None:
         """Describe the picked spots once they are drawn, which counts more while dragging."""
         self._picked = layer
+        self.result.spots.put_off(_AFTER_PICKS)
         self._picked_soon()
 
     def _on_removed(self, event: Any) -> None:
@@ -381,22 +383,13 @@ class FitSpots(Docked):
             (self.progress, self.cancel_button),
         ):
             page = QWidget()
-            row = QHBoxLayout(page)
-            row.setContentsMargins(0, 0, 0, 0)
-            for number_in_row, widget in enumerate(widgets):
-                row.addWidget(widget, int(number_in_row == 0))
+            fill(QHBoxLayout(page), (widgets[0], 1), *widgets[1:])
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         column = QVBoxLayout(self)
-        for widget in (
-            self.settings,
-            self.buttons,
-            self.picking,
-            self.left,
-            self.status,
-            self.result,
-        ):
+        for widget in (self.settings, self.buttons, self.picking, self.left, self.status):
             column.addWidget(widget)
+        column.addWidget(self.result)
         column.addStretch()
 
 

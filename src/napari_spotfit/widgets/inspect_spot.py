@@ -84,7 +84,7 @@ class InspectSpot(Docked):
         #: The spot that was shown last, and the layer's frame that the viewer showed then.
         self._spot: Spot | None = None
         self._frame: tuple[int, ...] | None = None
-        self.panel = InspectPanel(viewer, self)
+        self.panel = InspectPanel(self)
         self._selection = SpotSelection(viewer, self)
         self._keeper = FrameKeeper(self)
         self._click = SpotClick(viewer, self.inspect)
@@ -145,7 +145,6 @@ class InspectSpot(Docked):
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
         self._history.join(self)
-        self.panel.bind()
         self._click.bind()
         self._keys.bind()
         for event in self._events():

@@ -7,26 +7,30 @@ fails, and here is what to mend. Qt is imported where it is needed: layers are m
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Labels, Points, Shapes
-    from qtpy.QtGui import QColor
     from qtpy.QtWidgets import QMainWindow, QWidget
 
 _T = TypeVar("_T")
 
 
-class Theme(NamedTuple):
-    """The colours of a viewer."""
+def open_viewer() -> Viewer | None:
+    """Return the viewer that was in front last; None without one, and outside the main thread."""
+    # Where nobody has imported Qt there is no window, and napari would import it to find out.
+    if "qtpy.QtWidgets" not in sys.modules or current_thread() is not main_thread():
+        return None
+    from napari import current_viewer
 
-    background: QColor
-    text: QColor
-    light: bool
+    viewer: Viewer | None = current_viewer()
+    return viewer
 
 
 def itself(one: _T) -> _T:
@@ -95,17 +99,6 @@ def canvas_beside(widget: QWidget) -> QWidget | None:
     return next(drawn, None)
 
 
-def theme_of(viewer: Viewer) -> Theme:
-    """Return the colours of a viewer's theme."""
-    from napari.utils.theme import get_theme
-    from qtpy.QtGui import QColor
-
-    theme = get_theme(viewer.theme)
-    background, text = (QColor(color.as_hex()) for color in (theme.background, theme.text))
-    # By what it is, not by its name: users make themes of their own.
-    return Theme(background, text, background.lightness() > text.lightness())
-
-
 @cache
 def draws_hidden_points() -> bool:
     """Whether what is not shown is drawn once all axes of a layer are displayed (0.9)."""
@@ -153,7 +146,7 @@ def quiet(points: Points, *events: str) -> Iterator[None]:
 
 
 @contextmanager
-def refreshed_once(points: Points, *, moved: bool = True) -> Iterator[None]:
+def refreshed_once(points: Points, *, moved: bool = True, thumbnail: bool = True) -> Iterator[None]:
     """Work out once, at the end, what a layer shows: napari does so at every change.
 
     Parameters
@@ -162,7 +155,9 @@ def refreshed_once(points: Points, *, moved: bool = True) -> Iterator[None]:
         The layer that is changed meanwhile.
     moved : bool
         Whether points come, go, move or get another size. Where they stay, so does the layer's
-        extent, which takes napari most of the time.
+        extent, which takes napari most of the time, and the thumbnail.
+    thumbnail : bool
+        Whether the thumbnail follows now. Each time that it does, Qt draws the whole window.
     """
     own = itself(points)
     with ExitStack() as stack:
@@ -172,7 +167,12 @@ def refreshed_once(points: Points, *, moved: bool = True) -> Iterator[None]:
                 stack.enter_context(colors.events[name].blocker())
         stack.enter_context(quiet(own, "face_color", "border_color", "border_width", "symbol"))
         yield
-    points.refresh(extent=moved, thumbnail=moved)
+    points.refresh(extent=moved, thumbnail=moved and thumbnail)
+
+
+def draw_thumbnail(points: Points) -> None:
+    """Draw the thumbnail of points."""
+    points.refresh(extent=False, data_displayed=False, highlight=False)
 
 
 def tell_data(points: Points) -> None:

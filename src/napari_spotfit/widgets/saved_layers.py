@@ -21,6 +21,7 @@ from .layers.images import AXES, transform_arguments
 from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
 from .layers.points import default_face, layer_arguments, points_arguments
 from .layers.refits import REFITS
+from .napari_compat import open_viewer
 from .table.columns import Units
 from .table.filters import Filters
 
@@ -102,18 +103,17 @@ def read_layers(path: str | list[str]) -> list[LayerData]:
 
 def _open(path: str | list[str]) -> list[Any]:
     """Open files in napari; where that fails, its window says why, and nothing changes."""
-    from napari import current_viewer
     from napari.utils.notifications import show_error
 
     try:
         layers = read_layers(path)
     except (ImportError, OSError, ValueError) as error:
-        if current_viewer() is None:
+        if open_viewer() is None:
             raise
         # napari would put it below sentences about other plugins.
         show_error(str(error))
         return [(None,)]
-    if (viewer := current_viewer()) is not None:
+    if (viewer := open_viewer()) is not None:
         history_of(viewer)
     return layers
 

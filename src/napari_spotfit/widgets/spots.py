@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import (
     QComboBox,
@@ -25,15 +26,19 @@ from .layers.units import pixel_size
 from .one_to_another import SPOTS, inspect_spot
 from .parts.docking import Docked
 from .parts.layer_choice import LayerChoice
+from .parts.layout import explain, fill
 from .parts.status import StatusLine, number
 from .parts.wheel import guard_wheel
 from .table.cells_page import CellsPage
 from .table.export_bar import ExportBar
+from .table.filter_list import FilterList
 from .table.filter_page import FilterPage
+from .table.page import Page
 from .table.scatter import ScatterPage
 from .table.shown_spots import ShownSpots
 from .table.subpixel import SubpixelPage
 from .table.summary_page import SummaryPage
+from .table.table_export import TableExport
 from .table.view import SpotsTable
 
 if TYPE_CHECKING:
@@ -49,7 +54,7 @@ _HIGH_TABS = "QTabBar::tab { padding: 5px 8px }"
 #: From this width on the spots are counted and saved beside the tabs, which saves height.
 _ROOMY = 1400
 #: The smallest width and height. Not what the layout asks for: that depends on how wide it is.
-_SMALLEST = (280, 176)
+_SMALLEST = (280, 155)
 _LAYER_TIP = (
     "<p>The layer whose spots are listed: one that a fit has made. Selecting such a layer in the "
     "layer list chooses it here.</p>"
@@ -59,11 +64,21 @@ _UNITS_TIP = (
     "filters and what is copied or saved. The unit comes from the image's scale.</p>"
 )
 
-
 _INSPECT_TIP = (
     "<p>Go to the selected spot in the viewer and show its data, model and residual in <i>Inspect "
     "spot</i> (double-click a row, or press Enter).</p>"
 )
+
+
+#: The pages by their titles.
+_PAGES = {
+    "Filter": "filters",
+    "Scatter": "scatter",
+    "Sub-pixel": "subpixel",
+    "Summary": "summary",
+    "Cells": "cells",
+}
+_AnyPage = TypeVar("_AnyPage", bound=Page)
 
 
 class Spots(Docked):
@@ -83,26 +98,48 @@ class Spots(Docked):
         self._history = history_of(viewer)
         self.spots = ShownSpots(viewer, self)
         self.layer = LayerChoice(viewer.layers, is_result, nothing="no fitted spots")
-        self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine(viewer)
+        self.units, self.count, self.status = QComboBox(), QLabel(), StatusLine()
         self.table = SpotsTable(viewer, self.spots)
         self.inspect_button = QPushButton("Inspect")
         self.export = ExportBar(self.spots, self.table)
-        self.filters = FilterPage(viewer, self.spots)
-        self.scatter = ScatterPage(viewer, self.spots)
-        self.subpixel = SubpixelPage(viewer, self.spots)
-        self.summary = SummaryPage(viewer, self.spots)
-        self.cells = CellsPage(viewer, self.spots)
+        self.filters = FilterPage(self.spots)
         self.tabs, self.splitter = QTabWidget(), QSplitter(Qt.Orientation.Vertical)
         self._left, self._counting = QVBoxLayout(), QWidget()
         self._lay_out()
         self._connect()
         self.bind()
 
+    @cached_property
+    def scatter(self) -> ScatterPage:
+        """The scatter plot; like all pages but the first it is made when it is asked for."""
+        return self._placed(ScatterPage(self.spots), "Scatter")
+
+    @cached_property
+    def subpixel(self) -> SubpixelPage:
+        """The histograms of sub-pixel positions."""
+        return self._placed(SubpixelPage(self.spots), "Sub-pixel")
+
+    @cached_property
+    def summary(self) -> SummaryPage:
+        """Medians, spreads and the plot over frames."""
+        page = self._placed(SummaryPage(self.spots), "Summary")
+        self._listen(page.export)
+        return page
+
+    @cached_property
+    def cells(self) -> CellsPage:
+        """The table of cells."""
+        page = self._placed(CellsPage(self._viewer, self.spots), "Cells")
+        self._listen(page.export)
+        if self.bound:
+            page.bind()
+        return page
+
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
         self._history.join(self)
-        for part in (self.status, *self._pages()):
-            part.bind()
+        if "cells" in vars(self):
+            self.cells.bind()
         self._viewer.layers.selection.events.active.connect(self._on_active)
         self.layer.bind()
         self._on_active()
@@ -115,8 +152,9 @@ class Spots(Docked):
         self.spots.show_layer(None)
         self.layer.unbind()
         self._viewer.layers.selection.events.active.disconnect(self._on_active)
-        for part in (self.status, *self._pages()):
-            part.unbind()
+        for name in ("summary", "cells"):
+            if name in vars(self):
+                getattr(self, name).unbind()
 
     def go_to(self, layer: Points, row: int | None = None) -> None:
         """List a layer's spots, and select one, whose row is brought into sight.
@@ -140,8 +178,17 @@ class Spots(Docked):
         self._orient(wide or self.height() < _TALL)
         self._place_counting(beside_tabs=wide and self.width() >= _ROOMY)
 
-    def _pages(self) -> tuple[FilterPage, ScatterPage, SubpixelPage, SummaryPage, CellsPage]:
-        return self.filters, self.scatter, self.subpixel, self.summary, self.cells
+    def _placed(self, page: _AnyPage, title: str) -> _AnyPage:
+        """Put a page in the place of the tab that stands for it."""
+        place, on_top = list(_PAGES).index(title), self.tabs.currentIndex()
+        stands_for_it = self.tabs.widget(place)
+        with QSignalBlocker(self.tabs):
+            self.tabs.removeTab(place)
+            self.tabs.insertTab(place, page, title)
+            self.tabs.setCurrentIndex(on_top)
+        if stands_for_it is not None:
+            stands_for_it.deleteLater()
+        return page
 
     def _on_active(self, event: Any = None) -> None:
         active = self._viewer.layers.selection.active
@@ -165,8 +212,11 @@ class Spots(Docked):
         self.export.show_rows()
 
     def _on_tab(self) -> None:
-        for page in self._pages():
-            page.set_on_top(page is self.tabs.currentWidget())
+        on_top = list(_PAGES.values())[self.tabs.currentIndex()]
+        getattr(self, on_top)  # makes it, the first time
+        for name in _PAGES.values():
+            if name in vars(self):
+                getattr(self, name).set_on_top(name == on_top)
 
     def _why_hidden(self, layer: Points, row: int) -> str:
         """Say which filters hide a spot."""
@@ -203,11 +253,14 @@ class Spots(Docked):
         self.inspect_button.clicked.connect(self.table.inspect)
         self.layer.changed.connect(self._on_layer)
         self.units.currentIndexChanged.connect(lambda row: self.spots.set_physical(row == 1))
-        for part in (self.export, self.filters.list, self.summary.export, self.cells.export):
-            part.said.connect(self._say)
-            part.failed.connect(self._fail)
+        for part in (self.export, self.filters.list):
+            self._listen(part)
         self.tabs.currentChanged.connect(self._on_tab)
         self._on_tab()
+
+    def _listen(self, part: ExportBar | FilterList | TableExport) -> None:
+        part.said.connect(self._say)
+        part.failed.connect(self._fail)
 
     def _orient(self, wide: bool) -> None:
         self.splitter.setOrientation(Qt.Orientation.Horizontal if wide else Qt.Orientation.Vertical)
@@ -225,20 +278,17 @@ class Spots(Docked):
         self._counting.show()
 
     def _lay_out(self) -> None:
-        self.layer.setToolTip(_LAYER_TIP)
-        self.layer.setAccessibleName("Layer of spots")
+        explain(self.layer, "Layer of spots", _LAYER_TIP)
         self.units.addItems(["px", ""])
-        self.units.setToolTip(_UNITS_TIP)
-        self.units.setAccessibleName("Unit of lengths")
+        explain(self.units, "Unit of lengths", _UNITS_TIP)
         self.units.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         guard_wheel(self.units)
         self.inspect_button.setToolTip(_INSPECT_TIP)
         self.count.setToolTip("<p>How many spots pass all filters, of how many.</p>")
         self.export.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.status.hide()
-        titles = ("Filter", "Scatter", "Sub-pixel", "Summary", "Cells")
-        for page, title in zip(self._pages(), titles, strict=True):
-            self.tabs.addTab(page, title)
+        for title in _PAGES:
+            self.tabs.addTab(self.filters if title == "Filter" else QWidget(), title)
         self._fill_left()
         self.splitter.addWidget(self.tabs)
         self.table.setMinimumSize(120, 70)
@@ -247,26 +297,13 @@ class Spots(Docked):
         # Half each, whatever they ask for.
         self.splitter.setSizes([10_000, 10_000])
         self.splitter.setChildrenCollapsible(False)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6, 4, 6, 4)
-        column.setSpacing(4)
-        column.addWidget(self.splitter, 1)
+        fill(QVBoxLayout(self), (self.splitter, 1), margins=(6, 4, 6, 4), spacing=4)
 
     def _fill_left(self) -> None:
         """Lay out the table, what is above it, and below it what happened."""
-        left, choice, counting = QWidget(), QHBoxLayout(), QHBoxLayout(self._counting)
-        for row, widgets in (
-            (choice, (self.layer, self.units, self.inspect_button)),
-            (counting, (self.count, self.export)),
-        ):
-            row.setContentsMargins(0, 0, 0, 0)
-            for place, widget in enumerate(widgets):
-                row.addWidget(widget, int(place == 0))
-        self._left.setContentsMargins(0, 0, 0, 0)
-        self._left.setSpacing(4)
-        self._left.addLayout(choice)
-        self._left.addWidget(self._counting)
-        self._left.addWidget(self.table, 1)
-        self._left.addWidget(self.status)
+        left, counting = QWidget(), QHBoxLayout(self._counting)
+        choice = fill(QHBoxLayout(), (self.layer, 1), self.units, self.inspect_button)
+        fill(counting, (self.count, 1), self.export)
+        fill(self._left, choice, self._counting, (self.table, 1), self.status, spacing=4)
         left.setLayout(self._left)
         self.splitter.addWidget(left)

@@ -16,7 +16,7 @@ import pytest
 
 from napari_spotfit import Settings, simulate_spots
 from napari_spotfit.engine.backend import Backend
-from napari_spotfit.engine.cuda import fit, pieces, spread, staging
+from napari_spotfit.engine.cuda import fit, pieces, prepared, spread, staging
 from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import with_fallback
 from napari_spotfit.engine.select import select_backend
@@ -40,7 +40,7 @@ def expected(spots):
 @pytest.fixture
 def gpus(monkeypatch):
     """Return a function that installs GPUs, to which pieces of few fits go."""
-    monkeypatch.setattr(fit, "_FEW_BYTES", 0)
+    monkeypatch.setattr(fit, "FEW_BYTES", 0)
     sizes = {"PIECE_BYTES": 20_000, "PINNED_BYTES": 25_000, "COPIED_BYTES": 18_000}
     for name, size in (sizes | {"SMALL_PIECE": 1000, "FEEDER_BYTES": 10_000}).items():
         monkeypatch.setattr(pieces, name, size)
@@ -60,7 +60,7 @@ def backend_of(numbers):
     functions = spread.over(numbers)
     return Backend(
         "some GPUs", *functions, frames_at_once=1, block_bytes=1, workers=2,
-        ran_on=lambda: "some GPUs", reads_all=True,
+        ran_on=lambda: "some GPUs", prepare_fits=prepared.PreparedFits, reads_all=True, kind="cuda",
     )  # fmt: skip
 
 
@@ -260,8 +260,8 @@ def test_the_hosts_page_locked_memory_stays_below_a_gigabyte(monkeypatch):
     monkeypatch.setattr(pieces.threads, "available", lambda: 32)
     monkeypatch.setattr(pieces, "free_memory", lambda _: 1 << 37)
     many = np.broadcast_to(np.uint16(1), (40_000_000, 7, 7))
-    task = fit._task(SETTINGS, SHAPE, "u2", gather=False, planes=False, variance_map=False)
-    none = fit._Maps(None, None)
+    task = fit.task_of(SETTINGS, SHAPE, "u2", gather=False, planes=False, variance_map=False)
+    none = fit.Maps(None, None)
     kept = staging._MOST_RESULTS
     work = pieces._Work(many, None, none, task, many, reads=False, writes=False, as_they_are=True)
     piece, feeders = pieces._shares(work, [0, 1])

@@ -13,7 +13,7 @@ from napari_spotfit.widgets.layers.history import history_of
 def callbacks(viewer, layer, image):
     """Return how many callbacks the events that are followed have."""
     events = [viewer.layers.events.inserted, viewer.layers.events.removed]
-    events += [viewer.dims.events.current_step, viewer.dims.events.ndisplay, viewer.events.theme]
+    events += [viewer.dims.events.current_step, viewer.dims.events.ndisplay]
     events += [layer.events.name, layer.events.data, layer.events.features, image.events.data]
     events += [layer.events.metadata, layer.events.scale, layer.events.units]
     events += [viewer.layers.selection.events.active, layer.selected_data.events.items_changed]

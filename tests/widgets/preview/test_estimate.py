@@ -41,4 +41,4 @@ def test_sigma_without_spots_gets_a_message(viewer, widget, press, qtbot):
     press(widget.settings.estimate_button)
     qtbot.waitUntil(lambda: "needs 3 good fits" in widget.status.text(), timeout=120_000)
     assert widget.settings.estimate_button.isEnabled()
-    assert widget.settings.controls["sigma"].native.text() == "automatic (1.3 px)"
+    assert widget.settings.controls["sigma"].box.text() == "automatic (1.3 px)"

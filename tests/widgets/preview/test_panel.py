@@ -18,7 +18,7 @@ from napari_spotfit.widgets.preview.detection_panel import _in_words
 
 def test_the_keyboard_changes_false_spots(widget, image, tick, shows, qtbot, viewer):
     tick(widget)
-    box = widget.settings.controls["false_spots"].native
+    box = widget.settings.controls["false_spots"].box
     box.setFocus()
     box.selectAll()
     qtbot.keyClicks(box, "5e3")
@@ -76,7 +76,7 @@ def test_slider_line_and_box_keep_step(widget, image, tick, shows, qtbot, viewer
     widget.settings.controls["sigma"].value = 1.3
     tick(widget)
     panel = widget.settings.detection_panel
-    box = widget.settings.controls["false_spots"].native
+    box = widget.settings.controls["false_spots"].box
     assert panel.isVisible()
     panel.slider.setFocus()
     before = box.value()
@@ -123,10 +123,10 @@ def test_a_threshold_in_counts_takes_the_place_of_false_spots(
     frame = viewer.dims.current_step[0]
     controls["false_spots"].value = 500
     shows(widget, image, frame)
-    about = controls["false_spots"].native.toolTip()
+    about = controls["false_spots"].box.toolTip()
     controls["threshold"].value = 40
-    assert not controls["false_spots"].native.isEnabled()
-    assert "threshold is set under Advanced" in controls["false_spots"].native.toolTip()
+    assert not controls["false_spots"].box.isEnabled()
+    assert "threshold is set under Advanced" in controls["false_spots"].box.toolTip()
     assert widget.settings.settings().threshold == 40
     assert len(shows(widget, image, frame)) == 4
     qtbot.waitUntil(lambda: panel.count.text() == "4 spots · 100\u202f% good")
@@ -138,8 +138,8 @@ def test_a_threshold_in_counts_takes_the_place_of_false_spots(
     assert panel.line.value() == pytest.approx(np.log10(controls["threshold"].value))
     shows(widget, image, frame)
     controls["threshold"].value = None
-    assert controls["false_spots"].native.isEnabled()
-    assert controls["false_spots"].native.toolTip() == about
+    assert controls["false_spots"].box.isEnabled()
+    assert controls["false_spots"].box.toolTip() == about
     assert widget.settings.settings().false_spots == 500
     shows(widget, image, frame)
     qtbot.waitUntil(lambda: "false" in panel.count.text())

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from event_loop import freed, no_worker, settle
 from qtpy.QtCore import Qt
+from qtpy.QtGui import QPalette
 from spot_table import add_spots, click_row, dock, selected_texts
 
 from napari_spotfit.widgets.spots import Spots
@@ -58,6 +59,26 @@ def test_every_control_is_explained(spots):
         assert control.toolTip().startswith("<p>")
         named = control.accessibleName() or getattr(control, "text", str)()
         assert named or control is spots.subpixel.plot
+
+
+def test_plots_have_the_colours_of_the_window(viewer, layer):
+    """Also those that are made only when their tab is opened."""
+    spots, grounds = dock(viewer), set()
+    for theme in ("light", "dark"):
+        for page in ("filters", "scatter", "summary"):
+            spots.tabs.setCurrentWidget(getattr(spots, page))
+        settle()
+        plots = spots.filters.histogram.plot, spots.scatter.plot, spots.summary.plot
+        (ground,) = {plot.backgroundBrush().color().name() for plot in plots}
+        (ink,) = {plot.getAxis("left").textPen().color().name() for plot in plots}
+        assert (ground, ink) == tuple(
+            spots.palette().color(role).name()
+            for role in (QPalette.ColorRole.Window, QPalette.ColorRole.WindowText)
+        )
+        grounds.add(ground)
+        viewer.theme = theme
+        settle()
+    assert len(grounds) == 2
 
 
 def test_the_layout_follows_the_shape(viewer, layer, qtbot):

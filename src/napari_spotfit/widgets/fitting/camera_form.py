@@ -11,6 +11,7 @@ from ...settings.settings import Settings
 from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.form import SettingsForm
 from ..parts.layer_choice import LayerChoice
+from ..parts.layout import explain
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -125,8 +126,7 @@ class CameraForm(QObject):
         for name, choice in self.maps.items():
             form.number(name).box.make_narrow(_NUMBER)
             choice.setMinimumContentsLength(_LETTERS)
-            choice.setToolTip(_MAP_TIP.format(what=_WHAT[name]))
-            choice.setAccessibleName(f"Map of the {_WHAT[name]}")
+            explain(choice, f"Map of the {_WHAT[name]}", _MAP_TIP.format(what=_WHAT[name]))
             form.beside(name, choice, stretch=2)
         form.below("gain", self.gain_button)
         form.row_below("emccd", "Bad pixels", self.bad_pixels, _BAD_TIP)

@@ -19,6 +19,7 @@ from ...images.axes import fitted_by_plane, plane_axis
 from ...images.frames import FrameSelection
 from ...settings.parameter import Parameter
 from ..layers import images
+from ..parts.layout import explain, fill, sentence
 from ..parts.number_box import NumberBox
 from ..parts.wheel import guard_wheel
 
@@ -45,8 +46,8 @@ class AxisChoice(QWidget):
 
     changed = Signal()
 
-    def __init__(self, name: str, length: int, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, name: str, length: int):
+        super().__init__()
         self.mode = QComboBox()
         for mode in (_ALL, _CURRENT, _RANGE):
             self.mode.addItem(mode, mode)
@@ -54,16 +55,8 @@ class AxisChoice(QWidget):
         self.first = NumberBox(about, whole=True, sample="12345")
         self.last = NumberBox(about, whole=True, sample="12345")
         self.ends = QWidget()
-        row = QHBoxLayout(self.ends)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.first, 1)
-        row.addWidget(QLabel("–"))
-        row.addWidget(self.last, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self.mode)
-        column.addWidget(self.ends)
+        fill(QHBoxLayout(self.ends), (self.first, 1), QLabel("–"), (self.last, 1))
+        fill(QVBoxLayout(self), self.mode, self.ends, spacing=4)
         for box, what in ((self.first, "First"), (self.last, "Last")):
             box.setAccessibleName(f"{what} index, {name}")
         self.last.setValue(length - 1)
@@ -96,15 +89,14 @@ class AxisKind(QComboBox):
     #: What it is.
     told = Signal(str)
 
-    def __init__(self, name: str, kind: str | None, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, name: str, kind: str | None):
+        super().__init__()
         if kind is None:
             self.addItem(_QUESTION, None)
         for word in _KINDS:
             self.addItem(word, word)
         self.setCurrentIndex(max(self.findData(kind), 0))
-        self.setToolTip(_KIND_TIP)
-        self.setAccessibleName(f"What {name} is")
+        explain(self, f"What {name} is", _KIND_TIP)
         guard_wheel(self)
         self.activated.connect(self._on_activated)
 
@@ -126,14 +118,12 @@ class FrameChoice(QWidget):
     ----------
     viewer : napari.Viewer
         The viewer that shows the image.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     changed = Signal()
 
-    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, viewer: Viewer):
+        super().__init__()
         self._viewer = viewer
         self._layer: Image | None = None
         self.axes: list[AxisChoice] = []
@@ -141,18 +131,13 @@ class FrameChoice(QWidget):
         self.kinds: dict[int, AxisKind] = {}
         self._labels: list[QLabel] = []
         #: What becomes of planes.
-        self.planes = QLabel()
-        self.planes.setWordWrap(True)
+        self.planes = sentence()
         self.planes.hide()
         self._mode = _ALL
         self._grid = QGridLayout()
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setColumnStretch(1, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addLayout(self._grid)
-        column.addWidget(self.planes)
+        fill(QVBoxLayout(self), self._grid, self.planes, spacing=4)
 
     @property
     def mode(self) -> str:

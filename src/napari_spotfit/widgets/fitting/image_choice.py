@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from qtpy.QtWidgets import QPushButton, QWidget
+from qtpy.QtWidgets import QPushButton
 
 from ..layers.points import is_preview
 from ..napari_compat import is_image
 from ..parts.layer_choice import LayerChoice
+from ..parts.layout import explain
 
 if TYPE_CHECKING:
     from napari.components import LayerList
@@ -31,17 +32,14 @@ class ImageChoice(LayerChoice):
         The viewer's layers.
     maps : callable
         Returns the layers that say something of the image's pixels, which are not what is fitted.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     def __init__(
         self,
         layers: LayerList,
         maps: Callable[[], Iterable[Layer]],
-        parent: QWidget | None = None,
     ):
-        super().__init__(layers, is_image, nothing="no image", parent=parent)
+        super().__init__(layers, is_image, nothing="no image")
         self._maps = maps
         #: The layers that were chosen last, the latest at the end.
         self._earlier: list[ref[Layer]] = []
@@ -50,8 +48,7 @@ class ImageChoice(LayerChoice):
         #: Whether the image stays, whatever is selected.
         self.pin = QPushButton("Pin")
         self.pin.setCheckable(True)
-        self.pin.setToolTip(_PIN_TIP)
-        self.pin.setAccessibleName("Pin the image")
+        explain(self.pin, "Pin the image", _PIN_TIP)
         self.pin.toggled.connect(self._choose_selected)
         self.changed.connect(self._on_changed)
 

@@ -6,9 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QMenu, QPushButton, QWidget
 
 from ..layers.images import bind_image, image_of, images_for
+from ..parts.layout import explain, fill, sentence
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -27,28 +28,21 @@ class ImageTie(QWidget):
     ----------
     viewer : napari.Viewer
         The viewer that shows the layers.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: What was done.
     said = Signal(str)
 
-    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, viewer: Viewer):
+        super().__init__()
         self._viewer = viewer
         self._layer: Points | None = None
-        self.label, self.button = QLabel(), QPushButton("Choose it")
-        self.label.setWordWrap(True)
-        self.button.setToolTip(_TIP)
-        self.button.setAccessibleName("Choose the image of these spots")
+        self.label, self.button = sentence(), QPushButton("Choose it")
+        explain(self.button, "Choose the image of these spots", _TIP)
         menu = QMenu(self.button)
         menu.aboutToShow.connect(self._fill)
         self.button.setMenu(menu)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.label, 1)
-        row.addWidget(self.button)
+        fill(QHBoxLayout(self), (self.label, 1), self.button)
         self.hide()
 
     def show_layer(self, layer: Points | None) -> None:

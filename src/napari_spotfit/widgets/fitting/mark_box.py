@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QSignalBlocker, Signal
-from qtpy.QtWidgets import QComboBox, QWidget
+from qtpy.QtWidgets import QComboBox
 
 from ..layers.history import history_of
 from ..layers.marks import MARK, MARKS, PREVIEW, choose_mark
 from ..layers.points import is_result
+from ..parts.layout import explain
 from ..parts.wheel import guard_wheel
 
 if TYPE_CHECKING:
@@ -35,20 +36,17 @@ class MarkBox(QComboBox):
     ----------
     viewer : napari.Viewer
         The viewer that shows the layer.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: What shall mark the spots of the next fit, too.
     chosen = Signal(str)
 
-    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, viewer: Viewer):
+        super().__init__()
         self._viewer = viewer
         self._layer: Points | None = None
         self.setObjectName("Marks")
-        self.setAccessibleName("Marks")
-        self.setToolTip(MARK_TIP)
+        explain(self, "Marks", MARK_TIP)
         guard_wheel(self)
         self.activated.connect(self._on_activated)
 

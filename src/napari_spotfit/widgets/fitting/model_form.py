@@ -8,12 +8,13 @@ from typing import Any
 
 from magicgui.widgets import ComboBox
 from qtpy.QtCore import QObject, Signal
-from qtpy.QtWidgets import QCheckBox, QLabel, QLineEdit
+from qtpy.QtWidgets import QCheckBox, QLineEdit
 
 from ...models.expressions.grammar import unknown_names
 from ...models.profiles import CENTER, MODELS, Profile, ShapeParameter
 from ..parts.form import SettingsForm
 from ..parts.latest import Latest
+from ..parts.layout import sentence
 from .shape_table import ShapeTable
 
 #: The word for somebody's own model among the models.
@@ -53,8 +54,7 @@ class ModelForm(QObject):
         self._controls = controls
         self.hold_sigma, self.expression = QCheckBox("Hold σ"), QLineEdit(_EXAMPLE)
         self.hold_sigma.setToolTip(_HOLD_TIP)
-        self.message = QLabel()
-        self.message.setWordWrap(True)
+        self.message = sentence()
         self.shape = ShapeTable()
         self._read, self._error = "", ""
         self._profile: Profile | None = None

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from qtpy.QtCore import QLockFile, QObject, QTimer, Signal
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from qtpy.QtCore import QLockFile, QObject, QThreadPool, QTimer, Signal
+from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from ...files.formats import write
 from ..parts import remember
 from ..parts.latest import Latest
+from ..parts.layout import explain, fill, sentence
 from ..saved_layers import KEPT, LayerData, attributes_of, read_layers, table_of_layer
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _LOCK = "in_use.lock"
 #: Milliseconds without a change after which a layer is kept: a drag makes many a second.
 _REST = 300
+#: Milliseconds that the process waits at its end for a file that is being written.
+_LONGEST = 10_000
 _ENDINGS = (".spots.parquet", ".spots.csv")
 _LEFT_TIP = (
     "<p>napari did not close in order while this result had not been saved. What a fit, a click or "
@@ -175,33 +178,27 @@ class LeftResult(QWidget):
     ----------
     recovery : Recovery
         What is kept.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: Something that the user should know, and something that went wrong.
     said, failed = Signal(str), Signal(str)
 
-    def __init__(self, recovery: Recovery, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, recovery: Recovery):
+        super().__init__()
         self._recovery = recovery
         self._path: Path | None = None
-        self.label = QLabel()
+        self.label = sentence()
         self.open_button, self.discard_button = QPushButton("Open"), QPushButton("Discard")
-        self.open_button.setToolTip("<p>Open the result as a layer, as it was.</p>")
-        self.discard_button.setToolTip("<p>Delete the result for good.</p>")
-        self.open_button.setAccessibleName("Open the result that was not saved")
-        self.discard_button.setAccessibleName("Discard the result that was not saved")
+        for button, what, tip in (
+            (self.open_button, "Open", "Open the result as a layer, as it was."),
+            (self.discard_button, "Discard", "Delete the result for good."),
+        ):
+            explain(button, f"{what} the result that was not saved", f"<p>{tip}</p>")
         self.open_button.clicked.connect(self._on_open)
         self.discard_button.clicked.connect(self._on_discard)
         recovery.opened.connect(self._on_opened)
         recovery.not_opened.connect(self._on_not_opened)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        self.label.setWordWrap(True)
-        row.addWidget(self.label, 1)
-        row.addWidget(self.open_button)
-        row.addWidget(self.discard_button)
+        fill(QHBoxLayout(self), (self.label, 1), self.open_button, self.discard_button)
         self.hide()
 
     def look(self) -> None:
@@ -271,7 +268,7 @@ def _make_folder() -> Path:
             continue
         lock = _lock(folder)
         if lock is not None:
-            atexit.register(_remove, folder, lock)
+            atexit.register(_leave, folder, lock)
             return folder
 
 
@@ -280,6 +277,13 @@ def _lock(folder: Path) -> QLockFile | None:
     lock = QLockFile(str(folder / _LOCK))
     lock.setStaleLockTime(0)  # however old, it holds as long as its process lives
     return lock if lock.tryLock(0) else None
+
+
+def _leave(folder: Path, lock: QLockFile) -> None:
+    """Remove the folder at the end of the process, once nobody writes to it any more."""
+    if (pool := QThreadPool.globalInstance()) is not None:
+        pool.waitForDone(_LONGEST)
+    _remove(folder, lock)
 
 
 def _remove(folder: Path, lock: QLockFile) -> None:

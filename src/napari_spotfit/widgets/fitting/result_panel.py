@@ -13,6 +13,7 @@ from ..layers.history import history_of
 from ..one_to_another import inspect_spot, list_spot
 from ..parts.canvas_bar import BarOnCanvas
 from ..parts.color_bar import ColorBar
+from ..parts.layout import explain, fill, sentence
 from ..parts.scrolled import Scrolled
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
@@ -61,15 +62,13 @@ class ResultPanel(QWidget):
     ----------
     viewer : napari.Viewer
         The viewer that shows the layer.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: The feature and the colour map that were chosen for the faces.
     face_chosen = Signal(str, str)
 
-    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, viewer: Viewer):
+        super().__init__()
         self._viewer = viewer
         self.layer: Points | None = None
         self._seen: _Colors | None = None
@@ -84,16 +83,14 @@ class ResultPanel(QWidget):
         self.legend_area = Scrolled(self.legend, _LEAST)
         self.on_canvas = BarOnCanvas(self, lambda canvas: CanvasLegend(canvas, self.spots))
         self.marks = MarkBox(viewer)
-        self.shown, self.image = QLabel(), ImageTie(viewer)
-        self.shown.setWordWrap(True)
+        self.shown, self.image = sentence(), ImageTie(viewer)
         self.shown.setToolTip(_SHOWN_TIP)
         for box, name, tip in (
             (self.face, "Face colour", _FACE_TIP),
             (self.colormap, "Colour map", _MAP_TIP),
         ):
             box.setObjectName(name)
-            box.setToolTip(tip)
-            box.setAccessibleName(name)
+            explain(box, name, tip)
             guard_wheel(box)
         for box, least in ((self.marks, 4), (self.face, 6), (self.colormap, 4)):
             # A long name does not widen the panel.
@@ -218,18 +215,13 @@ class ResultPanel(QWidget):
         label = QLabel("Marks")
         label.setToolTip(MARK_TIP)
         label.setBuddy(self.marks)
-        row = QHBoxLayout()
-        row.setSpacing(4)
-        for box, share in ((self.marks, 2), (self.face, 4), (self.colormap, 3)):
-            row.addWidget(box, share)
+        row = fill(QHBoxLayout(), (self.marks, 2), (self.face, 4), (self.colormap, 3), spacing=4)
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 0, 0)
         form.setVerticalSpacing(4)
-        head = QHBoxLayout()
-        head.setSpacing(4)
-        head.addWidget(self.title, 1)
-        head.addWidget(self.list_button)
-        head.addWidget(self.inspect_button)
+        head = fill(
+            QHBoxLayout(), (self.title, 1), self.list_button, self.inspect_button, spacing=4
+        )
         form.addRow(head)
         form.addRow(self.image)
         form.addRow(label, row)

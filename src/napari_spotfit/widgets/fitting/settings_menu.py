@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QPushButton, QWidget
+from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QPushButton
 
 from ...files.settings_file import load_settings, save_settings
 from ...models.profiles import Profile
@@ -63,8 +63,6 @@ class SettingsMenu(QPushButton):
         The controls.
     result : callable
         Returns the layer of the result that is described, or None.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: Something that the user should know, and something that went wrong.
@@ -75,9 +73,8 @@ class SettingsMenu(QPushButton):
         viewer: Viewer,
         panel: SettingsPanel,
         result: Callable[[], Points | None],
-        parent: QWidget | None = None,
     ):
-        super().__init__("Settings", parent)
+        super().__init__("Settings")
         self._viewer, self._panel, self._result = viewer, panel, result
         self.setToolTip(_TIP)
         menu = QMenu(self)

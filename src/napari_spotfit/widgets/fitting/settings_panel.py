@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from napari.qt.threading import create_worker
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal
 from qtpy.QtGui import QIcon
 from qtpy.QtWidgets import (
-    QFrame,
     QGraphicsOpacityEffect,
     QLabel,
     QLayout,
@@ -29,6 +28,8 @@ from ...settings.settings import Settings, parameters
 from ..napari_compat import is_labels, is_shapes
 from ..parts.form import SettingsForm
 from ..parts.layer_choice import LayerChoice
+from ..parts.layout import explain, fill, sentence
+from ..parts.scrolled import scroll_upright
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import CameraForm
 from .frames import FrameChoice
@@ -79,16 +80,14 @@ class SettingsPanel(QScrollArea):
     ----------
     viewer : napari.Viewer
         The viewer whose layers can be chosen.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     changed = Signal()
     #: Another layer was chosen for what is known of the image's pixels.
     maps_changed = Signal()
 
-    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, viewer: Viewer):
+        super().__init__()
         self.image = ImageChoice(viewer.layers, lambda: self.layers().values())
         self.limit = LayerChoice(viewer.layers, _is_limit, nothing="whole image", optional=True)
         self.frames = FrameChoice(viewer)
@@ -104,9 +103,7 @@ class SettingsPanel(QScrollArea):
         }
         #: Why the image does not tell σ.
         self.untold = _soft_label()
-        #: Shown while there is a preview.
-        self.detection_panel = DetectionPanel(viewer, self.controls)
-        self.device, self.why_no_gpu = QLabel(), _soft_label()
+        self.device, self.why_no_gpu = sentence(), _soft_label()
         self.advanced = QCollapsible("", None, QIcon(), QIcon())
         self._content = QWidget()
         self._lay_out()
@@ -127,6 +124,14 @@ class SettingsPanel(QScrollArea):
             button.clicked.connect(partial(self.controls.put, {name: None}))
             self.controls[name].changed.connect(self._show_automatic)
         self._show_automatic()
+
+    @cached_property
+    def detection_panel(self) -> DetectionPanel:
+        """Shown while there is a preview; made for the first one."""
+        panel = DetectionPanel(self.controls)
+        panel.hide()
+        self.controls.below("false_spots", panel)
+        return panel
 
     def settings(self) -> Settings:
         """Return the settings as shown.
@@ -259,37 +264,26 @@ class SettingsPanel(QScrollArea):
         self.controls.allow("devices", count > 1, _ONE_GPU_TIP)
 
     def _lay_out(self) -> None:
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setWidgetResizable(True)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self._add_rows()
         self._fold()
-        column = QVBoxLayout(self._content)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.controls.first.native)
-        column.addWidget(self.advanced)
-        self.setWidget(self._content)
+        fill(QVBoxLayout(self._content), self.controls.first.native, self.advanced)
+        scroll_upright(self, self._content)
 
     def _add_rows(self) -> None:
         """Put what is no setting between those that are."""
         form = self.controls
         form.row_below("", "Image", self.image, _IMAGE_TIP, self.image.pin)
         self._frames_row = form.row_below("", "Frames", self.frames, _FRAMES_TIP)
-        self.estimate_button.setToolTip(_ESTIMATE_TIP)
-        self.estimate_button.setAccessibleName("Estimate the PSF's σ")
+        explain(self.estimate_button, "Estimate the PSF's σ", _ESTIMATE_TIP)
         for name, button in self.automatic_buttons.items():
-            button.setToolTip(_AUTOMATIC_TIP)
-            button.setAccessibleName(f"{parameters()[name].label} automatic")
+            explain(button, f"{parameters()[name].label} automatic", _AUTOMATIC_TIP)
             form.beside(name, button)
         form.beside("sigma", self.estimate_button)
         form.below("sigma", self.untold)
-        form.below("false_spots", self.detection_panel)
-        self.detection_panel.hide()
         form.row_below("roi_size", "Search in", self.limit, _LIMIT_TIP)
         self.model.add_rows()
         self.camera.add_rows()
-        self.device.setWordWrap(True)
         form.below("backend", self.device)
         form.below("backend", self.why_no_gpu)
         self._offer_gpus(0)
@@ -355,10 +349,7 @@ def _controls(layout: QLayout | None) -> Iterator[QWidget]:
 
 def _soft_label() -> QLabel:
     """Return a label for a sentence that may be long, in a softer colour, to be copied from."""
-    label = QLabel()
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    label = sentence()
     # In any theme's colours.
     soft = QGraphicsOpacityEffect(label)
     soft.setOpacity(0.7)

@@ -12,7 +12,8 @@ from qtpy.QtWidgets import QGridLayout, QLabel, QLineEdit, QWidget
 from ...models.profiles import ShapeParameter
 from ...models.stopping import SIGMA_MIN
 from ...settings.parameter import Parameter
-from ..parts.form import Number
+from ..parts.layout import explain
+from ..parts.number_box import NumberBox
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")
 _LABELS = {"sigma": "σ", "sigma_x": "σ x", "sigma_y": "σ y"}
@@ -49,23 +50,18 @@ class ShapeTable(QWidget):
     """One row for each shape parameter of the model.
 
     What was set for a parameter is kept while another model is shown.
-
-    Parameters
-    ----------
-    parent : QWidget, optional
-        Qt parent.
     """
 
     changed = Signal()
     #: The text of a start value was changed.
     start_changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._kept: dict[str, Row] = {}
         self._held: dict[str, float] = {}
         self._starts: dict[str, QLineEdit] = {}
-        self.boxes: dict[tuple[str, str], Number] = {}
+        self.boxes: dict[tuple[str, str], NumberBox] = {}
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)
         self._grid.setSpacing(4)
@@ -85,7 +81,7 @@ class ShapeTable(QWidget):
             self._grid.addWidget(_label(text, tip), line, 0)
             for column, name in enumerate(columns, 1):
                 if name != "start":
-                    self._grid.addWidget(self._number(parameter, name, tip).box, line, column)
+                    self._grid.addWidget(self._number(parameter, name, tip), line, column)
                 elif parameter.name in started:
                     self._grid.addWidget(self._start(parameter.name), line, column)
         self._show_held()
@@ -96,14 +92,14 @@ class ShapeTable(QWidget):
 
     def fixed(self) -> dict[str, float]:
         """Return what is held, by name."""
-        held = {name: box.value for (name, what), box in self.boxes.items() if what == "held"}
+        held = {name: box.get() for (name, what), box in self.boxes.items() if what == "held"}
         return {name: value for name, value in held.items() if value is not None}
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
         """Return lower and upper bounds of what is fitted and bounded, by name."""
         fixed, bounds = self.fixed(), {}
         for name in dict.fromkeys(name for name, _ in self.boxes):
-            ends = self.boxes[name, "low"].value, self.boxes[name, "high"].value
+            ends = self.boxes[name, "low"].get(), self.boxes[name, "high"].get()
             if name not in fixed and ends != (None, None):
                 bounds[name] = ends
         return bounds
@@ -138,7 +134,7 @@ class ShapeTable(QWidget):
                 widget.deleteLater()
         self.boxes, self._starts = {}, {}
 
-    def _number(self, parameter: ShapeParameter, what: str, tip: str) -> Number:
+    def _number(self, parameter: ShapeParameter, what: str, tip: str) -> NumberBox:
         heading, meaning = _HEADINGS[what]
         kind = 0 if parameter.name in ("y", "x") else 1 if parameter.name in _WIDTHS else 2
         own = {"low": parameter.low, "high": parameter.high}.get(what)
@@ -148,23 +144,16 @@ class ShapeTable(QWidget):
             none_means=_EMPTY[what][kind] if own is None else f"{own:g}",
             step=_STEP,
         )  # fmt: skip
-        box = Number(
-            value=self._kept.get(parameter.name, {}).get(what),
-            tooltip=f"<p>{tip}</p><p>{meaning}</p>",
-            about=about,
-            nullable=True,
-            sample=_SAMPLE,
-            parent=self,
-        )
-        box.box.setAccessibleName(f"{parameter.name} {heading}")
+        box = NumberBox(about, optional=True, sample=_SAMPLE)
+        box.put(self._kept.get(parameter.name, {}).get(what))
+        explain(box, f"{parameter.name} {heading}", f"<p>{tip}</p><p>{meaning}</p>")
         box.changed.connect(lambda: self._on_number(parameter.name, what))
         self.boxes[parameter.name, what] = box
         return box
 
     def _start(self, name: str) -> QLineEdit:
         edit = QLineEdit(str(self._kept.get(name, {}).get("start", self._default_start())), self)
-        edit.setToolTip(f"<p>{_HEADINGS['start'][1]}</p>")
-        edit.setAccessibleName(f"{name} start")
+        explain(edit, f"{name} start", f"<p>{_HEADINGS['start'][1]}</p>")
         edit.setMinimumWidth(_START)
         edit.editingFinished.connect(lambda: self._on_start(name))
         self._starts[name] = edit
@@ -176,7 +165,7 @@ class ShapeTable(QWidget):
 
     def _on_number(self, name: str, what: str) -> None:
         if name not in self._held:
-            self._kept.setdefault(name, {})[what] = self.boxes[name, what].value
+            self._kept.setdefault(name, {})[what] = self.boxes[name, what].get()
             self._show_held()
             self.changed.emit()
 
@@ -189,7 +178,7 @@ class ShapeTable(QWidget):
     def _put_back(self) -> None:
         """Show what is kept."""
         for (name, what), box in self.boxes.items():
-            box.box.show_number(self._kept.get(name, {}).get(what))
+            box.show_number(self._kept.get(name, {}).get(what))
         self._show_held()
         self.changed.emit()
 
@@ -198,12 +187,12 @@ class ShapeTable(QWidget):
         for (name, what), box in self.boxes.items():
             if what == "held":
                 own = self._kept.get(name, {}).get("held")
-                box.box.show_number(self._held.get(name, own))
-                box.enabled = name not in self._held
+                box.show_number(self._held.get(name, own))
+                box.setEnabled(name not in self._held)
         fixed = self.fixed()
         for (name, what), box in self.boxes.items():
             if what != "held":
-                box.enabled = name not in fixed
+                box.setEnabled(name not in fixed)
 
 
 def _is_right(what: Any, value: Any) -> bool:

@@ -26,16 +26,10 @@ _SETTINGS_TIP = "The settings in which the two fits differ."
 
 
 class Comparison(QWidget):
-    """A table with a row for each number of either fit, for what is flagged, and what differs.
+    """A table with a row for each number of either fit, for what is flagged, and what differs."""
 
-    Parameters
-    ----------
-    parent : QWidget, optional
-        Qt parent.
-    """
-
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._labels: list[QLabel] = []
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(0, 0, 0, 0)

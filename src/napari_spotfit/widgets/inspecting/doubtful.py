@@ -10,6 +10,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
 from ..layers.colors import good_rows
+from ..parts.layout import explain, fill
 from ..parts.status import number
 
 if TYPE_CHECKING:
@@ -55,9 +56,6 @@ class DoubtfulSteps(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.back, self.on, self.count = QToolButton(), QToolButton(), QLabel()
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(4)
         for button, text, which, key, step in (
             (self.back, "◀", "previous", "Page Up", -1),
             (self.on, "▶", "next", "Page Down", 1),
@@ -66,11 +64,9 @@ class DoubtfulSteps(QWidget):
             button.setStyleSheet(_LOW)
             # No higher than the title, beside which they stand.
             button.setFixedHeight(button.fontMetrics().height())
-            button.setToolTip(_TIP.format(which, key))
-            button.setAccessibleName(f"{which.capitalize()} doubtful spot")
+            explain(button, f"{which.capitalize()} doubtful spot", _TIP.format(which, key))
             button.clicked.connect(lambda checked=False, step=step: self.asked.emit(step))
-        for widget in (self.back, self.count, self.on):
-            row.addWidget(widget)
+        fill(QHBoxLayout(self), self.back, self.count, self.on, spacing=4)
 
     def show_place(self, layer: Points, row: int | None) -> None:
         """Say how many doubtful spots are shown, and which of them this is."""

@@ -9,6 +9,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from ..parts.layout import explain, fill
 from .quantities import Quantity, as_table, quantities
 
 if TYPE_CHECKING:
@@ -24,30 +25,20 @@ _CORNER = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom
 
 
 class Numbers(QWidget):
-    """Names, values ± standard errors, and the same in a physical unit; all can be selected.
+    """Names, values ± standard errors, and the same in a physical unit; all can be selected."""
 
-    Parameters
-    ----------
-    parent : QWidget, optional
-        Qt parent.
-    """
-
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._table = ""
         self._rows: list[tuple[QLabel, QLabel, QLabel]] = []
         self.copy_button = QPushButton("Copy")
-        self.copy_button.setToolTip(_COPY_TIP)
-        self.copy_button.setAccessibleName("Copy the numbers")
+        explain(self.copy_button, "Copy the numbers", _COPY_TIP)
         self.copy_button.clicked.connect(self.copy)
         self._grid = QGridLayout()
         self._grid.setHorizontalSpacing(12)
         self._grid.setVerticalSpacing(1)
         self._grid.setColumnStretch(2, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(self._grid)
-        column.addStretch()
+        fill(QVBoxLayout(self), self._grid, 1)
         self._place_button(_BESIDE)
 
     def show_spot(self, spot: Spot, size: PixelSize | None) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QSize, Qt, QTimer
 from qtpy.QtWidgets import (
     QBoxLayout,
-    QFrame,
     QHBoxLayout,
     QLabel,
     QPushButton,
@@ -19,6 +18,8 @@ from qtpy.QtWidgets import (
 )
 from superqt import QElidingLabel
 
+from ..parts.layout import explain, fill, sentence
+from ..parts.scrolled import scroll_upright
 from .comparison import Comparison
 from .doubtful import DoubtfulSteps
 from .numbers import Numbers
@@ -28,8 +29,6 @@ from .refit_bar import RefitBar
 from .verdict import Verdict
 
 if TYPE_CHECKING:
-    from napari import Viewer
-
     from ..layers.units import PixelSize
     from .sample import SpotSample
     from .spot import Spot
@@ -56,13 +55,11 @@ class InspectPanel(QWidget):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     parent : QWidget
         Qt parent; the panel fills it.
     """
 
-    def __init__(self, viewer: Viewer, parent: QWidget):
+    def __init__(self, parent: QWidget):
         super().__init__(parent)
         self.title = QElidingLabel()
         self.title.setStyleSheet("font-weight: bold")
@@ -75,15 +72,13 @@ class InspectPanel(QWidget):
             (self.refit_button, _REFIT_TIP, "Fit again with other settings"),
             (self.list_button, _LIST_TIP, "Show in Spots"),
         ):
-            button.setToolTip(tip)
-            button.setAccessibleName(name)
+            explain(button, name, tip)
             button.setStyleSheet(_LOW)
             button.setFixedHeight(button.fontMetrics().height())
         self.refit, self.comparison = RefitBar(), Comparison()
-        self._viewer = viewer
         self._new_pictures: Pictures | None = None
         self.verdict, self.numbers = Verdict(), Numbers()
-        self.pictures, self.profiles = Pictures(viewer), Profiles(viewer)
+        self.pictures, self.profiles = Pictures(), Profiles()
         self.changed, self.message, self.note = _sentence(), _sentence(), _sentence()
         self.left_out = _sentence()
         self.left_out.setToolTip(LEFT_OUT_TIP)
@@ -99,21 +94,13 @@ class InspectPanel(QWidget):
     def new_pictures(self) -> Pictures:
         """The pictures of a refit, made when there is one."""
         if self._new_pictures is None:
-            self._new_pictures = Pictures(self._viewer, titles=NEW_TITLES)
+            self._new_pictures = Pictures(NEW_TITLES)
             self._new_pictures.go(below=self.width() < _WIDE)
-            self._new_pictures.bind()
             self._views.insertWidget(1, self._new_pictures, 3)
         return self._new_pictures
 
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        for part in self._drawn():
-            part.bind()
-
     def unbind(self) -> None:
-        """Stop following it."""
-        for part in self._drawn():
-            part.unbind()
+        """Draw at once what still waits for it."""
         self._still.stop()
         self._draw()
 
@@ -194,11 +181,6 @@ class InspectPanel(QWidget):
         if self._new_pictures is not None:
             self._new_pictures.go(below=not wide)
 
-    def _drawn(self) -> list[Pictures | Profiles]:
-        """Return what follows the theme."""
-        more = [] if self._new_pictures is None else [self._new_pictures]
-        return [self.pictures, self.profiles, *more]
-
     def _compare(self, both: bool) -> None:
         """Have two fits of the spot in sight, or one."""
         self.comparison.setVisible(both)
@@ -217,62 +199,31 @@ class InspectPanel(QWidget):
         self.setUpdatesEnabled(True)
 
     def _lay_out(self, parent: QWidget) -> None:
-        self._views.addWidget(self.pictures, 3)
-        self._views.addWidget(self.profiles, 2)
+        head = fill(
+            QHBoxLayout(), (self.title, 1), self.doubtful, self.refit_button, self.list_button
+        )
+        fill(self._views, (self.pictures, 3), (self.profiles, 2))
         views = QWidget()
-        column = _column(views)
-        column.addWidget(self.changed)
-        column.addWidget(self.left_out)
-        column.addLayout(self._views, 1)
+        fill(QVBoxLayout(views), self.changed, self.left_out, (self._views, 1), spacing=4)
         self.pixels.addWidget(views)
         self.pixels.addWidget(self.note)
-        spot = _column()
-        head = QHBoxLayout()
-        head.addWidget(self.title, 1)
-        head.addWidget(self.doubtful)
-        head.addWidget(self.refit_button)
-        head.addWidget(self.list_button)
-        spot.addLayout(head)
-        spot.addWidget(self.refit)
-        spot.addWidget(self.verdict)
-        spot.addWidget(self.pixels, 1)
-        self._body.setContentsMargins(0, 0, 0, 0)
-        self._body.setSpacing(16)
-        self._body.addLayout(spot, 1)
-        self._body.addWidget(self.numbers)
-        self._body.addWidget(self.comparison)
+        spot = fill(QVBoxLayout(), head, self.refit, self.verdict, (self.pixels, 1), spacing=4)
         content, scroll = QWidget(), QScrollArea()
-        content.setLayout(self._body)
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setWidgetResizable(True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setWidget(content)
+        content.setLayout(fill(self._body, (spot, 1), self.numbers, self.comparison, spacing=16))
+        scroll_upright(scroll, content)
         self._bar = scroll.verticalScrollBar()
         self.pages.addWidget(scroll)
         self.pages.addWidget(self.message)
-        _column(self).addWidget(self.pages)
+        fill(QVBoxLayout(self), self.pages)
         for part in (self.changed, self.left_out, self.refit, self.comparison):
             part.hide()
         self.refit_button.toggled.connect(self.refit.setVisible)
         # napari puts nothing but space below a widget that does not want all the height.
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
-        around = _column(parent)
-        around.setContentsMargins(8, 4, 8, 4)
-        around.addWidget(self)
-
-
-def _column(widget: QWidget | None = None) -> QVBoxLayout:
-    """Return a layout without margins."""
-    column = QVBoxLayout(widget) if widget is not None else QVBoxLayout()
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(4)
-    return column
+        fill(QVBoxLayout(parent), self, margins=(8, 4, 8, 4))
 
 
 def _sentence() -> QLabel:
-    """Return a label for a sentence that may need several lines."""
-    label = QLabel()
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(True)
+    label = sentence()
     label.setAlignment(Qt.AlignmentFlag.AlignCenter)
     return label

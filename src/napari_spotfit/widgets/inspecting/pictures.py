@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
@@ -12,13 +12,11 @@ from qtpy.QtCore import QRectF, QSize, Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from ..parts.gradient import Gradient
+from ..parts.layout import fill
 from ..parts.plots import Plot
 from ..parts.rounding import plain
 from .pixel_axis import PixelAxis
 from .sample import Roi, SpotSample
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 #: Colour maps of the counts and of the residual: 0 is white, less blue, more red.
 _COUNTS, _RESIDUAL = "viridis", "CET-D1"
@@ -67,8 +65,6 @@ class Picture(Plot):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     colors : str
         Name of the colour map.
     mark : str
@@ -77,8 +73,8 @@ class Picture(Plot):
         Whether the rows' numbers are shown.
     """
 
-    def __init__(self, viewer: Viewer, colors: str, mark: str, rows: bool):
-        super().__init__(viewer)
+    def __init__(self, colors: str, mark: str, rows: bool):
+        super().__init__()
         self.setAxisItems({side: PixelAxis(side) for side in ("left", "bottom")})
         self.image = pg.ImageItem(axisOrder="row-major")
         self.image.setColorMap(pg.colormap.get(colors))
@@ -151,11 +147,7 @@ class Scale(QWidget):
         strip.show_map(partial(pg.colormap.get(colors).map, mode="float"))
         strip.setMinimumWidth(12)
         self.low, self.high = QLabel(), QLabel()
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(4)
-        for widget, stretch in ((self.low, 0), (strip, 1), (self.high, 0)):
-            row.addWidget(widget, stretch)
+        fill(QHBoxLayout(self), self.low, (strip, 1), self.high, spacing=4)
         self.low.setHidden(both_ways)
         self.setToolTip(tip)
 
@@ -171,26 +163,17 @@ class Pictures(QWidget):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
-    parent : QWidget, optional
-        Qt parent.
     titles : tuple of str
         What stands above the pictures.
     """
 
-    def __init__(
-        self,
-        viewer: Viewer,
-        parent: QWidget | None = None,
-        titles: tuple[str, str, str] = _TITLES,
-    ):
-        super().__init__(parent)
+    def __init__(self, titles: tuple[str, str, str] = _TITLES):
+        super().__init__()
         self._roi = Roi(0, 0, 1, 1)
         self._below = False
-        self.data = Picture(viewer, _COUNTS, _ON_COUNTS, rows=True)
-        self.model = Picture(viewer, _COUNTS, _ON_COUNTS, rows=False)
-        self.residual = Picture(viewer, _RESIDUAL, _ON_RESIDUAL, rows=False)
+        self.data = Picture(_COUNTS, _ON_COUNTS, rows=True)
+        self.model = Picture(_COUNTS, _ON_COUNTS, rows=False)
+        self.residual = Picture(_RESIDUAL, _ON_RESIDUAL, rows=False)
         self._all = (self.data, self.model, self.residual)
         self._titles = [QLabel(text, self) for text in titles]
         self.counts = Scale(_COUNTS, _COUNTS_TIP, False, self)
@@ -202,16 +185,6 @@ class Pictures(QWidget):
             title.raise_()
             for widget in (picture, title):
                 widget.setToolTip(tip)
-
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        for picture in self._all:
-            picture.bind()
-
-    def unbind(self) -> None:
-        """Stop following it."""
-        for picture in self._all:
-            picture.unbind()
 
     def show_sample(self, sample: SpotSample, beside: SpotSample | None = None) -> None:
         """Show a spot, in the colours of another fit beside which it is shown, if there is one."""

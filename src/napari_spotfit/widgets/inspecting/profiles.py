@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyqtgraph as pg
 from qtpy.QtCore import QSize, Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from ..parts.plots import Plot, theme_colors
+from ..parts.layout import fill
+from ..parts.plots import Plot
 from .pixel_axis import PixelAxis
 from .sample import Line, SpotSample
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 _CURVE = "#e8761c"
 _DOT = 5
@@ -33,19 +31,17 @@ class Profile(QWidget):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     line, axis : str
         What the pixels lie along: a row along x, or a column along y.
     """
 
-    def __init__(self, viewer: Viewer, line: str, axis: str):
+    def __init__(self, line: str, axis: str):
         super().__init__()
-        self._viewer, self._line = viewer, line
+        self._line = line
         self.title = QLabel()
         self.title.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.title.setFixedHeight(20)
-        self.plot = Plot(viewer, y="counts")
+        self.plot = Plot(y="counts")
         self.plot.setAxisItems({"bottom": PixelAxis("bottom")})
         self.plot.setLabel("bottom", f"{axis} (px)")
         self.plot.setMinimumSize(110, 80)
@@ -60,24 +56,10 @@ class Profile(QWidget):
         self._center = pg.InfiniteLine(angle=90)
         for item in (self._center, self.curve, self.dots):
             self.plot.addItem(item)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.title)
-        column.addWidget(self.plot, 1)
+        fill(QVBoxLayout(self), self.title, (self.plot, 1), spacing=0)
         self.setToolTip(_TIP.format(line=line))
         self.plot.setAccessibleName(f"Profile along {axis}")
-
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self.plot.bind()
-        self._viewer.events.theme.connect(self._paint)
-        self._paint()
-
-    def unbind(self) -> None:
-        """Stop following it."""
-        self.plot.unbind()
-        self._viewer.events.theme.disconnect(self._paint)
+        self.plot.inked.connect(self._on_inked)
 
     def show_line(self, line: Line, center: float, levels: tuple[float, float]) -> None:
         """Show a row or a column between two counts."""
@@ -98,41 +80,18 @@ class Profile(QWidget):
         """Ask for little; there may be more."""
         return QSize(160, 120)
 
-    def _paint(self, event: Any = None) -> None:
-        _, text = theme_colors(self._viewer)
-        self.dots.setBrush(text)
-        faint = pg.mkPen(text, style=Qt.PenStyle.DotLine)
-        self._center.setPen(faint)
+    def _on_inked(self, ink: Any) -> None:
+        self.dots.setBrush(ink)
+        self._center.setPen(pg.mkPen(ink, style=Qt.PenStyle.DotLine))
 
 
 class Profiles(QWidget):
-    """The profiles along the row and the column, on one scale.
+    """The profiles along the row and the column, on one scale."""
 
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
-    parent : QWidget, optional
-        Qt parent.
-    """
-
-    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
-        super().__init__(parent)
-        self.row, self.column = Profile(viewer, "row", "x"), Profile(viewer, "column", "y")
-        both = QHBoxLayout(self)
-        both.setContentsMargins(0, 0, 0, 0)
-        for profile in (self.row, self.column):
-            both.addWidget(profile, 1)
-
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self.row.bind()
-        self.column.bind()
-
-    def unbind(self) -> None:
-        """Stop following it."""
-        self.row.unbind()
-        self.column.unbind()
+    def __init__(self) -> None:
+        super().__init__()
+        self.row, self.column = Profile("row", "x"), Profile("column", "y")
+        fill(QHBoxLayout(self), (self.row, 1), (self.column, 1))
 
     def show_sample(self, sample: SpotSample) -> None:
         """Show a spot."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 from superqt import QFlowLayout
 
 from ...models.profiles import MODELS, Profile
 from ...settings.settings import Settings
 from ..parts.form import SettingsForm
+from ..parts.layout import fill, sentence
 
 _NAMES = ("model", "estimator", "roi_size", "neighbours")
 _HOLD_TIP = "<p>Do not fit σ, but hold it at this value: that of the PSF.</p>"
@@ -24,26 +25,20 @@ CHANGE = "Change a setting: the spot is fitted again, and nothing is replaced un
 
 
 class RefitBar(QWidget):
-    """Controls that begin with a spot's own settings, two buttons, and a sentence.
-
-    Parameters
-    ----------
-    parent : QWidget, optional
-        Qt parent.
-    """
+    """Controls that begin with a spot's own settings, two buttons, and a sentence."""
 
     #: The user has changed a setting.
     changed = Signal()
     #: The new fit is to be kept, or the old one.
     new_kept, old_kept = Signal(), Signal()
 
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._base = Settings()
         self.controls = SettingsForm(only=_NAMES)
         self.hold = QCheckBox()
         self.keep_new, self.keep_old = QPushButton("Keep new"), QPushButton("Keep old")
-        self.text = QLabel()
+        self.text = sentence()
         self._lay_out()
         for rows in (self.controls.first, self.controls.folded):
             rows.changed.connect(self._on_changed)
@@ -106,22 +101,13 @@ class RefitBar(QWidget):
         self.hold.setToolTip(_HOLD_TIP)
         self.keep_new.setToolTip(_NEW_TIP)
         self.keep_old.setToolTip(_OLD_TIP)
-        self.text.setWordWrap(True)
-        self.text.setTextFormat(Qt.TextFormat.PlainText)
         controls = QFlowLayout()
         last = QWidget()
-        row = QHBoxLayout(last)
-        row.setContentsMargins(0, 0, 0, 0)
-        for widget in (self.hold, self.keep_new, self.keep_old):
-            row.addWidget(widget)
+        fill(QHBoxLayout(last), self.hold, self.keep_new, self.keep_old)
         for part in (*map(self.controls.row, _NAMES), last):
             part.setContentsMargins(0, 0, 8, 0)
             controls.addWidget(part)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addLayout(controls)
-        column.addWidget(self.text)
+        fill(QVBoxLayout(self), controls, self.text, spacing=4)
 
 
 def _widths(settings: Settings) -> list[str]:

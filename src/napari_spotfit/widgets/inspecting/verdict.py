@@ -11,6 +11,7 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 from ...models.stopping import StopCondition
 from ...results.flags import RULES, Flag, flags_of
 from ..layers.colors import STOP_COLORS
+from ..parts.layout import fill
 from ..parts.ring import Ring
 from .hints import bound_hint, hint
 from .sample import roi_of
@@ -26,16 +27,10 @@ _BY_HAND = (
 
 
 class Verdict(QWidget):
-    """The stop condition's ring and words, what it means and what to try.
+    """The stop condition's ring and words, what it means and what to try."""
 
-    Parameters
-    ----------
-    parent : QWidget, optional
-        Qt parent.
-    """
-
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._rings = QStackedWidget()
         self._rings.setFixedSize(16, 16)
         for color in STOP_COLORS.values():
@@ -46,9 +41,7 @@ class Verdict(QWidget):
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         # As high as the width asks for, not as a narrow text would be.
         self.text.setMinimumHeight(1)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(6)
+        row = fill(QHBoxLayout(self), spacing=6)
         row.addWidget(self._rings, 0, Qt.AlignmentFlag.AlignTop)
         row.addWidget(self.text, 1)
         self.setToolTip(_TIP)

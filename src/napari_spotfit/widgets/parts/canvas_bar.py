@@ -41,6 +41,7 @@ class CanvasBar(QWidget):
         #: What lies below the bar and is seen as long as the layer is.
         self.below: QWidget | None = None
         self.title, self.low, self.high = "", "", ""
+        self._colormap: Any = None
         self._gradient = Gradient(_BAR, self)
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName("Scale of the face colours")
@@ -84,12 +85,19 @@ class CanvasBar(QWidget):
         unit = layer.metadata.get("units", {}).get(name)
         low, high = (float(limit) for limit in limits)
         digits = digits_apart(low, high)
-        self.title = f"{name} ({unit})" if unit else str(name)
-        self.low, self.high = f"{low:.{digits}g}", f"{high:.{digits}g}"
-        self._gradient.show_map(layer.face_colormap.map)
+        title = f"{name} ({unit})" if unit else str(name)
+        words = title, f"{low:.{digits}g}", f"{high:.{digits}g}"
+        if self.isVisible() and self._colormap is layer.face_colormap and words == self._words():
+            return  # Qt would draw the whole window
+        self.title, self.low, self.high = words
+        self._colormap = layer.face_colormap
+        self._gradient.show_map(self._colormap.map)
         self.show()
         self.raise_()
         self.update()
+
+    def _words(self) -> tuple[str, str, str]:
+        return self.title, self.low, self.high
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
         """Stay in the corner when the canvas, or what lies below the bar, gets another size."""

@@ -9,6 +9,7 @@ from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QWidget
 
 from ...settings.parameter import Parameter
 from .gradient import Gradient
+from .layout import explain, fill
 from .number_box import NumberBox
 from .rounding import digits_apart
 
@@ -29,18 +30,13 @@ class ColorBar(QWidget):
 
     napari can draw such a bar in the canvas, but crashed when a layer with one was
     removed (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL); and it cannot say the unit.
-
-    Parameters
-    ----------
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: Other limits were typed, (low, high), or None: they are to be found automatically.
     limits_chosen = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.low, self.high, self._gradient = (
             NumberBox(_END, sample=_SAMPLE),
             NumberBox(_END, sample=_SAMPLE),
@@ -52,15 +48,9 @@ class ColorBar(QWidget):
             (self.high, "Upper limit of the face colours", _HIGH_TIP),
             (self.auto, "Automatic limits of the face colours", _AUTO_TIP),
         ):
-            box.setAccessibleName(name)
-            box.setToolTip(tip)
+            explain(box, name, tip)
         self._gradient.setMinimumWidth(60)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.low)
-        row.addWidget(self._gradient, 1)
-        row.addWidget(self.high)
-        row.addWidget(self.auto)
+        fill(QHBoxLayout(self), self.low, (self._gradient, 1), self.high, self.auto)
         self.low.valueChanged.connect(self._on_low)
         self.high.valueChanged.connect(self._on_high)
         self.auto.toggled.connect(self._on_auto)

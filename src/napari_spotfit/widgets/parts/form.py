@@ -7,19 +7,19 @@ import html
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_type_hints
 
-from magicgui.backends._qtpy.widgets import QBaseValueWidget, QBaseWidget
 from magicgui.widgets import CheckBox, Container, Widget, create_widget
-from magicgui.widgets.bases import ValueWidget
+from magicgui.widgets.bases import BaseValueWidget, ValuedContainerWidget
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QBoxLayout, QLabel, QWidget
 
 from ...settings.parameter import GROUPS, Parameter, words_of
 from ...settings.settings import Settings
+from .layout import explain, fill
 from .number_box import NumberBox
 from .wheel import guard_wheel
 
 
-class Number(ValueWidget[float | None]):
+class Number(ValuedContainerWidget[float | None]):
     """A number of magicgui's, or None, in a box that says what None means.
 
     Parameters
@@ -38,6 +38,7 @@ class Number(ValueWidget[float | None]):
 
     def __init__(
         self,
+        value: float | None = None,
         *,
         about: Parameter,
         nullable: bool = False,
@@ -45,22 +46,25 @@ class Number(ValueWidget[float | None]):
         sample: str = "",
         **rest: Any,
     ):
-        def make(parent: QWidget | None) -> NumberBox:
-            return NumberBox(about, optional=nullable, whole=whole, sample=sample, parent=parent)
+        super().__init__(nullable=nullable, layout="horizontal", **rest)
+        #: The box itself.
+        self.box = NumberBox(about, optional=nullable, whole=whole, sample=sample)
+        fill(self.native.layout(), self.box)
+        self.native.setFocusProxy(self.box)
+        if value is not None:
+            self.set_value(value)
+        self.box.changed.connect(self.changed.emit)
 
-        rest["widget_type"] = QBaseValueWidget
-        how = {"qwidg": make, "getter": "get", "setter": "put", "onchange": "changed"}
-        super().__init__(nullable=nullable, backend_kwargs=how, **rest)
+    def get_value(self) -> float | None:
+        """Return the number, or None."""
+        return self.box.get()
 
-    @property
-    def box(self) -> NumberBox:
-        """The box itself."""
-        box = self.native
-        assert isinstance(box, NumberBox)
-        return box
+    def set_value(self, value: float | None) -> None:
+        """Show a number, or None."""
+        self.box.put(value)
 
 
-def widget_for(name: str, hint: Any, default: Any, about: Parameter) -> ValueWidget[Any]:
+def widget_for(name: str, hint: Any, default: Any, about: Parameter) -> BaseValueWidget[Any]:
     """Return a control for a setting of some type, showing its default.
 
     Parameters
@@ -75,17 +79,26 @@ def widget_for(name: str, hint: Any, default: Any, about: Parameter) -> ValueWid
         What is known about it.
     """
     kinds, words = {hint, *get_args(hint)}, words_of(hint)
-    options: dict[str, Any] = {"tooltip": tooltip(about, default)}
+    tip = tooltip(about, default)
+    options: dict[str, Any] = {"tooltip": tip}
     if words:
         options["choices"] = [(about.words.get(word, word), word) for word in words]
     elif kinds & {int, float}:
         options |= {"widget_type": Number, "about": about, "whole": int in kinds}
     widget = create_widget(default, hint, name, label=about.label, options=options)
-    assert isinstance(widget, ValueWidget)
-    widget.native.setObjectName(name)
-    widget.native.setAccessibleName(about.label)
-    guard_wheel(widget.native)
+    assert isinstance(widget, BaseValueWidget)
+    control = control_of(widget)
+    control.setObjectName(name)
+    explain(control, about.label, tip)
+    if not isinstance(widget, Number):  # whose box has a guard of its own
+        guard_wheel(control)
     return widget
+
+
+def control_of(widget: Widget) -> QWidget:
+    """Return what takes keys and clicks of a widget of magicgui's."""
+    native: QWidget = widget.box if isinstance(widget, Number) else widget.native
+    return native
 
 
 class SettingsForm:
@@ -104,7 +117,7 @@ class SettingsForm:
         The settings of each group that are folded.
     first, folded : magicgui.widgets.Container
         The rows.
-    controls : dict of str to magicgui.widgets.bases.ValueWidget
+    controls : dict of str to magicgui.widgets.bases.BaseValueWidget
         The control of each setting that has one.
     """
 
@@ -135,7 +148,7 @@ class SettingsForm:
                 place = column.indexOf(_row(self.controls[names[0]]))
                 column.insertWidget(place, _heading(GROUPS[group]))
 
-    def __getitem__(self, name: str) -> ValueWidget[Any]:
+    def __getitem__(self, name: str) -> BaseValueWidget[Any]:
         return self.controls[name]
 
     def row(self, name: str) -> QWidget:
@@ -185,11 +198,14 @@ class SettingsForm:
         self, name: str, label: str, widget: QWidget, tip: str, *beside: QWidget
     ) -> Widget:
         """Put a widget with a label there, and others beside it; return a row of magicgui's."""
-        widget.setAccessibleName(label)
-        how = {"qwidg": lambda parent: widget}
-        row = Widget(QBaseWidget, label, None, label, tip, gui_only=True, backend_kwargs=how)
+        explain(widget, label, tip)
+        row: Container[Widget] = Container(
+            layout="horizontal", name=label, label=label, tooltip=tip, gui_only=True
+        )
+        fill(row.native.layout(), widget)
         self._rows_with(name).append(row)
-        _connect_label(row)
+        for one in _labels(row):
+            one.setBuddy(widget)
         self.below(name, _row(row))
         _put_beside(row, beside)
         return row
@@ -199,9 +215,9 @@ class SettingsForm:
         control = self.controls[name]
         about = tooltip(_parameters(self._kind)[name], _default(self._kind, name))
         control.enabled, control.tooltip = allowed, about if allowed else why_not
-        for label in _labels(control):
-            label.setEnabled(allowed)
-            label.setToolTip(control.tooltip)
+        for part in (control_of(control), *_labels(control)):
+            part.setEnabled(allowed)
+            part.setToolTip(control.tooltip)
 
     def align(self) -> None:
         """Let all labels be as wide as the widest is, in the font that the viewer has by now."""
@@ -216,7 +232,8 @@ class SettingsForm:
         rows.margins = (0, 0, 0, 0)
         rows.native.layout().setSpacing(4)
         for row in rows:
-            _connect_label(row)
+            for label in _labels(row):
+                label.setBuddy(control_of(row))
         return rows
 
     def _rows_with(self, name: str) -> Container[Widget]:
@@ -285,8 +302,3 @@ def _put_beside(row: Widget, widgets: Iterable[QWidget], stretch: int = 0) -> No
 def _labels(widget: Widget) -> list[QLabel]:
     direct = Qt.FindChildOption.FindDirectChildrenOnly
     return list(_row(widget).findChildren(QLabel, options=direct))
-
-
-def _connect_label(widget: Widget) -> None:
-    for label in _labels(widget):
-        label.setBuddy(widget.native)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QComboBox, QWidget
+from qtpy.QtWidgets import QComboBox
 
 from .wheel import guard_wheel
 
@@ -29,8 +29,6 @@ class LayerChoice(QComboBox):
         What the list says if no layer is chosen.
     optional : bool
         Whether no layer may be chosen although there are some.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     changed = Signal()
@@ -42,9 +40,8 @@ class LayerChoice(QComboBox):
         *,
         nothing: str,
         optional: bool = False,
-        parent: QWidget | None = None,
     ):
-        super().__init__(parent)
+        super().__init__()
         self._layers, self._accepts = layers, accepts
         self._nothing, self._optional = nothing, optional
         self._shown: Layer | None = None

@@ -79,7 +79,10 @@ class NumberBox(QDoubleSpinBox):
 
     def get(self) -> float | int | None:
         """Return the number, or None where the setting is left open."""
-        self.interpretText()
+        number = self.textFromValue(self.value()) + self.suffix()
+        if self.text() != (self.specialValueText() if self._value() is None else number):
+            # Else Qt would write the same text again, and draw the whole window for it.
+            self.interpretText()
         return self._value()
 
     def put(self, value: float | None) -> None:

@@ -2,76 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pyqtgraph as pg
+from qtpy.QtCore import QEvent, Signal
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QWidget
-
-from ..napari_compat import theme_of
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 #: Colours that show on dark and on light; after Okabe & Ito, for all kinds of colour vision.
 BLUE, ORANGE = "#56b4e9", "#e69f00"
 GREY = QColor(128, 128, 128)
 #: What is there but does not count at the moment.
 DIM = QColor(128, 128, 128, 110)
+#: With these Qt tells of a theme, or that a window that has one has taken a plot in.
+_COLORS = (QEvent.Type.StyleChange, QEvent.Type.PaletteChange)
 
 
 class Plot(pg.PlotWidget):  # type: ignore[misc]
-    """A plot in the colours of the viewer's theme, which the mouse neither moves nor scales.
+    """A plot in the colours of the window's theme, which the mouse neither moves nor scales.
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     x, y : str
         Labels of the axes.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, x: str = "", y: str = "", parent: QWidget | None = None):
-        super().__init__(parent)
-        self._viewer = viewer
+    #: Text has another colour.
+    inked = Signal(QColor)
+    #: Whether there are axes: Qt tells of colours before.
+    _made = False
+
+    def __init__(self, x: str = "", y: str = ""):
+        super().__init__()
+        self._painted: tuple[QColor, QColor] | None = None
+        self._made = True
         self.setMouseEnabled(False, False)
         self.setMenuEnabled(False)
         self.hideButtons()
+        # Half of the topmost number stands above its axis.
+        self.plotItem.layout.setContentsMargins(0, 6, 0, 0)
         for axis, text in (("bottom", x), ("left", y)):
             # The units are in the labels: 0.13, not 130 (×0.001).
             self.getAxis(axis).enableAutoSIPrefix(False)
             if text:
                 self.setLabel(axis, text)
-        self.paint_theme()
+        self._paint()
 
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self._viewer.events.theme.connect(self.paint_theme)
-        self.paint_theme()
+    def changeEvent(self, event: QEvent | None) -> None:
+        """Take the colours of another theme."""
+        super().changeEvent(event)
+        if self._made and event is not None and event.type() in _COLORS:
+            self._paint()
 
-    def unbind(self) -> None:
-        """Stop following it."""
-        self._viewer.events.theme.disconnect(self.paint_theme)
-
-    def paint_theme(self, event: Any = None) -> None:
-        """Take the colours of the viewer's theme."""
-        background, text = theme_colors(self._viewer)
-        self.setBackground(background)
+    def _paint(self) -> None:
+        palette = self.palette()
+        ground, ink = (
+            palette.color(role) for role in (palette.ColorRole.Window, palette.ColorRole.WindowText)
+        )
+        if (ground, ink) == self._painted:  # Qt tells of styles often, and axes take long
+            return
+        self._painted = ground, ink
+        self.setBackground(ground)
         for name in ("bottom", "left"):
             axis = self.getAxis(name)
-            axis.setPen(text)
-            axis.setTextPen(text)
+            axis.setPen(ink)
+            axis.setTextPen(ink)
+        self.inked.emit(ink)
 
 
-def theme_colors(viewer: Viewer) -> tuple[QColor, QColor]:
-    """Return the colours of background and text in the viewer's theme."""
-    theme = theme_of(viewer)
-    return theme.background, theme.text
-
-
-def faint(color: str, alpha: int) -> QColor:
+def faint(color: str | QColor, alpha: int) -> QColor:
     """Return a colour that lets through what is behind it."""
     result = QColor(color)
     result.setAlpha(alpha)

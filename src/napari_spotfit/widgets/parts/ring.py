@@ -10,8 +10,8 @@ from qtpy.QtWidgets import QWidget
 class Ring(QWidget):
     """A ring in a stop condition's colour, as it is drawn in the viewer."""
 
-    def __init__(self, color: str, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, color: str):
+        super().__init__()
         self._color = QColor(color)
         self.setFixedSize(16, 16)
 
@@ -27,8 +27,8 @@ class Ring(QWidget):
 class Cross(QWidget):
     """The cross of doubtful fits."""
 
-    def __init__(self, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setFixedSize(16, 16)
 
     def paintEvent(self, event: QPaintEvent | None) -> None:

@@ -11,6 +11,14 @@ _FRAME = 2
 _UNLIMITED = 100_000
 
 
+def scroll_upright(area: QScrollArea, content: QWidget) -> None:
+    """Let an area without a frame scroll something as wide as itself up and down."""
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setWidgetResizable(True)
+    area.setWidget(content)
+
+
 class Scrolled(QScrollArea):
     """Scrolls something up and down.
 
@@ -25,11 +33,8 @@ class Scrolled(QScrollArea):
     def __init__(self, content: QWidget, least: int):
         super().__init__()
         self._least, self._most = least, _UNLIMITED
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setWidgetResizable(True)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
-        self.setWidget(content)
+        scroll_upright(self, content)
 
     def sizeHint(self) -> QSize:
         """Ask for all of the contents."""

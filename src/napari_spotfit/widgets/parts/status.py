@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
+from qtpy.QtCore import QEvent
+from qtpy.QtWidgets import QLabel, QSizePolicy
 
 from ...images.frames import to_host
 from ...results.flags import reasons_in_words
 from ...results.flags import thousands as number
 from ...results.spot_fits import SpotFits
-from ..napari_compat import theme_of
-
-if TYPE_CHECKING:
-    from napari import Viewer
+from .layout import sentence
 
 __all__ = ["StatusLine", "number", "summary", "time_left"]
 
@@ -22,6 +17,8 @@ __all__ = ["StatusLine", "number", "summary", "time_left"]
 _SPACE = "\u202f"
 #: Seconds after which the time that is left can be told.
 _TELLING = 3.0
+#: Lightness from which on a background is light.
+_MIDDLE = 128
 _ERROR_ON_DARK, _ERROR_ON_LIGHT = "#ff8a80", "#b00020"
 
 
@@ -68,23 +65,12 @@ def time_left(done: int, total: int, seconds: float) -> str:
 
 
 class StatusLine(QLabel):
-    """Shows a message; errors stand out in any theme.
+    """Shows a message; errors stand out in any theme."""
 
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
-    parent : QWidget, optional
-        Qt parent.
-    """
-
-    def __init__(self, viewer: Viewer, parent: QWidget | None = None):
-        super().__init__(parent)
-        self._viewer = viewer
+    def __init__(self) -> None:
+        super().__init__()
         self._failed = False
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setWordWrap(True)
-        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        sentence(self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
 
     def say(self, text: str) -> None:
@@ -95,21 +81,21 @@ class StatusLine(QLabel):
         """Show what went wrong."""
         self._show(f"⚠ {text}", failed=True)
 
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self._viewer.events.theme.connect(self._paint)
-
-    def unbind(self) -> None:
-        """Stop following it."""
-        self._viewer.events.theme.disconnect(self._paint)
+    def changeEvent(self, event: QEvent | None) -> None:
+        """Take the colours of another theme."""
+        super().changeEvent(event)
+        if event is not None and event.type() == QEvent.Type.StyleChange:
+            self._paint()
 
     def _show(self, text: str, *, failed: bool) -> None:
         self._failed = failed
         self._paint()
         self.setText(text)
 
-    def _paint(self, event: object = None) -> None:
-        color = _ERROR_ON_LIGHT if theme_of(self._viewer).light else _ERROR_ON_DARK
+    def _paint(self) -> None:
+        # By what it is, not by the theme's name: users make themes of their own.
+        light = self.palette().color(self.backgroundRole()).lightness() > _MIDDLE
+        color = _ERROR_ON_LIGHT if light else _ERROR_ON_DARK
         style = f"color: {color};" if self._failed else ""
         if style != self.styleSheet():  # Qt works it out anew
             self.setStyleSheet(style)

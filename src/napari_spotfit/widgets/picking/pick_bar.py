@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QWidget
 
 from ..parts.keys import Keys
+from ..parts.layout import fill
 from .mouse import PickMouse, Press
 from .picker import Picker, Source
 
@@ -59,8 +60,6 @@ class PickBar(QWidget):
         colour map.
     history : History
         What is undone and done again.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     def __init__(
@@ -72,9 +71,8 @@ class PickBar(QWidget):
         noise: ImageNoise,
         colors: Callable[[], tuple[str, str]],
         history: History,
-        parent: QWidget | None = None,
     ):
-        super().__init__(parent)
+        super().__init__()
         self._image, self._settings, self._maps, self._colors = image, settings, maps, colors
         self._noise = noise
         self.click, self.snap = QPushButton("Fit on click"), QCheckBox("Snap")
@@ -146,9 +144,4 @@ class PickBar(QWidget):
             (self.redo, "Redo"),
         ):
             control.setAccessibleName(name)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.click, 1)
-        row.addWidget(self.snap)
-        row.addWidget(self.undo)
-        row.addWidget(self.redo)
+        fill(QHBoxLayout(self), (self.click, 1), self.snap, self.undo, self.redo)

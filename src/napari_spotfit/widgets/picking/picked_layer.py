@@ -39,7 +39,7 @@ class PickedLayers(QObject):
         Qt parent.
     """
 
-    #: The layer that shows other spots now.
+    #: The layer that shows other spots now; its thumbnail is not yet drawn.
     shown = Signal(object)
 
     def __init__(self, viewer: Viewer, history: History, parent: QObject):
@@ -142,7 +142,7 @@ class PickedLayers(QObject):
             was_empty = not len(layer.data)
             if len(picked.data) < len(layer.data):
                 select_points(layer, set())
-            with refreshed_once(layer):
+            with refreshed_once(layer, thumbnail=False):
                 set_data(layer, picked.data)
                 show_all(layer)
                 fit_limits(layer, picked.features)

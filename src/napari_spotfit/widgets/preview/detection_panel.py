@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyqtgraph as pg
@@ -14,14 +13,12 @@ from qtpy.QtWidgets import QLabel, QSlider, QVBoxLayout, QWidget
 
 from ...results.spot_fits import SpotFits
 from ..parts.form import SettingsForm
-from ..parts.plots import Plot, theme_colors
+from ..parts.layout import explain, fill
+from ..parts.plots import DIM, Plot, faint
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
 from .job import Previewed
 from .knobs import ByFalseSpots, ByThreshold, Knob
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 _SLIDER_TIP = (
     "<p>Where noise ends. To the left dimmer spots are found, and more that are false; to the "
@@ -55,17 +52,12 @@ class DetectionPanel(QWidget):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     controls : SettingsForm
         Those of false spots and threshold, with which slider and line keep step.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, controls: SettingsForm, parent: QWidget | None = None):
-        super().__init__(parent)
-        self._viewer = viewer
+    def __init__(self, controls: SettingsForm):
+        super().__init__()
         boxes = [controls.number(name) for name in ("false_spots", "threshold")]
         self._by_false_spots, self._by_threshold = ByFalseSpots(boxes[0]), ByThreshold(boxes[1])
         self._knob: Knob = self._by_false_spots
@@ -78,31 +70,21 @@ class DetectionPanel(QWidget):
         self.slider.setRange(0, _STEPS)
         self.slider.setPageStep(_STEPS // 20)
         self.slider.setSingleStep(_STEPS // 200)
-        self.slider.setToolTip(_SLIDER_TIP)
-        self.slider.setAccessibleName("Where noise ends, logarithmic")
+        explain(self.slider, "Where noise ends, logarithmic", _SLIDER_TIP)
         guard_wheel(self.slider)
-        self.count.setToolTip(_COUNT_TIP)
-        self.count.setAccessibleName("Spots of the frame")
-        self.plot = Plot(viewer, self._knob.axis)
-        self.line = pg.InfiniteLine(angle=90, movable=True)
-        self._below, self._above = _bars(), _bars()
+        explain(self.count, "Spots of the frame", _COUNT_TIP)
+        self.plot = Plot(self._knob.axis)
+        self.line = pg.InfiniteLine(
+            angle=90, movable=True, pen=pg.mkPen(_LINE, width=2), hoverPen=pg.mkPen(_HOVER, width=4)
+        )
+        self._below, self._above = _bars(DIM), _bars(_ABOVE)
+        self.plot.inked.connect(self._on_inked)
         self._lay_out()
         self.slider.valueChanged.connect(self._on_slider)
         self.line.sigPositionChanged.connect(self._on_line)
         for box in boxes:
             box.changed.connect(self._show_place)
         self.clear()
-
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self.plot.bind()
-        self._viewer.events.theme.connect(self._paint)
-        self._paint()
-
-    def unbind(self) -> None:
-        """Stop following it."""
-        self.plot.unbind()
-        self._viewer.events.theme.disconnect(self._paint)
 
     def show_found(self, result: Previewed) -> None:
         """Show a frame's fits as numbers, and all of its maxima as a histogram."""
@@ -188,22 +170,12 @@ class DetectionPanel(QWidget):
     def _choose(self, place: float) -> None:
         self._knob.choose(10.0 ** min(max(place, self._first), self._last))
 
-    def _paint(self, event: Any = None) -> None:
-        """Take colours that are seen in the viewer's theme."""
-        _, text = theme_colors(self._viewer)
-        dim = QColor(text)
-        dim.setAlpha(80)
-        self._below.setPen(None)
-        self._below.setBrush(dim)
-        self._above.setPen(None)
-        self._above.setBrush(_ABOVE)
-        self.line.setPen(_LINE, width=2)
-        self.line.setHoverPen(_HOVER, width=4)
+    def _on_inked(self, ink: QColor) -> None:
+        self._below.setBrush(faint(ink, 80))
 
     def _lay_out(self) -> None:
         self.plot.setFixedHeight(_HEIGHT)
-        self.plot.setToolTip(_PLOT_TIP)
-        self.plot.setAccessibleName("Heights of the maxima")
+        explain(self.plot, "Heights of the maxima", _PLOT_TIP)
         self.plot.hideAxis("left")
         self.plot.getAxis("bottom").setStyle(tickLength=4, tickTextOffset=4)
         self.plot.getAxis("bottom").setHeight(_AXIS_HEIGHT)
@@ -211,17 +183,12 @@ class DetectionPanel(QWidget):
         self.line.setCursor(Qt.CursorShape.SizeHorCursor)
         for item in (self._below, self._above, self.line):
             self.plot.addItem(item)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addWidget(self.slider)
-        column.addWidget(self.plot)
-        column.addWidget(self.count)
+        fill(QVBoxLayout(self), self.slider, self.plot, self.count, spacing=2)
 
 
-def _bars() -> pg.PlotCurveItem:
+def _bars(brush: str | QColor) -> pg.PlotCurveItem:
     """Return bars of a histogram, as yet without any."""
-    return pg.PlotCurveItem([0, 1], [0], stepMode="center", fillLevel=0)
+    return pg.PlotCurveItem([0, 1], [0], stepMode="center", fillLevel=0, pen=None, brush=brush)
 
 
 def _ticks(low: float, high: float) -> list[list[tuple[float, str]]]:

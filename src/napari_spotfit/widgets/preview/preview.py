@@ -13,6 +13,7 @@ from ..layers.colors import FACE_COLORMAP
 from ..layers.maps import LayerMaps, layer_maps
 from ..parts.follow import CONTENTS, PLACE, Follower, events_of
 from ..parts.latest import Latest
+from ..parts.layout import explain
 from .job import Previewed, Previewer, PreviewJob
 from .layer import PreviewLayer
 
@@ -66,8 +67,7 @@ class Preview(QObject):
         self._work = Previewer()
         self.latest = Latest(self)
         self.box = QCheckBox("Preview")
-        self.box.setToolTip(_TIP)
-        self.box.setAccessibleName("Preview")
+        explain(self.box, "Preview", _TIP)
         #: What colours the faces of a new layer.
         self.face, self.colormap = "sigma", FACE_COLORMAP
         self._image: Image | None = None
@@ -91,14 +91,9 @@ class Preview(QObject):
         """The image whose spots are shown."""
         return self._image
 
-    def bind(self) -> None:
-        """Make ready for the box to be ticked."""
-        self._settings.detection_panel.bind()
-
     def unbind(self) -> None:
         """Untick the box, which ends all that follows the viewer."""
         self.box.setChecked(False)
-        self._settings.detection_panel.unbind()
 
     def ask(self) -> None:
         """Draw anew, once for all that changes before Qt has dealt with its events."""

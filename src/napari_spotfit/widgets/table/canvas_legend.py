@@ -5,6 +5,7 @@ from __future__ import annotations
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
+from ..parts.layout import fill
 from ..parts.scrolled import Scrolled
 from ..parts.status import number
 from .legend import Legend
@@ -45,11 +46,7 @@ class CanvasLegend(QFrame):
         self.line.setAccessibleName("Legend of the spots on the canvas")
         self.line.setMinimumWidth(_WIDTH)
         self.setAutoFillBackground(True)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(2, 2, 2, 2)
-        column.setSpacing(2)
-        column.addWidget(self.line)
-        column.addWidget(self._scrolled)
+        fill(QVBoxLayout(self), self.line, self._scrolled, margins=(2, 2, 2, 2), spacing=2)
         self.line.toggled.connect(self._on_toggled)
         spots.replaced.connect(self._on_table)
         spots.changed.connect(self._on_shown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTableView, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTableView, QVBoxLayout
 
 from ...results.labels import label_sizes, label_spots, table_of_labels
 from ..layers.cells import (
@@ -28,6 +28,7 @@ from ..napari_compat import is_labels
 from ..parts.follow import PLACE, Follower, events_of
 from ..parts.latest import Latest
 from ..parts.layer_choice import LayerChoice
+from ..parts.layout import explain, fill, sentence
 from ..parts.status import number
 from .columns import Column, Units, as_fits
 from .feature_choice import FeatureChoice
@@ -87,15 +88,13 @@ class CellsPage(Page):
         The viewer that shows the layers.
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(spots, parent)
+    def __init__(self, viewer: Viewer, spots: ShownSpots):
+        super().__init__(spots)
         self.labels = LayerChoice(viewer.layers, is_labels, nothing="no cells", optional=True)
         self.feature = FeatureChoice(spots, "photons")
-        self.hint, self.view, self.model = QLabel(), QTableView(), SpotsModel(self)
+        self.hint, self.view, self.model = sentence(), QTableView(), SpotsModel(self)
         self.color_button = QPushButton("Colour cells by count")
         self.export = TableExport(self._named, "the table")
         self.work = Latest(self)
@@ -251,15 +250,11 @@ class CellsPage(Page):
             self._spots.select(np.flatnonzero((self._place.label == label) & self._spots.shown))
 
     def _lay_out(self) -> None:
-        self.labels.setToolTip(_LAYER_TIP)
-        self.labels.setAccessibleName("Labels layer with the cells")
-        self.feature.setToolTip(_FEATURE_TIP)
-        self.feature.setAccessibleName("Feature that is added up for each cell")
-        self.hint.setWordWrap(True)
+        explain(self.labels, "Labels layer with the cells", _LAYER_TIP)
+        explain(self.feature, "Feature that is added up for each cell", _FEATURE_TIP)
         self.hint.setToolTip("<p>The spots that are shown, and where they lie.</p>")
         self.view.setModel(self.model)
-        self.view.setToolTip(_TABLE_TIP)
-        self.view.setAccessibleName("Spots per cell")
+        explain(self.view, "Spots per cell", _TABLE_TIP)
         self.view.setSortingEnabled(True)
         self.view.sortByColumn(-1, Qt.SortOrder.AscendingOrder)
         self.view.setSelectionBehavior(QTableView.SelectionBehavior.SelectRows)
@@ -267,23 +262,20 @@ class CellsPage(Page):
         assert numbers is not None
         numbers.setDefaultSectionSize(self.fontMetrics().height() + 6)
         numbers.hide()
-        self.view.setMinimumHeight(60)
+        self.view.setMinimumHeight(40)
         self.color_button.setCheckable(True)
         self.color_button.setToolTip(_COLOR_TIP)
-        choice, buttons = QHBoxLayout(), QHBoxLayout()
-        choice.addWidget(self.labels, 1)
-        choice.addWidget(QLabel("with"))
-        choice.addWidget(self.feature, 1)
-        buttons.addWidget(self.color_button)
-        buttons.addStretch(1)
-        buttons.addWidget(self.export)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6, 6, 6, 6)
-        column.setSpacing(4)
-        column.addLayout(choice)
-        column.addWidget(self.hint)
-        column.addWidget(self.view, 1)
-        column.addLayout(buttons)
+        choice = fill(QHBoxLayout(), (self.labels, 1), QLabel("with"), (self.feature, 1))
+        buttons = fill(QHBoxLayout(), self.color_button, 1, self.export)
+        fill(
+            QVBoxLayout(self),
+            choice,
+            self.hint,
+            (self.view, 1),
+            buttons,
+            margins=(6, 6, 6, 6),
+            spacing=4,
+        )
 
 
 def _count(

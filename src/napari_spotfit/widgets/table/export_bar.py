@@ -20,6 +20,7 @@ from qtpy.QtWidgets import (
 )
 
 from ..parts.latest import Latest
+from ..parts.layout import fill
 from ..parts.status import number
 from ..saved_layers import attributes_of, drop_kept
 from .csv_file import CsvJob, CsvRun, as_text
@@ -50,8 +51,6 @@ class ExportBar(QStackedWidget):
         The spots.
     table : SpotsTable
         Their table, whose order and selection count.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: Something that the user should know, and something that went wrong.
@@ -59,8 +58,8 @@ class ExportBar(QStackedWidget):
     #: A file was written, or not; the messages have said which.
     finished = Signal()
 
-    def __init__(self, spots: ShownSpots, table: SpotsTable, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, spots: ShownSpots, table: SpotsTable):
+        super().__init__()
         self._spots, self._table = spots, table
         self._run: CsvRun | None = None
         self._copying = Latest(self)
@@ -182,8 +181,5 @@ class ExportBar(QStackedWidget):
             (self.progress, self.cancel_button),
         ):
             page = QWidget()
-            row = QHBoxLayout(page)
-            row.setContentsMargins(0, 0, 0, 0)
-            for widget in widgets:
-                row.addWidget(widget)
+            fill(QHBoxLayout(page), *widgets)
             self.addWidget(page)

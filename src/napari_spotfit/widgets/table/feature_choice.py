@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 
 from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import QComboBox, QWidget
+from qtpy.QtWidgets import QComboBox
 
 from ..parts.wheel import guard_wheel
 from .columns import Column
@@ -21,15 +21,13 @@ class FeatureChoice(QComboBox):
         The spots.
     first : str
         The feature that is chosen at first, if the spots have it.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: The user has chosen another feature.
     chosen = Signal()
 
-    def __init__(self, spots: ShownSpots, first: str, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, spots: ShownSpots, first: str):
+        super().__init__()
         self._spots, self._wanted = spots, first
         self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(9)

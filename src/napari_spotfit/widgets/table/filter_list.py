@@ -23,6 +23,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ..parts.layout import explain, fill
 from ..parts.status import number
 from .columns import STOP
 from .filters import Filters, read_filters, write_filters
@@ -42,15 +43,13 @@ class FilterList(QWidget):
     ----------
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: Something that the user should know, and something that went wrong.
     said, failed = Signal(str), Signal(str)
 
-    def __init__(self, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, spots: ShownSpots):
+        super().__init__()
         self._spots = spots
         #: The sentences with their buttons, from top to bottom.
         self.rows: list[tuple[QLabel, QToolButton]] = []
@@ -152,22 +151,16 @@ class FilterList(QWidget):
 
     def _make_rows(self, count: int) -> None:
         inner = QWidget()
-        column = QVBoxLayout(inner)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
+        column = fill(QVBoxLayout(inner), spacing=0)
         self.rows = []
         for place in range(count):
             label, button = QLabel(), QToolButton()
             button.setText("×")
             button.setAutoRaise(True)
-            button.setToolTip("<p>Remove this filter.</p>")
-            button.setAccessibleName("Remove this filter")
+            explain(button, "Remove this filter", "<p>Remove this filter.</p>")
             button.clicked.connect(lambda checked=False, place=place: self._remove(place))
             label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-            row = QHBoxLayout()
-            row.addWidget(label, 1)
-            row.addWidget(button)
-            column.addLayout(row)
+            column.addLayout(fill(QHBoxLayout(), (label, 1), button))
             self.rows.append((label, button))
         if not count:
             column.addWidget(QLabel(_NONE))
@@ -181,15 +174,8 @@ class FilterList(QWidget):
         self._area.setMinimumHeight(24)
         # What is left beside the legend, not as much as all sentences would like.
         self._area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(4)
-        for button in (self.clear, self.others, self.save, self.load):
-            buttons.addWidget(button)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addWidget(self._area, 1)
-        column.addLayout(buttons)
+        buttons = fill(QHBoxLayout(), self.clear, self.others, self.save, self.load, spacing=4)
+        fill(QVBoxLayout(self), (self._area, 1), buttons, spacing=2)
 
 
 def _button(text: str, tip: str) -> QPushButton:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
-from qtpy.QtWidgets import QBoxLayout, QFrame, QScrollArea, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from ..parts.scrolled import Scrolled
+from ..parts.layout import fill
+from ..parts.scrolled import Scrolled, scroll_upright
 from .filter_list import FilterList
 from .histogram import Histogram
 from .legend import Legend
 from .page import Page
 from .shown_spots import ShownSpots
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 #: Below this width in pixels the parts stand one below the other.
 _WIDE = 460
@@ -31,46 +26,27 @@ class FilterPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(spots, parent)
-        self.histogram = Histogram(viewer, spots)
+    def __init__(self, spots: ShownSpots):
+        super().__init__(spots)
+        self.histogram = Histogram(spots)
         self.legend, self.list = Legend(spots), FilterList(spots)
         words = QWidget()
-        column = QVBoxLayout(words)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(Scrolled(self.legend, _LEAST))
-        column.addWidget(self.list, 1)
+        fill(QVBoxLayout(words), Scrolled(self.legend, _LEAST), (self.list, 1), spacing=4)
         inner, area = QWidget(), QScrollArea()
-        self._box = QBoxLayout(QBoxLayout.Direction.LeftToRight, inner)
-        self._box.setContentsMargins(4, 4, 4, 4)
-        self._box.addWidget(self.histogram, 3)
-        self._box.addWidget(words, 2)
-        area.setWidget(inner)
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
+        self._box = fill(
+            QBoxLayout(QBoxLayout.Direction.LeftToRight, inner),
+            (self.histogram, 3),
+            (words, 2),
+            margins=(4, 4, 4, 4),
+        )
+        scroll_upright(area, inner)
+        fill(QVBoxLayout(self), area)
         self.table_due.connect(self.show_table)
         self.rows_due.connect(self.show_rows)
-
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self.histogram.plot.bind()
-
-    def unbind(self) -> None:
-        """Stop following it."""
-        self.histogram.plot.unbind()
 
     def show_table(self) -> None:
         """Follow another table or other units."""

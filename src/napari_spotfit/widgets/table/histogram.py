@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyqtgraph as pg
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ...settings.parameter import Parameter
+from ..parts.layout import explain, fill
 from ..parts.number_box import NumberBox
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from ..parts.status import number
@@ -16,9 +15,6 @@ from .bins import Bins, decimals_between, make_bins
 from .feature_choice import FeatureChoice
 from .filters import Filters
 from .shown_spots import ShownSpots
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 _OPEN = Parameter("Limit", "", "fit", none_means="open", step=0)
 #: Below this width in pixels the limits stand below the feature.
@@ -48,23 +44,19 @@ class Histogram(QWidget):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, spots: ShownSpots):
+        super().__init__()
         self._spots = spots
         self._bins: Bins | None = None
         self._factor, self._decimals = 1.0, 3
         self._drawn_for: Filters | None = None
         self.feature = FeatureChoice(spots, "sigma")
         self.low, self.high, self.outside = _limit(), _limit(), QLabel()
-        self.plot = Plot(viewer)
+        self.plot = Plot()
         empty = {"stepMode": "center", "fillLevel": 0, "pen": None}
         self.all = pg.PlotCurveItem([0, 1], [0], brush=DIM, **empty)
         self.passing = pg.PlotCurveItem([0, 1], [0], brush=BLUE, **empty)
@@ -172,33 +164,19 @@ class Histogram(QWidget):
         self._spots.set_filters(self._spots.filters.with_range(self.feature.name, *limits))
 
     def _lay_out(self) -> None:
-        self.feature.setToolTip(_FEATURE_TIP)
-        self.feature.setAccessibleName("Feature of the histogram")
-        self.low.setToolTip(_LOW_TIP)
-        self.low.setAccessibleName("Lower limit")
-        self.high.setToolTip(_HIGH_TIP)
-        self.high.setAccessibleName("Upper limit")
+        explain(self.feature, "Feature of the histogram", _FEATURE_TIP)
+        explain(self.low, "Lower limit", _LOW_TIP)
+        explain(self.high, "Upper limit", _HIGH_TIP)
         self.plot.setToolTip(_PLOT_TIP)
         self.plot.setMinimumHeight(90)
-        # Half of the topmost number stands above its axis.
-        self.plot.plotItem.layout.setContentsMargins(0, 6, 0, 0)
         self.outside.hide()
         self.outside.setToolTip(_OUTSIDE_TIP)
-        limits = QHBoxLayout()
-        limits.addWidget(self.low, 1)
-        limits.addWidget(QLabel("to"))
-        limits.addWidget(self.high, 1)
-        self._row = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._row.setSpacing(4)
-        self._row.addWidget(self.feature, 1)
-        self._row.addLayout(limits)
+        limits = fill(QHBoxLayout(), (self.low, 1), QLabel("to"), (self.high, 1))
+        self._row = fill(
+            QBoxLayout(QBoxLayout.Direction.LeftToRight), (self.feature, 1), limits, spacing=4
+        )
         self.setMinimumWidth(200)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addLayout(self._row)
-        column.addWidget(self.plot, 1)
-        column.addWidget(self.outside)
+        fill(QVBoxLayout(self), self._row, (self.plot, 1), self.outside, spacing=2)
 
 
 def _limit() -> NumberBox:

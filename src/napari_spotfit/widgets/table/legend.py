@@ -13,6 +13,7 @@ from ...models.stopping import StopCondition
 from ...results.flags import RULES, Flag, reasons_in_words
 from ..layers.colors import STOP_COLORS
 from ..layers.points import stop_counts
+from ..parts.layout import fill
 from ..parts.ring import Cross, Ring
 from ..parts.status import number
 from .columns import STOP
@@ -79,12 +80,10 @@ class Legend(QWidget):
     ----------
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, spots: ShownSpots):
+        super().__init__()
         self._spots = spots
         #: By the names of stop conditions and flags.
         self.boxes: dict[str, LegendBox] = {}
@@ -171,10 +170,7 @@ class Legend(QWidget):
         grid.setHorizontalSpacing(4)
         grid.setVerticalSpacing(0)
         grid.setColumnStretch(1, 1)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(4)
-        buttons.addWidget(self.all)
-        buttons.addWidget(self.good, 1)
+        buttons = fill(QHBoxLayout(), self.all, (self.good, 1), spacing=4)
         grid.addLayout(buttons, 0, 0, 1, 3)
         for condition in _STOPS:
             color = STOP_COLORS.get(condition.name)

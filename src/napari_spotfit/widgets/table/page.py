@@ -15,8 +15,6 @@ class Page(QWidget):
     ----------
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: There is another table, or other units; ``rows_due`` comes next.
@@ -24,8 +22,8 @@ class Page(QWidget):
     #: Other spots are shown.
     rows_due = Signal()
 
-    def __init__(self, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, spots: ShownSpots):
+        super().__init__()
         self._spots = spots
         self._on_top = False
         self._new_table = self._new_rows = True

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout
 
+from ..parts.layout import explain, fill
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
 from ..parts.status import number
 from .feature_choice import FeatureChoice
@@ -18,9 +19,6 @@ from .gate import Gate
 from .lasso import Lasso
 from .page import Page
 from .shown_spots import ShownSpots
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 #: More spots than this are drawn as an image of how many there are.
 _MOST_POINTS = 20_000
@@ -50,18 +48,14 @@ class ScatterPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(spots, parent)
+    def __init__(self, spots: ShownSpots):
+        super().__init__(spots)
         self.across, self.up = FeatureChoice(spots, "sigma"), FeatureChoice(spots, "photons")
-        self.hint, self.plot = QLabel(), Plot(viewer)
+        self.hint, self.plot = QLabel(), Plot()
         self.points = pg.ScatterPlotItem(size=4, pen=None, brush=faint(BLUE, 150))
         self.image = pg.ImageItem(axisOrder="row-major", autoDownsample=False)
         self.marks = pg.ScatterPlotItem(size=11, pen=pg.mkPen(ORANGE, width=2), brush=None)
@@ -82,14 +76,6 @@ class ScatterPage(Page):
         self.plot.getViewBox().sigRangeChanged.connect(self.lasso.cover)
         self.lasso.drawn.connect(self._on_lasso)
         self.plot.scene().sigMouseClicked.connect(self._on_click)
-
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self.plot.bind()
-
-    def unbind(self) -> None:
-        """Stop following it."""
-        self.plot.unbind()
 
     def show_table(self) -> None:
         """List the features."""
@@ -186,20 +172,13 @@ class ScatterPage(Page):
 
     def _lay_out(self) -> None:
         for choice, axis in ((self.across, "horizontal"), (self.up, "vertical")):
-            choice.setToolTip(f"<p>The feature along the {axis} axis.</p>")
-            choice.setAccessibleName(f"Feature along the {axis} axis")
+            explain(
+                choice,
+                f"Feature along the {axis} axis",
+                f"<p>The feature along the {axis} axis.</p>",
+            )
         self.plot.setToolTip(_PLOT_TIP)
-        self.plot.setMinimumHeight(90)
-        # Half of the topmost number stands above its axis.
-        self.plot.plotItem.layout.setContentsMargins(0, 6, 0, 0)
+        self.plot.setMinimumHeight(74)
         self.hint.setToolTip(_HINT_TIP)
-        row = QHBoxLayout()
-        row.addWidget(self.up, 1)
-        row.addWidget(QLabel("against"))
-        row.addWidget(self.across, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6, 6, 6, 6)
-        column.setSpacing(2)
-        column.addLayout(row)
-        column.addWidget(self.plot, 1)
-        column.addWidget(self.hint)
+        row = fill(QHBoxLayout(), (self.up, 1), QLabel("against"), (self.across, 1))
+        fill(QVBoxLayout(self), row, (self.plot, 1), self.hint, margins=(6, 6, 6, 6), spacing=2)

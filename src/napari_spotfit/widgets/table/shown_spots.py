@@ -134,6 +134,11 @@ class ShownSpots(QObject):
         select(self.layer, rows.tolist())
         return True
 
+    def put_off(self, milliseconds: int) -> None:
+        """Read a table that has changed so much later, with all that changes until then."""
+        if self._read_soon.isActive() and not self._read_soon.interval():
+            self._read_soon.start(milliseconds)
+
     def _soon(self, slot: Callable[[], None]) -> QTimer:
         timer = QTimer(self)
         timer.setSingleShot(True)
@@ -167,7 +172,11 @@ class ShownSpots(QObject):
 
     def _on_table(self, event: Any = None) -> None:
         # A refit changes points, table and colours one after the other: look afterwards.
-        self._read_soon.start()
+        self._read_when_free()
+
+    def _read_when_free(self) -> None:
+        if not self._read_soon.isActive():
+            self._read_soon.start(0)
 
     def _read_again(self) -> None:
         self._read(apply=True)
@@ -220,7 +229,7 @@ class ShownSpots(QObject):
         if self._applying or waiting or self.layer is None:
             return
         if len(self.layer.shown) != len(self.shown):
-            self._read_soon.start()
+            self._read_when_free()
             return
         kept = self.layer.metadata.get("filters", self.filters.to_dict())
         others = kept != self.filters.to_dict()

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QLabel, QVBoxLayout
 
+from ..parts.layout import fill
 from ..parts.plots import BLUE, GREY, ORANGE, Plot
 from ..parts.status import number
 from .page import Page
 from .shown_spots import ShownSpots
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 _COLORS = {"y": BLUE, "x": ORANGE}
 _LEAST, _MOST = 10, 50
@@ -41,17 +38,13 @@ class SubpixelPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(spots, parent)
-        self.plot = Plot(viewer)
+    def __init__(self, spots: ShownSpots):
+        super().__init__(spots)
+        self.plot = Plot()
         self.curves = {
             name: pg.PlotCurveItem([0, 1], [0], stepMode="center", pen=pg.mkPen(color, width=2))
             for name, color in _COLORS.items()
@@ -63,26 +56,20 @@ class SubpixelPage(Page):
         for item in (*self.noise, self.even, *self.curves.values()):
             self.plot.addItem(item)
         self.plot.setToolTip(_TIP)
-        self.plot.setMinimumHeight(90)
+        self.plot.setMinimumHeight(60)
         self.legend, self.words = QLabel(), QLabel(_WHAT)
         for label in (self.legend, self.words):
             label.setWordWrap(True)
             label.setToolTip(_TIP)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6, 6, 6, 6)
-        column.setSpacing(2)
-        column.addWidget(self.legend)
-        column.addWidget(self.plot, 1)
-        column.addWidget(self.words)
+        fill(
+            QVBoxLayout(self),
+            self.legend,
+            (self.plot, 1),
+            self.words,
+            margins=(6, 6, 6, 6),
+            spacing=2,
+        )
         self.rows_due.connect(self.show_rows)
-
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self.plot.bind()
-
-    def unbind(self) -> None:
-        """Stop following it."""
-        self.plot.unbind()
 
     def show_rows(self) -> None:
         """Draw the spots that are shown."""

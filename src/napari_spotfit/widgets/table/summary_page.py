@@ -16,16 +16,15 @@ from qtpy.QtWidgets import (
     QComboBox,
     QHBoxLayout,
     QHeaderView,
-    QLabel,
     QTableWidget,
     QTableWidgetItem,
     QVBoxLayout,
-    QWidget,
 )
 
 from ...results.summary import per_frame, summarize, usual_columns
 from ..layers.meanings import meaning
 from ..parts.latest import Latest
+from ..parts.layout import explain, fill, sentence
 from ..parts.plots import BLUE, Plot
 from ..parts.rounding import decimals_for, number_text
 from ..parts.status import number
@@ -37,7 +36,6 @@ from .table_export import NamedTable, TableExport
 
 if TYPE_CHECKING:
     import pandas as pd
-    from napari import Viewer
     from napari.layers import Points
 
     from ...results.spot_fits import SpotFits
@@ -75,18 +73,14 @@ class SummaryPage(Page):
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer whose theme counts.
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(spots, parent)
-        self.words, self.table, self.over = QLabel(), QTableWidget(0, len(_TITLES)), QComboBox()
-        self.plot = Plot(viewer, "frame")
+    def __init__(self, spots: ShownSpots):
+        super().__init__(spots)
+        self.words, self.table, self.over = sentence(), QTableWidget(0, len(_TITLES)), QComboBox()
+        self.plot = Plot("frame")
         pen, brush = pg.mkPen(BLUE, width=1), pg.mkBrush(BLUE)
         self.curve = pg.PlotDataItem(
             pen=pen, symbol="o", symbolSize=4, symbolPen=None, symbolBrush=brush, connect="finite"
@@ -103,14 +97,9 @@ class SummaryPage(Page):
         self.work.done.connect(self._on_done)
         self.work.failed.connect(lambda error: self._show_nothing(str(error)))
 
-    def bind(self) -> None:
-        """Follow the viewer's theme."""
-        self.plot.bind()
-
     def unbind(self) -> None:
-        """Stop following it."""
+        """Stop working."""
         self.work.drop()
-        self.plot.unbind()
 
     def resizeEvent(self, event: QResizeEvent | None) -> None:
         """Put the plot beside the table where both would be low."""
@@ -211,7 +200,6 @@ class SummaryPage(Page):
         return NamedTable(f"{layer.name}.frames", "frames", table)
 
     def _lay_out(self) -> None:
-        self.words.setWordWrap(True)
         self.words.setToolTip("<p>The spots that are shown; their mean number per frame.</p>")
         self.table.setHorizontalHeaderLabels(list(_TITLES))
         for number_of, tip in enumerate(_COLUMNS.values()):
@@ -225,36 +213,20 @@ class SummaryPage(Page):
         assert names is not None
         names.setDefaultSectionSize(self.fontMetrics().height() + 6)
         self.table.setEditTriggers(QTableWidget.EditTrigger.NoEditTriggers)
-        self.table.setToolTip(_TABLE_TIP)
-        self.table.setAccessibleName("Medians and spreads")
+        explain(self.table, "Medians and spreads", _TABLE_TIP)
         self.table.setMinimumHeight(60)
-        self.over.setToolTip(_OVER_TIP)
-        self.over.setAccessibleName("Drawn over the frames")
+        explain(self.over, "Drawn over the frames", _OVER_TIP)
         self.over.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
         self.over.setMinimumContentsLength(9)
         guard_wheel(self.over)
-        self.plot.setToolTip(_PLOT_TIP)
-        self.plot.setAccessibleName("Plot over frames")
+        explain(self.plot, "Plot over frames", _PLOT_TIP)
         self.plot.setMinimumHeight(80)
-        # Half of the topmost number stands above its axis.
-        self.plot.plotItem.layout.setContentsMargins(0, 6, 0, 0)
-        row = QHBoxLayout()
-        row.addWidget(self.over, 1)
-        row.addWidget(self.export)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(6, 6, 6, 6)
-        column.setSpacing(4)
-        column.addWidget(self.words)
-        column.addLayout(self._body, 1)
-        drawn = QVBoxLayout()
-        drawn.setSpacing(4)
-        drawn.addLayout(row)
-        drawn.addWidget(self.plot, 1)
-        self._body.setSpacing(4)
-        self._body.addWidget(self.table, 3)
-        self._body.addLayout(drawn, 2)
+        row = fill(QHBoxLayout(), (self.over, 1), self.export)
+        fill(QVBoxLayout(self), self.words, (self._body, 1), margins=(6, 6, 6, 6), spacing=4)
+        drawn = fill(QVBoxLayout(), row, (self.plot, 1), spacing=4)
+        fill(self._body, (self.table, 3), (drawn, 2), spacing=4)
 
 
 def _numbers(

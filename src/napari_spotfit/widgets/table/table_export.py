@@ -11,6 +11,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QApplication, QFileDialog, QHBoxLayout, QPushButton, QWidget
 
 from ..parts.latest import Latest
+from ..parts.layout import fill
 from ..parts.status import number
 
 if TYPE_CHECKING:
@@ -35,26 +36,19 @@ class TableExport(QWidget):
         Returns the table, or None if there is none.
     what : str
         What it has, for the tooltips.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: Something that the user should know, and something that went wrong.
     said, failed = Signal(str), Signal(str)
 
-    def __init__(
-        self, table: Callable[[], NamedTable | None], what: str, parent: QWidget | None = None
-    ):
-        super().__init__(parent)
+    def __init__(self, table: Callable[[], NamedTable | None], what: str):
+        super().__init__()
         self._table = table
         self._writing = Latest(self)
         self.copy_button, self.save_button = QPushButton("Copy"), QPushButton("Save…")
         self.copy_button.setToolTip(f"<p>Copy {what}, to paste it into a spreadsheet.</p>")
         self.save_button.setToolTip(f"<p>Save {what} as a CSV file.</p>")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        for button in (self.copy_button, self.save_button):
-            row.addWidget(button)
+        fill(QHBoxLayout(self), self.copy_button, self.save_button)
         self.copy_button.clicked.connect(self.copy)
         self.save_button.clicked.connect(self._ask_where)
         self._writing.done.connect(self.said.emit)

@@ -25,6 +25,7 @@ from qtpy.QtWidgets import (
 )
 
 from ..layers.place import go_to
+from ..parts.layout import explain
 from ..parts.status import number
 from .model import SpotsModel
 from .shown_spots import MOST_SELECTED, ShownSpots
@@ -65,8 +66,6 @@ class SpotsTable(QTableView):
         The viewer in which a spot is centred.
     spots : ShownSpots
         The spots.
-    parent : QWidget, optional
-        Qt parent.
     """
 
     #: The user wants what is selected on the clipboard.
@@ -76,8 +75,8 @@ class SpotsTable(QTableView):
     #: The spot of this row of the layer is to be inspected.
     inspect_asked = Signal(int)
 
-    def __init__(self, viewer: Viewer, spots: ShownSpots, parent: QWidget | None = None):
-        super().__init__(parent)
+    def __init__(self, viewer: Viewer, spots: ShownSpots):
+        super().__init__()
         self._viewer, self._spots = viewer, spots
         self._titles: list[str] = []
         self._following = False
@@ -235,8 +234,7 @@ class SpotsTable(QTableView):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.ActionsContextMenu)
 
     def _set_up(self) -> None:
-        self.setToolTip(_TIP)
-        self.setAccessibleName("Spots")
+        explain(self, "Spots", _TIP)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
