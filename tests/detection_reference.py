@@ -97,15 +97,22 @@ def blocks(image, sigma):
     return np.array(parts).reshape(-1, 9)
 
 
+def sets_of(count):
+    """Return how many sets so many blocks of like brightness make."""
+    return int(np.clip(count // 12, 1, 32))
+
+
 def are_unlike(table):
-    """Return which blocks have halves that differ in brightness more than noise makes them."""
-    both, dark, bright = table[:, 1], table[:, 6], table[:, 7]
-    return (bright - dark) ** 2 > np.maximum(both, np.median(both))
+    """Return which blocks have halves that differ by more than the noise of those as bright."""
+    usual = np.full(len(table), np.median(table[:, 1]))
+    for own in np.array_split(np.argsort(table[:, 0], kind="stable"), sets_of(len(table))):
+        usual[own] = np.maximum(usual[own], np.median(table[own, 1]))
+    return (table[:, 7] - table[:, 6]) ** 2 > usual
 
 
 def parts_of(table, place):
     """Return brightness, noise and size of blocks, or of their halves, and where they are."""
-    x = table[:, 0]
+    x = (table[:, 6] + table[:, 7]) / 2
     split = are_unlike(table)
     halves, place = table[split], np.concatenate([place[~split], place[split], place[split]])
     x = np.concatenate([x[~split], halves[:, 6], halves[:, 7]])
@@ -122,7 +129,7 @@ def photon_transfer(table, grid, skewness):
     x, v, size, place = parts_of(table[usable], place[usable])
 
     # A first line through what is low in each set of like brightness.
-    sets = np.array_split(np.arange(len(x)), int(np.clip(len(x) // 12, 1, 32)))
+    sets = np.array_split(np.arange(len(x)), sets_of(len(x)))
     low = np.array([np.quantile(v[part], 0.3) for part in sets]) / 0.76
     level = np.array([np.median(x[part]) for part in sets])
     weight = 1 / np.maximum(low, np.median(low) / 4) ** 2
@@ -140,7 +147,7 @@ def photon_transfer(table, grid, skewness):
         x0, v0 = np.average(x, weights=weight), np.average(v, weights=weight)
         spread = np.sum(weight * (x - x0) ** 2)
         # Noise makes blocks differ in brightness, too, and bright ones noisier if it is skewed.
-        noise = 0.88 / 256 * np.sum(weight * v / size)
+        noise = 0.81 / 256 * np.sum(weight * v / size)
         own, rise = spread - noise, np.sum(weight * (x - x0) * (v - v0))
         apparent = max(rise / spread, 0)
         rise -= min(skewness, apparent) * noise
@@ -193,7 +200,7 @@ def noise_of(frames, sigma, variance=None):
         table, grid, skewness
     )
     ordered = parts_of(usable, np.arange(len(usable)))[1]
-    sets = np.array_split(ordered, int(np.clip(len(ordered) // 12, 1, 32)))
+    sets = np.array_split(ordered, sets_of(len(ordered)))
     least = max(min(map(np.median, sets)) / MEDIAN_OF_BLOCK / 2, rounding)
     both, by_x, by_y = (max(one, rounding) for one in (both, by_x, by_y))
     spectrum = math.sqrt(by_x * by_y) / both

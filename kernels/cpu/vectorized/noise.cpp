@@ -11,11 +11,14 @@ namespace {
 using Sums = Lanes<BLOCK>;
 using Doubles = double __attribute__((ext_vector_type(BLOCK)));
 
-double sum(Sums values) {
-    double total = 0.0;
-    for (int k = 0; k < BLOCK; ++k) total += double(values.v[k]);
-    return total;
+// In this order on every machine, too.
+double sum(Doubles values) {
+    const auto eight = values.lo + values.hi;
+    const auto four = eight.lo + eight.hi;
+    const auto two = four.lo + four.hi;
+    return two[0] + two[1];
 }
+double sum(Sums values) { return sum(__builtin_convertvector(values.v, Doubles)); }
 
 constexpr int ROWS = BLOCK + 2 * REACH;
 // Before the first column of a row and behind the last: pixels that are mirrored.
@@ -65,16 +68,16 @@ template <class T> class RowOfBlocks {
         constexpr double PIXELS = BLOCK * BLOCK;
         for (long long k = 0; k < blocks.columns; ++k) {
             const ColumnSums& own = sums[k];
-            double lowest = double(INFINITE), cube = 0.0;
-            for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
+            float lowest = INFINITE;
+            for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, float(own.lowest.v[i]));
             const double mean = sum(own.mean) / PIXELS, both = sum(own.both) / PIXELS;
             const Halves halves(*this, k);
             table[k] = {mean + double(frame.level),
                         both,
                         sum(own.along_x) / PIXELS,
                         sum(own.along_y) / PIXELS,
-                        cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
-                        lowest + double(frame.level),
+                        sum(own.cube) / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
+                        double(lowest) + double(frame.level),
                         halves.dark + double(frame.level),
                         halves.bright + double(frame.level),
                         halves.dark_both};
@@ -90,19 +93,17 @@ template <class T> class RowOfBlocks {
         Halves(const RowOfBlocks& row, long long k) {
             const Sums brightness = row.around(row.first_column(k));
             // How many of the columns are darker; of equal ones the first is.
-            int darker[BLOCK] = {};
+            Sums::Ints darker = {}, after = ~Sums::Ints{};
             for (int j = 0; j < BLOCK; ++j) {
-                const float other = brightness.v[j];
-                for (int i = 0; i < BLOCK; ++i)
-                    darker[i] += int(other < brightness.v[i]) | (int(other == brightness.v[i]) & int(j < i));
+                const Sums other = float(brightness.v[j]);
+                after[j] = 0;
+                darker -= ((other < brightness) | ((other == brightness) & Sums::Mask(after))).v;
             }
             constexpr int HALF = BLOCK / 2;
-            for (int i = 0; i < BLOCK; ++i) {
-                const bool is_dark = darker[i] < HALF;
-                const double own = double(brightness.v[i]) / HALF;
-                dark += is_dark ? own : 0.0, bright += is_dark ? 0.0 : own;
-                dark_both += is_dark ? double(row.sums[k].both.v[i]) / (HALF * BLOCK) : 0.0;
-            }
+            const Sums::Mask is_dark = Sums::Ints(darker < HALF);
+            dark = sum(select(is_dark, brightness, Sums(0.0f))) / HALF;
+            bright = sum(select(is_dark, Sums(0.0f), brightness)) / HALF;
+            dark_both = sum(select(is_dark, row.sums[k].both, Sums(0.0f))) / (HALF * BLOCK);
         }
     };
 

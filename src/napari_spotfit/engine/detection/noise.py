@@ -10,28 +10,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...settings.noise_model import FILTERED, TOLD, NoiseModel
-from .noise_line import Parts, are_unlike, is_usable, line_through, median, of_sets, parts_of
+from .noise_line import Blocks, Parts, are_unlike, line_through, median, of_sets, parts_of
 
 #: A block's measurements.
-BLOCK_NOISE = np.dtype(
-    [
-        (name, "f8")
-        for name in (
-            "mean",
-            "both",
-            "along_x",
-            "along_y",
-            "cube",
-            "lowest",
-            "dark",
-            "bright",
-            "dark_both",
-        )
-    ]
-)  # fmt: skip
+BLOCK_NOISE = np.dtype([(name, "f8") for name in Blocks._fields[:-2]])
 #: The median over blocks of white noise's fine detail, over the mean.
 _MEDIAN_OVER_MEAN = 0.934
 #: By so many of its errors the line may be less steep than skewness tells, and steeper than it is;
@@ -46,40 +30,41 @@ _ROUNDING = 1 / 20
 _CHANCE, _BEYOND_CHANCE = 0.72, 2.0
 
 
-def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
+def photon_transfer(usable: Blocks, shape: tuple[int, int], whole_counts: bool) -> NoiseModel:
     """Return the line of variance over mean, as if pixels were independent.
 
     Parameters
     ----------
-    blocks : ndarray, shape (frames, rows, columns)
-        What was measured in the blocks of each frame.
+    usable : Blocks
+        What was measured in the blocks of all frames.
+    shape : tuple of int
+        How many rows and columns of blocks a frame has.
     whole_counts : bool
         Whether pixels are whole numbers.
     """
-    usable = blocks[is_usable(blocks)]
     least = _ROUNDING if whole_counts else 0.0
-    if not len(usable):
+    if not len(usable.both):
         return NoiseModel(0.0, 0.0, least)
-    variance = float(np.median(usable["both"]))
+    variance = median(usable.both)
     unlike = are_unlike(usable)
     # Spots are skewed themselves: what is between them tells, if that is enough.
     between = np.count_nonzero(~unlike) >= _TELL_SKEWNESS
-    telling = usable[~unlike] if between else usable
-    cube, square = (float(np.median(telling[name])) for name in ("cube", "both"))
+    telling = ~unlike if between else np.ones_like(unlike)
+    cube, square = median(usable.cube[telling]), median(usable.both[telling])
     skewness = max(cube, 0.0) / square
-    parts = parts_of(blocks)
-    line = line_through(parts, blocks.shape[1:], skewness)
+    parts = parts_of(usable, unlike)
+    line = line_through(parts, shape, skewness)
     if line is None:
         # Few blocks tell no slope: a single spot makes them as skewed as anything.
         middle = variance / _MEDIAN_OVER_MEAN
-        least = min(max(float(usable["both"].min()) / 2, least), middle)
-        return NoiseModel(0.0, middle, least, blocks=len(usable))
+        least = min(max(float(usable.both.min()) / 2, least), middle)
+        return NoiseModel(0.0, middle, least, blocks=len(usable.both))
     least = max(_least_of_sets(parts) / 2, least)
     slope, level, middle, error, least_error, apparent, apparent_error = line
     if not slope > TOLD * error:
         # Too little light and shade to be sure: counts are as skewed as their slope is steep.
-        brightness = np.where(unlike, usable["dark"], usable["mean"])
-        usual, darkest = float(np.median(brightness)), float(np.median(usable["lowest"]))
+        usual = median(np.where(unlike, usable.dark, usable.mean))
+        darkest = median(usable.lowest)
         middle, level = max(middle + slope * (usual - level), least), usual
         # Where every block has a spot, that is too much; but no light is below none, and the line
         # may know better: bright blocks are noisier, too, if noise is skewed, and so are the bright
@@ -97,28 +82,27 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         error = math.inf
     return NoiseModel(
         slope, middle - slope * level, least, slope_error=error if error < math.inf else None,
-        blocks=len(usable),
+        blocks=len(usable.both),
     )  # fmt: skip
 
 
-def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
+def spectral_correlation(usable: Blocks, whole_counts: bool) -> float:
     """Return how much stronger coarse noise is than fine noise, as detail along the axes tells.
 
     The spectrum of filtered noise is taken for a product of one along y and one along x. What
     chance does to white noise is no more than 1.
     """
-    blocks = blocks[is_usable(blocks)]
-    if not len(blocks):
+    if not len(usable.both):
         return 1.0
     least = _ROUNDING if whole_counts else 0.0
     both, along_x, along_y = (
-        max(float(np.median(blocks[name])), least) for name in ("both", "along_x", "along_y")
+        max(median(values), least) for values in (usable.both, usable.along_x, usable.along_y)
     )
     ratio = math.sqrt(along_x * along_y) / both
-    chance = 1 + _BEYOND_CHANCE * _CHANCE / math.sqrt(len(blocks))
+    chance = 1 + _BEYOND_CHANCE * _CHANCE / math.sqrt(len(usable.both))
     return ratio if ratio > chance else min(ratio, 1.0)
 
 
 def _least_of_sets(parts: Parts) -> float:
     """Return the least variance of what is alike in brightness."""
-    return float(of_sets(median, parts.variance).min()) / _MEDIAN_OVER_MEAN
+    return float(of_sets(parts.variance, 0.5).min()) / _MEDIAN_OVER_MEAN
