@@ -162,9 +162,17 @@ class _Kernel:
     """A kernel, as CuPy has it."""
 
     def __init__(self, gpus, code):
-        self.threads = threads_for(code)
+        self.threads, self._gpus = threads_for(code), gpus
         self.ptr, self.kernel = id(self), self
-        gpus.kernels[self.ptr] = on_host.launcher(kernel_text(code, self.threads), "fit")
+        self._text = kernel_text(code, self.threads)
+        gpus.kernels[self.ptr] = on_host.launcher(self._text, "fit")
+
+    def __call__(self, grid, block, arguments):
+        stream = self._gpus.stream()
+        self._gpus.called("launch", stream.device)
+        self._gpus.launches[stream.device] += 1
+        given = self._text, "fit", grid, block, [np.array(one) for one in arguments]
+        stream.later(lambda: on_host.launch(*given))
 
 
 def _kernel(gpus, code):

@@ -10,6 +10,7 @@ from same_fits import assert_same
 from settings_cases import OWN
 
 from napari_spotfit import Profile, Settings, load_settings, localize, save_settings
+from napari_spotfit.engine.select import describe
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.settings_menu import recent_fits
 from napari_spotfit.widgets.fitting.snippet import Fit, fit_as_python
@@ -62,6 +63,15 @@ def test_settings_of_a_file_are_shown_but_for_what_has_no_control(widget, tmp_pa
     widget.settings_menu.open_from(tmp_path / "b.toml")
     assert "no control here, or a map: ROI size, σ at least." in widget.status.text()
     assert widget.settings.settings() == TOLD
+
+
+def test_settings_of_a_gpu_are_of_use_without_one(widget, tmp_path):
+    if describe(Settings(backend="cuda")).name != "no GPU":
+        pytest.skip("there is a GPU")
+    save_settings(TOLD.changed(backend="cuda"), tmp_path / "a.toml")
+    widget.settings_menu.open_from(tmp_path / "a.toml")
+    assert widget.settings.settings() == TOLD.changed(backend="auto")
+    assert "less the GPU, of which there is none here." in widget.status.text()
 
 
 def test_what_is_shown_is_saved(widget, tmp_path):

@@ -86,6 +86,19 @@ def recorded(settings: Settings, backend: Backend) -> Settings:
     return _recorded(settings, backend.kind) if settings.backend == "auto" else settings
 
 
+def usable_here(settings: Settings) -> Settings:
+    """Return settings that can be run here: a GPU's results may be opened where there is none."""
+    if settings.backend != "cuda":
+        return settings
+    from .cuda import devices
+
+    try:
+        devices.usable(settings.devices)
+    except BackendUnavailableError:
+        return settings.changed(backend="auto")
+    return settings
+
+
 def describe(settings: Settings) -> Description:
     """Say what would run the fits, and if that is no GPU, why."""
     if settings.backend == "cpu":

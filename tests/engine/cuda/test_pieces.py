@@ -272,6 +272,35 @@ def test_the_hosts_page_locked_memory_stays_below_a_gigabyte(monkeypatch):
     assert kept < 1 << 30
 
 
+@pytest.mark.parametrize("estimator", ["wlse", "mle"])
+def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, estimator):
+    rng, few = np.random.default_rng(6), spots[:200]
+    settings = SETTINGS.changed(estimator=estimator, gain=1.0)
+    planes = Planes(rng.uniform(1, 2, (1, *SHAPE)).astype(np.float32))
+    start = np.full((len(few), 3), np.nan, np.float32)
+    start[:, 0] = rng.uniform(2, 4, len(few))
+    expected = {
+        given: on_host.fit_rois(few, None, SHAPE, settings, start if given else None, planes=planes)
+        for given in (False, True)
+    }
+    made = gpus(1)
+    fit = run(1).prepare_fits(settings, SHAPE, few.dtype, planes, None)
+    kinds = [(slice(40), False), (slice(0), False), (slice(None), False), (slice(30, 70), True)]
+    for rows, given in kinds:
+        columns = fit(few[rows], start[rows] if given else None)
+        assert_same(columns, {name: values[rows] for name, values in expected[given].items()})
+    # One launch each, as both read one memory, and none for nothing.
+    assert made.launches == [3]
+    made.fail(0, "launch")
+    with pytest.warns(BackendFallbackWarning, match="does the rest"):
+        columns = fit(few)
+    np.testing.assert_array_equal(
+        columns["x"], select_backend(settings.changed(backend="cpu")).fit_rois(
+            few, None, SHAPE, settings, planes=planes
+        )["x"],
+    )  # fmt: skip
+
+
 def test_other_errors_are_raised(gpus, spots):
     made = gpus(2)
     made.fail(1, "empty", 2, ValueError("no"), for_good=False)

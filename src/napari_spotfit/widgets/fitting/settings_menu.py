@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QPushButton
 
+from ...engine.select import usable_here
 from ...files.settings_file import load_settings, save_settings
 from ...models.profiles import Profile
 from ...settings.settings import Settings, parameters
@@ -109,6 +110,9 @@ class SettingsMenu(QPushButton):
 
     def use(self, settings: Settings, whose: str) -> None:
         """Show settings in the controls, and say for which of them there is no control."""
+        usable = usable_here(settings)
+        if usable is not settings:
+            settings, whose = usable, f"{whose}, less the GPU, of which there is none here"
         self._panel.put({**self._panel.values(), **control_values(settings)})
         try:
             shown = self._panel.settings()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
+from ...engine.select import usable_here
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -83,7 +84,7 @@ class Refit(QObject):
         self._layer, self._row, self._image = layer, row, image
         self._old, self._place = Row.of(layer, row), place
         spot = spot_as(self._old, layer, row)
-        self._bar.show_settings(settings_of(spot.values, spot.settings))
+        self._bar.show_settings(usable_here(settings_of(spot.values, spot.settings)))
         self._say()
 
     def forget(self, why: str = CHANGE) -> None:
@@ -177,7 +178,7 @@ class Refit(QObject):
         if row is self._old:
             self._new, self._error = None, ""
             spot = spot_as(row, layer, self._row)
-            self._bar.show_settings(settings_of(spot.values, spot.settings))
+            self._bar.show_settings(usable_here(settings_of(spot.values, spot.settings)))
         self._say()
         self.changed.emit()
 
