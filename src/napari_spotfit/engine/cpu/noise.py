@@ -73,7 +73,7 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     given = make_detection_settings(settings, bands, address, NO_NOISE)
     source = DetectionSource.of(frames, given)
     in_frame = functions.spotfit_noise_block_count(library.index, source.settings, 1)
-    step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
+    step = max(round(in_frame * len(frames) / _ENOUGH_BLOCKS), 1)
     blocks = measure(
         source, "spotfit_measure_noise_blocks", BLOCK_NOISE,
         functions.spotfit_noise_block_count(library.index, source.settings, step),

@@ -62,7 +62,7 @@ class Line(NamedTuple):
 class Blocks(NamedTuple):
     """What was measured in blocks without bad pixels, and with some noise.
 
-    There is none outside of a mask. In the order of kernels/noise.h.
+    There is none outside of a mask. In the order of kernels/detection_settings.h.
     """
 
     mean: Numbers
@@ -138,35 +138,29 @@ def line_through(own: Parts, shape: tuple[int, ...], skewness: float) -> Line | 
     )
 
 
-def quantiles(values: Numbers, *shares: float) -> list[Numbers]:
-    """Return quantiles along the last axis, of few numbers faster than NumPy's own.
+def quantile(values: Numbers, share: float) -> Numbers:
+    """Return a quantile along the last axis, of few numbers faster than NumPy's own.
 
     Examples
     --------
-    >>> [float(one) for one in quantiles(np.array([3.0, 1.0, 2.0, 4.0]), 0.5, 0.1)]
-    [2.5, 1.3]
+    >>> float(quantile(np.array([3.0, 1.0, 2.0, 4.0]), 0.1))
+    1.3
     """
     ordered = np.sort(values, axis=-1)
-    found = []
-    for share in shares:
-        place, above = divmod(share * (ordered.shape[-1] - 1), 1.0)
-        low = ordered[..., int(place)]
-        found.append(low + above * (ordered[..., math.ceil(place + above)] - low))
+    place, above = divmod(share * (ordered.shape[-1] - 1), 1.0)
+    low = ordered[..., int(place)]
+    found: Numbers = low + above * (ordered[..., math.ceil(place + above)] - low)
     return found
 
 
 def median(values: Numbers) -> float:
     """Return the median of numbers."""
-    return float(quantiles(values, 0.5)[0])
+    return float(quantile(values, 0.5))
 
 
-def of_sets(values: Numbers, *shares: float) -> Numbers:
-    """Return quantiles of numbers that follow each other, as many at a time as make a set.
-
-    Shape (quantiles, sets).
-    """
-    rows = _sets_of(values)
-    return np.concatenate([quantiles(own, *shares) for own in rows], axis=1)
+def of_sets(values: Numbers, share: float) -> Numbers:
+    """Return a quantile of numbers that follow each other, as many at a time as make a set."""
+    return np.concatenate([quantile(own, share) for own in _sets_of(values)])
 
 
 def _sets_of(values: Numbers) -> list[Numbers]:
@@ -188,7 +182,7 @@ def are_unlike(blocks: Blocks) -> NDArray[np.bool_]:
     ordered = blocks.both[order]
     usual = np.empty(len(order))
     usual[order] = np.concatenate(
-        [np.repeat(quantiles(own, 0.5)[0], own.shape[1]) for own in _sets_of(ordered)]
+        [np.repeat(quantile(own, 0.5), own.shape[1]) for own in _sets_of(ordered)]
     )
     unlike: NDArray[np.bool_] = np.square(blocks.bright - blocks.dark) > _UNLIKE**2 * (
         np.maximum(usual, median(ordered))
@@ -214,8 +208,8 @@ def parts_of(blocks: Blocks, unlike: NDArray[np.bool_]) -> Parts:
 
 def _first_line(own: Parts) -> Line:
     """Return a line that the brighter half of each set has no part in."""
-    (level,) = of_sets(own.brightness, 0.5)
-    low = of_sets(own.variance, _LOW)[0] / _LOW_OVER_MEAN
+    level = of_sets(own.brightness, 0.5)
+    low = of_sets(own.variance, _LOW) / _LOW_OVER_MEAN
     weight = np.maximum(low, median(low) / 4) ** -2.0
     line, _, _ = _weighted(level, low, np.ones(len(low)), weight)
     return line
@@ -259,7 +253,7 @@ def _deviates(ratio: Numbers, shape: Numbers) -> Numbers:
 
 
 def _fit(own: Parts, line: Line, skewness: float) -> _Fit | None:
-    least = float(quantiles(own.variance, 0.05)[0]) / 2
+    least = float(quantile(own.variance, 0.05)) / 2
     shape, expected = _USUAL_SHAPE, _expected(own, line, least)
     for _ in range(_ROUNDS):
         far = abs(_deviates(own.variance / expected, shape * own.part))
