@@ -58,6 +58,7 @@ class Gpus:
         self.most = [0] * count
         self._memory, self._current = memory, threading.local()
         self._fails, self._calls = {}, {}
+        self._at_work = [threading.Event() for _ in range(count)]
         self._streams, self._events = {}, {}
         self.kernels, self.codes = {}, {}
         #: Page-locked memory, by its first byte.
@@ -78,6 +79,13 @@ class Gpus:
             else:
                 del self._fails[device]
             raise error
+
+    def begin(self, device):
+        """Let threads wait until all are at work: none does everything before another begins."""
+        self._at_work[device].set()
+        if threading.current_thread() is threading.main_thread():
+            return
+        assert all(begun.wait(60) for begun in self._at_work)
 
     @property
     def device(self):
@@ -269,8 +277,9 @@ def _cupy(gpus):
             gpus.use(self._before)
 
     def empty(shape, dtype):
-        gpus.called("empty")
         size, device = int(np.prod(shape)) * np.dtype(dtype).itemsize, gpus.device
+        gpus.begin(device)
+        gpus.called("empty")
         with _one_at_a_time:
             if gpus.free[device] < size:
                 raise OutOfMemoryError

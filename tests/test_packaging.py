@@ -25,10 +25,21 @@ import napari_spotfit
 
 INSTALLS = ["wheel from the checkout", "wheel from the sdist", "editable"]
 
-BASE_DEPENDENCIES = {"magicgui", "numpy", "pandas", "pyqtgraph", "qtpy", "scipy", "superqt"}
+BASE_DEPENDENCIES = {
+    "click",
+    "magicgui",
+    "numpy",
+    "pandas",
+    "pyqtgraph",
+    "qtpy",
+    "scipy",
+    "superqt",
+}
+BASE_DEPENDENCIES |= {"tifffile"}
 
 #: What the public names must leave to the functions that need it.
 HEAVY = {"cupy", "magicgui", "napari", "pandas", "pyarrow", "pyqtgraph", "qtpy", "scipy", "superqt"}
+HEAVY |= {"click", "tifffile", "yaml", "zarr"}
 HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 
@@ -101,6 +112,11 @@ def metadata(wheels: dict[str, Path]) -> Message:
 def test_package_comes_from_the_fresh_environment(python: Path, folder: Path) -> None:
     code = "import napari_spotfit; print(napari_spotfit.__file__)"
     assert Path(run(python, "-c", code).strip()).is_relative_to(folder)
+
+
+def test_command_is_installed(python: Path) -> None:
+    command = python.with_name(f"napari-spotfit{python.suffix}")
+    assert run(command, "--version").split()[-1] == napari_spotfit.__version__
 
 
 def test_npe2_finds_the_manifest_and_its_commands_exist(python: Path) -> None:
@@ -176,7 +192,13 @@ def test_base_install_brings_no_qt_binding(metadata: Message) -> None:
 
 
 def test_extras(metadata: Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "cuda12", "cuda13", "parquet"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "all",
+        "cuda12",
+        "cuda13",
+        "images",
+        "parquet",
+    }
 
 
 def test_sdist_has_what_development_needs(source_tree: Path) -> None:

@@ -16,7 +16,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 def test_the_script_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    script, files, loop, models = (block for block in BLOCKS if "viewer" not in block)
+    script, files, movies, loop, models = (block for block in BLOCKS if "viewer" not in block)
     names: dict = {}
     exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
@@ -25,6 +25,10 @@ def test_the_script_runs(tmp_path, monkeypatch):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["movie.spots.parquet", "movie.toml"]
     assert_same(names["again"], names["fits"])
     assert 0 < spotfit.per_label(names["good"], names["cells"])["count"].sum() < len(names["good"])
+    exec(compile(movies, "README.md", "exec"), names)
+    assert_same(spotfit.load_fits("long.spots.parquet"), names["fits"])
+    assert names["count"] == len(names["fits"])
+    assert names["image"].shape == names["movie"].shape
     exec(compile(loop, "README.md", "exec"), names)
     assert len(names["fits"]) == 2
     exec(compile(models, "README.md", "exec"), names)

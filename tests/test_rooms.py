@@ -13,7 +13,16 @@ import napari_spotfit
 
 PACKAGE = Path(__file__).parents[1] / "src" / "napari_spotfit"
 #: From the doors down: a room may import from those after it.
-ROOMS = ("widgets", "localization", "results", "engine", "files", "images", "simulate")
+ROOMS = (
+    "widgets",
+    "command_line",
+    "localization",
+    "results",
+    "engine",
+    "files",
+    "images",
+    "simulate",
+)
 ROOMS += ("precision", "settings", "models", "version")
 #: The public names, which come from everywhere; no room imports them back.
 PUBLIC = ()

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from .engine.errors import BackendFallbackWarning, BackendUnavailableError
     from .files.settings_file import load_settings, save_settings
     from .images.camera import Camera
+    from .images.files.opening import open_image
     from .localization.detect_spots import detect_spots
     from .localization.fit_at import fit_at
     from .localization.fit_spots import fit_spots
     from .localization.fitter import Fitter
-    from .localization.localize import localize
+    from .localization.localize import localize, localize_iter
     from .localization.noise import noise_model
     from .localization.psf_width import estimate_sigma
     from .models.profiles import Profile
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .results.flags import Flag
     from .results.labels import label_spots, per_label
     from .results.load import load_fits
+    from .results.saving import save_fits
     from .results.spot_fits import SpotFits
     from .results.summary import per_frame, summarize
     from .settings.noise_model import NoiseModel
@@ -57,9 +59,12 @@ __all__ = [
     "load_settings",
     "localization_precision",
     "localize",
+    "localize_iter",
     "noise_model",
+    "open_image",
     "per_frame",
     "per_label",
+    "save_fits",
     "save_settings",
     "simulate_movie",
     "simulate_spots",
@@ -89,9 +94,12 @@ _MODULES = {
     "load_settings": "files.settings_file",
     "localization_precision": "precision",
     "localize": "localization.localize",
+    "localize_iter": "localization.localize",
     "noise_model": "localization.noise",
+    "open_image": "images.files.opening",
     "per_frame": "results.summary",
     "per_label": "results.labels",
+    "save_fits": "results.saving",
     "save_settings": "files.settings_file",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",

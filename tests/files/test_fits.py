@@ -23,10 +23,11 @@ from napari_spotfit import (
     load_fits,
     load_settings,
     localize,
+    save_fits,
     simulate_movie,
     simulate_spots,
 )
-from napari_spotfit.files import csv_rows
+from napari_spotfit.files import csv_rows, streamed
 from napari_spotfit.files.about import FORMAT, FORMAT_KEY
 from napari_spotfit.files.formats import read, write
 from napari_spotfit.files.table import Column, UnreadableFileError
@@ -356,3 +357,36 @@ def test_the_file_says_what_it_is(fits, tmp_path):
     assert about.settings == fits.settings
     assert isinstance(about.settings, Settings)
     assert math.isfinite(about.settings.known_sigma)
+
+
+@pytest.mark.parametrize("end", ENDS[:2])
+def test_parts_that_are_saved_one_by_one_are_the_whole(end, tmp_path, monkeypatch):
+    monkeypatch.setattr(streamed, "_ROWS", 30)
+    fits = localize(simulate_movie(6, shape=(64, 64), spots_per_frame=9, seed=4)[0])
+    parts = [fits[:20], fits[20:20], fits[20:33], fits[33:]]
+    assert save_fits(iter(parts), tmp_path / f"parts{end}") == len(fits)
+    assert_same(load_fits(tmp_path / f"parts{end}"), fits)
+    fits.save(tmp_path / f"whole{end}")
+    if end.endswith("csv"):
+        both = [(tmp_path / f"{name}{end}").read_bytes() for name in ("parts", "whole")]
+        assert both[0] == both[1]
+    assert save_fits([fits[:0]], tmp_path / f"none{end}") == 0
+    assert len(load_fits(tmp_path / f"none{end}")) == 0
+
+
+def test_parts_that_end_with_an_error_leave_what_was_there(tmp_path):
+    fits = fit_spots(simulate_spots(9, seed=1)[0])
+    fits.save(tmp_path / "a.csv")
+
+    def parts():
+        yield fits[:3]
+        raise RuntimeError("the microscope is on fire")
+
+    with pytest.raises(RuntimeError, match="on fire"):
+        save_fits(parts(), tmp_path / "a.csv")
+    assert len(load_fits(tmp_path / "a.csv")) == 9
+    assert [file.name for file in tmp_path.iterdir()] == ["a.csv"]
+    with pytest.raises(ValueError, match="no spots to write"):
+        save_fits([], tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="must end in"):
+        save_fits([fits], tmp_path / "a.txt")

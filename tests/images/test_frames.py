@@ -103,7 +103,7 @@ def test_native_types(dtype, native):
         (np.zeros((3, 0, 5)), ValueError, "no pixels"),
         (np.zeros((3, 5, 5), complex), TypeError, "real numbers"),
         (np.zeros((3, 5, 5), bool), TypeError, "real numbers"),
-        ("image", TypeError, "real numbers"),
+        (b"image", TypeError, "real numbers"),
     ],
 )
 def test_wrong_images_are_named(bad, error, words):

@@ -22,6 +22,7 @@ from napari_spotfit import (
     fit_at,
     fit_spots,
     localize,
+    localize_iter,
     noise_model,
     simulate_movie,
 )
@@ -140,6 +141,22 @@ class TestLocalize:
         distance = nearest(fits.points(), places, 1)
         assert np.isfinite(distance).all()
         assert np.median(distance) < 0.05
+
+    def test_parts_are_the_whole(self, scene):
+        movie, told = np.tile(scene[0], (110, 1, 1)), []
+        whole = localize(movie, min_delta=1e-5)
+        parts = list(localize_iter(movie, min_delta=1e-5, progress=lambda *n: told.append(n)))
+        assert len(parts) > 1
+        assert parts[0].settings == whole.settings == parts[-1].settings
+        assert_same(SpotFits.concatenate(parts), whole)
+        assert [done for done, _ in told] == sorted({done for done, _ in told})
+        assert told[-1] == (660, 660)
+
+    def test_parts_know_wrong_options_before_they_are_asked_for(self, scene):
+        with pytest.raises(ValueError, match="roi_size must be odd"):
+            localize_iter(scene[0], 8)
+        with pytest.raises(TypeError, match="progress must be a function"):
+            localize_iter(scene[0], progress=3)
 
     def test_is_detect_and_fit_at(self, scene):
         movie, _ = scene

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from napari_spotfit.engine import threads
-from napari_spotfit.localization.chunks import side_by_side
+from napari_spotfit.localization.chunks import read_ahead, side_by_side
 
 
 def test_results_come_in_order_and_no_more_than_asked_are_under_way():
@@ -83,6 +83,29 @@ def test_errors_and_those_who_stop_end_the_rest(workers):
     results = side_by_side(work, range(4), workers)
     assert next(results) == 0
     results.close()
+
+
+def test_one_item_is_made_ahead_in_another_thread():
+    made, asked = [], threading.Semaphore(0)
+
+    def items():
+        for item in range(3):
+            made.append(threading.get_ident())
+            asked.release()
+            yield item
+        raise ValueError("no more")
+
+    ahead = read_ahead(items())
+    assert next(ahead) == 0
+    for _ in range(2):  # the second one is made without being asked for
+        assert asked.acquire(timeout=60)
+    assert threading.get_ident() not in made
+    assert [next(ahead), next(ahead)] == [1, 2]
+    with pytest.raises(ValueError, match="no more"):
+        next(ahead)
+    stopped = read_ahead(iter(range(9)))
+    assert next(stopped) == 0
+    stopped.close()
 
 
 def _in_a_fork(found):

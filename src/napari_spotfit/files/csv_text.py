@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from .about import FORMAT_KEY, from_texts, to_texts
 from .csv_rows import rows_as_text, rows_of_text
-from .table import DERIVED, SpotTable, UnreadableFileError
+from .table import DERIVED, About, SpotTable, UnreadableFileError
 
 #: Rows that are written at a time.
 CHUNK = 100_000
@@ -26,15 +26,29 @@ def write_csv(path: Path, table: SpotTable) -> None:
 
 def csv_parts(file: BinaryIO, table: SpotTable, chunk: int = CHUNK) -> Iterator[int]:
     """Write a table as CSV into a file; yield how many rows are written after each part."""
-    columns = table.about.columns
-    for name, text in to_texts(table.about).items():
-        file.write(f"# {name}: {text}\n".encode())
-    titles = (_title(column.title or name) for name, column in columns.items())
-    file.write((",".join(titles) + "\n").encode())
+    csv_titles(file, table.about)
     for start in range(0, len(table), chunk):
         part = {name: values[start : start + chunk] for name, values in table.columns.items()}
-        file.write(rows_as_text(part, columns))
+        csv_rows(file, SpotTable(part, table.about))
         yield min(start + chunk, len(table))
+    csv_end(file)
+
+
+def csv_titles(file: BinaryIO, about: About) -> None:
+    """Write what is known of the columns, and their titles."""
+    for name, text in to_texts(about).items():
+        file.write(f"# {name}: {text}\n".encode())
+    titles = (_title(column.title or name) for name, column in about.columns.items())
+    file.write((",".join(titles) + "\n").encode())
+
+
+def csv_rows(file: BinaryIO, table: SpotTable) -> None:
+    """Write rows below their titles."""
+    file.write(rows_as_text(table.columns, table.about.columns))
+
+
+def csv_end(file: BinaryIO) -> None:
+    """Write what tells that nothing was cut off."""
     file.write(_END + b"\n")
 
 

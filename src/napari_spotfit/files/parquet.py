@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,17 +26,33 @@ def write_parquet(path: Path, table: SpotTable) -> None:
     ImportError
         If pyarrow is missing; the message says how to get it.
     """
+    with parquet_writer(path, table) as add:
+        add(table)
+
+
+@contextmanager
+def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable], None]]:
+    """Give what adds tables of the same columns as the first one to a Parquet file.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is missing; the message says how to get it.
+    """
     _need_pyarrow()
     from pyarrow import parquet
 
-    parquet.write_table(
-        _arrow_table(table),
+    known = first.about.columns
+    schema = _arrow_table(SpotTable({n: v[:0] for n, v in first.columns.items()}, first.about))
+    with parquet.ParquetWriter(
         path,
+        schema.schema,
         # Fitted numbers hardly ever come twice: looking for those that do takes most of the time.
-        use_dictionary=[c.title or n for n, c in table.about.columns.items() if c.type == WORDS],
+        use_dictionary=[c.title or n for n, c in known.items() if c.type in (TEXT, WORDS)],
         compression="zstd",
         write_page_checksum=True,
-    )
+    ) as writer:
+        yield lambda table: writer.write_table(_arrow_table(table))
 
 
 def read_parquet(path: Path) -> SpotTable:

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .files.opening import opened
+
 #: Which frames: all (None), or along each leading axis a slice, an index or indices.
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"
 FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
@@ -132,8 +134,8 @@ class FrameReader:
 
     Parameters
     ----------
-    image : array
-        Any array that images may be.
+    image : array or path
+        Any array that images may be, or a file.
     flags : bool
         Whether it holds booleans, which are read as 0 and 1.
 
@@ -147,6 +149,7 @@ class FrameReader:
     """
 
     def __init__(self, image: Any, flags: bool = False) -> None:
+        image = opened(image)
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
         own = type(image) is np.ndarray
@@ -162,6 +165,8 @@ class FrameReader:
         self.count = math.prod(self.leading)
         #: The number of the only frame that there is of the image, None where there are all.
         self.held = image.number if isinstance(image, HeldFrame) else None
+        #: Whether frames are read from a file, which others may do meanwhile.
+        self.from_file: bool = getattr(image, "in_file", False)
         self._last = self.leading[-1] if self.leading else 1
         if self.leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
             image = image.reshape(-1, *self.frame_shape)

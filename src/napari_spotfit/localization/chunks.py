@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -55,13 +55,29 @@ def cut(
 def read_chunks(
     reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
 ) -> Iterator[Chunk]:
-    """Read frames block by block, with the mask of each."""
+    """Read frames block by block, with the mask of each; those of files while others are used."""
+    chunks = _read_chunks(reader, blocks, mask)
+    return read_ahead(chunks) if reader.from_file else chunks
+
+
+def _read_chunks(
+    reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
+) -> Iterator[Chunk]:
     masks = None if mask is None else PerPixel(mask, reader.shape, "mask", flags="where to search")
     for block in blocks:
         if len(block):
             yield Chunk(block, reader.read(block), None if masks is None else _mask(masks, block))
         else:
             yield Chunk(block, np.empty((0, *reader.frame_shape), np.float32), None)
+
+
+def read_ahead(items: Iterator[Given]) -> Iterator[Given]:
+    """Yield items in order, while a thread of its own makes the next one."""
+    with ThreadPoolExecutor(1, "napari-spotfit reader") as reader:
+        coming = reader.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = reader.submit(next, items, None)
+            yield item
 
 
 def side_by_side(

@@ -39,8 +39,9 @@ def detect_spots(
 
     Parameters
     ----------
-    image : array, shape (…, Y, X)
-        NumPy, CuPy, Dask or Zarr array of any real number type.
+    image : array, shape (…, Y, X), or path
+        NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
+        :func:`~napari_spotfit.open_image`.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional

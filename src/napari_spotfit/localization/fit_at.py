@@ -50,8 +50,9 @@ def fit_at(
 
     Parameters
     ----------
-    image : array, shape (…, Y, X)
-        NumPy, CuPy, Dask or Zarr array of any real number type; only frames with spots
+    image : array, shape (…, Y, X), or path
+        NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
+        :func:`~napari_spotfit.open_image`; only frames with spots
         are read, a few at a time.
     centers : array, shape (n, ndim)
         Where the spots are, in pixels along every axis of the image. The ROI lies

@@ -11,6 +11,7 @@ import numpy as np
 from ..engine.select import recorded, select_backend
 from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
+from ..images.files.opening import opened
 from ..images.frames import FrameSelection
 from ..images.pixel_calibration import PixelCalibration
 from ..results.joining import joined_parts
@@ -51,9 +52,10 @@ def localize(
 
     Parameters
     ----------
-    image : array, shape (…, Y, X)
+    image : array, shape (…, Y, X), or path
         NumPy, CuPy, Dask or Zarr array of any real number type: an image, a time series,
-        a z-stack or more axes. A few frames are in memory at a time.
+        a z-stack or more axes. Or an image file, see :func:`~napari_spotfit.open_image`. A few
+        frames are in memory at a time.
     roi_size : int or (int, int), optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     frames : slice, int or indices, or a tuple of these, optional
@@ -102,9 +104,8 @@ def localize(
     settings = with_roi(settings, roi_size, options, localize)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
-    planes = plane_axis(image)
-    if planes is not None:
-        warnings.warn(fitted_by_plane(planes), stacklevel=2)
+    image = opened(image)
+    _warn_of_planes(image)
 
     def parts() -> Iterator[tuple[SpotFits, float]]:
         for part in localize_parts(
@@ -118,6 +119,102 @@ def localize(
     fits = joined_parts(parts())
     warn_of_gain(settings, fits.settings)
     return fits
+
+
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+def localize_iter(
+    image: Any,
+    roi_size: int | tuple[int, int] | None = None,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> Iterator[SpotFits]:
+    """Find the spots of an image and fit them, a few frames at a time.
+
+    For movies whose spots do not fit into memory, and for who wants to do something with the
+    first ones while the others are found. Joined, the parts are what
+    :func:`~napari_spotfit.localize` returns, to the bit. After a few frames of the whole image that
+    tell what the settings leave open, every chosen frame is read once, in order.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X), or path
+        As :func:`~napari_spotfit.localize` takes it.
+    roi_size : int or (int, int), optional
+        Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
+    frames : slice, int or indices, or a tuple of these, optional
+        Which frames, one choice per leading axis; all by default. The results'
+        indices are those of the whole image.
+    mask : array of bool, shape (Y, X) or (…, Y, X), optional
+        Where to search.
+    weights : array, shape (Y, X) or (…, Y, X), optional
+        Weight of each pixel for ``estimator="wlse"``, 0 or above.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used, and where no spots are found.
+    camera : Camera, optional
+        Offset, gain and read-out variance, of all pixels or of each.
+    progress : callable, optional
+        Called after each part with the number of frames that are done and their total.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    iterator of SpotFits
+        The spots of some frames after those of the frames before; one part at least. All have
+        the same ``settings``, with what was estimated. Whoever stops iterating cancels the rest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the image, the mask or the settings are not of the kind above.
+
+    Warns
+    -----
+    UserWarning
+        As :func:`~napari_spotfit.localize` does.
+
+    Examples
+    --------
+    >>> from napari_spotfit import localize, localize_iter, simulate_movie
+    >>> movie, truth = simulate_movie(3, shape=(64, 64), spots_per_frame=5, seed=1)
+    >>> sum(len(part) for part in localize_iter(movie)) == len(localize(movie))
+    True
+    """
+    settings = with_roi(settings, roi_size, options, localize_iter)
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
+    image = opened(image)
+    _warn_of_planes(image)
+    parts = localize_parts(
+        image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
+        camera=camera,
+    )  # fmt: skip
+    return _told(parts, settings, progress)
+
+
+def _told(
+    parts: Iterator[Part], settings: Settings, progress: Callable[[int, int], object] | None
+) -> Iterator[SpotFits]:
+    """Yield the fits of parts; tell of the gain with the first, and of each how far it is."""
+    for number, part in enumerate(parts):
+        if not number:
+            warn_of_gain(settings, part.fits.settings)
+        if progress is not None:
+            progress(part.done, part.total)
+        yield part.fits
+
+
+def _warn_of_planes(image: Any) -> None:
+    planes = plane_axis(image)
+    if planes is not None:
+        warnings.warn(fitted_by_plane(planes), stacklevel=3)
 
 
 def localize_parts(
@@ -140,6 +237,7 @@ def localize_parts(
     Part
         The fits of some frames, and how many frames of how many are done.
     """
+    image = opened(image)
     reader = checked_reader(image, settings)
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera

@@ -40,8 +40,9 @@ def noise_model(
 
     Parameters
     ----------
-    image : array, shape (…, Y, X)
-        NumPy, CuPy, Dask or Zarr array of any real number type.
+    image : array, shape (…, Y, X), or path
+        NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
+        :func:`~napari_spotfit.open_image`.
     bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
         True where a pixel is not used.
     camera : Camera, optional

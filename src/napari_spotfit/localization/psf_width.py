@@ -51,8 +51,9 @@ def estimate_sigma(
 
     Parameters
     ----------
-    image : array, shape (…, Y, X)
-        NumPy, CuPy, Dask or Zarr array of any real number type.
+    image : array, shape (…, Y, X), or path
+        NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
+        :func:`~napari_spotfit.open_image`.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames to choose from; by default all.
     mask : array of bool, shape (Y, X) or (…, Y, X), optional

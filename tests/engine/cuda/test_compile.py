@@ -67,10 +67,10 @@ def code_of(model, estimator, planes, variance_map, shape, pixel, gather):
 
 
 def codes(turn):
-    """Return kinds of fits: each model with each estimator for Hopper and for one of the others."""
+    """Return kinds of fits: each model with each estimator for one generation or another."""
     found = []
     for i, (model, estimator) in enumerate(product(MODELS, ESTIMATORS)):
-        if turn == 0 or i % (len(ARCHITECTURES) - 1) == turn - 1:
+        if i % len(ARCHITECTURES) == turn:
             shape = SHAPES[(5 * i + 3 * turn) % len(SHAPES)]
             found.append(code_of(model, *estimator, shape, *KINDS[(3 * turn + i) % len(KINDS)]))
     # What most people fit, at half of these sizes and, over all architectures, at every other one.

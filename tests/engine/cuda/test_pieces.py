@@ -200,9 +200,8 @@ def test_a_gpu_that_fails_gives_its_pieces_to_the_others(gpus, spots, expected, 
         columns = backend.fit_rois(spots, None, SHAPE, SETTINGS)
     assert_same(columns, expected)
     # It may have had nothing left to fail with.
-    assert len(warned) <= 1
-    if first < 7:
-        assert len(warned) == 1
+    assert len(warned) == 1 or (first and not warned)
+    if warned:
         launches = list(made.launches)
         assert_same(backend.fit_rois(spots, None, SHAPE, SETTINGS), expected)
         assert made.launches[1] == launches[1], "a lost GPU was asked again"
@@ -303,7 +302,7 @@ def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, estimator):
 
 def test_other_errors_are_raised(gpus, spots):
     made = gpus(2)
-    made.fail(1, "empty", 2, ValueError("no"), for_good=False)
+    made.fail(1, "empty", 1, ValueError("no"), for_good=False)
     with pytest.raises(ValueError, match="no"):
         run(2).fit_rois(spots, None, SHAPE, SETTINGS)
 

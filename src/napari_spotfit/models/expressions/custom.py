@@ -25,7 +25,7 @@ RESERVED = frozenset(
         "iterations", "stop_condition", "frame", "score", "roi_y", "roi_x", "settings",
         "converged", "valid", "columns", "index_names", "points", "to_dataframe", "to_host",
         "stop_counts", "concatenate", "mean_sigma", "units", "flags", "good", "flag_counts",
-        "save", "to_table", "refit",
+        "save", "to_table", "refit", "copy",
         # With a width, it tells how wide a Moffat profile is.
         "exponent",
     )

@@ -1,0 +1,180 @@
+"""A movie on disk to a table on disk: seconds, memory, and how both go with the movie's length.
+
+A uint16 movie is written as TIFF and as Zarr; each run is a process of its own, which reads it,
+finds and fits its spots and writes them as Parquet. Beside it stand the same frames in memory. The
+files are in the system's cache: all is about this program and not about the disk. ``--frames`` says
+how many frames there are, ``--lengths`` of which the memory is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from shutil import rmtree
+
+import numpy as np
+
+KINDS = ("memory", "tiff", "pages", "zarr", "zstd.zarr")
+NAMES = {
+    "memory": "NumPy array",
+    "tiff": "TIFF, frames one after the other",
+    "pages": "TIFF, pages apart",
+    "zarr": "Zarr, 100 frames a chunk",
+    "zstd.zarr": "Zarr, 10 frames a chunk, Zstandard",
+}
+#: Frames that are simulated; a movie repeats them.
+_DIFFERENT = 200
+
+
+@cache
+def simulated(size: int, spots: int) -> np.ndarray:
+    """Return the frames that movies repeat."""
+    from napari_spotfit import simulate_movie
+
+    return simulate_movie(_DIFFERENT, (size, size), spots_per_frame=spots, seed=1)[0]
+
+
+def write(kind: str, path: Path, frames: int, size: int, spots: int) -> None:
+    """Write a movie, a few frames at a time."""
+    import tifffile
+    import zarr
+
+    part = simulated(size, spots)
+    pieces = (part[: frames - first] for first in range(0, frames, len(part)))
+    shape = (frames, size, size)
+    if kind == "tiff":
+        with tifffile.TiffWriter(path, bigtiff=True) as file:
+            file.write(
+                (frame for piece in pieces for frame in piece),
+                shape=shape, dtype=part.dtype, photometric="minisblack",
+            )  # fmt: skip
+    elif kind == "pages":
+        with tifffile.TiffWriter(path, bigtiff=True) as file:
+            for piece in pieces:
+                for frame in piece:
+                    file.write(frame, contiguous=False, metadata=None, photometric="minisblack")
+    else:
+        packed = kind != "zarr"
+        array = zarr.create_array(
+            path, shape=shape, chunks=(10 if packed else 100, size, size), dtype=part.dtype,
+            compressors="auto" if packed else None,
+        )  # fmt: skip
+        first = 0
+        for piece in pieces:
+            array[first : first + len(piece)] = piece
+            first += len(piece)
+
+
+def name_of(kind: str) -> str:
+    """Return the name of a kind's file."""
+    return kind if kind.endswith("zarr") else f"{kind}.tif"
+
+
+def memory() -> float:
+    """Return the most memory that this process has had, in MB."""
+    text = Path("/proc/self/status").read_text()
+    return int(text[text.index("VmHWM:") :].split()[1]) / 1024
+
+
+def one(kind: str, path: Path, table: Path) -> None:
+    """Do one run, in a process of its own, and print what it took as JSON."""
+    from napari_spotfit import localize, localize_iter, open_image, save_fits
+
+    localize(np.zeros((1, 32, 32), np.uint16), sigma=1.3, roi_size=9)  # the library is loaded
+    image = np.asarray(open_image(path)) if kind == "memory" else path
+    before, begun, cpu = memory(), time.perf_counter(), time.process_time()
+    spots = save_fits(localize_iter(image), table)
+    found = {
+        "seconds": time.perf_counter() - begun,
+        "cpu": time.process_time() - cpu,
+        "before": before,
+        "peak": memory(),
+        "spots": spots,
+    }
+    print(json.dumps(found))
+
+
+def run(kind: str, path: Path, table: Path) -> dict[str, float]:
+    """Return what one run took."""
+    command = [sys.executable, __file__, "--one", kind, str(path), str(table)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def compare(folder: Path, options: argparse.Namespace) -> None:
+    """Print seconds and memory of every kind, run in turns."""
+    paths = {}
+    for kind in KINDS[1:]:
+        paths[kind] = folder / name_of(kind)
+        write(kind, paths[kind], options.frames, options.size, options.spots)
+    paths["memory"] = paths["tiff"]
+    runs: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+    for _ in range(options.repeats):
+        for kind in KINDS:
+            runs[kind].append(run(kind, paths[kind], folder / "table.parquet"))
+    print(f"  {'':36}{'s':>7}{'frames/s':>10}{'CPU s':>7}{'of memory':>11}{'peak MB':>9}")
+    middle = {kind: statistics.median(one["seconds"] for one in runs[kind]) for kind in KINDS}
+    for kind in KINDS:
+        cpu = statistics.median(one["cpu"] for one in runs[kind])
+        peak = max(one["peak"] for one in runs[kind])
+        print(
+            f"  {NAMES[kind]:36}{middle[kind]:7.2f}{options.frames / middle[kind]:10.0f}{cpu:7.2f}"
+            f"{middle['memory'] / middle[kind]:10.0%} {peak:8.0f}"
+        )
+    table = (folder / "table.parquet").stat().st_size / 1e6
+    print(f"  {runs['tiff'][0]['spots']} spots, a table of {table:.0f} MB")
+
+
+def lengths(folder: Path, options: argparse.Namespace) -> None:
+    """Print the memory that movies of several lengths take."""
+    if not options.lengths:
+        return
+    print("Peak memory, MB, over that before the run:")
+    for kind in ("tiff", "pages", "zarr"):
+        line = []
+        for frames in options.lengths:
+            path = folder / f"{frames} {name_of(kind)}"
+            write(kind, path, frames, options.size, options.spots)
+            found = run(kind, path, folder / "table.parquet")
+            line.append(
+                f"{frames} frames {found['peak']:5.0f} (+{found['peak'] - found['before']:.0f})"
+            )
+            rmtree(path) if path.is_dir() else path.unlink()
+        print(f"  {NAMES[kind]:36}{',  '.join(line)}")
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--frames", type=int, default=10_000)
+    parser.add_argument("--size", type=int, default=256, help="pixels of a side")
+    parser.add_argument("--spots", type=int, default=45, help="in a frame")
+    parser.add_argument("--lengths", type=int, nargs="*", default=[1000, 10_000])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--folder", help="where the movies are written; by default a temporary one")
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        one(options.one[0], Path(options.one[1]), Path(options.one[2]))
+        return
+    print(
+        f"{options.frames} frames of {options.size}×{options.size} px, {options.spots} spots each; "
+        f"{len(os.sched_getaffinity(0))} cores, {platform.machine()}; medians of {options.repeats}"
+    )
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        compare(Path(name), options)
+        lengths(Path(name), options)
+
+
+if __name__ == "__main__":
+    main()

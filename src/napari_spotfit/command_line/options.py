@@ -1,0 +1,145 @@
+"""The settings as options of a command, made from what their fields say of themselves."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from ..engine.errors import BackendUnavailableError
+from ..engine.select import select_backend, usable_here
+from ..files.settings_file import load_settings
+from ..settings.parameter import GROUPS, Parameter, words_of
+from ..settings.settings import Settings, parameters
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:  # older versions have no type in it
+    _ParamType = click.ParamType
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: Too much for a command line; a file of settings has it.
+_LEFT_OUT = ("noise",)
+#: The word for what is not set, which a file of settings may have set.
+_UNSET = "auto"
+
+
+def takes_settings(command: Command) -> Command:
+    """Give a command an option for each setting, and ``--settings`` for a file of them."""
+    hints = typing.get_type_hints(Settings)
+    shown = (item for item in fields(Settings) if item.name not in _LEFT_OUT)
+    groups = list(GROUPS)
+    known = sorted(shown, key=lambda item: groups.index(parameters()[item.name].group))
+    for item in known[::-1]:  # the last one is the first that is shown
+        about = parameters()[item.name]
+        command = _option(item.name, hints[item.name], about, item.default)(command)
+    return click.option(
+        "--settings",
+        "settings_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A .toml of settings, or the table of an earlier run, whose settings are taken.",
+    )(command)
+
+
+def chosen_settings(context: click.Context) -> Settings:
+    """Return the settings that a command was given: those of the file, changed by the options.
+
+    Raises
+    ------
+    click.UsageError
+        If one is not accepted; the message says what is.
+    """
+    values = context.params
+    given = {
+        name: _mapping(value) if name in ("fixed", "bounds") else value
+        for name, value in values.items()
+        if name in parameters()
+        and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    path = values["settings_file"]
+    try:
+        found = Settings() if path is None else load_settings(path)
+        settings = usable_here(found)
+        if settings is not found and "backend" not in given:
+            click.echo(f"“{path.name}” is of a GPU, and there is none here: the CPU fits", err=True)
+        settings = settings.changed(**given)
+        if settings.backend == "cuda":
+            select_backend(settings)
+        return settings
+    except (BackendUnavailableError, ImportError, TypeError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _option(name: str, hint: Any, about: Parameter, default: Any) -> Callable[[Command], Command]:
+    flag = f"--{name.replace('_', '-')}"
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    unit = f", {about.unit}" if about.unit else ""
+    end = about.none_means if default is None else f"{default}"
+    text = f"{about.label}{unit}. {about.doc}" + (f" [{end}]" if end not in ("", "{}") else "")
+    if bool in kinds:
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=default, help=text)
+    if name in ("fixed", "bounds"):
+        kind: _ParamType = _Held(name)
+        return click.option(flag, name, type=kind, metavar=kind.name, multiple=True, help=text)
+    words = words_of(hint)
+    if not words and name == "model":
+        words = words_of(kinds[0])
+    if words:
+        return click.option(flag, name, type=click.Choice(words), default=default, help=text)
+    kind = _Number(int in kinds, type(None) in kinds, pair=name == "roi_size")
+    return click.option(flag, name, type=kind, metavar=kind.name, default=default, help=text)
+
+
+class _Number(_ParamType):
+    """A number, or the word for none; of a ROI, rows and columns, too."""
+
+    def __init__(self, whole: bool, optional: bool, pair: bool) -> None:
+        self._kind, self._optional, self._pair = int if whole else float, optional, pair
+        self.name = "N|ROWSxCOLUMNS" if pair else "N" if whole else "NUMBER"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the number of a text."""
+        if not isinstance(value, str) or (self._optional and value == _UNSET):
+            return None if value == _UNSET else value
+        try:
+            if self._pair and "x" in value:
+                rows, columns = map(int, value.split("x"))
+                return rows, columns
+            return self._kind(value)
+        except ValueError:
+            more = f", or {_UNSET}" if self._optional else ""
+            self.fail(f"{value!r} is not {self.name}{more}", param, ctx)
+
+
+class _Held(_ParamType):
+    """A shape parameter and its value, or its lowest and highest."""
+
+    def __init__(self, name: str) -> None:
+        self._ends = name == "bounds"
+        self.name = "NAME=LOWEST:HIGHEST" if self._ends else "NAME=NUMBER|start"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, Any]:
+        """Return the name and the value of a text."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        try:
+            if not equals:
+                raise ValueError
+            if not self._ends:
+                return name, None if text == "start" else float(text)
+            low, high = text.split(":")
+            return name, (float(low) if low else None, float(high) if high else None)
+        except ValueError:
+            self.fail(f"{value!r} is not {self.name}", param, ctx)
+
+
+def _mapping(values: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    return dict(values)

@@ -1,0 +1,58 @@
+"""``napari-spotfit simulate``: a movie whose spots are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from ..files.formats import unfinished
+from ..simulate import simulate_movie
+
+
+@click.command()
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option("--frames", default=100, show_default=True, help="How many frames.")
+@click.option("--size", default="256x256", show_default=True, metavar="ROWSxCOLUMNS",
+              help="Pixels of a frame.")  # fmt: skip
+@click.option("--spots-per-frame", default=45, show_default=True, help="Spots in each frame.")
+@click.option("--photons", default=1000.0, show_default=True, help="Mean photons of a spot.")
+@click.option("--background", default=10.0, show_default=True, help="Photons per pixel besides.")
+@click.option("--sigma", default=1.3, show_default=True, help="Standard deviation of spots, px.")
+@click.option("--offset", default=100.0, show_default=True, help="Counts without light.")
+@click.option("--gain", default=1.0, show_default=True, help="Counts per photo-electron.")
+@click.option("--variance", default=0.0, show_default=True, help="Of the read-out noise, counts².")
+@click.option("--seed", type=int, help="Same seed, same movie.")
+@click.option("--truth", type=click.Path(path_type=Path), help="A .csv for the true spots.")
+def simulate(output: Path, frames: int, size: str, truth: Path | None, **options: Any) -> None:
+    """Write a movie of single molecules with shot noise, a .tif or an .npy."""
+    sides = size.split("x")
+    if len(sides) != 2 or not all(side.isdecimal() for side in sides):
+        raise click.UsageError(f"--size must be ROWSxCOLUMNS, such as 256x256; got {size!r}")
+    if output.suffix.lower() not in (".tif", ".tiff", ".npy"):
+        raise click.UsageError(f"the movie's name must end in .tif or .npy; got “{output.name}”")
+    try:
+        movie, spots = simulate_movie(frames, (int(sides[0]), int(sides[1])), **options)
+        with unfinished(output) as part:
+            _write(part, movie, output.suffix.lower())
+        if truth is not None:
+            with unfinished(truth) as part:
+                spots.to_csv(part, index=False)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{output}: {frames} frames with {len(spots)} spots", err=True)
+
+
+def _write(path: Path, movie: np.ndarray[Any, Any], ending: str) -> None:
+    with path.open("wb") as file:
+        if ending == ".npy":
+            np.save(file, movie)
+        else:
+            from tifffile import imwrite
+
+            axes = {"axes": "TYX"}
+            imwrite(
+                file, movie, photometric="minisblack", metadata=axes, bigtiff=movie.nbytes > 2**31
+            )

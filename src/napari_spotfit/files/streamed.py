@@ -1,0 +1,116 @@
+"""Tables of spots that come in parts, written to one file while the next ones are made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from .csv_text import csv_end, csv_rows, csv_titles
+from .formats import FORMATS, check_titles, unfinished
+from .parquet import parquet_writer
+from .table import SpotTable
+
+#: Rows that are gathered before they are written: small groups make large files, and slow ones.
+_ROWS = 1 << 15
+
+
+def check_name(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file to be, or raise a ValueError if its name says no format of spots.
+
+    For work that takes long before there is anything to write.
+    """
+    place = Path(path)
+    if place.suffix.lower() not in FORMATS:
+        raise ValueError(
+            f"the name of a file of spots must end in {' or '.join(FORMATS)}; got “{place.name}”"
+        )
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder “{place.parent}”")
+    return place
+
+
+def write_parts(path: str | os.PathLike[str], parts: Iterable[SpotTable]) -> int:
+    """Write tables of the same columns as one file, which is that of the tables joined.
+
+    What is said beside the columns is the first one's. The file takes its name when it is
+    complete: should anything fail, whatever had that name is as it was.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; its name ends as :func:`~.formats.write` wants it.
+    parts : iterable of SpotTable
+        One at least. Few are in memory at a time, where the format can be written in parts.
+
+    Returns
+    -------
+    int
+        How many rows were written.
+
+    Raises
+    ------
+    ValueError
+        If the name ends otherwise, there are no parts, or two columns would have one title.
+    OSError
+        If the file cannot be written.
+    """
+    place, tables = check_name(path), _gathered(parts)
+    first = next(tables, None)
+    if first is None:
+        raise ValueError("there are no spots to write, not even none of an image")
+    check_titles(first)
+    count = 0
+
+    def counted() -> Iterator[SpotTable]:
+        nonlocal count
+        for table in chain([first], tables):
+            count += len(table)
+            yield table
+
+    with unfinished(place) as part:
+        _WRITERS[place.suffix.lower()](part, first, counted())
+    return count
+
+
+def _write_parquet(path: Path, first: SpotTable, tables: Iterator[SpotTable]) -> None:
+    with parquet_writer(path, first) as add:
+        for table in tables:
+            add(table)
+
+
+def _write_csv(path: Path, first: SpotTable, tables: Iterator[SpotTable]) -> None:
+    with path.open("wb") as file:
+        csv_titles(file, first.about)
+        for table in tables:
+            csv_rows(file, table)
+        csv_end(file)
+
+
+_WRITERS: dict[str, Callable[[Path, SpotTable, Iterator[SpotTable]], None]] = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+}
+
+
+def _gathered(parts: Iterable[SpotTable]) -> Iterator[SpotTable]:
+    """Join tables until they have as many rows as are best written at once."""
+    held: list[SpotTable] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= _ROWS:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(tables: list[SpotTable]) -> SpotTable:
+    first = tables[0]
+    columns = {
+        name: np.concatenate([table.columns[name] for table in tables]) for name in first.columns
+    }
+    return SpotTable(columns, first.about)

@@ -1,0 +1,141 @@
+"""An image in a file, whose frames are read when they are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Gives so many frames, (n, Y, X), from a first one on, by their numbers in C order.
+ReadFrames: TypeAlias = "Callable[[int, int], NDArray[Any]]"
+
+
+class UnreadableImageError(ValueError):
+    """A file that holds no image, or one that cannot be read; it says which, where and why."""
+
+
+class ImageFile:
+    """An image of shape (…, Y, X) in a file; indexing it reads the frames that are asked for.
+
+    It keeps no file open between two readings, and no frames.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    shape : tuple of int
+        The image's shape.
+    dtype : dtype
+        The type of its pixels.
+    read : callable
+        Reads frames.
+    dims : sequence of str, optional
+        The axes' names, where the file says them.
+    chunk : int
+        Frames along the last leading axis that are best read together.
+
+    Raises
+    ------
+    UnreadableImageError
+        If the image is empty or no image.
+    """
+
+    #: By which it is known that its frames are read from a file.
+    in_file = True
+
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, ...],
+        dtype: Any,
+        read: ReadFrames,
+        dims: Sequence[str] | None = None,
+        chunk: int = 1,
+    ) -> None:
+        self.path, self.shape = path, tuple(map(int, shape))
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.dims = None if dims is None else tuple(dims)
+        self._read = read
+        if len(self.shape) < 2 or 0 in self.shape:
+            raise unreadable(path, f"it has no frames of rows and columns: its shape is {shape}")
+        leading = self.shape[:-2]
+        #: As files in chunks say it: how many are best read together along each axis.
+        self.chunks = (*(1,) * (len(leading) - 1), chunk, *shape[-2:]) if leading else None
+        self._numbers = np.arange(math.prod(leading)).reshape(leading)
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.shape))
+        return f"<{type(self).__name__}: “{self.path.name}”, {shape} px of {self.dtype}>"
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        """Read what is chosen as of an array; frames that it does not touch are not read."""
+        chosen = index if isinstance(index, tuple) else (index,)
+        if any(one is Ellipsis for one in chosen):
+            place = next(i for i, one in enumerate(chosen) if one is Ellipsis)
+            missing = self.ndim - len(chosen) + 1
+            chosen = (*chosen[:place], *(slice(None),) * missing, *chosen[place + 1 :])
+        count = self.ndim - 2
+        numbers = np.asarray(self._numbers[chosen[:count]])
+        frames = self._frames(numbers.ravel()).reshape(*numbers.shape, *self.shape[-2:])
+        within = chosen[count:]
+        pixels: NDArray[Any] = frames[(..., *within, *(slice(None),) * (2 - len(within)))]
+        return pixels
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[...], dtype)
+
+    def _frames(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """Read frames by their numbers, those that follow each other at once."""
+        if not len(numbers):
+            return np.empty((0, *self.shape[-2:]), self.dtype)
+        runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+        parts = [self._run(int(run[0]), len(run)) for run in runs]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _run(self, first: int, count: int) -> NDArray[Any]:
+        try:
+            return self._checked(first, count)
+        except MemoryError:
+            raise
+        except Exception as error:  # a decoder's may be of any kind
+            if count == 1:
+                raise self._at(first, error) from error
+        for number in range(first, first + count):
+            try:
+                self._checked(number, 1)
+            except Exception as error:
+                raise self._at(number, error) from error
+        # Each by itself can be read now: what was wrong has passed.
+        return self._checked(first, count)
+
+    def _checked(self, first: int, count: int) -> NDArray[Any]:
+        pixels = self._read(first, count)
+        if pixels.shape != (count, *self.shape[-2:]):
+            raise ValueError(
+                f"it should have {count}×{self.shape[-2]}×{self.shape[-1]} pixels, but came as "
+                f"{'×'.join(map(str, pixels.shape))}"
+            )
+        return pixels
+
+    def _at(self, number: int, error: Exception) -> UnreadableImageError:
+        if isinstance(error, UnreadableImageError):
+            return error
+        why = str(error) or type(error).__name__
+        return unreadable(self.path, f"frame {number} is damaged or missing: {why}")
+
+
+def unreadable(path: Path, why: str) -> UnreadableImageError:
+    """Return the error that names a file and says what is wrong with it."""
+    return UnreadableImageError(f"“{path.name}” cannot be read: {why}")

@@ -1,0 +1,141 @@
+"""Frames that lie one after the other in a file: NumPy's, Picasso's and storm-analysis' files."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .image_file import ImageFile, ReadFrames, unreadable
+
+
+def plain_frames(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    offset: int = 0,
+    dims: Sequence[str] | None = None,
+) -> ImageFile:
+    """Return an image whose pixels lie in a file in C order, from an offset on.
+
+    Raises
+    ------
+    UnreadableImageError
+        If the file ends before the last frame does.
+    """
+    return ImageFile(path, shape, dtype, frames_at(path, shape, dtype, offset), dims)
+
+
+def frames_at(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0
+) -> ReadFrames:
+    """Return what reads frames that lie one after the other; the file is as long as they are."""
+    frame = math.prod(shape[-2:]) * dtype.itemsize
+    promised = math.prod(shape[:-2])
+    there = (path.stat().st_size - offset) // max(frame, 1)
+    if there < promised:
+        raise unreadable(
+            path,
+            f"it was cut off: it should have {promised} frames of {shape[-2]}×{shape[-1]} px of "
+            f"{dtype}, and ends within frame {max(there, 0)}",
+        )
+    return partial(_read, path, shape[-2:], dtype, offset)
+
+
+def _read(
+    path: Path, frame: tuple[int, ...], dtype: np.dtype[Any], offset: int, first: int, count: int
+) -> NDArray[Any]:
+    pixels = math.prod(frame)
+    with path.open("rb") as file:
+        file.seek(offset + first * pixels * dtype.itemsize)
+        # Not mapped: what was read would count as memory of this process.
+        values = np.fromfile(file, dtype, count * pixels)
+    if len(values) < count * pixels:
+        raise ValueError("the file ends before it does; it has become shorter")
+    return values.reshape(count, *frame)
+
+
+def read_npy(path: Path) -> ImageFile:
+    """Return the image in a file of :func:`numpy.save`."""
+    with path.open("rb") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            reads: dict[tuple[int, int], Callable[..., Any]]
+            reads = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }
+            if version not in reads:
+                raise ValueError(f"its version {version} is not known")
+            shape, by_columns, dtype = reads[version](file)
+        except (EOFError, ValueError) as error:
+            raise unreadable(path, f"it is damaged, or no file of numpy.save: {error}") from None
+        offset = file.tell()
+    if dtype.hasobject:
+        raise unreadable(path, "it has Python's objects instead of numbers")
+    if by_columns and len(shape) > 1:
+        raise unreadable(
+            path,
+            "its frames are spread over the whole file (Fortran order); save it again: "
+            "numpy.save(path, numpy.ascontiguousarray(image))",
+        )
+    return plain_frames(path, shape, dtype, offset)
+
+
+_INF_SIZE = re.compile(r"frame dimensions\s*=\s*(\d+)\s*x\s*(\d+)")
+_INF_FRAMES = re.compile(r"number of frames\s*=\s*(\d+)")
+
+
+def read_dax(path: Path) -> ImageFile:
+    """Return storm-analysis' movie in a ``.dax``, which the ``.inf`` beside it describes."""
+    text = _beside(path, ".inf").read_text(encoding="utf-8", errors="replace")
+    size, frames = _INF_SIZE.search(text), _INF_FRAMES.search(text)
+    if size is None or frames is None:
+        raise unreadable(
+            path,
+            f"“{path.stem}.inf” has no lines “frame dimensions = …” and “number of frames = …”",
+        )
+    # Width by height; without a word about the order of bytes it is the little endian.
+    shape = (int(frames[1]), int(size[2]), int(size[1]))
+    return plain_frames(path, shape, np.dtype(">u2" if "big endian" in text else "<u2"), dims="tyx")
+
+
+def read_raw(path: Path) -> ImageFile:
+    """Return Picasso's movie in a ``.raw``, which the ``.yaml`` beside it describes.
+
+    Raises
+    ------
+    ImportError
+        If PyYAML is missing; the message says how to get it.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise ImportError(
+            'Picasso\'s .raw needs PyYAML, which is missing: pip install "napari-spotfit[images]"'
+        ) from None
+    beside = _beside(path, ".yaml", ".yml")
+    try:
+        # What later programs have done to it follows in further parts.
+        about: Any = next(yaml.safe_load_all(beside.read_text(encoding="utf-8")), None)
+        shape = tuple(int(about[name]) for name in ("Frames", "Height", "Width"))
+        dtype = np.dtype(str(about["Data Type"])).newbyteorder(about.get("Byte Order", "<"))
+    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise unreadable(path, f"“{beside.name}” does not describe it: {why}") from None
+    return plain_frames(path, shape, dtype, dims="tyx")
+
+
+def _beside(path: Path, *endings: str) -> Path:
+    """Return the file that describes another one."""
+    for ending in endings:
+        for name in (path.with_suffix(ending), path.with_suffix(ending.upper())):
+            if name.is_file():
+                return name
+    raise unreadable(path, f"“{path.stem}{endings[0]}”, which says its size, is not beside it")

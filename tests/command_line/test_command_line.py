@@ -1,0 +1,226 @@
+"""The command: tables of files as localize gives them, settings, exit codes, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import fields
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from same_fits import assert_same
+
+import napari_spotfit
+from napari_spotfit import Settings, load_fits, localize, simulate_movie
+from napari_spotfit.command_line import localize as command
+from napari_spotfit.command_line.main import main
+from napari_spotfit.files.settings_file import save_settings
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="module")
+def movies():
+    return [
+        simulate_movie(8, shape=(48, 56), spots_per_frame=5, photons=3000, seed=seed)[0]
+        for seed in (1, 2)
+    ]
+
+
+@pytest.fixture
+def folder(movies, tmp_path, monkeypatch):
+    """A folder with two movies, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    np.save(tmp_path / "a.npy", movies[0])
+    np.save(tmp_path / "b.npy", movies[1])
+    return tmp_path
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_a_process_of_its_own(folder, movies):
+    program = "from napari_spotfit.command_line.main import main; main()"
+    localized = [sys.executable, "-c", program, "localize", "a.npy", "-o", "a.spots.csv", "--json"]
+    process = subprocess.run(localized, capture_output=True, encoding="utf-8")
+    assert process.returncode == 0, process.stderr
+    assert_same(load_fits("a.spots.csv"), localize(movies[0]))
+    summary = json.loads(process.stdout)
+    assert summary["files"][0]["spots"] == summary["spots"] == len(load_fits("a.spots.csv"))
+    assert summary["frames"] == 8
+    assert "a.npy: " in process.stderr
+    assert "frames/s" in process.stderr
+
+
+def test_one_table_of_all_says_the_file(folder, movies):
+    run("localize", "a.npy", "b.npy", "-o", "all.spots.parquet")
+    fits = load_fits("all.spots.parquet")
+    for name, movie in zip(("a.npy", "b.npy"), movies, strict=True):
+        own, alone = fits[fits.file == name], localize(movie)
+        for column, values in alone.columns.items():
+            np.testing.assert_array_equal(own.columns[column], values)
+    assert len(fits) == sum(len(localize(movie)) for movie in movies)
+
+
+@pytest.mark.parametrize("inputs", [["*.npy"], ["."], ["a.npy", "b.npy", "a.npy"]])
+def test_a_folder_has_a_table_of_each(inputs, folder, movies):
+    run("localize", *inputs, "-o", "out", "--format", ".spots.csv", "-q")
+    found = sorted(path.name for path in (folder / "out").iterdir())
+    assert found == ["a.npy.spots.csv", "b.npy.spots.csv"]
+    assert_same(load_fits("out/b.npy.spots.csv"), localize(movies[1]))
+
+
+def test_settings_come_from_a_file_and_from_options(folder, movies):
+    save_settings(Settings(sigma=1.4, roi_size=11, min_delta=1e-5), folder / "s.toml")
+    run(
+        "localize", "a.npy", "-o", "a.csv", "--settings", "s.toml", "--roi-size", "7x9",
+        "--bounds", "sigma=0.7:", "--no-errors", "--frames", "2:6",
+    )  # fmt: skip
+    expected = localize(
+        movies[0], (7, 9), sigma=1.4, min_delta=1e-5, errors=False, frames=slice(2, 6),
+        bounds={"sigma": (0.7, None)},
+    )  # fmt: skip
+    assert_same(load_fits("a.csv"), expected)
+    assert load_fits("a.csv").settings == expected.settings
+    # The settings of a table; what is estimated anew is what an option says so of.
+    run("localize", "a.npy", "-o", "b.csv", "--settings", "a.csv", "--sigma", "auto")
+    assert load_fits("b.csv").settings.sigma == localize(movies[0]).settings.sigma
+
+
+def test_settings_of_a_gpu_are_of_use_without_one(folder, movies, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    save_settings(Settings(backend="cuda", sigma=1.3), folder / "gpu.toml")
+    result = run("localize", "a.npy", "-o", "a.csv", "--settings", "gpu.toml")
+    assert "“gpu.toml” is of a GPU, and there is none here" in result.stderr
+    assert_same(load_fits("a.csv"), localize(movies[0], sigma=1.3, backend="cpu"))
+    asked = ("localize", "a.npy", "-o", "b.csv", "--backend", "cuda")
+    assert "GPU" in run(*asked, code=2).stderr
+
+
+def test_every_setting_is_an_option():
+    text = run("localize", "--help").output
+    for item in fields(Settings):
+        assert (f"--{item.name.replace('_', '-')}" in text) == (item.name != "noise")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["a.npy"], "Missing option '-o'"),
+        (["a.npy", "-o", "a.txt"], "must end in .parquet or .csv"),
+        (["a.npy", "-o", "nowhere/a.csv"], "there is no folder"),
+        (["*.tif", "-o", "a.csv"], "no image file in the pattern"),
+        (["a.npy", "-o", "a.csv", "--roi-size", "8"], "roi_size must be odd"),
+        (["a.npy", "-o", "a.csv", "--sigma", "wide"], "'wide' is not NUMBER, or auto"),
+        (["a.npy", "-o", "a.csv", "--bounds", "sigma"], "is not NAME=LOWEST:HIGHEST"),
+        (["a.npy", "-o", "a.csv", "--fixed", "s=1"], "fixed"),
+        (["a.npy", "-o", "a.csv", "--frames", "all"], "--frames must be"),
+        (["a.npy", "./a.npy", "x/a.npy", "-o", "out"], "of several images would go to"),
+    ],
+)  # fmt: skip
+def test_what_was_asked_for_wrongly_is_said(arguments, words, folder):
+    result = run("localize", *arguments, code=2)
+    assert words in " ".join(result.output.replace("│", "").split())
+    assert not list(folder.glob("*.csv"))
+
+
+def test_damaged_files_are_named_and_the_others_go_on(folder, movies):
+    data = (folder / "a.npy").read_bytes()
+    (folder / "a.npy").write_bytes(data[:-100])
+    np.save(folder / "c.npy", movies[0].reshape(2, 4, 48, 56))
+    result = run("localize", "a.npy", "b.npy", "c.npy", "-o", "all.csv", "--json", code=1)
+    assert "“a.npy” cannot be read: it was cut off" in result.stderr
+    assert "“c.npy”: its spots do not go into the table of the files before it" in result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["failed"] == 2
+    assert [file["output"] for file in summary["files"]] == ["", "all.csv", ""]
+    assert set(load_fits("all.csv").file) == {"b.npy"}
+    run("localize", "a.npy", "-o", "none.csv", code=1)
+    assert not (folder / "none.csv").exists()
+
+
+def test_spots_before_the_damage_are_kept(folder, movies, monkeypatch):
+    whole = command.localize_iter
+
+    def damaged(file, **named):
+        for part in whole(file, **named):
+            yield part[:9]
+            if file.name == "a.npy":
+                raise OSError(5, "Input/output error")
+            yield part[9:]
+
+    monkeypatch.setattr(command, "localize_iter", damaged)
+    result = run("localize", "a.npy", "b.npy", "-o", "all.csv", code=1)
+    assert "“a.npy”: [Errno 5] Input/output error; 8 frames before it were fitted" in result.stderr
+    fits = load_fits("all.csv")
+    assert (fits.file == "a.npy").sum() == 9
+    assert (fits.file == "b.npy").sum() == len(localize(movies[1]))
+    run("localize", "a.npy", "-o", "a.csv", code=1)
+    assert len(load_fits("a.csv")) == 9
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("several", [True, False])
+def test_ctrl_c_keeps_what_is_done_when_asked(keep, several, folder, movies, monkeypatch):
+    whole = command.localize_iter
+
+    def interrupted(*arguments, **named):
+        for part in whole(*arguments, **named):
+            yield part[:9]
+            signal.raise_signal(signal.SIGINT)
+            yield part[9:]
+            raise AssertionError("it goes on")
+
+    monkeypatch.setattr(command, "localize_iter", interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    inputs = ["a.npy", "b.npy"] if several else ["a.npy"]
+    result = run("localize", *inputs, "-o", "a.csv", *(["--keep"] if keep else []), code=130)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "stopped" in result.stderr
+    assert (folder / "a.csv").exists() == keep
+    if keep:
+        assert len(load_fits("a.csv")) == len(localize(movies[0]))
+    assert not list(folder.glob(".*"))
+
+
+def test_warnings_are_sentences(folder):
+    np.save(folder / "noise.npy", np.random.default_rng(0).poisson(9, (4, 40, 40)))
+    result = run("localize", "noise.npy", "-o", "a.csv", "--json")
+    assert "noise.npy: the image does not tell the PSF's σ" in result.stderr
+    assert len(json.loads(result.stdout)["files"][0]["warnings"]) == 1
+    assert run("localize", "noise.npy", "-o", "a.csv", "-q").output == ""
+
+
+def test_info():
+    about = json.loads(run("info", "--json").stdout)
+    assert about["version"] == napari_spotfit.__version__
+    assert about["cpu"].startswith("CPU")
+    assert about["tables"][".parquet"]
+    assert about["images"][".tif"]
+    assert "runs on:" in run("info").stdout
+
+
+def test_convert(folder, movies):
+    localize(movies[0]).save("a.spots.parquet")
+    run("convert", "a.spots.parquet", "a.spots.csv")
+    assert_same(load_fits("a.spots.csv"), localize(movies[0]))
+    result = run("convert", "a.npy", "b.csv", code=1)
+    assert "must end in" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["movie.tif", "movie.npy"])
+def test_simulate(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("simulate", name, "--frames", 3, "--size", "40x50", "--seed", 5, "--truth", "truth.csv")
+    movie, truth = simulate_movie(3, (40, 50), seed=5)
+    assert np.array_equal(napari_spotfit.open_image(name), movie)
+    pd.testing.assert_frame_equal(pd.read_csv("truth.csv"), truth)
+    run("simulate", "movie.avi", code=2)
+    assert "--size" in run("simulate", name, "--size", "big", code=2).output
