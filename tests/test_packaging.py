@@ -196,6 +196,7 @@ def test_extras(metadata: Message) -> None:
         "all",
         "cuda12",
         "cuda13",
+        "hdf5",
         "images",
         "parquet",
     }

@@ -12,6 +12,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .engine.errors import BackendFallbackWarning, BackendUnavailableError
+    from .files.formats import FormatWarning
     from .files.settings_file import load_settings, save_settings
     from .images.camera import Camera
     from .images.files.opening import open_image
@@ -43,6 +44,7 @@ __all__ = [
     "Camera",
     "Fitter",
     "Flag",
+    "FormatWarning",
     "NoiseModel",
     "Profile",
     "Settings",
@@ -79,6 +81,7 @@ _MODULES = {
     "Camera": "images.camera",
     "Fitter": "localization.fitter",
     "Flag": "results.flags",
+    "FormatWarning": "files.formats",
     "NoiseModel": "settings.noise_model",
     "Profile": "models.profiles",
     "Settings": "settings.settings",

@@ -215,6 +215,24 @@ def test_convert(folder, movies):
     assert "must end in" in result.stderr
 
 
+def test_convert_to_another_program(folder, movies):
+    fits = localize(movies[0], errors=False)
+    fits.save("a.spots.csv")
+    result = run("convert", "a.spots.csv", "theirs.csv", "--to", "thunderstorm", code=1)
+    assert "pixel_size" in result.stderr
+    there = run("convert", "a.spots.csv", "theirs.csv", "--to", "thunderstorm", "--pixel-size", 100)
+    assert "theirs.csv: " in there.stderr
+    run("convert", "theirs.csv", "back.napari.csv", "--pixel-size", 100)
+    back = load_fits("back.napari.csv")
+    np.testing.assert_allclose(back.y, fits.y, atol=1e-5)
+    np.testing.assert_allclose(back.x, fits.x, atol=1e-5)
+
+
+def test_tables_of_other_programs_are_not_written_frame_by_frame(folder, movies):
+    result = run("localize", movies[0], "-o", "a.thunderstorm.csv", code=2)
+    assert "and convert it" in result.stderr
+
+
 @pytest.mark.parametrize("name", ["movie.tif", "movie.npy"])
 def test_simulate(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

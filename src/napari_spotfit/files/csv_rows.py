@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,15 +27,19 @@ _NAN = ["", "nan", "NaN"]
 _TRUTH = {"true": True, "false": False}
 
 
-def rows_as_text(values: Columns, columns: Mapping[str, Column]) -> bytes:
+def rows_as_text(
+    values: Columns, columns: Mapping[str, Column], nan: Literal["", "NaN"] = ""
+) -> bytes:
     """Return rows as lines.
 
     Parameters
     ----------
     values, columns : mapping
         The columns by name, and what there is to know about them.
+    nan : str
+        What stands for NaN.
     """
-    return (_arrow_lines if find_spec("pyarrow") else _plain_lines)(values, columns)
+    return (_arrow_lines if find_spec("pyarrow") else _plain_lines)(values, columns, nan)
 
 
 def rows_of_text(text: bytes, columns: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
@@ -59,7 +63,7 @@ def _has_text(columns: Mapping[str, Column]) -> bool:
     return any(column.type == TEXT for column in columns.values())
 
 
-def _arrow_lines(values: Columns, columns: Mapping[str, Column]) -> bytes:
+def _arrow_lines(values: Columns, columns: Mapping[str, Column], nan: str = "") -> bytes:
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -69,14 +73,23 @@ def _arrow_lines(values: Columns, columns: Mapping[str, Column]) -> bytes:
             words = pa.array(list(column.words), pa.string())
             arrays.append(words.take(pa.array(values[name])))
         else:
-            # From pandas: NaN has no value.
-            arrays.append(pa.array(values[name], from_pandas=True))
+            arrays.append(_arrow_numbers(values[name], nan))
     lines = io.BytesIO()
     quoting = "needed" if _has_text(columns) else "none"
     rows = pa.Table.from_arrays(arrays, names=[str(number) for number in range(len(arrays))])
     options = arrow_csv.WriteOptions(include_header=False, quoting_style=quoting)
     arrow_csv.write_csv(rows, lines, options)
     return lines.getvalue()
+
+
+def _arrow_numbers(values: NDArray[Any], nan: str) -> pa.Array:
+    import pyarrow as pa
+
+    # From pandas: NaN has no value.
+    numbers = pa.array(values, from_pandas=True)
+    if not nan or not numbers.null_count:
+        return numbers
+    return pa.compute.fill_null(numbers.cast(pa.string()), nan)
 
 
 def _arrow_columns(text: bytes, columns: Mapping[str, Column]) -> dict[str, NDArray[Any]]:
@@ -113,12 +126,12 @@ def _arrow_values(name: str, found: pa.ChunkedArray, column: Column) -> NDArray[
     return np.array(found.to_numpy())
 
 
-def _plain_lines(values: Columns, columns: Mapping[str, Column]) -> bytes:
-    cells = [_cells(values[name], column) for name, column in columns.items()]
+def _plain_lines(values: Columns, columns: Mapping[str, Column], nan: str = "") -> bytes:
+    cells = [_cells(values[name], column, nan) for name, column in columns.items()]
     return "".join(f"{','.join(row)}\n" for row in zip(*cells, strict=True)).encode()
 
 
-def _cells(values: NDArray[Any], column: Column) -> Iterable[str]:
+def _cells(values: NDArray[Any], column: Column, nan: str) -> Iterable[str]:
     if column.type == TEXT:
         return ('"' + text.replace('"', '""') + '"' for text in values)
     if column.type == WORDS:
@@ -127,7 +140,7 @@ def _cells(values: NDArray[Any], column: Column) -> Iterable[str]:
         return np.where(values, "true", "false")
     cells = values.astype(str)
     if values.dtype.kind == "f":
-        cells[np.isnan(values)] = ""
+        cells[np.isnan(values)] = nan
     return cells
 
 

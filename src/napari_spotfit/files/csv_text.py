@@ -69,7 +69,10 @@ def read_csv(path: Path) -> SpotTable:
             texts[name] = value
         begin = end
     if FORMAT_KEY.encode() not in texts:
-        raise UnreadableFileError("it was not written by napari-spotfit")
+        raise UnreadableFileError(
+            "it was not written by napari-spotfit, and does not begin as the formats of other "
+            "programs do that are known; say format=… if it is of one of them"
+        )
     end = text.rfind(b"\n#", begin - 1)
     if end < 0 or not text.startswith(_END, end + 1):
         raise UnreadableFileError(f"it was cut off: its last line, “{_END.decode()}”, is missing")

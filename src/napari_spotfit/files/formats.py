@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from .about import FORMAT_KEY
 from .csv_text import read_csv, write_csv
+from .exchange.homes import Loss, placed
+from .exchange.registry import EXCHANGE, Format, by_content, by_name
+from .exchange.scene import PixelSizeNeededError, Scene, as_pixel_size, as_shape, scene_of
 from .parquet import read_parquet, write_parquet
 from .table import TEXT, WORDS, Column, SpotTable, UnreadableFileError
 
@@ -18,26 +23,65 @@ FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], Spo
     ".parquet": (write_parquet, read_parquet),
     ".csv": (write_csv, read_csv),
 }
+#: What our own CSV files begin with.
+OURS = f"# {FORMAT_KEY}".encode()
 _ENDINGS = (
-    "must end in .spots.parquet or .spots.csv, which napari opens with this plugin, or in "
-    ".parquet or .csv"
+    "must end in .spots.parquet or .spots.csv, which napari opens with this plugin, in "
+    f".parquet or .csv, or in {', '.join(one.suffix for one in EXCHANGE.values())}; or say "
+    f"format=…: {', '.join(EXCHANGE)}"
 )
 
 
-def write(path: str | os.PathLike[str], table: SpotTable) -> Path:
-    """Write a table in the format that the file's name ends in; return the path.
+class FormatWarning(UserWarning):
+    """Another program's format does not take all that fits have; it says what is lost."""
+
+
+def write(
+    path: str | os.PathLike[str],
+    table: SpotTable,
+    format: str | None = None,
+    *,
+    pixel_size: float | Sequence[float] | None = None,
+    shape: Sequence[int] | None = None,
+) -> Path:
+    """Write a table in the format that is named, or that the file's name ends in; return the path.
 
     The file takes its name when it is complete: should anything fail, whatever had that name is
     as it was.
 
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    table : SpotTable
+        What to write.
+    format : str, optional
+        The name of another program's format.
+    pixel_size : float or (float, float), optional
+        Height and width of a pixel in nm; by default that of the layer, if the table has one.
+    shape : sequence of int, optional
+        Shape of the image; by default what the table says of it.
+
+    Warns
+    -----
+    FormatWarning
+        If the format has no place for something.
+
     Raises
     ------
     ValueError
-        If the name ends otherwise, or two columns would have one title.
+        If the name ends otherwise, there is no such format, it needs the size of a pixel and that
+        is not known, or two columns would have one title.
     OSError
         If the file cannot be written.
+    ImportError
+        If the format needs a library that is missing.
     """
     place = Path(path)
+    size, shape = as_pixel_size(pixel_size), as_shape(shape)
+    foreign = _named(format) if format is not None else by_name(place)
+    if foreign is not None:
+        return _write_foreign(place, table, foreign, scene_of(table, size, shape))
     write_table, _ = _format(place)
     check_titles(table)
     with unfinished(place) as part:
@@ -45,26 +89,84 @@ def write(path: str | os.PathLike[str], table: SpotTable) -> Path:
     return place
 
 
-def read(path: str | os.PathLike[str]) -> SpotTable:
-    """Read a table that :func:`write` has written.
+def read(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    pixel_size: float | Sequence[float] | None = None,
+) -> SpotTable:
+    """Read a table that :func:`write` or another program has written.
 
     Raises
     ------
     UnreadableFileError
         If the file is damaged, of a newer version, or something else; the message says what.
     ValueError
-        If its name ends otherwise.
+        If its name ends otherwise, there is no such format, or it needs the size of a pixel.
     OSError
         If there is no such file, or it cannot be read.
+    ImportError
+        If the format needs a library that is missing.
     """
     place = Path(path)
-    _, read_table = _format(place)
+    foreign = _named(format) if format is not None else _foreign(place)
+    scene = Scene(as_pixel_size(pixel_size))
     try:
+        if foreign is not None:
+            return foreign.read(place, scene)
+        _, read_table = _format(place)
         table = read_table(place)
         _check(table)
     except UnreadableFileError as error:
-        raise UnreadableFileError(f"“{place.name}” cannot be opened: {error}") from None
+        what = "" if foreign is None else f" as {foreign.title}"
+        raise UnreadableFileError(f"“{place.name}” cannot be opened{what}: {error}") from None
+    except PixelSizeNeededError as error:
+        raise PixelSizeNeededError(f"“{place.name}” cannot be opened: {error}") from None
     return _in_pixels(table)
+
+
+def _write_foreign(place: Path, table: SpotTable, foreign: Format, scene: Scene) -> Path:
+    loss = Loss()
+    table = placed(table, loss)
+    before = place.exists()
+    try:
+        with unfinished(place) as part, ExitStack() as stack:
+            for suffix, text in foreign.write(part, table, scene, loss).items():
+                other = place.with_suffix(suffix)
+                if other.exists() and not before:
+                    raise FileExistsError(
+                        f"“{place.name}” cannot be written: “{other.name}”, which belongs beside "
+                        f"it, is there already and is another's; take another name, such as "
+                        f"“{place.stem}_locs{place.suffix}”"
+                    )
+                unfinished_other = stack.enter_context(unfinished(other))
+                unfinished_other.write_text(text, encoding="utf-8", newline="\n")
+    except PixelSizeNeededError as error:
+        raise PixelSizeNeededError(f"“{place.name}” cannot be written: {error}") from None
+    if told := loss.told(foreign.title, place.name):
+        warnings.warn(told, FormatWarning, stacklevel=4)
+    return place
+
+
+def _named(format: str) -> Format:
+    found = EXCHANGE.get(format) if isinstance(format, str) else None
+    if found is None:
+        raise ValueError(f"format must be one of {', '.join(EXCHANGE)}; got {format!r}")
+    return found
+
+
+def _foreign(path: Path) -> Format | None:
+    """Return the format of another program's file by its name or its content; None for ours."""
+    name = path.name.lower()
+    if name.endswith((".spots.csv", ".parquet")):
+        return None
+    named = by_name(path)
+    if named is not None or path.suffix.lower() not in (".csv", ".h5"):
+        return named
+    with path.open("rb") as file:
+        if file.read(len(OURS)) == OURS:
+            return None
+    return by_content(path)
 
 
 def check_titles(table: SpotTable) -> None:
@@ -111,5 +213,6 @@ def _in_pixels(table: SpotTable) -> SpotTable:
         if column.factor != 1 and column.type not in (TEXT, WORDS) and name in columns:
             kind = columns[name].dtype
             columns[name] = (columns[name] / np.float64(column.factor)).astype(kind)
-        known[name] = Column(column.type, words=column.words, role=column.role)
+        unit = column.unit if column.factor == 1 else ""
+        known[name] = Column(column.type, unit, column.words, role=column.role)
     return SpotTable(columns, replace(table.about, columns=known))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .csv_text import csv_end, csv_rows, csv_titles
+from .exchange.registry import by_name
 from .formats import FORMATS, check_titles, unfinished
 from .parquet import parquet_writer
 from .table import SpotTable
@@ -24,6 +25,11 @@ def check_name(path: str | os.PathLike[str]) -> Path:
     For work that takes long before there is anything to write.
     """
     place = Path(path)
+    if (other := by_name(place)) is not None:
+        raise ValueError(
+            f"“{place.name}” would be a file of {other.title}, which is not written while spots "
+            f"are found; write {' or '.join(f'.spots{end}' for end in FORMATS)}, and convert it"
+        )
     if place.suffix.lower() not in FORMATS:
         raise ValueError(
             f"the name of a file of spots must end in {' or '.join(FORMATS)}; got “{place.name}”"

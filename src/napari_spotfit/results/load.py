@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from ..files.formats import read
 from ..files.table import FIT, SpotTable
 from .spot_fits import SpotFits
 
 
-def load_fits(path: str | os.PathLike[str]) -> SpotFits:
-    """Return fits from a file that :meth:`SpotFits.save` or napari's *File ▸ Save* has written.
+def load_fits(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    pixel_size: float | Sequence[float] | None = None,
+) -> SpotFits:
+    """Return fits from a file of ours, or localisations from one of another program.
 
     Parameters
     ----------
     path : str or path
-        The file: ``.parquet`` or ``.csv``.
+        A file that :meth:`SpotFits.save` or napari's *File ▸ Save* has written, to the bit; or one
+        of Picasso, ThunderSTORM, SMAP, DECODE, SMLM 0.2, TrackMate, napari's points, big-fish,
+        RS-FISH, or plain CSV. docs/formats.md has all about them.
+    format : str, optional
+        Its format: ``"picasso"``, ``"thunderstorm"``, ``"smap"``, ``"decode"``, ``"smlm"``,
+        ``"trackmate"``, ``"napari"``, ``"bigfish"``, ``"rsfish"``, ``"plain"``. By default what
+        its name, and else its beginning tells.
+    pixel_size : float or (float, float), optional
+        Height and width of a pixel in nm, for formats that have nm or µm and do not say it.
 
     Returns
     -------
     SpotFits
-        The same fits to the bit, with the settings they were made with.
+        Of our files the same fits to the bit, with the settings they were made with. Of others
+        centres in pixels from the centre of the first, frames from 0; what has no name here keeps
+        its own. Where no stop condition is told the spots count as converged.
 
     Raises
     ------
     ValueError
         If the file is damaged, of a newer version of the package, or something else; the message
-        says what.
+        says what. Or if it needs the size of a pixel.
     OSError
         If there is no such file, or it cannot be read.
     ImportError
-        If it is a Parquet file and pyarrow is missing.
+        If it is a Parquet file and pyarrow is missing, or an HDF5 file and h5py is.
 
     Examples
     --------
@@ -40,7 +56,7 @@ def load_fits(path: str | os.PathLike[str]) -> SpotFits:
     ...
     ValueError: the name of a file of spots must end in .spots.parquet or .spots.csv, ...
     """
-    return fits_of(read(path))
+    return fits_of(read(path, format, pixel_size=pixel_size))
 
 
 def fits_of(table: SpotTable) -> SpotFits:
@@ -48,4 +64,6 @@ def fits_of(table: SpotTable) -> SpotFits:
     about = table.about
     known = about.columns
     columns = {name: values for name, values in table.columns.items() if known[name].role == FIT}
-    return SpotFits(columns, about.index, about.settings, about.roi_shape)
+    units = {name: known[name].unit for name in columns if known[name].unit}
+    told = units if about.settings is None else {}
+    return SpotFits(columns, about.index, about.settings, about.roi_shape, told)

@@ -100,6 +100,7 @@ class SpotFits:
     _columns: dict[str, NDArray[Any]]
     _index_names: tuple[str, ...]
     _roi_shape: tuple[int, int] | None
+    _units: dict[str, str]
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class SpotFits:
         index_names: Sequence[str] = (),
         settings: Settings | None = None,
         roi_shape: tuple[int, int] | None = None,
+        units: Mapping[str, str] | None = None,
     ):
         shapes: set[tuple[int, ...]] | None = None
         if isinstance(columns, Mapping):
@@ -122,6 +124,7 @@ class SpotFits:
             _index_names=tuple(index_names),
             settings=settings,
             _roi_shape=roi_shape or _roi_shape_of(settings),
+            _units=dict(units or {}),
         )
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -186,7 +189,8 @@ class SpotFits:
     @property
     def units(self) -> dict[str, str]:
         """Unit of every column that has one."""
-        return {name: unit for name, unit in units_of(self.settings).items() if name in self}
+        known = units_of(self.settings) | self._units
+        return {name: unit for name, unit in known.items() if name in self}
 
     @property
     def mean_sigma(self) -> NDArray[np.float32]:
@@ -286,25 +290,51 @@ class SpotFits:
         table.attrs["units"] = self.units
         return table
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(
+        self,
+        path: str | PathLike[str],
+        format: str | None = None,
+        *,
+        pixel_size: float | Sequence[float] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> None:
         """Save the fits as a file that :func:`~napari_spotfit.load_fits` and napari open again.
 
-        It has every column to the bit, their units, the settings with all that was estimated, the
-        model's formula, and the version that wrote it.
+        Ours have every column to the bit, their units, the settings with all that was estimated,
+        the model's formula, and the version that wrote them. Those of other programs have what
+        these take; docs/formats.md says what that is.
 
         Parameters
         ----------
         path : str or path
             A name that ends in ``.spots.parquet``, which is smaller and faster and needs pyarrow
             (``pip install "napari-spotfit[parquet]"``), or in ``.spots.csv``, which every
-            spreadsheet reads, and pandas with ``comment="#"``.
+            spreadsheet reads, and pandas with ``comment="#"``. For other programs it ends in
+            ``.hdf5`` (Picasso), ``.thunderstorm.csv``, ``.smap.csv``, ``.decode.h5``, ``.smlm``,
+            ``.trackmate.csv``, ``.napari.csv``, ``.bigfish.csv``, ``.rsfish.csv`` or
+            ``.plain.csv``.
+        format : str, optional
+            One of these, whatever the name ends in: ``"picasso"``, ``"thunderstorm"``, ``"smap"``,
+            ``"decode"``, ``"smlm"``, ``"trackmate"``, ``"napari"``, ``"bigfish"``, ``"rsfish"``,
+            ``"plain"``.
+        pixel_size : float or (float, float), optional
+            Height and width of a pixel in nm, for formats with nm or µm.
+        shape : sequence of int, optional
+            Shape of the image, for Picasso; by default the smallest that has all spots.
+
+        Warns
+        -----
+        FormatWarning
+            If another program's format has no place for some columns, or it will drop rows.
 
         Raises
         ------
         ValueError
-            If the name ends otherwise.
+            If the name ends otherwise, or the format needs the size of a pixel.
         OSError
             If the file cannot be written; whatever had its name is as it was.
+        ImportError
+            If the format needs a library that is missing: pyarrow or h5py.
 
         Examples
         --------
@@ -322,7 +352,7 @@ class SpotFits:
         """
         from ..files.formats import write
 
-        write(path, self.to_table())
+        write(path, self.to_table(), format, pixel_size=pixel_size, shape=shape)
 
     def to_table(self) -> SpotTable:
         """Return what a file of these fits holds."""
@@ -382,7 +412,7 @@ class SpotFits:
         )  # fmt: skip
 
     def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
-        return SpotFits(columns, self._index_names, self.settings, self._roi_shape)
+        return SpotFits(columns, self._index_names, self.settings, self._roi_shape, self._units)
 
 
 def _roi_shape_of(settings: Settings | None) -> tuple[int, int] | None:
@@ -403,6 +433,11 @@ def _check_alike(first: SpotFits, other: SpotFits) -> None:
         raise ValueError(
             "fits of images with different axes cannot be joined: "
             f"{first.index_names} and {other.index_names}"
+        )
+    if first.units != other.units and None in (first.settings, other.settings):
+        raise ValueError(
+            "fits whose columns have different units cannot be joined: "
+            f"{first.units} and {other.units}"
         )
     one, two = first.settings, other.settings
     if one is two or one is None or two is None:

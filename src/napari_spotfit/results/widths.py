@@ -35,7 +35,7 @@ def mean_sigma(columns: Mapping[str, Any], gain: float = 1.0) -> NDArray[np.floa
     2.0
     """
     given = {name: columns[name] for name in (*WIDTHS, "amplitude", "photons") if name in columns}
-    shape = np.broadcast_shapes(*map(np.shape, given.values()))
+    shape = np.broadcast_shapes(*map(np.shape, (given or columns).values()))
     values = np.full((len(WIDTHS) + 2, *shape), np.nan)
     for place, name in enumerate((*WIDTHS, "amplitude", "photons")):
         if name in given:

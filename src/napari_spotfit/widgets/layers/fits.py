@@ -37,7 +37,9 @@ def fits_of_features(features: pd.DataFrame, metadata: Mapping[str, Any]) -> Spo
         str(name): _column(str(name), values) for name, values in features.items() if name != _GOOD
     }
     index = tuple(name for name in columns if name == "frame" or AXIS.fullmatch(name))
-    return SpotFits(columns, index, settings_of_layer(metadata))
+    settings = settings_of_layer(metadata)
+    units = metadata.get("units", {}) if settings is None else {}
+    return SpotFits(columns, index, settings, units=units)
 
 
 def settings_of_layer(metadata: Mapping[str, Any]) -> Settings | None:

@@ -57,11 +57,12 @@ def mark_metadata(widths: NDArray[Any], mark: str = "ring") -> dict[str, Any]:
     Parameters
     ----------
     widths : ndarray
-        The σ of its good fits in pixels.
+        The σ of its good fits in pixels; NaN where a file of another program does not tell it.
     mark : str
         One of :data:`MARKS`, or :data:`PREVIEW`.
     """
-    return {MARK: mark, SIGMA: float(np.median(widths)) if len(widths) else _USUAL_SIGMA}
+    known = widths[np.isfinite(widths)]
+    return {MARK: mark, SIGMA: float(np.median(known)) if len(known) else _USUAL_SIGMA}
 
 
 def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from napari.layers import Image, Layer, Points
 
 _STOP = "stop_condition"
+#: What colours the faces of spots whose settings are not known: the first of these they have.
+_WIDTHS = ("sigma", "sigma_x", "width", "photons", "amplitude")
 #: In the metadata of a layer whose spots are a preview's.
 PASSING = "preview"
 _STOPS = tuple(condition.name for condition in StopCondition)
@@ -160,7 +162,7 @@ def color_points_layer(layer: Points) -> None:
 def default_face(fits: SpotFits) -> str:
     """Return the column that colours the faces unless another is chosen: the first width."""
     if fits.settings is None:
-        return "sigma"
+        return next((name for name in _WIDTHS if name in fits), "x")
     return fits.settings.profile.widths[0] if fits.settings.profile.widths else "photons"
 
 

@@ -1,0 +1,174 @@
+"""Rows of numbers between commas, or another sign, as other programs write and read them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..csv_rows import rows_as_text
+from ..csv_text import CHUNK
+from ..table import Column, UnreadableFileError
+
+_LONGEST_TITLES = 1 << 16
+
+
+def titles_of(head: bytes, separator: str = ",") -> list[str]:
+    """Return the titles in the first line of a file's beginning; none if that is no text."""
+    line = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0]
+    try:
+        text = line.decode().strip()
+        row = next(csv.reader([text], delimiter=separator, strict=True), [])
+    except (csv.Error, UnicodeDecodeError):
+        return []
+    return [title.strip() for title in row]
+
+
+def write_rows(
+    path: Path,
+    header: Sequence[str],
+    columns: Mapping[str, NDArray[Any]],
+    known: Mapping[str, Column] | None = None,
+    separator: str = ",",
+    nan: Literal["", "NaN"] = "NaN",
+) -> None:
+    """Write lines of a header, and below them columns of numbers."""
+    known = known or {name: Column(values.dtype.name) for name, values in columns.items()}
+    rows = len(next(iter(columns.values()), ()))
+    with path.open("wb") as file:
+        file.writelines(f"{line}\n".encode() for line in header)
+        for start in range(0, rows, CHUNK):
+            part = {name: values[start : start + CHUNK] for name, values in columns.items()}
+            text = rows_as_text(part, known, nan)
+            file.write(text if separator == "," else text.replace(b",", separator.encode()))
+
+
+class Rows:
+    """The columns of a file with one row a line.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    titles : sequence of str, optional
+        The columns' titles; by default those that the first line has.
+    header : int
+        Lines before the first row.
+    separator : str
+        What stands between two values.
+
+    Raises
+    ------
+    UnreadableFileError
+        If the file is empty, no text, or has lines with more or fewer values than titles.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        titles: Sequence[str] | None = None,
+        header: int = 1,
+        separator: str = ",",
+    ) -> None:
+        import pandas as pd
+
+        text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        if not text.strip():
+            raise UnreadableFileError("it is empty")
+        begin = 0
+        for _ in range(header):
+            begin = text.find(b"\n", begin) + 1 or len(text)
+        self.titles = titles_of(text[:_LONGEST_TITLES], separator) if titles is None else [*titles]
+        self._header, self._separator = header, separator
+        twice = next((one for one in self.titles if self.titles.count(one) > 1), None)
+        if twice is not None:
+            raise UnreadableFileError(f"line 1: two columns have the title {twice!r}")
+        rows = text[begin:]
+        try:
+            self._check(rows)
+            self._frame = pd.read_csv(
+                io.BytesIO(rows), header=None, names=self.titles, sep=separator, index_col=False,
+                low_memory=False, **_exact(), skipinitialspace=True,
+            )  # fmt: skip
+        except pd.errors.EmptyDataError:
+            self._frame = pd.DataFrame({title: np.zeros(0) for title in self.titles})
+        except (csv.Error, UnicodeDecodeError, pd.errors.ParserError) as error:
+            raise UnreadableFileError(f"it is damaged, or no text: {error}") from None
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def numbers(self, title: str) -> NDArray[Any]:
+        """Return a column of numbers, NaN where there is none.
+
+        Raises
+        ------
+        UnreadableFileError
+            If the column is missing, or has something else in it.
+        """
+        import pandas as pd
+
+        if title not in self.titles:
+            raise UnreadableFileError(f"its column {title!r} is missing")
+        cells = self._frame[title]
+        if cells.dtype.kind in "iuf":
+            return np.array(cells)
+        if cells.dtype.kind == "b":
+            return np.array(cells, np.uint8)
+        values = np.array(pd.to_numeric(cells, errors="coerce"), np.float64)
+        odd = np.isnan(values) & np.array(cells.notna())
+        if odd.any():
+            row = int(np.argmax(odd))
+            raise UnreadableFileError(
+                f"line {self._header + row + 1}, column {title!r}: "
+                f"{str(cells.iloc[row])!r} is no number"
+            )
+        return values
+
+    def values(self, title: str) -> NDArray[Any]:
+        """Return a column of numbers or words."""
+        cells = self._frame[title]
+        if cells.dtype.kind in "iufb":
+            return np.array(cells)
+        return np.array(cells.fillna("").astype(str), object)
+
+    def all_numbers(self) -> dict[str, NDArray[Any]]:
+        """Return all columns as numbers."""
+        return {title: self.numbers(title) for title in self.titles}
+
+    def _check(self, rows: bytes) -> None:
+        """Check that every line has as many values as there are titles."""
+        many, separator = len(self.titles), self._separator.encode()
+        if b'"' not in rows and b"\n\n" not in rows and b"\r\n\r" not in rows:
+            body = rows.rstrip()
+            lines = body.count(b"\n") + 1 if body else 0
+            if rows.count(separator) == lines * (many - 1) and b"\0" not in rows:
+                last = body.rpartition(b"\n")[2]
+                if not body or last.count(separator) == many - 1:
+                    return
+        for number, row in self._split(rows):
+            if row and len(row) != many:
+                raise UnreadableFileError(
+                    f"line {number} has {len(row)} values instead of {many}: the file was cut off "
+                    "or is damaged"
+                )
+
+    def _split(self, rows: bytes) -> Iterator[tuple[int, list[str]]]:
+        reader = csv.reader(
+            io.StringIO(rows.decode(), newline=""), delimiter=self._separator, strict=True
+        )
+        for row in reader:
+            yield self._header + reader.line_num, row
+
+
+def _exact() -> dict[str, Any]:
+    """Return what makes pandas read numbers to the last bit: from 3.1 on it does by itself."""
+    import pandas as pd
+
+    version = tuple(int(part) for part in pd.__version__.split(".")[:2])
+    return {} if version >= (3, 1) else {"float_precision": "round_trip"}

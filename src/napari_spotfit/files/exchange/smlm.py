@@ -1,0 +1,174 @@
+"""SMLM 0.2: a zip of tables in binary, of which manifest.json says what is in them."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..table import TEXT, SpotTable, UnreadableFileError
+from .homes import Convention, Home, Loss, homeless, ours, table_of_theirs, theirs
+from .scene import Scene, nanometres_of
+
+#: What it leaves open, told as ThunderSTORM does, whose files it was made for.
+CORNER = 0.5
+_HOMES = (
+    Home("frame", "frame", "frame"),
+    Home("x", "x", "place"),
+    Home("y", "y", "place"),
+    Home("z", "z"),
+    Home("intensity", "photons"),
+    Home("background", "background", "light"),
+    Home("x_precision", "x_stderr", "length"),
+    Home("y_precision", "y_stderr", "length"),
+    Home("z_precision", "z_stderr"),
+    *(
+        Home(f"{name}{end}", f"{name}{end}", "length")
+        for name in ("sigma", "sigma_x", "sigma_y")
+        for end in ("", "_stderr")
+    ),
+)
+#: Of the headers that programs write beside those of the standard.
+_ALSO = {"position_x": "x", "position_y": "y", "position_z": "z", "local_background": "background"}
+_TYPES = frozenset({
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
+})  # fmt: skip
+_MANIFEST, _TABLE, _OWN, _VERSION = "manifest.json", "table.bin", "napari-spotfit", "0.2"
+_FORMAT = "smlm-table(binary)"
+_DAMAGED = (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, RuntimeError)
+
+
+def sniff(path: Path, head: bytes) -> bool:
+    """Whether a file is a zip with a manifest."""
+    if not head.startswith(b"PK"):
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _MANIFEST in archive.namelist()
+    except (OSError, *_DAMAGED):
+        return False
+
+
+def read(path: Path, scene: Scene) -> SpotTable:
+    """Read the tables of a file, all of one kind; several have a column that tells the channel."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = json.loads(archive.read(_MANIFEST))
+            tables = [one for one in manifest["files"] if one.get("type") == "table"]
+            formats = {one["format"]: manifest["formats"][one["format"]] for one in tables}
+            parts = [_rows(archive, one, formats[one["format"]]) for one in tables]
+    except (*_DAMAGED, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, UnreadableFileError):
+            raise
+        told = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise UnreadableFileError(f"it is no SMLM file, or damaged: {told}") from None
+    if not parts or any(list(part) != list(parts[0]) for part in parts):
+        raise UnreadableFileError(f"its {_MANIFEST} names no table, or tables of different columns")
+    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    if len(parts) > 1:
+        lengths = [len(next(iter(part.values()))) for part in parts]
+        names = np.array([str(one.get("channel", "")) for one in tables], object)
+        found["channel"] = np.repeat(names, lengths)
+    unit = _unit(next(iter(formats.values())))
+    own = manifest.get(_OWN)
+    if isinstance(own, Mapping):
+        first = int(own.get("first_frame", 1))
+    else:
+        first = 0 if len(found.get("frame", ())) and found["frame"].min() <= 0 else 1
+    convention = Convention(unit, CORNER, first)
+    if "frame" not in found and "x" in found:
+        found["frame"] = np.full(len(found["x"]), first)
+    return table_of_theirs(ours(found, _HOMES, convention, scene), scene)
+
+
+def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, str]:
+    """Write one table, in nm."""
+    columns = theirs(table, _HOMES, Convention(1.0, CORNER, 1), scene, loss)
+    units = {home.title: "nm" for home in _HOMES if home.kind in ("place", "length")}
+    units |= {"frame": "frame", "z": "nm", "z_precision": "nm", "intensity": "photon"}
+    units |= {"background": "photon"}
+    for name in homeless(table, {home.name for home in _HOMES}):
+        if table.about.columns[name].type == TEXT:
+            loss.columns.append(name)
+        else:
+            columns[name] = table.columns[name]
+    columns = {name: values.astype(_stored(values)) for name, values in columns.items()}
+    packed = np.empty(len(table), [(name, values.dtype) for name, values in columns.items()])
+    for name, values in columns.items():
+        packed[name] = values
+    kind = {
+        "name": _FORMAT, "type": "table", "mode": "binary", "extension": ".bin",
+        "columns": len(columns), "headers": list(columns),
+        "dtype": [values.dtype.name for values in columns.values()],
+        "shape": [1] * len(columns), "units": [units.get(name, "") for name in columns],
+        "description": "x and y of the centre of the first pixel are half a pixel; frames from 1",
+    }  # fmt: skip
+    file = {
+        "name": _TABLE, "type": "table", "format": _FORMAT, "channel": "default",
+        "rows": len(table), "offset": {},
+    }  # fmt: skip
+    manifest = {
+        "format_version": _VERSION, "formats": {_FORMAT: kind}, "files": [file],
+        "name": "napari-spotfit", "description": "", "tags": ["SMLM"],
+        _OWN: {"first_frame": 1, "corner": CORNER},
+    }  # fmt: skip
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
+        archive.writestr(_TABLE, packed.tobytes())
+    return {}
+
+
+def _stored(values: NDArray[Any]) -> np.dtype[Any]:
+    """Return the type for a column, of the few that the format has."""
+    if values.dtype.kind in "bu" and values.dtype.itemsize == 1:
+        return np.dtype("u1")
+    if values.dtype.kind in "iu":
+        inside = not len(values) or (values.min() >= 0 and values.max() < 1 << 32)
+        return np.dtype("<u4" if inside else "<f8")
+    return np.dtype("<f4")
+
+
+def _rows(
+    archive: zipfile.ZipFile, file: Mapping[str, Any], kind: Mapping[str, Any]
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of one table, with what is to be added to them."""
+    name = file["name"]
+    if kind.get("mode") != "binary":
+        raise UnreadableFileError(f"its table {name!r} is {kind.get('mode')!r} instead of binary")
+    fields = []
+    for header, dtype, shape in zip(kind["headers"], kind["dtype"], kind["shape"], strict=True):
+        if dtype not in _TYPES:
+            raise UnreadableFileError(f"its column {header!r} has the unknown type {dtype!r}")
+        sizes = shape if isinstance(shape, list) else [shape]
+        count = math.prod(int(size) for size in sizes)
+        little = np.dtype(dtype).newbyteorder("<")
+        fields.append((header, little, (count,)) if count != 1 else (header, little))
+    dtype, content, rows = np.dtype(fields), archive.read(name), int(file["rows"])
+    if len(content) != rows * dtype.itemsize:
+        raise UnreadableFileError(
+            f"its table {name!r} has {len(content)} bytes instead of {rows * dtype.itemsize}"
+        )
+    packed = np.frombuffer(content, dtype)
+    columns = {}
+    for header in packed.dtype.names or ():
+        if packed[header].ndim == 1:
+            shift = float(file.get("offset", {}).get(header, 0))
+            values = packed[header].astype(np.float64) + shift if shift else packed[header]
+            columns[_ALSO.get(header, header)] = values
+    return columns
+
+
+def _unit(kind: Mapping[str, Any]) -> float:
+    """Return the length in nm of the unit of x, which is nm unless something else is said."""
+    named = dict(zip(kind["headers"], kind["units"], strict=True))
+    unit = str(named.get("x", named.get("position_x", ""))) or "nm"
+    length = nanometres_of(unit)
+    if length is None:
+        raise UnreadableFileError(f"its x has the unit {unit!r}, which is none of length")
+    return length
