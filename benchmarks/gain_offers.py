@@ -17,13 +17,10 @@ import napari_spotfit as spotfit
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from noisy_scenes import Array
-from scenes import light, on_grid, scattered
+from scenes import light, scattered
 
 _SHAPE, _FRAMES, _MOST_OFF = (256, 256), 4, 0.15
 _GAINS = (0.3, 1.0, 2.2)
-#: Images whose blocks are so many, with a spot in each.
-_FEW = {8: (44, 76), 24: (76, 108), 120: (172, 204)}
-_IMAGES = 60
 
 
 def _clusters(density: float, low: float, high: float, size: int) -> Callable[..., Array]:
@@ -106,28 +103,6 @@ def offers(fault: str) -> list[float | None]:
     return found
 
 
-def between_spots(shape: tuple[int, int], photons: float, background: float) -> tuple[float, float]:
-    """Return the median variance between spots, over the truth: where light has noise, and not."""
-    rng = np.random.default_rng(20)
-    shot, white = [], []
-    for _ in range(_IMAGES):
-        image = background + light(on_grid(rng, shape, 16), photons, 1.3, shape)
-        noise = rng.normal(0, np.sqrt(background), shape)
-        for kind, frame in ((shot, rng.poisson(image)), (white, np.rint(image + noise))):
-            found = spotfit.noise_model((frame + 100).astype(np.uint16))
-            kind.append(float(found.variance(background + 100)) / background)
-    return float(np.median(shot)), float(np.median(white))
-
-
-def print_between() -> None:
-    print("\nvariance between spots over the truth: of light with noise, and without")
-    for blocks, shape in _FEW.items():
-        for photons, background in ((1000, 10), (5000, 10), (5000, 100)):
-            shot, white = between_spots(shape, photons, background)
-            name = f"{blocks} blocks, {photons} photons on {background}"
-            print(f"{name:>32}{shot:8.2f}{white:8.2f}", flush=True)
-
-
 def main() -> None:
     print(f"{'':>22}{'movies':>8}{'offered':>9}{'off':>5}   least  most")
     total = [0, 0, 0]
@@ -139,7 +114,6 @@ def main() -> None:
         ends = f"{min(told):8.2f}{max(told):6.2f}" if told else ""
         print(f"{fault:>22}{own[0]:>8}{own[1]:>9}{own[2]:>5}{ends}", flush=True)
     print(f"{'all':>22}{total[0]:>8}{total[1]:>9}{total[2]:>5}")
-    print_between()
 
 
 if __name__ == "__main__":

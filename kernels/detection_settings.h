@@ -59,9 +59,9 @@ struct Maximum {
 enum Mark { ALONE, DROPPED, CROWDED };
 
 // Of a block: its mean, the mean squares of detail that is fine along both axes, along x, and along
-// y, the mean cube of the noise of a pixel, the lowest pixel; the means of the darker half of its columns
-// and of the brighter one, with what is around as far as it is in their detail, and the mean square of
-// what is fine along both axes in the darker one.
-struct BlockNoise { double mean, both, along_x, along_y, cube, lowest, dark, bright, dark_both; };
+// y, the mean cube of the noise of a pixel, the lowest pixel; the sum over its columns of squared
+// differences of their mean from that of the block, and of these times those of what is fine along
+// both axes.
+struct BlockNoise { double mean, both, along_x, along_y, cube, lowest, spread, rise; };
 
 }  // namespace spotfit

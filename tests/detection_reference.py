@@ -70,8 +70,7 @@ def grid_of(shape):
 def blocks(image, sigma):
     """Return mean, fine detail along both axes, along x and y, cube and lowest of all blocks.
 
-    And brightness of the darker and of the brighter half of their columns, with what is around as
-    far as it is in their detail, and fine detail of the darker one.
+    And how unlike their columns are, and how much more noise the brighter ones have.
     """
     ring = ndimage.correlate(image, RING / 8, mode="mirror")
     scatter = ndimage.uniform_filter((image - ring) ** 2 * 8 / 9, BLOCK + 12, mode="mirror")
@@ -83,53 +82,33 @@ def blocks(image, sigma):
         along(image - level, y, x) ** 2 for y, x in ((FINE, FINE), (COARSE, FINE), (FINE, COARSE))
     ]
     cubes = (image - ndimage.correlate(image, RING / 8, mode="mirror")) ** 3 / (1 - 8 / 8**3)
-    around = along(image, COARSE**2, COARSE**2)
     tops, lefts = grid_of(image.shape)
     parts = []
     for y in tops:
         for x in lefts:
             own = [plane[y : y + BLOCK, x : x + BLOCK] for plane in (image, *squares, cubes)]
-            brightness = around[y : y + BLOCK, x : x + BLOCK].mean(0)
-            order = np.argsort(brightness, kind="stable")
-            dark, bright = brightness[order].reshape(2, -1).mean(1)
-            dark_both = own[1][:, order[: BLOCK // 2]].mean()
-            parts.append([*map(np.mean, own), own[0].min(), dark, bright, dark_both])
-    return np.array(parts).reshape(-1, 9)
-
-
-def sets_of(count):
-    """Return how many sets so many blocks of like brightness make."""
-    return int(np.clip(count // 12, 1, 32))
-
-
-def are_unlike(table):
-    """Return which blocks have halves that differ by more than the noise of those as bright."""
-    usual = np.full(len(table), np.median(table[:, 1]))
-    for own in np.array_split(np.argsort(table[:, 0], kind="stable"), sets_of(len(table))):
-        usual[own] = np.maximum(usual[own], np.median(table[own, 1]))
-    return (table[:, 7] - table[:, 6]) ** 2 > usual
-
-
-def parts_of(table, place):
-    """Return brightness, noise and size of blocks, or of their halves, and where they are."""
-    x = (table[:, 6] + table[:, 7]) / 2
-    split = are_unlike(table)
-    halves, place = table[split], np.concatenate([place[~split], place[split], place[split]])
-    x = np.concatenate([x[~split], halves[:, 6], halves[:, 7]])
-    v = np.concatenate([table[~split, 1], halves[:, 8], 2 * halves[:, 1] - halves[:, 8]])
-    size = np.where(np.arange(len(x)) < np.sum(~split), 1.0, 0.5)
-    order = np.argsort(x, kind="stable")
-    return x[order], v[order], size[order], place[order]
+            brighter, noisier = (part.mean(0) - part.mean() for part in own[:2])
+            parts.append(
+                [*map(np.mean, own), own[0].min(), brighter @ brighter, brighter @ noisier]
+            )
+    return np.array(parts).reshape(-1, 8)
 
 
 def photon_transfer(table, grid, skewness):
-    """Return slope, level, variance there, the slope's error, its least, and what it looks like."""
+    """Return slope, level, variance there, the slope's error, and what it looks like."""
     usable = table[:, 1] > 0
     place = np.arange(len(table)) % (grid[0] * grid[1])
-    x, v, size, place = parts_of(table[usable], place[usable])
+    mean = np.where(usable, table[:, 0], np.median(table[usable, 0])).reshape(-1, *grid)
+    beside = np.zeros_like(mean)
+    padded = np.pad(mean, [(0, 0), (1, 1), (1, 1)], constant_values=np.median(table[usable, 0]))
+    for y, x in ((0, 1), (2, 1), (1, 0), (1, 2)):
+        beside += padded[:, y : y + grid[0], x : x + grid[1]]
+    x = (0.94 * mean + 0.015 * beside).ravel()
+    order = np.argsort(x[usable], kind="stable")
+    x, v, place = x[usable][order], table[usable, 1][order], place[usable][order]
 
     # A first line through what is low in each set of like brightness.
-    sets = np.array_split(np.arange(len(x)), sets_of(len(x)))
+    sets = np.array_split(np.arange(len(x)), int(np.clip(len(x) // 12, 1, 32)))
     low = np.array([np.quantile(v[part], 0.3) for part in sets]) / 0.76
     level = np.array([np.median(x[part]) for part in sets])
     weight = 1 / np.maximum(low, np.median(low) / 4) ** 2
@@ -141,40 +120,36 @@ def photon_transfer(table, grid, skewness):
     least, shape = np.quantile(v, 0.05) / 2, 6.0
     line = np.maximum(v0 + slope * (x - x0), least)
     for _ in range(8):
-        z = 2 * np.sqrt(shape * size) * (np.sqrt(v / line) - np.sqrt(1 - 0.25 / (shape * size)))
+        z = 2 * math.sqrt(shape) * (np.sqrt(v / line) - math.sqrt(1 - 0.25 / shape))
         counts = (1 - np.clip((abs(z) - 3) / 2, 0, 1) ** 2) ** 2
-        weight = counts * size / line**2
+        weight = counts / line**2
         x0, v0 = np.average(x, weights=weight), np.average(v, weights=weight)
         spread = np.sum(weight * (x - x0) ** 2)
         # Noise makes blocks differ in brightness, too, and bright ones noisier if it is skewed.
-        noise = 0.81 / 256 * np.sum(weight * v / size)
+        noise = 0.88 / 256 * np.sum(weight * v)
         own, rise = spread - noise, np.sum(weight * (x - x0) * (v - v0))
         apparent = max(rise / spread, 0)
         rise -= min(skewness, apparent) * noise
         slope = max(rise / own, 0) if own > 0.2 * spread else 0.0
         line = np.maximum(v0 + slope * (x - x0), least)
-        scatter = np.average((v / line - 1) ** 2 * size, weights=counts)
+        scatter = np.average((v / line - 1) ** 2, weights=counts)
         shape = np.clip(1 / scatter, 2.5, 6)
-    z = 2 * np.sqrt(shape * size) * (np.sqrt(v / line) - np.sqrt(1 - 0.25 / (shape * size)))
-    weight = counts * size / line**2
+    z = 2 * math.sqrt(shape) * (np.sqrt(v / line) - math.sqrt(1 - 0.25 / shape))
+    weight = counts / line**2
     errors = [math.sqrt(np.sum(weight * counts * (x - x0) ** 2) / shape)]
     usual = errors[0] / spread
-    if own <= 0.2 * spread:
-        return slope, x0, v0, math.inf, math.inf, apparent, usual
-    least_error = errors[0] / own
-    if np.mean(abs(z) > 4) > 0.12:
-        return slope, x0, v0, math.inf, least_error, apparent, usual
+    if own <= 0.2 * spread or np.mean(abs(z) > 4) > 0.12:
+        return slope, x0, v0, math.inf, apparent, usual
     for group in (place, place // grid[1], place % grid[1]):
         parts = [group == one for one in np.unique(group)]
         share = np.array([np.sum((weight * (x - x0) ** 2)[part]) for part in parts]) / spread
         pull = np.array([np.sum((weight * (x - x0) * (v - line))[part]) for part in parts])
         places = 1 / np.sum(share**2)
-        if places < 4:
-            return slope, x0, v0, math.inf, least_error, apparent, usual
+        if places < 3:
+            return slope, x0, v0, math.inf, apparent, usual
         pull /= np.maximum(1 - share, 0.2)
         errors.append(math.sqrt(np.sum(pull**2) * places / (places - 2)))
-    error = math.hypot(max(errors) / own, 0.05 * slope)
-    return slope, x0, v0, error, least_error, apparent, usual
+    return slope, x0, v0, math.hypot(max(errors) / own, 0.05 * slope), apparent, usual
 
 
 def noise_of(frames, sigma, variance=None):
@@ -191,30 +166,28 @@ def noise_of(frames, sigma, variance=None):
         return Noise(0.0, 0.0, 0.0)
     integers = np.asarray(frames[0]).dtype.kind in "iu"
     rounding = 1 / 20 if integers else 0.0
-    both, by_x, by_y = (np.median(usable[:, i]) for i in (1, 2, 3))
-    split = are_unlike(usable)
-    between = np.sum(~split) >= 12
-    telling = usable[~split] if between else usable
-    skewness = max(np.median(telling[:, 4]), 0) / np.median(telling[:, 1])
-    slope, level, middle, error, least_error, apparent, scatter = photon_transfer(
-        table, grid, skewness
-    )
-    ordered = parts_of(usable, np.arange(len(usable)))[1]
-    sets = np.array_split(ordered, sets_of(len(ordered)))
+    both, by_x, by_y, cube = (np.median(usable[:, i]) for i in (1, 2, 3, 4))
+    skewness = max(cube, 0) / both
+    slope, level, middle, error, apparent, scatter = photon_transfer(table, grid, skewness)
+    ordered = usable[np.argsort(usable[:, 0], kind="stable"), 1]
+    sets = np.array_split(ordered, int(np.clip(len(ordered) // 12, 1, 32)))
     least = max(min(map(np.median, sets)) / MEDIAN_OF_BLOCK / 2, rounding)
     both, by_x, by_y = (max(one, rounding) for one in (both, by_x, by_y))
     spectrum = math.sqrt(by_x * by_y) / both
     if slope <= 4 * error:
         # Little light and shade: counts are as skewed as their variance over their mean.
-        usual = np.median(np.where(split, usable[:, 6], usable[:, 0]))
+        usual = np.median(usable[:, 0])
         middle, level = max(middle + slope * (usual - level), least), usual
         most = max(middle / (level - np.median(usable[:, 5])), apparent - 2 * scatter)
         skewness = min(skewness / spectrum if spectrum > 2 else skewness, most)
-        excess = skewness - slope
-        if not between:
-            slope += min(excess, max(6 * least_error - excess, 0))
-        elif excess <= 2 * error:
-            slope = skewness
+        slope = slope if skewness > slope + 2 * error else skewness
+        # Columns with a spot are no noisier if it is not the light that has noise.
+        spread, rise = usable[usable[:, 6] > 8 * both, 6:].T
+        if len(spread):
+            weight, steep = np.sqrt(spread), rise / spread
+            mean = np.average(steep, weights=weight)
+            off = max(np.sum((weight * (steep - mean)) ** 2), len(spread) * (1.25 * both) ** 2)
+            slope = min(slope, 2 * max(mean, 0) + 3 * math.sqrt(off) / weight.sum())
     noise = Noise(slope, middle - slope * level, least)
     scatter = clipped_deviation(
         np.concatenate(

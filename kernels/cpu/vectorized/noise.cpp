@@ -11,32 +11,15 @@ namespace {
 using Sums = Lanes<BLOCK>;
 using Doubles = double __attribute__((ext_vector_type(BLOCK)));
 
-// In this order on every machine, too.
-double sum(Doubles values) {
-    const auto eight = values.lo + values.hi;
-    const auto four = eight.lo + eight.hi;
-    const auto two = four.lo + four.hi;
-    return two[0] + two[1];
+double sum(Sums values) {
+    double total = 0.0;
+    for (int k = 0; k < BLOCK; ++k) total += double(values.v[k]);
+    return total;
 }
-double sum(Sums values) { return sum(__builtin_convertvector(values.v, Doubles)); }
 
 constexpr int ROWS = BLOCK + 2 * REACH;
 // Before the first column of a row and behind the last: pixels that are mirrored.
 constexpr int BESIDE = REACH + 1, PADDING = 16;
-
-// How much a row of pixels, of those that detail reaches, has of the noise of a block's columns.
-struct Around {
-    float of_row[ROWS] = {};
-
-    constexpr Around() {
-        for (int i = 0; i < BLOCK; ++i)
-            for (int t = -REACH; t <= REACH; ++t) {
-                const float weight = COARSE[t < 0 ? -t : t];
-                of_row[i + REACH + t] += weight * weight / BLOCK;
-            }
-    }
-};
-constexpr Around AROUND;
 
 // What a block's columns have so far.
 struct ColumnSums {
@@ -64,49 +47,30 @@ template <class T> class RowOfBlocks {
         remove_lone_pixels();
         for (long long k = 0; k < blocks.columns; ++k) sums[k] = ColumnSums();
         for (int i = 0; i < BLOCK; ++i) add_row(i);
-        look_around();
         constexpr double PIXELS = BLOCK * BLOCK;
         for (long long k = 0; k < blocks.columns; ++k) {
             const ColumnSums& own = sums[k];
-            float lowest = INFINITE;
-            for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, float(own.lowest.v[i]));
+            double lowest = double(INFINITE), cube = 0.0;
+            for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
             const double mean = sum(own.mean) / PIXELS, both = sum(own.both) / PIXELS;
-            const Halves halves(*this, k);
+            double spread = 0.0, rise = 0.0;
+            for (int i = 0; i < BLOCK; ++i) {
+                const double brighter = double(own.mean.v[i]) / BLOCK - mean;
+                spread += brighter * brighter;
+                rise += brighter * (double(own.both.v[i]) / BLOCK - both);
+            }
             table[k] = {mean + double(frame.level),
                         both,
                         sum(own.along_x) / PIXELS,
                         sum(own.along_y) / PIXELS,
-                        sum(own.cube) / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
-                        double(lowest) + double(frame.level),
-                        halves.dark + double(frame.level),
-                        halves.bright + double(frame.level),
-                        halves.dark_both};
+                        cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
+                        lowest + double(frame.level),
+                        spread,
+                        rise};
         }
     }
 
   private:
-    // The darker half of a block's columns, and the brighter one. Detail has the noise of the columns
-    // around in it, by the squares of its weights, so that brightness is taken alike.
-    struct Halves {
-        double dark = 0.0, bright = 0.0, dark_both = 0.0;
-
-        Halves(const RowOfBlocks& row, long long k) {
-            const Sums brightness = row.around(row.first_column(k));
-            // How many of the columns are darker; of equal ones the first is.
-            Sums::Ints darker = {}, after = ~Sums::Ints{};
-            for (int j = 0; j < BLOCK; ++j) {
-                const Sums other = float(brightness.v[j]);
-                after[j] = 0;
-                darker -= ((other < brightness) | ((other == brightness) & Sums::Mask(after))).v;
-            }
-            constexpr int HALF = BLOCK / 2;
-            const Sums::Mask is_dark = Sums::Ints(darker < HALF);
-            dark = sum(select(is_dark, brightness, Sums(0.0f))) / HALF;
-            bright = sum(select(is_dark, Sums(0.0f), brightness)) / HALF;
-            dark_both = sum(select(is_dark, row.sums[k].both, Sums(0.0f))) / (HALF * BLOCK);
-        }
-    };
-
     const DetectionSettings& s;
     const Frame<T>& frame;
     Blocks blocks;
@@ -124,24 +88,6 @@ template <class T> class RowOfBlocks {
             row[-x] = row[mirrored(-x, s.width)];
             row[s.width - 1 + x] = row[mirrored(s.width - 1 + x, s.width)];
         }
-    }
-
-    // Writes the means of columns, and of what is around the blocks as far as their detail reaches.
-    void look_around() {
-        for (long long x = -REACH; x < s.width + REACH; x += BLOCK) {
-            Sums total = 0.0f;
-            for (int i = 0; i < ROWS; ++i)
-                total = multiply_add(read<Sums>(clean + i * length + x), Sums(AROUND.of_row[i]), total);
-            write(scratch + x, total);
-        }
-    }
-    Sums around(long long x) const {
-        Sums total = read<Sums>(scratch + x) * Sums(COARSE[0] * COARSE[0]);
-        for (int t = 1; t <= REACH; ++t) {
-            const Sums beside = read<Sums>(scratch + x - t) + read<Sums>(scratch + x + t);
-            total = multiply_add(beside, Sums(COARSE[t] * COARSE[t]), total);
-        }
-        return total;
     }
 
     static SPOTFIT_INLINE Sums three(const float* row) {

@@ -16,7 +16,6 @@ from .. import threads
 from ..detection.band import Bands, make_bands
 from ..detection.detection_settings import NO_NOISE, make_detection_settings
 from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation
-from ..detection.noise_line import Blocks
 from ..filtered_noise import with_filter
 from ..kernel_arguments import address
 from .interface import DetectionSource
@@ -73,22 +72,18 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     given = make_detection_settings(settings, bands, address, NO_NOISE)
     source = DetectionSource.of(frames, given)
     in_frame = functions.spotfit_noise_block_count(library.index, source.settings, 1)
-    step = max(round(in_frame * len(frames) / _ENOUGH_BLOCKS), 1)
+    step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
     blocks = measure(
         source, "spotfit_measure_noise_blocks", BLOCK_NOISE,
         functions.spotfit_noise_block_count(library.index, source.settings, step),
         functions.spotfit_noise_bytes(library.index, source.settings), step,
-    )  # fmt: skip
+    ).ravel()  # fmt: skip
     if min(shape) < BLOCK + 2 * _REACH:
-        for name, fine in (("both", "yx"), ("along_x", "x"), ("along_y", "y")):
+        for name, fine in (("both", "yx"), ("rise", "yx"), ("along_x", "x"), ("along_y", "y")):
             for axis, side in zip("yx", shape, strict=True):
                 blocks[name] /= _mirrored(side, axis in fine)
-        # Detail is other at the border, so that halves tell nothing.
-        blocks["dark"] = blocks["bright"] = blocks["mean"]
-    columns = _columns(shape)
-    usable = Blocks.of(blocks, columns)
-    model = photon_transfer(usable, (blocks.shape[1] // columns, columns), whole_counts)
-    spectral = spectral_correlation(usable, whole_counts)
+    model = photon_transfer(blocks.reshape(len(frames), -1, _columns(shape)), whole_counts)
+    spectral = spectral_correlation(blocks, whole_counts)
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and (spectral <= 1 or any(missing)):
         return model

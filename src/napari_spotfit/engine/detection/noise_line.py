@@ -8,6 +8,7 @@ others, and count in its error where they agree with one another only.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,15 +30,14 @@ _NEAR, _FAR = 3.0, 5.0
 #: Where more of them are farther away than this, the others tell nothing either.
 _BEYOND, _MOST_BEYOND = 4.0, 0.12
 _ROUNDS = 8
-#: Halves of a block count by themselves where they differ in brightness by so many deviations of
-#: its noise, which alone makes them differ by 0.2.
-_UNLIKE = 1.0
+#: Fine detail reaches beyond its block: so much of the light of each neighbour is in it.
+_FROM_NEIGHBOURS = 0.015
 #: The variance of a block's mean brightness over that of a pixel.
-_OF_MEAN = 0.81 / 256
+_OF_MEAN = 0.88 / 256
 #: What is left of the spread of brightness without that, at least, or there is no light and shade.
 _LEAST_LEFT = 0.2
 #: A line is told by no fewer places, rows and columns of blocks.
-_LEAST_PLACES = 4.0
+_LEAST_PLACES = 3.0
 #: How far off a line is besides, as light and its noise do not lie in quite the same blocks.
 _ALWAYS_OFF = 0.05
 
@@ -49,54 +49,19 @@ class Line(NamedTuple):
     #: A brightness in its middle, and the variance there.
     level: float
     variance: float
-    #: The standard error of the slope; infinite where there is too little light and shade, or at
-    #: too few places. And what it is if blocks scatter as noise makes them: infinite without any.
+    #: The standard error of the slope; infinite where there is too little light and shade.
     error: float
-    least_error: float
     #: How steep it looks with what noise alone does, which is as steep as the noise is skewed; and
     #: the standard error of that.
     apparent: float
     apparent_error: float
 
 
-class Blocks(NamedTuple):
-    """What was measured in blocks without bad pixels, and with some noise.
-
-    There is none outside of a mask. In the order of kernels/detection_settings.h.
-    """
-
-    mean: Numbers
-    both: Numbers
-    along_x: Numbers
-    along_y: Numbers
-    cube: Numbers
-    lowest: Numbers
-    dark: Numbers
-    bright: Numbers
-    dark_both: Numbers
-    #: Where in its frame each is.
-    row: NDArray[np.int64]
-    column: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, table: NDArray[np.void], columns: int) -> Blocks:
-        """Return those of a table of all blocks, shape (frames, blocks), with so many in a row."""
-        numbers = table.view(np.float64).reshape(table.size, -1).T.copy()
-        usable = np.isfinite(numbers).all(axis=0) & (numbers[1] > 0)
-        place = np.flatnonzero(usable)
-        if len(place) < table.size:
-            numbers = numbers[:, place]
-        row, column = np.divmod(place % max(table.shape[-1], 1), columns)
-        return cls._make([*numbers, row, column])
-
-
-class Parts(NamedTuple):
-    """Blocks and halves of blocks, from dark to bright: their brightness and fine detail."""
+class _Blocks(NamedTuple):
+    """What is usable of the blocks, from dark to bright."""
 
     brightness: Numbers
     variance: Numbers
-    #: How much of a block each is.
-    part: Numbers
     row: NDArray[np.int64]
     column: NDArray[np.int64]
 
@@ -113,114 +78,80 @@ class _Fit(NamedTuple):
     shape: float
 
 
-def line_through(own: Parts, shape: tuple[int, ...], skewness: float) -> Line | None:
+def line_through(blocks: NDArray[np.void], skewness: float) -> Line | None:
     """Return the line that most blocks follow; None where there are too few blocks.
 
     Parameters
     ----------
-    own : Parts
-        What was measured in the blocks of all frames.
-    shape : tuple of int
-        How many rows and columns of blocks a frame has.
+    blocks : ndarray, shape (frames, rows, columns)
+        What was measured in the blocks of each frame.
     skewness : float
         The noise's third moment over its variance.
     """
-    if np.sum(own.part) < LEAST_BLOCKS:
+    own = _usable(blocks)
+    if len(own.variance) < LEAST_BLOCKS:
         return None
     fit = _fit(own, _first_line(own), skewness)
     if fit is None:
         return None
-    error, usual = _errors(own, fit, shape)
-    return fit.line._replace(
-        error=error,
-        least_error=usual / fit.own_spread if fit.own_spread > 0 else math.inf,
-        apparent_error=usual / fit.spread if fit.spread > 0 else math.inf,
-    )
+    error, apparent_error = _errors(own, fit, blocks.shape[1:])
+    return fit.line._replace(error=error, apparent_error=apparent_error)
 
 
-def quantile(values: Numbers, share: float) -> Numbers:
-    """Return a quantile along the last axis, of few numbers faster than NumPy's own.
+def is_usable(blocks: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return which blocks have no bad pixels, and some noise: there is none outside of a mask."""
+    finite = np.all([np.isfinite(blocks[name]) for name in blocks.dtype.names or ()], axis=0)
+    usable: NDArray[np.bool_] = finite & (blocks["both"] > 0)
+    return usable
 
-    Examples
-    --------
-    >>> float(quantile(np.array([3.0, 1.0, 2.0, 4.0]), 0.1))
-    1.3
+
+def of_sets(tell: Callable[[Numbers], Numbers], values: Numbers) -> Numbers:
+    """Return what is told of numbers that follow each other, as many at a time as make a set.
+
+    ``tell`` is given rows of numbers, and returns a number for each.
     """
-    ordered = np.sort(values, axis=-1)
-    place, above = divmod(share * (ordered.shape[-1] - 1), 1.0)
-    low = ordered[..., int(place)]
-    found: Numbers = low + above * (ordered[..., math.ceil(place + above)] - low)
-    return found
-
-
-def median(values: Numbers) -> float:
-    """Return the median of numbers."""
-    return float(quantile(values, 0.5))
-
-
-def of_sets(values: Numbers, share: float) -> Numbers:
-    """Return a quantile of numbers that follow each other, as many at a time as make a set."""
-    return np.concatenate([quantile(own, share) for own in _sets_of(values)])
-
-
-def _sets_of(values: Numbers) -> list[Numbers]:
-    """Return the sets as rows, those first that have one more."""
     sets = int(np.clip(len(values) // _LEAST_TOGETHER, 1, _MOST_SETS))
     size, larger = divmod(len(values), sets)
     end = larger * (size + 1)
     rows = (values[:end].reshape(-1, size + 1), values[end:].reshape(-1, size))
-    return [own for own in rows if len(own)]
+    return np.concatenate([tell(own) for own in rows if len(own)])
 
 
-def are_unlike(blocks: Blocks) -> NDArray[np.bool_]:
-    """Return which blocks have halves that are not alike, as where a spot is.
-
-    They are told by the noise of blocks as bright: by their own, those would count by halves
-    that happen to have little.
-    """
-    order = np.argsort(blocks.mean, kind="stable")
-    ordered = blocks.both[order]
-    usual = np.empty(len(order))
-    usual[order] = np.concatenate(
-        [np.repeat(quantile(own, 0.5), own.shape[1]) for own in _sets_of(ordered)]
-    )
-    unlike: NDArray[np.bool_] = np.square(blocks.bright - blocks.dark) > _UNLIKE**2 * (
-        np.maximum(usual, median(ordered))
-    )
-    return unlike
+def median(rows: Numbers) -> Numbers:
+    """Return the median of each row."""
+    medians: Numbers = np.median(rows, axis=1)
+    return medians
 
 
-def parts_of(blocks: Blocks, unlike: NDArray[np.bool_]) -> Parts:
-    """Return blocks, and of those whose halves are not alike these, from dark to bright."""
-    alike, halves = np.flatnonzero(~unlike), np.flatnonzero(unlike)
-    place = np.concatenate([alike, halves, halves])
-    dark_both, around = blocks.dark_both[halves], (blocks.dark + blocks.bright) / 2
-    brightness = np.concatenate([around[alike], blocks.dark[halves], blocks.bright[halves]])
-    variance = np.concatenate([blocks.both[alike], dark_both, 2 * blocks.both[halves] - dark_both])
-    part = np.ones(len(place))
-    part[len(alike) :] = 0.5
+def _usable(blocks: NDArray[np.void]) -> _Blocks:
+    usable = is_usable(blocks)
+    _, row, column = np.nonzero(usable)
+    brightness = _with_neighbours(np.where(usable, blocks["mean"], np.nan))[usable]
     order = np.argsort(brightness, kind="stable")
-    place = place[order]
-    return Parts(
-        brightness[order], variance[order], part[order], blocks.row[place], blocks.column[place]
-    )
+    return _Blocks(brightness[order], blocks["both"][usable][order], row[order], column[order])
 
 
-def _first_line(own: Parts) -> Line:
+def _with_neighbours(mean: Numbers) -> Numbers:
+    """Return the brightness that fine detail is measured in, that of unknown neighbours guessed."""
+    known = mean[np.isfinite(mean)]
+    if not len(known):
+        return mean
+    padded = np.pad(mean, [(0, 0), (1, 1), (1, 1)], constant_values=np.nan)
+    padded = np.where(np.isfinite(padded), padded, np.median(known))
+    beside = padded[:, :-2, 1:-1] + padded[:, 2:, 1:-1] + padded[:, 1:-1, :-2] + padded[:, 1:-1, 2:]
+    return mean + _FROM_NEIGHBOURS * (beside - 4 * mean)
+
+
+def _first_line(own: _Blocks) -> Line:
     """Return a line that the brighter half of each set has no part in."""
-    level = of_sets(own.brightness, 0.5)
-    low = of_sets(own.variance, _LOW) / _LOW_OVER_MEAN
-    weight = np.maximum(low, median(low) / 4) ** -2.0
-    line, _, _ = _weighted(level, low, np.ones(len(low)), weight)
+    level = of_sets(median, own.brightness)
+    low = of_sets(lambda rows: np.quantile(rows, _LOW, axis=1), own.variance) / _LOW_OVER_MEAN
+    line, _, _ = _weighted(level, low, np.maximum(low, np.median(low) / 4) ** -2.0)
     return line
 
 
 def _weighted(
-    brightness: Numbers,
-    variance: Numbers,
-    part: Numbers,
-    weight: Numbers,
-    skewness: float | None = None,
+    brightness: Numbers, variance: Numbers, weight: Numbers, skewness: float | None = None
 ) -> tuple[Line, float, float]:
     """Return a line that does not fall, and the spread of brightness, with its noise and without.
 
@@ -235,59 +166,57 @@ def _weighted(
     rise = float(np.sum(weight * away * (variance - middle)))
     apparent = max(rise / spread, 0.0) if spread > 0 else 0.0
     if skewness is not None:
-        noise = _OF_MEAN * float(np.sum(weight * variance / part))
+        noise = _OF_MEAN * float(np.sum(weight * variance))
         own_spread = spread - noise if spread - noise > _LEAST_LEFT * spread else 0.0
         rise -= min(skewness, apparent) * noise
     slope = max(rise / own_spread, 0.0) if own_spread > 0 else 0.0
-    return Line(slope, level, middle, math.inf, math.inf, apparent, math.inf), spread, own_spread
+    return Line(slope, level, middle, math.inf, apparent, math.inf), spread, own_spread
 
 
-def _expected(own: Parts, line: Line, least: float) -> Numbers:
+def _expected(own: _Blocks, line: Line, least: float) -> Numbers:
     return np.maximum(line.slope * (own.brightness - line.level) + line.variance, least)
 
 
-def _deviates(ratio: Numbers, shape: Numbers) -> Numbers:
+def _deviates(ratio: Numbers, shape: float) -> Numbers:
     """Return how many standard deviations a sum of squares is from its mean, by Fisher."""
-    deviates: Numbers = np.sqrt(4 * shape) * (np.sqrt(ratio) - np.sqrt(1 - 1 / (4 * shape)))
-    return deviates
+    return math.sqrt(4 * shape) * (np.sqrt(ratio) - math.sqrt(1 - 1 / (4 * shape)))
 
 
-def _fit(own: Parts, line: Line, skewness: float) -> _Fit | None:
-    least = float(quantile(own.variance, 0.05)) / 2
+def _fit(own: _Blocks, line: Line, skewness: float) -> _Fit | None:
+    least = float(np.quantile(own.variance, 0.05)) / 2
     shape, expected = _USUAL_SHAPE, _expected(own, line, least)
     for _ in range(_ROUNDS):
-        far = abs(_deviates(own.variance / expected, shape * own.part))
+        far = abs(_deviates(own.variance / expected, shape))
         far = np.clip((far - _NEAR) / (_FAR - _NEAR), 0.0, 1.0)
         counts = np.square(1 - far * far)
         total = float(np.sum(counts))
         if total < LEAST_BLOCKS / 2:
             return None
-        weight = counts * own.part / (expected * expected)
-        line, spread, own_spread = _weighted(
-            own.brightness, own.variance, own.part, weight, skewness
-        )
+        weight = counts / (expected * expected)
+        line, spread, own_spread = _weighted(own.brightness, own.variance, weight, skewness)
         expected = _expected(own, line, least)
-        off = np.square(own.variance / expected - 1)
-        scatter = float(np.sum(counts * own.part * off)) / total
+        scatter = float(np.sum(counts * np.square(own.variance / expected - 1))) / total
         shape = min(max(1 / max(scatter, 1e-9), _LEAST_SHAPE), _USUAL_SHAPE)
     return _Fit(line, expected, counts, spread, own_spread, shape)
 
 
-def _errors(own: Parts, fit: _Fit, shape: tuple[int, ...]) -> tuple[float, float]:
-    """Return the standard error of the slope, and that of its rise if blocks scatter as noise does.
+def _errors(own: _Blocks, fit: _Fit, shape: tuple[int, ...]) -> tuple[float, float]:
+    """Return the standard errors of the slope, and of how steep it looks.
 
     That of the slope is as large as blocks scatter around the line, those at one place of all
     frames taken together, those of one row, or of one column: what is wrong with a pixel is so in
     each frame.
     """
+    if not fit.spread > 0:
+        return math.inf, math.inf
     rows, columns = shape
-    weight = fit.counts * own.part / (fit.expected * fit.expected)
+    weight = fit.counts / (fit.expected * fit.expected)
     away = own.brightness - fit.line.level
     lever = weight * away * away
     usual = math.sqrt(float(np.sum(lever * fit.counts)) / fit.shape)
-    beyond = abs(_deviates(own.variance / fit.expected, fit.shape * own.part)) > _BEYOND
+    beyond = abs(_deviates(own.variance / fit.expected, fit.shape)) > _BEYOND
     if not fit.own_spread > 0 or np.mean(beyond) > _MOST_BEYOND:
-        return math.inf, usual
+        return math.inf, usual / fit.spread
     largest, pull = usual, weight * away * (own.variance - fit.expected)
     for place, count in (
         (own.row * columns + own.column, rows * columns), (own.row, rows), (own.column, columns),
@@ -295,9 +224,9 @@ def _errors(own: Parts, fit: _Fit, shape: tuple[int, ...]) -> tuple[float, float
         share = np.bincount(place, lever, count) / fit.spread
         places = 1 / float(np.sum(share * share))
         if places < _LEAST_PLACES:
-            return math.inf, usual
+            return math.inf, usual / fit.spread
         alone = np.bincount(place, pull, count) / np.maximum(1 - share, 0.2)
         scatter = math.sqrt(float(np.sum(alone * alone)))
         largest = max(largest, scatter * math.sqrt(places / (places - 2)))
     error = math.hypot(largest / fit.own_spread, _ALWAYS_OFF * fit.line.slope)
-    return error, usual
+    return error, usual / fit.spread
