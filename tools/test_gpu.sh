@@ -21,6 +21,7 @@ for step in ${*:-tests against launches layouts}; do
     tests)
         "$PYTHON" -m pytest -q -p no:cacheprovider -o filterwarnings=error -m gpu \
             tests/test_on_gpu.py tests/test_models_on_gpu.py tests/engine tests/localization tests/images \
+            tests/results \
             || status=1 ;;
     against)
         "$PYTHON" benchmarks/gpu_against.py build/baseline || status=1

@@ -18,7 +18,7 @@ from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.layers.fits import fits_of_features
 from napari_spotfit.widgets.layers.images import image_of
 from napari_spotfit.widgets.layers.points import is_result
-from napari_spotfit.widgets.saved_layers import read_layers
+from napari_spotfit.widgets.saved_layers import read_layer
 from napari_spotfit.widgets.table.filters import Filters
 from napari_spotfit.widgets.table.gate import Gate
 
@@ -260,7 +260,7 @@ def test_a_layer_that_a_file_tells_wrongly_is_refused(viewer, tmp_path):
     content = path.read_bytes()
     path.write_bytes(content.replace(b'"metadata": {', b'"metadata": [1], "odd": {'))
     with pytest.raises(ValueError, match=r"“a.spots.csv” cannot be opened: .* layer is damaged"):
-        read_layers(str(path))
+        read_layer(str(path))
 
 
 def test_points_that_are_no_result_are_refused(viewer, tmp_path):

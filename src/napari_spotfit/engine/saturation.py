@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.frames import is_on_device, like, to_host
+from ..settings.validation import ROI_MAX
 from . import threads
 from .c_types import fields
 from .cpu.interface import PIXEL_TYPES
@@ -114,6 +115,8 @@ def _with_flat_tops(
     """Return which ROIs may have saturated pixels, most often none."""
     tops = rule.structure()
     if is_on_device(frames):
+        if max(roi_shape) > ROI_MAX:  # a thread would look at each for long
+            return corners[:, 0] >= 0
         from .cuda.flat_tops import with_flat_tops
 
         return with_flat_tops(frames, corners, roi_shape, tops)

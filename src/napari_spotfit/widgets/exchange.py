@@ -13,10 +13,9 @@ from ..files.exchange.registry import EXCHANGE, by_content, by_name
 from ..files.exchange.scene import size_of_layer
 from ..files.formats import read, write
 from ..results.load import fits_of
-from .layers.history import history_of
 from .layers.points import layer_arguments, points_arguments
 from .napari_compat import open_viewer
-from .saved_layers import LayerData, table_of_layer
+from .saved_layers import LayerData, open_all, table_of_layer
 
 #: What Picasso calls its localisations, whatever comes before and between.
 _PICASSO = ("_locs", ".hdf5")
@@ -28,7 +27,7 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] 
     A file is theirs if both its name and what is in it say so.
     """
     paths = [Path(one) for one in ([path] if isinstance(path, str) else path)]
-    return _open if all(map(_is_theirs, paths)) else None
+    return partial(open_all, read_localisations) if all(map(_is_theirs, paths)) else None
 
 
 def read_localisations(
@@ -49,23 +48,6 @@ def read_localisations(
     arguments = layer_arguments(points_arguments(fits_of(table)), _stem(path))
     arguments |= dict(table.about.layer or {})
     return arguments.pop("data"), arguments, "points"
-
-
-def _open(path: str | list[str]) -> list[Any]:
-    """Open files in napari; where that fails, its window says why, and nothing changes."""
-    from napari.utils.notifications import show_error
-
-    try:
-        layers = [read_localisations(one) for one in ([path] if isinstance(path, str) else path)]
-    except (ImportError, OSError, ValueError) as error:
-        if open_viewer() is None:
-            raise
-        # napari would put it below sentences about other plugins.
-        show_error(str(error))
-        return [(None,)]
-    if (viewer := open_viewer()) is not None:
-        history_of(viewer)
-    return layers
 
 
 def _write(format: str, path: str, data: Any, attributes: dict[str, Any]) -> list[str]:

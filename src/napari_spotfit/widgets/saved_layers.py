@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,26 +88,26 @@ def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[LayerD
     """Return what opens files of fitted spots, if these are such; what napari asks first."""
     paths = [path] if isinstance(path, str) else path
     ours = all(one.lower().endswith((".spots.parquet", ".spots.csv")) for one in paths)
-    return _open if ours else None
+    return partial(open_all, read_layer) if ours else None
 
 
-def read_layers(path: str | list[str]) -> list[LayerData]:
-    """Return layers of fitted spots as they were saved.
+def read_layer(path: str) -> LayerData:
+    """Return a layer of fitted spots as it was saved.
 
     Raises
     ------
     ValueError
-        If a file is damaged, of a newer version, or something else; the message says what.
+        If the file is damaged, of a newer version, or something else; the message says what.
     """
-    return [_layer_of(read(one), one) for one in ([path] if isinstance(path, str) else path)]
+    return _layer_of(read(path), path)
 
 
-def _open(path: str | list[str]) -> list[Any]:
-    """Open files in napari; where that fails, its window says why, and nothing changes."""
+def open_all(read_one: Callable[[str], LayerData], path: str | list[str]) -> list[Any]:
+    """Open files in napari; where one fails, its window says why, and nothing changes."""
     from napari.utils.notifications import show_error
 
     try:
-        layers = read_layers(path)
+        layers = [read_one(one) for one in ([path] if isinstance(path, str) else path)]
     except (ImportError, OSError, ValueError) as error:
         if open_viewer() is None:
             raise

@@ -13,7 +13,7 @@ from spot_table import PIXEL, add_spots, dock, make_fits
 from napari_spotfit import load_fits
 from napari_spotfit.widgets.layers.points import points_arguments
 from napari_spotfit.widgets.layers.result_layers import ResultLayers
-from napari_spotfit.widgets.saved_layers import read_layers
+from napari_spotfit.widgets.saved_layers import read_layer
 from napari_spotfit.widgets.table.filters import Filters
 
 PLACE = {"scale": (PIXEL, PIXEL), "units": ("um", "um")}
@@ -213,7 +213,7 @@ def test_the_label_is_saved_with_the_spots(viewer, qtbot, tmp_path):
     fits = load_fits(path)
     assert fits.label.dtype.kind == "i"
     np.testing.assert_array_equal(fits.label, layer.features["label"])
-    data, arguments, _ = read_layers(path)[0]
+    data, arguments, _ = read_layer(path)
     again = viewer.add_points(data, **arguments)
     pd.testing.assert_series_equal(again.features["label"], layer.features["label"])
     # It is known as ours, so that other cells may replace it.

@@ -41,6 +41,7 @@ _TYPES = frozenset({
 })  # fmt: skip
 _MANIFEST, _TABLE, _OWN, _VERSION = "manifest.json", "table.bin", "napari-spotfit", "0.2"
 _FORMAT = "smlm-table(binary)"
+#: What zipfile raises for files that are cut off, packed in a way it does not know, or encrypted.
 _DAMAGED = (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, RuntimeError)
 
 

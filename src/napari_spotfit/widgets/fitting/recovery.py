@@ -19,7 +19,7 @@ from ...files.formats import write
 from ..parts import remember
 from ..parts.latest import Latest
 from ..parts.layout import explain, fill, sentence
-from ..saved_layers import KEPT, LayerData, attributes_of, read_layers, table_of_layer
+from ..saved_layers import KEPT, LayerData, attributes_of, read_layer, table_of_layer
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -292,7 +292,7 @@ def _remove(folder: Path, lock: QLockFile) -> None:
 
 
 def _read(path: Path) -> tuple[Path, LayerData]:
-    return path, read_layers(str(path))[0]
+    return path, read_layer(str(path))
 
 
 def _write(path: Path, data: Any, attributes: dict[str, Any]) -> None:
