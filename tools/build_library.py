@@ -33,10 +33,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from library_sources import KERNELS, VERSION, digest, is_current
+from shared_functions import shared_functions
 
 ROOT = Path(__file__).parents[1]
 #: Where an editable install has the library.
 PLACE = ROOT / "src" / "napari_spotfit" / "engine" / "cpu"
+#: The namespace of what is compiled once, for all machines.
+ONCE = "any_machine"
 #: For what is made on the way.
 WORK = ROOT / "build" / "cpu"
 
@@ -292,6 +295,12 @@ def _compile_and_link(compiler: _Compiler, place: Path) -> None:
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+    names = {*INSTRUCTION_SETS[compiler.target.architecture], ONCE}
+    if shared := shared_functions(compiled, names):
+        raise BuildError(
+            "these functions belong into namespace spotfit::SPOTFIT_ISA, as one instruction set's "
+            f"would be called by all: {', '.join(sorted(shared))}"
+        )
     place.parent.mkdir(parents=True, exist_ok=True)
     # Beside a library for Windows its linker leaves other files.
     with tempfile.TemporaryDirectory(dir=WORK) as folder:

@@ -1,7 +1,7 @@
 // Which points of a frame have another one near, by cells of the frame.
 #pragma once
 
-namespace spotfit {
+namespace spotfit::SPOTFIT_ISA {
 
 // Points of one frame, each so many numbers after the one before; NaN is near to none.
 struct Points {
@@ -122,4 +122,4 @@ inline void mark_near(const Points& p, double height, double width, double reach
     for (int i = 0; i < p.count; ++i) near[i] = points.has_near(i, reach_y, reach_x);
 }
 
-}  // namespace spotfit
+}  // namespace spotfit::SPOTFIT_ISA

@@ -154,3 +154,16 @@ def test_broken_sources_show_what_the_compiler_says(
         file.write("\nint unused_parameter(int x) { return 0; }\n")
     messages = call("spotfit_version").communicate()[1]
     assert "error: unused parameter 'x'" in messages
+
+
+@in_a_checkout
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux, whose objects are looked at")
+def test_inline_functions_that_instruction_sets_would_share_are_an_error(
+    checkout: Path, call: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """The linker keeps one of them, perhaps with instructions that the processor lacks."""
+    with (checkout / "kernels" / "cpu" / "near.h").open("a", encoding="utf-8") as file:
+        file.write("namespace spotfit { __attribute__((used)) inline int one() { return 1; } }\n")
+    messages = call("spotfit_version").communicate()[1]
+    assert "namespace spotfit::SPOTFIT_ISA" in messages
+    assert "_ZN7spotfit3oneEv" in messages

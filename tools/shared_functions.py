@@ -1,0 +1,48 @@
+"""Functions that the linker would take from one instruction set for all of them.
+
+An inline function outside of its instruction set's namespace has the same name in every object, and
+the linker keeps one: perhaps that of AVX-512, at which a processor without it stops.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+_SYMBOLS, _WEAK, _FUNCTION = 2, 2, 2
+
+
+def shared_functions(compiled: Collection[Path], namespaces: Collection[str]) -> set[str]:
+    """Return inline functions, as the linker knows them, that are in no instruction set's namespace.
+
+    Parameters
+    ----------
+    compiled : collection of Path
+        Objects; those that are not ELF's (64 bits, little-endian) are passed over.
+    namespaces : collection of str
+        Those of the instruction sets, and of what is compiled once.
+    """
+    own = [f"7spotfit{len(name)}{name}" for name in namespaces]
+    names = {name for path in compiled for name in _weak_functions(path.read_bytes())}
+    return {name for name in names if not any(one in name for one in own)}
+
+
+def _weak_functions(content: bytes) -> Iterator[str]:
+    if content[:6] != b"\x7fELF\x02\x01":
+        return
+    (table,) = struct.unpack_from("<Q", content, 0x28)
+    size, count = struct.unpack_from("<HH", content, 0x3A)
+    # Of each section: name, type, flags, address, offset, size, link, info, alignment, entry.
+    sections = [
+        struct.unpack_from("<IIQQQQIIQQ", content, table + i * size) for i in range(count)
+    ]
+    for section in sections:
+        if section[1] != _SYMBOLS:
+            continue
+        names = sections[section[6]][4]
+        for place in range(section[4], section[4] + section[5], section[9]):
+            name, info, _, defined = struct.unpack_from("<IBBH", content, place)
+            if info == (_WEAK << 4 | _FUNCTION) and defined:
+                begin = names + name
+                yield content[begin : content.index(b"\0", begin)].decode()
