@@ -60,7 +60,7 @@ class Gpus:
         self._fails, self._calls = {}, {}
         self._at_work = [threading.Event() for _ in range(count)]
         self._streams, self._events = {}, {}
-        self.kernels, self.codes = {}, {}
+        self.kernels, self.codes, self.null_streams = {}, {}, {}
         #: Page-locked memory, by its first byte.
         self.locked = {}
 
@@ -218,6 +218,9 @@ class _Stream:
     def position(self):
         return len(self._begun)
 
+    def wait_event(self, event):
+        self.later(event.synchronize)
+
     def synchronize(self):
         self.gpus.called("synchronize", self.device)
         self.until(len(self._begun))
@@ -297,7 +300,8 @@ def _cupy(gpus):
         return memory
 
     def stream():
-        return gpus._current.streams[-1]
+        entered = getattr(gpus._current, "streams", None)
+        return entered[-1] if entered else gpus.null_streams.setdefault(gpus.device, _Stream(gpus))
 
     gpus.stream = stream
 
@@ -305,23 +309,13 @@ def _cupy(gpus):
         locked = any(0 <= place - first < size for first, size in gpus.locked.items())
         return SimpleNamespace(type=int(locked))
 
-    def memcpy2d(target, target_step, origin, origin_step, width, height, kind, stream):
-        stream = gpus._streams[stream]
-        gpus.called("receive", stream.device)
-
-        def copy():
-            for row in range(height):
-                ctypes.memmove(target + row * target_step, origin + row * origin_step, width)
-
-        stream.later(copy)
-
     def register(place, size, flags):
         gpus.called("register")
         gpus.locked[place] = size
 
     runtime = SimpleNamespace(
         getDevice=lambda: gpus.device, setDevice=gpus.use, pointerGetAttributes=attributes,
-        memcpy2DAsync=memcpy2d, memcpyDeviceToHost=2, CUDARuntimeError=CUDARuntimeError,
+        CUDARuntimeError=CUDARuntimeError,
         memGetInfo=lambda: (gpus.free[gpus.device], 0),
         hostRegister=register, hostUnregister=gpus.locked.pop,
     )  # fmt: skip
@@ -336,6 +330,7 @@ def _cupy(gpus):
     vars(cuda).update(
         vars(parts), parts=parts, Device=Device, alloc_pinned_memory=alloc_pinned_memory,
         Stream=lambda non_blocking: _Stream(gpus), Event=lambda **_: _Event(gpus),
+        get_current_stream=stream,
     )  # fmt: skip
     cupy = ModuleType("cupy")
     pool = SimpleNamespace(free_all_blocks=lambda: None, free_bytes=lambda: 0)

@@ -14,7 +14,7 @@ _SYMBOLS, _WEAK, _FUNCTION = 2, 2, 2
 
 
 def shared_functions(compiled: Collection[Path], namespaces: Collection[str]) -> set[str]:
-    """Return inline functions, as the linker knows them, that are in no instruction set's namespace.
+    """Return inline functions, as the linker knows them, outside of instruction sets' namespaces.
 
     Parameters
     ----------
@@ -34,9 +34,7 @@ def _weak_functions(content: bytes) -> Iterator[str]:
     (table,) = struct.unpack_from("<Q", content, 0x28)
     size, count = struct.unpack_from("<HH", content, 0x3A)
     # Of each section: name, type, flags, address, offset, size, link, info, alignment, entry.
-    sections = [
-        struct.unpack_from("<IIQQQQIIQQ", content, table + i * size) for i in range(count)
-    ]
+    sections = [struct.unpack_from("<IIQQQQIIQQ", content, table + i * size) for i in range(count)]
     for section in sections:
         if section[1] != _SYMBOLS:
             continue

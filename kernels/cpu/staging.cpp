@@ -95,6 +95,14 @@ SPOTFIT_EXPORT int spotfit_feed(Staging* staging, void* stream, const Move* done
     return next ? begin(*staging, *next, stream) : 0;
 }
 
+// Begins a piece of work; if brought_count is not negative, waits for it and copies what it brought to
+// where it belongs.
+SPOTFIT_EXPORT int spotfit_carry_out(Staging* staging, void* stream, const Piece* piece, const Move* brought,
+                                     int brought_count) {
+    if (const int error = begin(*staging, *piece, stream)) return error;
+    return spotfit_feed(staging, stream, brought, brought_count, nullptr);
+}
+
 // Writes a byte into every page of new memory, so that it is there.
 SPOTFIT_EXPORT void spotfit_touch(char* memory, long long bytes) {
     for (long long i = 0; i < bytes; i += 4096) memory[i] = 0;

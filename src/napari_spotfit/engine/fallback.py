@@ -124,7 +124,9 @@ class _Run:
             frames = Frames(frames, frames)
         while (cuda := self._cuda) is not None:
             try:
-                if getattr(frames.uploaded, "device", None) in self._lost:
+                # Of CuPy's arrays, and NumPy's, the device is no number.
+                gpu = getattr(frames.uploaded, "device", None)
+                if isinstance(gpu, int) and gpu in self._lost:
                     frames = Frames(frames.given, cuda.upload(frames.given))
                 return getattr(cuda, task)(frames.uploaded, *rest, **named)
             except Unfinished as part:

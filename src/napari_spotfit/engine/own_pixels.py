@@ -112,8 +112,6 @@ def fit_own_pixels(
     count = len(numbers)
     memory = np.empty(row_bytes(settings) * count, np.uint8)
     columns = Results.within(memory, count, settings).columns(settings.profile)
-    if on_device:
-        corners, start = like(corners, frames), None if start is None else like(start, frames)
     own = slice(0, whole)
     part = fit_rois(frames, corners[own], roi_shape, settings, _of(start, own), **known)
     put_rows(part, numbers[own], columns)
@@ -137,8 +135,8 @@ def fit_own_pixels(
         if lost is not None:
             having, mask = lost.among(rois)
             own[having] = np.where(mask, np.float32(other_mark), own[having])
-        own = like(own, frames)
         if plane is not None:
+            own = like(own, frames)
             own = own + plane if likelihood else own * plane
         part = fit_rois(
             pixels, None, roi_shape, one_by_one, _of(start, piece), planes=Planes(own),

@@ -18,9 +18,9 @@ from .errors import BackendUnavailableError
 if TYPE_CHECKING:
     from .cuda.devices import Gpu
 
-#: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU, which
-#: does not care whether a call is for one frame or for a hundred.
-_CPU_BYTES, _GPU_BYTES = 8 << 20, 64 << 20
+#: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU. A block that
+#: goes there holds the interpreter's lock for 4 ms in all, whether it has one frame or a thousand.
+_CPU_BYTES, _GPU_BYTES = 8 << 20, 128 << 20
 #: Blocks that are on their way to, on and from GPUs at the same time, and of each at least: more
 #: only wait for the interpreter.
 _GPU_WORKERS, _WORKERS_OF_EACH = 8, 3

@@ -310,7 +310,7 @@ def test_other_errors_are_raised(gpus, spots):
 def test_frames_go_to_the_gpu_that_has_fewest(gpus, monkeypatch):
     """The faster one, which is done the sooner, gets more."""
     gpus(2)
-    monkeypatch.setattr(spread.transfer, "upload", lambda frames: frames.copy())
+    monkeypatch.setattr(spread.transfer, "begin_upload", lambda frames: frames.copy())
     upload = spread.over([0, 1]).upload
     frames = np.zeros((1, 8, 8), np.uint16)
     kept = [upload(frames) for _ in range(4)]

@@ -135,5 +135,6 @@ double spotfit_deviation(int pointer long)
 void spotfit_find_lone_pixels(int pointer pointer long long int int pointer pointer)
 int spotfit_send(pointer pointer pointer)
 int spotfit_feed(pointer pointer pointer int pointer)
+int spotfit_carry_out(pointer pointer pointer pointer int)
 void spotfit_touch(pointer long)
 """

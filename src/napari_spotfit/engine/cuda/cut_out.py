@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.frames import is_on_device
 from .detect import Device, current_device
 
 #: Threads of a block; numbers of so many bytes.
@@ -28,13 +27,15 @@ def cut_out_on(
     size = count * roi_shape[0] * roi_shape[1]
     rois = device.allocate(size * values.itemsize)
     if size:
-        there = corners if is_on_device(corners) else device.put(np.ascontiguousarray(corners))
+        orders = device.orders()
         kernel = device.kernel(
             "cuda/cut_out.cu", "cut_out", THREADS=THREADS, PIXEL=NUMBERS[values.itemsize]
         )
         given = (
-            values, *map(np.int64, values.shape[1:]), np.int32(len(values) == 1), there,
+            values, *map(np.int64, values.shape[1:]), np.int32(len(values) == 1),
+            orders.send(corners),
             np.int64(count), *map(np.int32, roi_shape), rois,
         )  # fmt: skip
-        kernel((-(-size // THREADS),), (THREADS,), given)
+        orders.launch(kernel, (-(-size // THREADS),), (THREADS,), given)
+        orders.carry_out(wait=False)
     return rois.view(values.dtype).reshape(count, *roi_shape)

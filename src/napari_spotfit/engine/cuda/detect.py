@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...images.frames import to_host
 from ...settings.settings import Settings
 from ..c_types import fields
 from ..detection.band import Bands, make_bands
@@ -25,8 +26,8 @@ from ..detection.nonmax_suppression import (
     in_order,
     merge_plateaus,
 )
-from . import transfer
-from .compile import PIXEL_TYPES, as_argument, kernel
+from .compile import PIXEL_TYPES, kernel
+from .orders import Orders
 
 #: Memory on the device that a call takes beside the frames, for one frame and one strip of it at
 #: least, and how much of it the filtered pixels of a strip take.
@@ -95,11 +96,19 @@ class Device(NamedTuple):
     #: Uninitialized bytes.
     allocate: Callable[[int], Any]
     address: Callable[[Any], int]
-    #: A NumPy array from there, when all that was begun is done; and back.
-    fetch: Callable[[Any], NDArray[Any]]
+    #: An array of NumPy's, there to stay.
     put: Callable[[NDArray[Any]], Any]
     #: A kernel by its file, name and macros, as napari_spotfit.engine.cuda.compile has it.
-    kernel: Callable[..., Callable[..., None]]
+    kernel: Callable[..., Any]
+    #: What is to be done there, as :class:`.orders.Orders` says.
+    orders: Callable[[], Any]
+
+    def fetch(self, array: Any) -> NDArray[Any]:
+        """Return an array from there in the host's memory, when all that was begun is done."""
+        orders = self.orders()
+        here: NDArray[Any] = orders.fetch(array)
+        orders.carry_out()
+        return here
 
 
 class _Plan(NamedTuple):
@@ -108,7 +117,7 @@ class _Plan(NamedTuple):
     #: Their arrays lie on the device.
     bands: Bands
     #: By their names.
-    kernels: dict[str, Callable[..., None]]
+    kernels: dict[str, Any]
     #: Bytes of a pixel.
     pixel: int
     #: With a bit for each pixel of a row.
@@ -195,9 +204,9 @@ def _gpu(number: int) -> Device:
         number,
         lambda size: cupy.empty(size, np.uint8),
         lambda array: int(array.data.ptr),
-        transfer.fetch,
         put,
         kernel,
+        Orders,
     )
 
 
@@ -209,7 +218,7 @@ def detect_on(
     if frames.size == 0:
         return nothing()
     if masks is not None:
-        masks = device.fetch(masks)
+        masks = to_host(masks)
     if variance_map is not None:
         variance_map = device.put(variance_map)
     plan, made = _plan_and_settings(device, frames.dtype, frames.shape[1:], settings)
@@ -288,8 +297,11 @@ def _maxima(
             settings, device.address(frames), *(base + offset for offset in offsets.values()),
             distance, Strip(), len(frames), plan.words, room,
         )  # fmt: skip
-        _launch_all(plan, work)
-        count = int(device.fetch(scratch[:_WORD]).view(np.int32)[0])
+        orders = device.orders()
+        _launch_all(plan, work, orders)
+        found = orders.fetch(scratch[:_WORD])
+        orders.carry_out()
+        count = int(found.view(np.int32)[0])
         if count <= room:
             break
         # Before there is memory for all of them, the other goes.
@@ -299,37 +311,38 @@ def _maxima(
     return device.fetch(scratch[first : first + MAXIMUM.itemsize * count]).view(MAXIMUM)
 
 
-def _launch_all(plan: _Plan, work: Work) -> None:
-    """Run the kernels, one after the other."""
+def _launch_all(plan: _Plan, work: Work, orders: Any) -> None:
+    """Let the kernels run, one after the other."""
     n, (height, width) = work.number, plan.bands.shape
-    _launch(plan, work, "find_levels", n, pixels=_WARP)
+    _launch(plan, work, orders, "find_levels", n, pixels=_WARP)
     groups = -(-height // _ODD_ROWS)
-    _launch(plan, work, "find_odd_pixels", n * groups * plan.words, pixels=_WARP * _ODD_ROWS)
+    words = n * groups * plan.words
+    _launch(plan, work, orders, "find_odd_pixels", words, pixels=_WARP * _ODD_ROWS)
     weights = sum(map(len, plan.bands.kernels))
     for strip in plan.strips(n):
         work.strip = strip
         rows = strip.frames * (strip.y1 - strip.y0)
-        _launch(plan, work, "filter_strip", rows * -(-width // _RUN), pixels=_RUN * weights)
+        _launch(plan, work, orders, "filter_strip", rows * -(-width // _RUN), pixels=_RUN * weights)
         words = strip.frames * (strip.last - strip.first) * plan.words
-        _launch(plan, work, "find_maxima", -(-words // _WARP), pixels=_WARP * _WARP)
-    _launch(plan, work, "count_maxima", n * height // _WARP + 1, pixels=4 * width)
-    _launch(plan, work, "start_groups", 1)
+        _launch(plan, work, orders, "find_maxima", -(-words // _WARP), pixels=_WARP * _WARP)
+    _launch(plan, work, orders, "count_maxima", n * height // _WARP + 1, pixels=4 * width)
+    _launch(plan, work, orders, "start_groups", 1)
     warps = -(-work.room // _WARP)
     for name in ("order_maxima", "join_bands"):
-        _launch(plan, work, name, warps, pixels=2 * width)
+        _launch(plan, work, orders, name, warps, pixels=2 * width)
     rows = 2 * min(int(work.distance) + 1, height) + 1
-    _launch(plan, work, "find_crowded", warps, pixels=_WARP * _STEPS_OF_ROW * rows)
+    _launch(plan, work, orders, "find_crowded", warps, pixels=_WARP * _STEPS_OF_ROW * rows)
 
 
-def _launch(plan: _Plan, work: Work, name: str, warps: int, pixels: int = 1) -> None:
+def _launch(plan: _Plan, work: Work, orders: Any, name: str, warps: int, pixels: int = 1) -> None:
     """Run a kernel, in several launches where it takes long: a warp passes over so many pixels."""
-    # As plain bytes: CuPy would describe the fields of a structure anew for each launch.
-    given, threads = as_argument(work), THREADS_OF[name]
+    given, threads = bytes(work), THREADS_OF[name]
     own = threads // _WARP
     blocks = -(-warps // own)
     share = max(_MOST_PIXELS // (own * pixels), 1)
     for first in range(0, blocks, share):
-        plan.kernels[name]((min(share, blocks - first),), (threads,), (given, np.int32(first)))
+        grid = (min(share, blocks - first),)
+        orders.launch(plan.kernels[name], grid, (threads,), (given, np.int32(first)))
 
 
 def _merged(device: Device, frames: Any, maxima: Maxima) -> Maxima:

@@ -19,6 +19,7 @@ from ..kernel_arguments import FitResults, PixelMap, Results, RoiSource, address
 from . import large_rois, staging, transfer
 from .compile import as_argument
 from .fit_kernel import FitCode, FitKernel, fit_kernel
+from .orders import Orders
 from .pieces import fit_in_pieces, halving
 
 #: Up to so many bytes of pixels the GPU reads and writes the host's memory by itself:
@@ -85,14 +86,18 @@ def fit_rois(
             return _fit_few(to_native(frames), start, maps, task)
         return fit_in_pieces(frames, start, maps, task, devices or (cupy.cuda.Device().id,))
     frames = transfer.upload(frames)
-    corners = None if corners is None else cupy.asarray(corners, np.int64)
-    start = None if start is None else cupy.asarray(start, np.float32)
-    maps = maps.each(transfer.upload)
+    corners, start = _as_type(corners, np.int64), _as_type(start, np.float32)
+    maps = maps.each(lambda one: one if isinstance(one, np.ndarray) else transfer.upload(one))
     if on_device:
         memory = cupy.empty(task.row_bytes * n, np.uint8)
-        task.launch(frames, corners, start, maps, memory.data.ptr, n)
+        _begin(frames, corners, start, maps, task, memory, n).carry_out(wait=False)
         return Results.within(memory, n, settings).columns(settings.profile)
     return _fit_there(frames, corners, start, maps, task, n)
+
+
+def _as_type(array: Any, dtype: Any) -> Any:
+    """Return an array of a type, where it is; None stays None."""
+    return None if array is None else array.astype(dtype, copy=False)
 
 
 #: The address of a map of pixels, and whether frames share it.
@@ -280,6 +285,20 @@ def pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
+def _begin(
+    frames: Any, corners: Any, start: Any, maps: Maps, task: _Task, memory: Any, n: int
+) -> Orders:
+    """Return orders for fits that go to memory of the device; arrays of the host's are sent."""
+    orders = Orders()
+    kernel, given = task.launches(
+        frames, orders.send(corners), orders.send(start), maps.each(orders.send), memory.data.ptr,
+        n, n,
+    )  # fmt: skip
+    for one in given:
+        orders.launch(kernel, *one)
+    return orders
+
+
 def _fit_there(
     frames: Any, corners: Any, start: Any, maps: Maps, task: _Task, n: int
 ) -> dict[str, Any]:
@@ -290,15 +309,15 @@ def _fit_there(
 
     def work(first: int, last: int) -> None:
         memory = cupy.empty(task.row_bytes * (last - first), np.uint8)
-        task.launch(
+        orders = _begin(
             frames if corners is not None else frames[first:last],
             None if corners is None else corners[first:last],
             None if start is None else start[first:last],
             maps if corners is not None else maps.of_rois(first, last),
-            memory.data.ptr,
-            last - first,
-        )
-        host = transfer.download(memory, cupy.cuda.get_current_stream())
+            task, memory, last - first,
+        )  # fmt: skip
+        host = orders.fetch(memory)
+        orders.carry_out()
         results = Results.within(host, last - first, task.settings)
         parts.append(results.columns(task.settings.profile))
 

@@ -34,12 +34,15 @@ def with_flat_tops_on(
     count = len(corners)
     if not count:
         return np.zeros(0, bool)
-    found, there = device.allocate(count), device.put(np.ascontiguousarray(corners))
+    orders = device.orders()
+    found, there = device.allocate(count), orders.send(corners)
     pixel = PIXEL_TYPES[frames.dtype.str[1:]]
     kernel = device.kernel("cuda/flat_tops.cu", "find_flat_tops", THREADS=THREADS, PIXEL=pixel)
     given = (
         frames, *map(np.int64, frames.shape[1:]), there, np.int64(count),
         *map(np.int32, roi_shape), as_argument(rule), found,
     )  # fmt: skip
-    kernel((-(-count // THREADS),), (THREADS,), given)
-    return device.fetch(found).view(bool)
+    orders.launch(kernel, (-(-count // THREADS),), (THREADS,), given)
+    suspect: NDArray[np.bool_] = orders.fetch(found).view(bool)
+    orders.carry_out()
+    return suspect

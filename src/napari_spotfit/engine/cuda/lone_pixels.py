@@ -14,7 +14,7 @@ from ..c_types import fields
 from ..detection.band import make_bands
 from ..detection.detection_settings import DetectionSettings, make_detection_settings
 from ..own_pixels import Lost
-from .compile import PIXEL_TYPES, as_argument
+from .compile import PIXEL_TYPES
 from .detect import Device, current_device
 
 #: Threads of a block and of a warp; pixels that a launch looks at, at most.
@@ -58,16 +58,20 @@ def lone_pixels_on(
     size = roi_shape[0] * roi_shape[1]
 
     def look(corners: NDArray[np.int64], pixels: Any) -> NDArray[np.bool_]:
-        found, there = device.allocate(len(corners)), device.put(np.ascontiguousarray(corners))
+        orders = device.orders()
+        found, there = device.allocate(len(corners)), orders.send(corners)
         work = LoneWork(
             made, device.address(frames), device.address(there), device.address(found),
             None if pixels is None else device.address(pixels), len(corners), *roi_shape,
         )  # fmt: skip
-        given, own = as_argument(work), THREADS // _WARP
+        given, own = bytes(work), THREADS // _WARP
         blocks, share = -(-len(corners) // own), max(_MOST_PIXELS // (own * size), 1)
         for first in range(0, blocks, share):
-            kernel((min(share, blocks - first),), (THREADS,), (given, np.int32(first)))
-        return device.fetch(found).view(bool)
+            grid = (min(share, blocks - first),)
+            orders.launch(kernel, grid, (THREADS,), (given, np.int32(first)))
+        suspect: NDArray[np.bool_] = orders.fetch(found).view(bool)
+        orders.carry_out()
+        return suspect
 
     if not len(corners):
         return None

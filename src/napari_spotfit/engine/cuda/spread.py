@@ -27,8 +27,10 @@ class Uploaded(NamedTuple):
 
     device: int
     frames: Any
+    #: On which all is done with them, one thing after the other.
+    stream: Any
     #: What says that they are still there.
-    kept: object = None
+    kept: object
 
 
 class _Kept:
@@ -96,7 +98,10 @@ def over(devices: Sequence[int]) -> Functions:
         device = device_of(frames)
         with on(device):
             kept = taken(device)
-            return Uploaded(device, with_room(lambda: transfer.upload(frames)), kept)
+            stream = transfer.stream_for(kept)
+            with stream:
+                there = with_room(lambda: transfer.begin_upload(frames))
+            return Uploaded(device, there, stream, kept)
 
     def there(function: Callable[..., Any]) -> Callable[..., Any]:
         def call(frames: Any, *rest: Any, **named: Any) -> Any:
@@ -104,7 +109,7 @@ def over(devices: Sequence[int]) -> Functions:
                 with on(device_of(frames)):
                     return with_room(lambda: function(frames, *rest, **named))
             # Blocks of frames that are worked on side by side do not wait for each other.
-            with on(frames.device), transfer.stream(in_turn=True):
+            with on(frames.device), frames.stream:
                 return with_room(lambda: function(frames.frames, *rest, **named))
 
         return call

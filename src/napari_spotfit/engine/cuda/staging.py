@@ -36,6 +36,12 @@ _results: dict[int, list[NDArray[np.uint8]]] = {}
 _locked_sizes: list[int] = []
 
 
+#: An address to which bytes go, the one from which they come, and how many there are.
+Move = tuple[int, int, int]
+#: A kernel of CuPy's, grid and block, and its arguments.
+Launched = tuple[Any, tuple[int], tuple[int], Sequence[Any]]
+
+
 class DeviceCalls(ctypes.Structure):
     """Functions of CUDA's driver by their addresses, as kernels/cpu/staging.cpp has them."""
 
@@ -51,10 +57,9 @@ class _Parts(ctypes.Structure):
     )
 
 
-class _Launch(ctypes.Structure):
-    """A kernel that begins, as kernels/cpu/staging.cpp has it."""
-
-    _fields_ = fields("pointer kernel arguments", "int blocks threads")
+#: A kernel that begins, as kernels/cpu/staging.cpp has it; the alignment of its arguments.
+_LAUNCH = np.dtype([("kernel", "u8"), ("arguments", "i8"), ("blocks", "i4"), ("threads", "i4")])
+_ALIGNED = 16
 
 
 class _Piece(ctypes.Structure):
@@ -119,21 +124,49 @@ class Job:
         self, sent: Way, received: Way, in_place: int, kernel: Any,
         given: Sequence[tuple[Any, Any, Sequence[Any]]],
     ) -> None:  # fmt: skip
-        self._kept: list[Any] = [sent, received]
-        launches = (_Launch * len(given))()
-        for launch, (grid, block, arguments) in zip(launches, given, strict=True):
-            # A structure is bytes already, a number becomes an array of one.
-            values = [np.asarray(value) for value in arguments]
-            places = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
-            self._kept += values, places
-            launch.kernel, launch.arguments = kernel.kernel.ptr, ctypes.addressof(places)
-            launch.blocks, launch.threads = grid[0], block[0]
+        launches = _Launches([(kernel, *one) for one in given])
+        self._kept = sent, received, launches
         self._piece = _Piece(
-            sent.address, ctypes.addressof(launches), received.address,
-            sent.count, len(given), received.count, in_place,
+            sent.address, launches.address, received.address,
+            sent.count, launches.count, received.count, in_place,
         )  # fmt: skip
-        self._kept.append(launches)
         self.pointer = ctypes.byref(self._piece)
+
+
+class _Launches:
+    """Launches as the library takes them, in few steps: there are two dozen for a block of frames.
+
+    Parameters
+    ----------
+    given : sequence of Launched
+        Arguments are bytes, NumPy's numbers and structures, or arrays of the device.
+    """
+
+    def __init__(self, given: Sequence[Launched]) -> None:
+        values = bytearray()
+        begins: list[int] = []
+        rows: list[tuple[int, int, int, int]] = []
+        for kernel, grid, block, arguments in given:
+            rows.append((kernel.kernel.ptr, len(begins), grid[0], block[0]))
+            for value in arguments:
+                begins.append(len(values))
+                values += _as_bytes(value)
+                values += bytes(-len(values) % _ALIGNED)
+        table = np.array(rows, _LAUNCH)
+        self._values = np.frombuffer(values or b"\0", np.uint8)
+        self._places = np.array(begins, np.int64) + address(self._values)
+        table["arguments"] = table["arguments"] * self._places.itemsize + address(self._places)
+        self._table, self.address, self.count = table, address(table), len(table)
+
+
+def _as_bytes(value: Any) -> bytes:
+    """Return an argument as a kernel reads it: a number, a structure, where an array is."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, np.generic) or value.ndim == 0:
+        plain: bytes = value.tobytes()
+        return plain
+    return address(value).to_bytes(8, sys.byteorder)
 
 
 class Staging:
@@ -172,6 +205,35 @@ class Staging:
         next_one = None if job is None else job.pointer
         _check(load().functions.spotfit_feed(self._pointer, stream, moves, count, next_one))
 
+    def carry_out(
+        self, stream: int, sent: Sequence[Move], launches: Sequence[Launched],
+        received: Sequence[Move], brought: Sequence[Move] | None,
+    ) -> None:  # fmt: skip
+        """Let bytes go up, kernels run, and bytes come back, one after the other.
+
+        Parameters
+        ----------
+        stream : int
+            CUDA's handle of it.
+        sent, received : sequence of Move
+            To the device and from it; those that come back, to page-locked memory.
+        launches : sequence of Launched
+            What runs in between.
+        brought : sequence of Move or None
+            What is copied when all is done; None not to wait for that.
+        """
+        up, down, last = (np.array(moves or (), np.uint64) for moves in (sent, received, brought))
+        made = _Launches(launches)
+        piece = _Piece(
+            address(up), made.address, address(down), len(sent), made.count, len(received), 0
+        )
+        count = -1 if brought is None else len(brought)
+        _check(
+            load().functions.spotfit_carry_out(
+                self._pointer, stream, ctypes.byref(piece), address(last), count
+            )
+        )
+
 
 @contextmanager
 def staging() -> Iterator[Staging]:
@@ -196,7 +258,8 @@ def pinned(size: int) -> NDArray[np.uint8]:
     """Return memory that the GPU reads and writes by itself, ``size`` bytes."""
     import cupy
 
-    memory = cupy.cuda.alloc_pinned_memory(max(size, 1))
+    # CuPy keeps what is given back for others of just its size.
+    memory = cupy.cuda.alloc_pinned_memory(_rounded(size))
     return np.frombuffer(memory, np.uint8, size)
 
 

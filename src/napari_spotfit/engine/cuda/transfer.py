@@ -6,6 +6,7 @@ memory that CuPy keeps for them serve the next call, on whichever thread.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,47 +14,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .staging import pinned, staging
-
-#: Page-locked memory through which results pass piece by piece.
-_PIECE = 16 << 20
+from .staging import staging
 
 #: Streams that nobody uses, by device; created ones are kept.
 _idle: dict[int, list[Any]] = {}
 
 
 @contextmanager
-def stream(*, in_turn: bool = False) -> Iterator[Any]:
-    """Make a stream of our own the current one, and wait at the end for what was begun.
-
-    ``in_turn``, its work begins when that of the current one is done.
-    """
-    import cupy
-
-    with idle_stream() as own:
-        if in_turn:
-            before = cupy.cuda.Event(disable_timing=True)
-            before.record(cupy.cuda.get_current_stream())
-            own.wait_event(before)
-        with own:
-            yield own
+def stream() -> Iterator[Any]:
+    """Make a stream of our own the current one, and wait at the end for what was begun."""
+    with idle_stream() as own, own:
+        yield own
 
 
 @contextmanager
 def idle_stream() -> Iterator[Any]:
     """Lend a stream of the current device, and wait at the end for what was begun."""
-    import cupy
-
-    idle = _idle.setdefault(cupy.cuda.Device().id, [])
-    try:
-        own = idle.pop()
-    except IndexError:
-        own = cupy.cuda.Stream(non_blocking=True)
+    idle = _idle_here()
+    own = _taken(idle)
     try:
         yield own
     finally:
         own.synchronize()
         idle.append(own)
+
+
+def stream_for(owner: object) -> Any:
+    """Return a stream of the current device, lent for as long as its owner is kept.
+
+    Its work begins when that of the current stream is done.
+    """
+    import cupy
+
+    idle = _idle_here()
+    own = _taken(idle)
+    weakref.finalize(owner, idle.append, own).atexit = False
+    before = cupy.cuda.Event(disable_timing=True)
+    before.record(cupy.cuda.get_current_stream())
+    own.wait_event(before)
+    return own
+
+
+def _idle_here() -> list[Any]:
+    import cupy
+
+    return _idle.setdefault(cupy.cuda.Device().id, [])
+
+
+def _taken(idle: list[Any]) -> Any:
+    import cupy
+
+    try:
+        return idle.pop()
+    except IndexError:
+        return cupy.cuda.Stream(non_blocking=True)
 
 
 def is_pinned(array: NDArray[Any]) -> bool:
@@ -70,54 +84,30 @@ def is_pinned(array: NDArray[Any]) -> bool:
 
 def upload(array: Any) -> Any:
     """Return an array on the current device; one that is there already, as it is."""
+    if not isinstance(array, np.ndarray):
+        return _here(array)
+    with stream():
+        return begin_upload(array)
+
+
+def begin_upload(array: Any) -> Any:
+    """Do the same on the current stream, without waiting; page-locked arrays must not change."""
     import cupy
 
     if not isinstance(array, np.ndarray):
-        elsewhere = array.device.id != cupy.cuda.Device().id
-        return array.copy() if elsewhere else cupy.ascontiguousarray(array)
+        return _here(array)
     array = np.ascontiguousarray(array)
-    with stream() as own:
-        there = cupy.empty(array.shape, array.dtype)
-        if array.nbytes:
-            if is_pinned(array):
-                there.data.copy_from_host_async(array.ctypes.data, array.nbytes, own)
-            else:
-                with staging() as parts:
-                    parts.send(array, there.data.ptr, own.ptr)
-        own.synchronize()
+    there, own = cupy.empty(array.shape, array.dtype), cupy.cuda.get_current_stream()
+    if is_pinned(array):
+        there.data.copy_from_host_async(array.ctypes.data, array.nbytes, own)
+    elif array.nbytes:
+        with staging() as parts:
+            parts.send(array, there.data.ptr, own.ptr)
     return there
 
 
-def receive(there: Any, array: NDArray[Any], own: Any) -> None:
-    """Begin to copy a device array to pinned memory, whose rows may lie apart."""
+def _here(array: Any) -> Any:
     import cupy
 
-    rows = 1 if there.ndim == 1 else len(there)
-    row = there.nbytes // rows
-    runtime = cupy.cuda.runtime
-    runtime.memcpy2DAsync(
-        array.ctypes.data, array.strides[0] if array.ndim > 1 else row,
-        there.data.ptr, row, row, rows, runtime.memcpyDeviceToHost, own.ptr,
-    )  # fmt: skip
-
-
-def fetch(there: Any) -> NDArray[Any]:
-    """Return a device array in the host's memory, which few bytes reach faster if it is pinned."""
-    import cupy
-
-    few = not isinstance(there, np.ndarray) and 0 < there.nbytes <= _PIECE
-    memory = pinned(there.nbytes).view(there.dtype).reshape(there.shape) if few else None
-    here: NDArray[Any] = cupy.asnumpy(there, out=memory)
-    return here
-
-
-def download(there: Any, own: Any) -> NDArray[np.uint8]:
-    """Return the bytes of a device array in new memory of the host."""
-    memory = np.empty(there.size, np.uint8)
-    staging = pinned(min(there.size, _PIECE))
-    for first in range(0, there.size, _PIECE):
-        size = min(_PIECE, there.size - first)
-        (there.data + first).copy_to_host_async(staging.ctypes.data, size, own)
-        own.synchronize()
-        memory[first : first + size] = staging[:size]
-    return memory
+    elsewhere = array.device.id != cupy.cuda.Device().id
+    return array.copy() if elsewhere else cupy.ascontiguousarray(array)
