@@ -32,7 +32,6 @@ FRAME_RATES = (200_000, 350_000)
 AGREEMENT = (0.999, 0.9999)
 #: What the host does with the fits of a movie beside the fits themselves: where it is called from.
 STAGES: dict[str, tuple[Any, str]] = {
-    "saturated pixels": (rois, "saturated_pixels"),
     "spots of maxima": (detect, "choose_spots"),
     "where ROIs lie": (rois, "rois_around"),
     "spots by cells": (own_pixels.Spots, "__init__"),

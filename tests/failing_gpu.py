@@ -54,6 +54,7 @@ class FailingGpu:
             detect=self._failing("detect", _reading(cpu.detect)),
             fit_rois=self._failing("fit_rois", _reading(cpu.fit_rois)),
             lone_pixels=self._failing("lone_pixels", _reading(cpu.lone_pixels)),
+            saturated_pixels=self._failing("saturated_pixels", _reading(cpu.saturated_pixels)),
             frames_at_once=2,
             block_bytes=1,
             workers=3,

@@ -20,6 +20,8 @@ class Backend(NamedTuple):
     fit_rois: Callable[..., dict[str, Any]]
     #: Finds pixels of ROIs that are no spot's; returns them as :class:`~.own_pixels.Lost`, or None.
     lone_pixels: Callable[..., Any]
+    #: Finds saturated pixels of ROIs in frames as they were taken; returns the same.
+    saturated_pixels: Callable[..., Any]
     #: How many frames, and how many bytes of them, keep it busy.
     frames_at_once: int
     block_bytes: int

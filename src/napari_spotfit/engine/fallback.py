@@ -50,9 +50,9 @@ def with_fallback(
     """
     run = _Run(cuda, cpu_factory, without)
     return Backend(
-        cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels, cuda.frames_at_once,
-        cuda.block_bytes, cuda.workers, run.ran_on, run.prepare_fits,
-        reads_all=cuda.reads_all, kind=cuda.kind,
+        cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels,
+        run.saturated_pixels, cuda.frames_at_once, cuda.block_bytes, cuda.workers, run.ran_on,
+        run.prepare_fits, reads_all=cuda.reads_all, kind=cuda.kind,
     )  # fmt: skip
 
 
@@ -92,6 +92,9 @@ class _Run:
 
     def lone_pixels(self, frames: Any, *rest: Any) -> Any:
         return self._work("lone_pixels", frames, rest, {})
+
+    def saturated_pixels(self, frames: Any, *rest: Any) -> Any:
+        return self._work("saturated_pixels", frames, rest, {})
 
     def prepare_fits(self, *kind: Any) -> Callable[..., dict[str, Any]]:
         """Prepare fits that are made again and again: on a GPU, until the last one fails."""

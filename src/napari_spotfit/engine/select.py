@@ -123,6 +123,7 @@ def _cpu_of(count: int) -> Backend:
     from .cpu.lone_pixels import lone_pixels
     from .cpu.prepared import PreparedFits
     from .own_pixels import fit_own_pixels
+    from .saturation import saturated_pixels
 
     name = _cpu_name(count)
     return Backend(
@@ -131,6 +132,7 @@ def _cpu_of(count: int) -> Backend:
         detect=_detect_on_cpu,
         fit_rois=partial(fit_own_pixels, fit_rois),
         lone_pixels=lone_pixels,
+        saturated_pixels=saturated_pixels,
         frames_at_once=count,
         block_bytes=_CPU_BYTES,
         workers=1,

@@ -12,7 +12,6 @@ from ..engine.backend import Backend
 from ..engine.columns import invalid_columns
 from ..engine.own_pixels import joined
 from ..engine.rois import rois_around
-from ..engine.saturation import saturated_pixels
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.flags import Flag
@@ -105,7 +104,8 @@ def fit_block(
     calibration.check_counts(block.pixels, corners)
     # Side by side with other blocks, each is worked on by one thread.
     here = settings if backend.workers == 1 else _by_one_thread(settings)
-    saturated = saturated_pixels(block.taken, corners, settings.roi_shape, here.threads)
+    as_taken = block.frames if block.pixels is block.taken else block.taken
+    saturated = backend.saturated_pixels(as_taken, corners, settings.roi_shape, here.threads)
     lone = None
     if detection is not None and detection.sigma is not None:
         lone = backend.lone_pixels(block.frames, corners, settings.roi_shape, detection)

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import cuda_errors
 from ..own_pixels import fit_own_pixels
+from ..saturation import saturated_pixels
 from . import detect, fit, lone_pixels, transfer
 
 
@@ -44,6 +45,7 @@ class Functions(NamedTuple):
     detect: Callable[..., Any]
     fit_rois: Callable[..., dict[str, Any]]
     lone_pixels: Callable[..., Any]
+    saturated_pixels: Callable[..., Any]
 
 
 def over(devices: Sequence[int]) -> Functions:
@@ -123,4 +125,5 @@ def over(devices: Sequence[int]) -> Functions:
         )
         return columns
 
-    return Functions(upload, there(detect.detect), fit_rois, there(lone_pixels.lone_pixels))
+    looks = there(lone_pixels.lone_pixels), there(saturated_pixels)
+    return Functions(upload, there(detect.detect), fit_rois, *looks)
