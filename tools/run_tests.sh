@@ -7,7 +7,8 @@ python=$1
 unset PYTHONDONTWRITEBYTECODE
 
 side_by_side() {
-    "$python" -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal "$@"
+    "$python" -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal \
+        --durations 20 --durations-min 4 "$@"
 }
 
 # Each process opens its windows on a virtual display of its own.
