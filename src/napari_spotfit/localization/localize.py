@@ -14,7 +14,7 @@ from ..images.camera import Camera
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
 from ..images.pixel_calibration import PixelCalibration
-from ..results.joining import joined_parts
+from ..results.joining import in_frame_order, joined_parts
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
@@ -247,9 +247,8 @@ def localize_parts(
     detection, variances = for_detection(calibration)
     backend = select_backend(settings, worth_a_gpu(image, reader, frames))
     blocks = cut(reader, frames, backend)
-    total = sum(len(block) for block in blocks)
 
-    def find_and_fit(chunk: Chunk) -> tuple[SpotFits, int]:
+    def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
         block = upload(backend, calibration, chunk.block, chunk.pixels)
         found = backend.detect(block.frames, detection, chunk.mask, variances)
         places = np.column_stack([found.y, found.x]).astype(float)
@@ -258,10 +257,13 @@ def localize_parts(
         )
         columns["score"] = found.score
         index = leading_indices(chunk.block[found.frame], reader)
-        return collected(columns, index, recorded(settings, backend)), len(chunk.block)
+        return collected(columns, index, recorded(settings, backend)), chunk
 
     chunks = read_chunks(reader, blocks, mask)
-    done = 0
-    for fits, count in side_by_side(find_and_fit, chunks, min(backend.workers, len(blocks))):
-        done += count
-        yield Part(fits, done, total, backend.ran_on())
+    done, held = 0, []
+    for fits, chunk in side_by_side(find_and_fit, chunks, min(backend.workers, blocks.chunks)):
+        done += len(chunk.block)
+        held.append(fits)
+        if chunk.all_before:
+            yield Part(in_frame_order(held, reader.leading), done, blocks.frames, backend.ran_on())
+            held = []
