@@ -39,17 +39,16 @@ def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool
 
 
 def cut(
-    reader: FrameReader, frames: FrameSelection, backend: Backend, block_bytes: int = 0
+    reader: FrameReader, numbers: NDArray[np.int64], backend: Backend, block_bytes: int = 0
 ) -> list[NDArray[np.int64]]:
-    """Return the numbers of the chosen frames in blocks; at least one, perhaps empty.
+    """Return the numbers of frames in blocks; at least one, perhaps empty.
 
     A block has as many bytes as suit the backend, or so many if that is more.
     """
-    chosen = reader.select(frames)
-    if not len(chosen):
-        return [chosen]
+    if not len(numbers):
+        return [numbers]
     size = max(backend.block_bytes, block_bytes)
-    return list(reader.blocks(chosen, backend.frames_at_once, size))
+    return list(reader.blocks(numbers, backend.frames_at_once, size))
 
 
 def read_chunks(
