@@ -1,4 +1,4 @@
-"""What is the same for all frames of an image that are to be fitted, and the fits of some of them."""
+"""What is the same for all frames of an image, and the fits of some of them."""
 
 from __future__ import annotations
 
