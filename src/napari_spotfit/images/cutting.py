@@ -118,7 +118,7 @@ class Cells:
 
 
 def all_before(blocks: list[Numbers]) -> list[bool]:
-    """Return after which blocks all frames are done that come before those of later blocks.
+    """Return after which blocks of rising numbers all are done that come before later ones.
 
     Examples
     --------
@@ -126,8 +126,8 @@ def all_before(blocks: list[Numbers]) -> list[bool]:
     [False, True, True]
     """
     highest = np.maximum.accumulate([int(block.max(initial=-1)) for block in blocks])
-    lowest = [int(block.min(initial=0)) for block in blocks[1:]]
-    later = np.minimum.accumulate(lowest[::-1])[::-1] if lowest else np.empty(0, np.int64)
+    lowest = [int(block[0]) for block in blocks[1:]]
+    later = np.minimum.accumulate(lowest[::-1])[::-1]
     return [*(bool(one) for one in highest[:-1] < later), True]
 
 

@@ -239,10 +239,11 @@ class FrameReader:
         return parts, None if (np.diff(read) > 0).all() else np.argsort(read)
 
     def _read_box(self, box: Box) -> Any:
-        index = tuple(
+        outer = [
             first if last - first == 1 else slice(first, last) for first, last in box.ranges[:-1]
-        )
-        pixels = as_array(self._image[(*index, slice(*box.ranges[-1]))])
+        ]
+        along = slice(*box.ranges[-1])
+        pixels = as_array(self._image[(*outer, along) if outer else along])
         promised = (*(n for n in box.shape[:-1] if n > 1), box.shape[-1], *self.frame_shape)
         if pixels.shape != promised:
             count = len(box.numbers) if box.wanted is None else math.prod(box.shape)

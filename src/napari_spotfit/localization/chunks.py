@@ -43,11 +43,6 @@ class Blocks(NamedTuple):
     at_once: int
 
     @property
-    def frames(self) -> int:
-        """How many frames there are."""
-        return sum(map(len, self.reads))
-
-    @property
     def chunks(self) -> int:
         """How many chunks come of them."""
         return sum(max(-(-len(block) // self.at_once), 1) for block in self.reads)
@@ -60,27 +55,26 @@ def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool
 
 
 def cut(
-    reader: FrameReader, frames: FrameSelection, backend: Backend, block_bytes: int = 0
+    reader: FrameReader, numbers: NDArray[np.int64], backend: Backend, block_bytes: int = 0
 ) -> Blocks:
-    """Return the chosen frames in blocks; at least one, perhaps empty.
+    """Return frames of rising numbers in blocks; at least one, perhaps empty.
 
     A block has as many bytes as suit the backend, or so many if that is more; more of them are
     read at once only where a chunk of the image has more.
     """
-    chosen = reader.select(frames)
     size = max(backend.block_bytes, block_bytes)
     at_once = reader.frames_of(backend.frames_at_once, size)
-    return Blocks(reader.blocks(chosen, backend.frames_at_once, size) or [chosen], at_once)
+    return Blocks(reader.blocks(numbers, backend.frames_at_once, size) or [numbers], at_once)
 
 
-def read_chunks(reader: FrameReader, blocks: Blocks, mask: Any) -> Iterator[Chunk]:
+def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:
     """Read frames block by block, with the mask of each; lazy ones while others are used."""
-    chunks = _read_chunks(reader, blocks, mask)
+    masks = None if mask is None else PerPixel(mask, reader.shape, "mask", flags="where to search")
+    chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks))
     return read_ahead(chunks) if reader.is_lazy else chunks
 
 
-def _read_chunks(reader: FrameReader, blocks: Blocks, mask: Any) -> Iterator[Chunk]:
-    masks = None if mask is None else PerPixel(mask, reader.shape, "mask", flags="where to search")
+def _read_blocks(reader: FrameReader, blocks: Blocks, masks: PerPixel | None) -> Iterator[Chunk]:
     before = True
     for read, complete in zip(blocks.reads, all_before(blocks.reads), strict=True):
         if not len(read):

@@ -97,8 +97,8 @@ def find(
         found: Candidates = backend.detect(frames, detection, chunk.mask, variances)
         return found._replace(frame=chunk.block[found.frame])
 
-    blocks = cut(reader, frames, backend, _THERE_BYTES if is_on_device(image) else 0)
-    chunks = read_chunks(reader, blocks, mask)
+    blocks = cut(reader, reader.select(frames), backend, _THERE_BYTES if is_on_device(image) else 0)
+    chunks = read_chunks(reader, [blocks], mask)
     found = joined(list(side_by_side(detect, chunks, min(backend.workers, blocks.chunks))))
     if (np.diff(found.frame) < 0).any():  # chunks had frames that do not follow each other
         order = np.argsort(found.frame, kind="stable")

@@ -6,22 +6,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Unpack
 
-import numpy as np
-
-from ..engine.select import recorded, select_backend
 from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
-from ..images.pixel_calibration import PixelCalibration
-from ..results.joining import in_frame_order, joined_parts
+from ..results.joining import joined_parts
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
-from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
-from .estimates import estimated, for_detection, warn_of_gain
-from .rois import checked_reader, collected, fit_block, leading_indices, upload
+from .estimates import warn_of_gain
+from .plan import fitted, planned
 
 
 class Part(NamedTuple):
@@ -237,33 +232,11 @@ def localize_parts(
     Part
         The fits of some frames, and how many frames of how many are done.
     """
-    image = opened(image)
-    reader = checked_reader(image, settings)
-    calibration = PixelCalibration(
-        reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
-    )
-    calibration = estimated(reader, calibration)
-    settings = calibration.settings
-    detection, variances = for_detection(calibration)
-    backend = select_backend(settings, worth_a_gpu(image, reader, frames))
-    blocks = cut(reader, frames, backend)
-
-    def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
-        block = upload(backend, calibration, chunk.block, chunk.pixels)
-        found = backend.detect(block.frames, detection, chunk.mask, variances)
-        places = np.column_stack([found.y, found.x]).astype(float)
-        columns = fit_block(
-            backend, block, calibration, found.frame, places, settings.known_sigma, detection
-        )
-        columns["score"] = found.score
-        index = leading_indices(chunk.block[found.frame], reader)
-        return collected(columns, index, recorded(settings, backend)), chunk
-
-    chunks = read_chunks(reader, blocks, mask)
-    done, held = 0, []
-    for fits, chunk in side_by_side(find_and_fit, chunks, min(backend.workers, blocks.chunks)):
-        done += len(chunk.block)
-        held.append(fits)
-        if chunk.all_before:
-            yield Part(in_frame_order(held, reader.leading), done, blocks.frames, backend.ran_on())
-            held = []
+    plan = planned(
+        opened(image), settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
+        camera=camera,
+    )  # fmt: skip
+    total, done = len(plan.numbers), 0
+    for fits, count in fitted(plan, [plan.numbers]):
+        done += count
+        yield Part(fits, done, total, plan.backend.ran_on())

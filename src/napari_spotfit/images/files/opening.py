@@ -80,7 +80,12 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
         )
     if ending in _TIFF:
         return tiff.read_tiff(place)
-    readers = {".nd2": nd2_file.read_nd2, ".npy": plain.read_npy, ".raw": plain.read_raw, ".dax": plain.read_dax}
+    readers = {
+        ".nd2": nd2_file.read_nd2,
+        ".npy": plain.read_npy,
+        ".raw": plain.read_raw,
+        ".dax": plain.read_dax,
+    }
     if ending not in readers:
         raise unreadable(
             place,

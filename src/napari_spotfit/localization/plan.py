@@ -1,0 +1,100 @@
+"""What is the same for all frames of an image, and the fits of some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.backend import Backend
+from ..engine.select import recorded, select_backend
+from ..images.camera import Camera
+from ..images.frames import FrameReader, FrameSelection
+from ..images.pixel_calibration import PixelCalibration
+from ..results.joining import in_frame_order
+from ..results.spot_fits import SpotFits
+from ..settings.settings import Settings
+from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
+from .estimates import estimated, for_detection
+from .rois import checked_reader, collected, fit_block, leading_indices, upload
+
+
+class Plan(NamedTuple):
+    """What is the same for all frames: nothing is left open, nothing depends on other frames."""
+
+    reader: FrameReader
+    #: What is known of the pixels; its settings have all that was estimated.
+    calibration: PixelCalibration
+    backend: Backend
+    #: Where to search.
+    mask: Any
+    #: Numbers of the chosen frames, in rising order.
+    numbers: NDArray[np.int64]
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the results."""
+        return recorded(self.calibration.settings, self.backend)
+
+
+def planned(
+    image: Any,
+    settings: Settings,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+) -> Plan:
+    """Return the plan for an image; what the settings leave open is measured in a few frames."""
+    reader = checked_reader(image, settings)
+    calibration = PixelCalibration(
+        reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
+    )
+    calibration = estimated(reader, calibration)
+    backend = select_backend(calibration.settings, worth_a_gpu(image, reader, frames))
+    return Plan(reader, calibration, backend, mask, reader.select(frames))
+
+
+def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Iterator[tuple[SpotFits, int]]:
+    """Yield the fits of some frames of a plan after the other, and how many frames they are.
+
+    Joined, they are the same to the bit whatever the ranges. Whoever stops iterating cancels the
+    rest.
+
+    Parameters
+    ----------
+    plan : Plan
+        How to fit.
+    ranges : sequence of ndarray
+        Numbers of frames, all in rising order; no fits are of frames of two of them.
+    """
+    backend, calibration, reader = plan.backend, plan.calibration, plan.reader
+    settings, recorded_settings = calibration.settings, plan.settings
+    detection, variances = for_detection(calibration)
+    parts = [cut(reader, numbers, backend) for numbers in ranges]
+
+    def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
+        block = upload(backend, calibration, chunk.block, chunk.pixels)
+        found = backend.detect(block.frames, detection, chunk.mask, variances)
+        places = np.column_stack([found.y, found.x]).astype(float)
+        columns = fit_block(
+            backend, block, calibration, found.frame, places, settings.known_sigma, detection
+        )
+        columns["score"] = found.score
+        index = leading_indices(chunk.block[found.frame], reader)
+        return collected(columns, index, recorded_settings), chunk
+
+    workers = min(backend.workers, sum(blocks.chunks for blocks in parts))
+    held: list[SpotFits] = []
+    done = 0
+    for fits, chunk in side_by_side(find_and_fit, read_chunks(reader, parts, plan.mask), workers):
+        done += len(chunk.block)
+        held.append(fits)
+        # Chunks of an image may hold frames that do not follow each other.
+        if chunk.all_before:
+            yield in_frame_order(held, reader.leading), done
+            held, done = [], 0
