@@ -16,7 +16,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 def test_the_script_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    script, files, movies, parts, loop, models = (block for block in BLOCKS if "viewer" not in block)
+    blocks = (block for block in BLOCKS if "viewer" not in block)
+    script, files, movies, parts, loop, models = blocks
     names: dict = {}
     exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
