@@ -16,7 +16,8 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 def test_the_script_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    script, files, movies, loop, models = (block for block in BLOCKS if "viewer" not in block)
+    blocks = (block for block in BLOCKS if "viewer" not in block)
+    script, files, movies, parts, loop, models = blocks
     names: dict = {}
     exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
@@ -29,6 +30,10 @@ def test_the_script_runs(tmp_path, monkeypatch):
     assert_same(spotfit.load_fits("long.spots.parquet"), names["fits"])
     assert names["count"] == len(names["fits"])
     assert names["image"].shape == names["movie"].shape
+    exec(compile(parts, "README.md", "exec"), names)
+    whole = Path("long.spots.parquet").read_bytes()
+    assert Path("resumed.spots.parquet").read_bytes() == whole
+    assert Path("spots.spots.parquet").read_bytes() == whole
     exec(compile(loop, "README.md", "exec"), names)
     assert len(names["fits"]) == 2
     exec(compile(models, "README.md", "exec"), names)

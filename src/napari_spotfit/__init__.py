@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .localization.localize import localize, localize_iter
     from .localization.noise import noise_model
     from .localization.psf_width import estimate_sigma
+    from .localization.to_folder import load_parts, localize_to_folder
     from .models.profiles import Profile
     from .models.stopping import StopCondition
     from .precision import localization_precision
@@ -58,10 +59,12 @@ __all__ = [
     "fit_spots",
     "label_spots",
     "load_fits",
+    "load_parts",
     "load_settings",
     "localization_precision",
     "localize",
     "localize_iter",
+    "localize_to_folder",
     "noise_model",
     "open_image",
     "per_frame",
@@ -94,10 +97,12 @@ _MODULES = {
     "fit_spots": "localization.fit_spots",
     "label_spots": "results.labels",
     "load_fits": "results.load",
+    "load_parts": "localization.to_folder",
     "load_settings": "files.settings_file",
     "localization_precision": "precision",
     "localize": "localization.localize",
     "localize_iter": "localization.localize",
+    "localize_to_folder": "localization.to_folder",
     "noise_model": "localization.noise",
     "open_image": "images.files.opening",
     "per_frame": "results.summary",

@@ -38,6 +38,8 @@ def to_texts(about: About) -> dict[str, str]:
         "columns": {name: _plain_column(column) for name, column in about.columns.items()},
         "layer": about.layer,
     }
+    if about.part is not None:
+        values["part"] = about.part
     return {
         name: json.dumps(value, ensure_ascii=False, default=_plain)
         for name, value in values.items()
@@ -64,6 +66,7 @@ def from_texts(texts: Mapping[str, str]) -> About:
             image=_mapping(values["image"]),
             layer=_mapping(values["layer"]),
             version=str(values["version"]),
+            part=_mapping(values.get("part")),
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(f"what stands beside its columns is damaged: {error}") from None

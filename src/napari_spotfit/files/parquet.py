@@ -39,7 +39,7 @@ def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable
     ImportError
         If pyarrow is missing; the message says how to get it.
     """
-    _need_pyarrow()
+    need_pyarrow()
     from pyarrow import parquet
 
     known = first.about.columns
@@ -65,7 +65,7 @@ def read_parquet(path: Path) -> SpotTable:
     UnreadableFileError
         If the file is damaged, of a newer version, or something else.
     """
-    _need_pyarrow()
+    need_pyarrow()
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -84,7 +84,8 @@ def read_parquet(path: Path) -> SpotTable:
     return _table_of_arrow(found, about)
 
 
-def _need_pyarrow() -> None:
+def need_pyarrow() -> None:
+    """Raise an ImportError that says how to get pyarrow, if it is missing."""
     if find_spec("pyarrow") is None:
         raise ImportError(
             "Parquet files need pyarrow, which is missing: pip install "

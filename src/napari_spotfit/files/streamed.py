@@ -103,15 +103,27 @@ _WRITERS: dict[str, Callable[[Path, SpotTable, Iterator[SpotTable]], None]] = {
 
 
 def _gathered(parts: Iterable[SpotTable]) -> Iterator[SpotTable]:
-    """Join tables until they have as many rows as are best written at once."""
+    """Join and cut tables into such of so many rows as are best written at once.
+
+    So a file is the same to the bit whatever the parts are; the last one may be shorter.
+    """
     held: list[SpotTable] = []
+    count, begun = 0, False
     for part in parts:
         held.append(part)
-        if sum(map(len, held)) >= _ROWS:
-            yield _joined(held)
-            held = []
-    if held:
+        count += len(part)
+        if count < _ROWS:
+            continue
+        joined, full = _joined(held), count - count % _ROWS
+        for start in range(0, full, _ROWS):
+            yield _rows(joined, slice(start, start + _ROWS))
+        held, count, begun = [_rows(joined, slice(full, None))], count - full, True
+    if held and (count or not begun):
         yield _joined(held)
+
+
+def _rows(table: SpotTable, rows: slice) -> SpotTable:
+    return SpotTable({name: values[rows] for name, values in table.columns.items()}, table.about)
 
 
 def _joined(tables: list[SpotTable]) -> SpotTable:

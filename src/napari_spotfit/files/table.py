@@ -71,6 +71,8 @@ class About:
         Plain values that say which image was fitted, and how a layer shows the spots.
     version : str
         The version of the package that wrote the file.
+    part : mapping or None
+        Plain values that say what a part of a run was made of.
     """
 
     columns: Mapping[str, Column]
@@ -80,6 +82,7 @@ class About:
     image: Mapping[str, Any] | None = None
     layer: Mapping[str, Any] | None = None
     version: str = __version__
+    part: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)

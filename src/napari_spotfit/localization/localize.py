@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Unpack
@@ -16,7 +17,8 @@ from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .estimates import warn_of_gain
-from .plan import fitted, planned
+from .plan import Maps, fitted, planned
+from .stored import parts_of, store_in, warn_of_other
 
 
 class Part(NamedTuple):
@@ -127,6 +129,7 @@ def localize_iter(
     bad_pixels: Any = None,
     camera: Camera | None = None,
     progress: Callable[[int, int], object] | None = None,
+    resume: str | os.PathLike[str] | None = None,
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> Iterator[SpotFits]:
@@ -156,6 +159,10 @@ def localize_iter(
         Offset, gain and read-out variance, of all pixels or of each.
     progress : callable, optional
         Called after each part with the number of frames that are done and their total.
+    resume : str or path, optional
+        A folder where the parts are stored, too. A run that was killed goes on from there, and
+        gives the same: whatever is there of the same image, settings and frames is read, and what
+        is missing or damaged is made. Nothing is estimated again. Needs pyarrow.
     settings : Settings, optional
         All settings at once; ``options`` change single ones.
 
@@ -169,11 +176,14 @@ def localize_iter(
     ------
     TypeError, ValueError
         If the image, the mask or the settings are not of the kind above.
+    OSError
+        If the folder to resume from cannot be written to. What is there is kept.
 
     Warns
     -----
     UserWarning
-        As :func:`~napari_spotfit.localize` does.
+        As :func:`~napari_spotfit.localize` does. If the folder to resume from has parts of another
+        run: what differs. All is done anew then.
 
     Examples
     --------
@@ -189,7 +199,7 @@ def localize_iter(
     _warn_of_planes(image)
     parts = localize_parts(
         image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
-        camera=camera,
+        camera=camera, resume=resume,
     )  # fmt: skip
     return _told(parts, settings, progress)
 
@@ -221,6 +231,7 @@ def localize_parts(
     weights: Any = None,
     bad_pixels: Any = None,
     camera: Camera | None = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> Iterator[Part]:
     """Do what :func:`localize` does, a few frames at a time.
 
@@ -232,11 +243,15 @@ def localize_parts(
     Part
         The fits of some frames, and how many frames of how many are done.
     """
-    plan = planned(
-        opened(image), settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
-        camera=camera,
-    )  # fmt: skip
+    image, maps = opened(image), Maps(mask, weights, bad_pixels, camera)
+    parts: Iterator[tuple[SpotFits, int]]
+    if resume is None:
+        plan = planned(image, settings, frames, maps)
+        parts = fitted(plan, [plan.numbers])
+    else:
+        store = store_in(resume, image, settings, frames, maps, warn_of_other(resume))
+        plan, parts = store.plan, parts_of(store)
     total, done = len(plan.numbers), 0
-    for fits, count in fitted(plan, [plan.numbers]):
+    for fits, count in parts:
         done += count
         yield Part(fits, done, total, plan.backend.ran_on())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,18 @@ from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
+
+
+class Maps(NamedTuple):
+    """What there is for each pixel of an image, as :func:`~.localize.localize` takes it."""
+
+    mask: Any = None
+    weights: Any = None
+    bad_pixels: Any = None
+    camera: Camera | None = None
+
+
+NO_MAPS = Maps()
 
 
 class Plan(NamedTuple):
@@ -40,26 +52,22 @@ class Plan(NamedTuple):
 
 
 def planned(
-    image: Any,
-    settings: Settings,
-    *,
-    frames: FrameSelection = None,
-    mask: Any = None,
-    weights: Any = None,
-    bad_pixels: Any = None,
-    camera: Camera | None = None,
+    image: Any, settings: Settings, frames: FrameSelection = None, maps: Maps = NO_MAPS
 ) -> Plan:
     """Return the plan for an image; what the settings leave open is measured in a few frames."""
     reader = checked_reader(image, settings)
     calibration = PixelCalibration(
-        reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
-    )
+        reader.shape, settings,
+        weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
+    )  # fmt: skip
     calibration = estimated(reader, calibration)
     backend = select_backend(calibration.settings, worth_a_gpu(image, reader, frames))
-    return Plan(reader, calibration, backend, mask, reader.select(frames))
+    return Plan(reader, calibration, backend, maps.mask, reader.select(frames))
 
 
-def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Iterator[tuple[SpotFits, int]]:
+def fitted(
+    plan: Plan, ranges: Sequence[NDArray[np.int64]]
+) -> Generator[tuple[SpotFits, int], None, None]:
     """Yield the fits of some frames of a plan after the other, and how many frames they are.
 
     Joined, they are the same to the bit whatever the ranges. Whoever stops iterating cancels the

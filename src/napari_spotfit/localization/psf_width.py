@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -18,13 +15,13 @@ from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
+from .telling import warn_caller
 from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
 
 __all__ = ["PsfWidth", "estimate_sigma", "with_psf"]
 
 #: What is taken where an image does not tell it.
 FALLBACK_SIGMA = 1.3
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 @takes_settings("detection", "camera", "run")
@@ -136,7 +133,7 @@ def with_psf(
                 )
                 why = f"{error.why}; set σ by hand if you know it"
                 text = f"the image does not tell the PSF's σ, so that {taken}: {why}"
-                (_warn if warn is True else warn)(text)
+                (warn_caller if warn is True else warn)(text)
             if places is None:
                 sigma = FALLBACK_SIGMA
     if roi is None:
@@ -155,11 +152,3 @@ def _estimated(
         raise NoWidthError(f"{TOO_FEW} spots are needed")
     sigma = width_of(samples(reader, calibration, numbers, places=places), calibration).sigma
     return round(min(max(sigma, 0.5), 10.0), 3)
-
-
-def _warn(text: str) -> None:
-    """Say something to whoever called this package."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)

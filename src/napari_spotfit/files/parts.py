@@ -1,0 +1,204 @@
+"""A folder of parts of one run: each a table of some frames, and what the run is of.
+
+``part-000000512.parquet`` has the spots of the frames from number 512 on. A part takes its name
+when it is complete, and says itself what it was made of: so a run that was killed can go on, and
+what cannot be trusted is made anew. ``_run.json`` has what is the same for all parts.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..settings.settings import Settings
+from .formats import read
+from .parquet import need_pyarrow, write_parquet
+from .table import SpotTable, UnreadableFileError
+
+#: Readers of folders of Parquet files leave out what begins with an underscore.
+_RUN = "_run.json"
+_FORMAT = 1
+_PART = re.compile(r"part-\d{9,}\.parquet")
+_UNFINISHED = re.compile(r"\.part-\d{9,}\.[0-9a-f]{32}|\._run\.[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is the same for all parts of a folder.
+
+    Parameters
+    ----------
+    asked : mapping
+        Plain values that say what was asked for: image, settings, frames, maps.
+    settings : Settings
+        The settings with all that was estimated.
+    firsts : sequence of int
+        Number of the first frame of every part that there is to be.
+    """
+
+    asked: Mapping[str, Any]
+    settings: Settings
+    firsts: Sequence[int]
+
+
+def part_path(folder: Path, first: int) -> Path:
+    """Return the path of the part whose frames begin with a number.
+
+    Examples
+    --------
+    >>> part_path(Path("spots"), 512).as_posix()
+    'spots/part-000000512.parquet'
+    """
+    return folder / f"part-{first:09d}.parquet"
+
+
+def write_part(path: Path, table: SpotTable, key: Mapping[str, Any]) -> None:
+    """Write a part beside, and give it its name when it is complete.
+
+    Parameters
+    ----------
+    path : path
+        Of :func:`part_path`.
+    table : SpotTable
+        The spots.
+    key : mapping
+        Plain values that say what they were made of.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; the message names folder and part.
+    """
+    # Two workers may make the same part, of which one was taken for lost.
+    beside = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
+    try:
+        write_parquet(beside, SpotTable(table.columns, replace(table.about, part=key)))
+        beside.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        _drop(beside)
+
+
+def read_part(path: Path, key: Mapping[str, Any]) -> SpotTable | None:
+    """Return a part; None if it is not there, is damaged, or was made of something else."""
+    try:
+        table = read(path)
+    except (FileNotFoundError, UnreadableFileError):
+        return None
+    return table if table.about.part == plain(key) else None
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Make a folder one of a run, whose parts follow.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is missing; the message says how to get it.
+    OSError
+        If it cannot be written; the message names the folder.
+    """
+    need_pyarrow()
+    path = folder / _RUN
+    beside = folder / f"._run.{uuid.uuid4().hex}"
+    text = {
+        "format": _FORMAT,
+        "asked": run.asked,
+        "settings": run.settings.to_dict(),
+        "firsts": list(run.firsts),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        beside.write_text(json.dumps(text, indent=1, ensure_ascii=False), encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        _drop(beside)
+
+
+def read_run(folder: Path) -> Run | None:
+    """Return what a folder's parts are of; None if it does not say so, or is damaged."""
+    try:
+        found = json.loads((folder / _RUN).read_text(encoding="utf-8"))
+        if found["format"] != _FORMAT:
+            return None
+        return Run(dict(found["asked"]), Settings(**found["settings"]), list(found["firsts"]))
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def parts_in(folder: Path) -> list[Path]:
+    """Return the paths of the parts that are in a folder, in order."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if _PART.fullmatch(path.name))
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a killed run has left unfinished. Nobody else may write there meanwhile."""
+    if folder.is_dir():
+        for path in list(folder.iterdir()):
+            if _UNFINISHED.fullmatch(path.name):
+                _drop(path)
+
+
+def remove_parts(folder: str | os.PathLike[str]) -> None:
+    """Remove all parts of a run, and their folder if there is nothing else in it."""
+    place = Path(folder)
+    if not place.is_dir():
+        return
+    remove_unfinished(place)
+    for path in [*parts_in(place), place / _RUN]:
+        path.unlink(missing_ok=True)
+    if not any(place.iterdir()):
+        place.rmdir()
+
+
+def plain(values: Any) -> Any:
+    """Return values as they come back from a file."""
+    return json.loads(json.dumps(values))
+
+
+def difference(there: Any, here: Any, name: str = "") -> str:
+    """Say in which value two mappings differ first; nothing if they do not.
+
+    Examples
+    --------
+    >>> difference({"settings": {"sigma": 1.3}}, {"settings": {"sigma": 1.5}})
+    'settings.sigma is 1.3 there and 1.5 here'
+    """
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in dict.fromkeys((*here, *there)):
+            inner = f"{name}.{key}" if name else str(key)
+            if found := difference(there.get(key), here.get(key), inner):
+                return found
+        return ""
+    return "" if there == here else f"{name} is {there!r} there and {here!r} here"
+
+
+def _unwritable(path: Path, error: OSError) -> OSError:
+    """Return the error that names the place, of the same kind."""
+    # Arrow says the number in its text alone.
+    told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
+    code = error.errno or (int(told[1]) if told else errno.EIO)
+    return OSError(
+        code,
+        f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. The parts "
+        "before it are kept: run it again to go on after them",
+    )
+
+
+def _drop(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return  # The error that matters has been told.

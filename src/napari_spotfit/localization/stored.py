@@ -1,0 +1,244 @@
+"""A run whose parts are stored in a folder, from which it goes on if it was killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.select import select_backend
+from ..files.parts import (
+    Run,
+    difference,
+    part_path,
+    parts_in,
+    plain,
+    read_part,
+    read_run,
+    remove_parts,
+    remove_unfinished,
+    write_part,
+    write_run,
+)
+from ..images.frames import FrameReader, FrameSelection
+from ..results.load import fits_of
+from ..results.spot_fits import SpotFits
+from ..settings.settings import Settings
+from .chunks import worth_a_gpu
+from .key import key_of, with_settings
+from .plan import Maps, Plan, fitted, planned
+from .telling import warn_caller
+
+#: Bytes of the frames of a part: as much as a killed run loses, a second's work or so.
+_PART_BYTES = 128 << 20
+
+
+class OtherRunError(ValueError):
+    """A folder has parts of another run; the message says in what it differs."""
+
+
+class StoredPart(NamedTuple):
+    """A part that lies in a folder."""
+
+    #: Its file.
+    path: Path
+    #: How many spots it has.
+    spots: int
+
+
+@dataclass(frozen=True)
+class Store:
+    """A run, and the folder where its parts are and come to lie."""
+
+    plan: Plan
+    folder: Path
+    #: What all parts are made of.
+    key: dict[str, Any]
+    #: The settings that were asked for, with all that was estimated.
+    settings: Settings
+    #: Numbers of the frames of each part.
+    ranges: Sequence[NDArray[np.int64]]
+
+    def path(self, numbers: NDArray[np.int64]) -> Path:
+        """Return where the part of some frames lies."""
+        return part_path(self.folder, first_of(numbers))
+
+    def load(self, numbers: NDArray[np.int64]) -> SpotFits | None:
+        """Return the fits of a part, None where it is missing, damaged, or of something else."""
+        table = read_part(self.path(numbers), self._key(numbers))
+        if table is None:
+            return None
+        fits = fits_of(table)
+        return SpotFits(fits.columns, fits.index_names, self.plan.settings)
+
+    def save(self, numbers: NDArray[np.int64], fits: SpotFits) -> StoredPart:
+        """Write the fits of a part."""
+        path = self.path(numbers)
+        write_part(path, fits.to_table(), self._key(numbers))
+        return StoredPart(path, len(fits))
+
+    def _key(self, numbers: NDArray[np.int64]) -> dict[str, Any]:
+        return with_settings(self.key, self.plan.settings, self.plan.backend, numbers)
+
+
+def first_of(numbers: NDArray[np.int64]) -> int:
+    """Return the number of the first frame; 0 where there are none."""
+    return int(numbers[0]) if len(numbers) else 0
+
+
+def ranges_of(reader: FrameReader, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the frames of each part, one part at least, whatever does the work.
+
+    Chunks of files are not divided, as far as memory holds them.
+    """
+    return list(reader.blocks(numbers, 1, _PART_BYTES)) or [numbers]
+
+
+def store_in(
+    folder: str | os.PathLike[str],
+    image: Any,
+    settings: Settings,
+    frames: FrameSelection,
+    maps: Maps,
+    other: Callable[[str], object],
+) -> Store:
+    """Return a run whose parts are stored in a folder: the one there, if that is of the same.
+
+    Then nothing is estimated again.
+
+    Parameters
+    ----------
+    folder : str or path
+        Where; it is made where it is missing.
+    image : array or path
+        The image.
+    settings : Settings
+        What is asked for.
+    frames : FrameSelection
+        Which frames.
+    maps : Maps
+        What there is for each pixel.
+    other : callable
+        Called with what differs if there are parts of another run, which are removed after it.
+    """
+    place, reader = Path(folder), FrameReader(image)
+    numbers = reader.select(frames)
+    backend = select_backend(settings, worth_a_gpu(image, reader, frames))
+    key = key_of(image, maps)
+    asked = plain(with_settings(key, settings, backend, numbers))
+    there = read_run(place)
+    if differs := _difference(place, there, asked):
+        other(differs)
+        there = None
+    if there is not None:
+        settings = _with_estimates(settings, there.settings)
+    plan = planned(image, settings, frames, maps)
+    settings = _with_estimates(settings, plan.settings)
+    if there is None:
+        remove_parts(place)
+    remove_unfinished(place)
+    ranges = ranges_of(plan.reader, plan.numbers)
+    write_run(place, Run(asked, settings, [first_of(numbers) for numbers in ranges]))
+    return Store(plan, place, key, settings, ranges)
+
+
+def _with_estimates(settings: Settings, known: Settings) -> Settings:
+    """Return settings with what others have estimated; the rest of them is of a camera's maps."""
+    return settings.changed(
+        sigma=known.sigma, roi_size=known.roi_size, noise=known.noise, backend=known.backend
+    )
+
+
+def _difference(folder: Path, there: Run | None, asked: dict[str, Any]) -> str:
+    """Say in what the run in a folder differs from the one that is asked for."""
+    if there is not None:
+        return difference(there.asked, asked)
+    if parts_in(folder):
+        return "it does not say what they are of, or that is damaged"
+    return ""
+
+
+def parts_of(store: Store) -> Iterator[tuple[SpotFits, int]]:
+    """Yield the fits of all parts in order, and how many frames they are.
+
+    Those that are stored are read, and all others made and stored. Whoever stops iterating
+    cancels the rest.
+    """
+    missing: list[NDArray[np.int64]] = []
+    for numbers in store.ranges:
+        fits = store.load(numbers)
+        if fits is None:
+            missing.append(numbers)
+            continue
+        yield from _made(store, missing)
+        yield fits, len(numbers)
+        missing = []
+    yield from _made(store, missing)
+
+
+def _made(store: Store, ranges: list[NDArray[np.int64]]) -> Iterator[tuple[SpotFits, int]]:
+    """Make parts and store them, each while the next one is made."""
+    if not ranges:
+        return
+    waiting: Future[StoredPart] | None = None
+    with (
+        ThreadPoolExecutor(1, "napari-spotfit parts") as writer,
+        closing(fitted(store.plan, ranges)) as stream,
+    ):
+        for numbers in ranges:
+            held, failed = _up_to(stream, len(numbers))
+            if held:
+                part = SpotFits.concatenate([fits for fits, _ in held])
+            if failed is not None:
+                # What is known before a frame that cannot be read is given, but not stored.
+                if held:
+                    yield part, sum(count for _, count in held)
+                raise failed
+            if waiting is not None:
+                waiting.result()
+            waiting = writer.submit(store.save, numbers, part)
+            yield part, len(numbers)
+        if waiting is not None:
+            waiting.result()
+
+
+def _up_to(
+    stream: Iterator[tuple[SpotFits, int]], frames: int
+) -> tuple[list[tuple[SpotFits, int]], Exception | None]:
+    """Return what a stream gives of so many frames, and the error that ends it before them."""
+    held: list[tuple[SpotFits, int]] = []
+    try:
+        while not held or sum(count for _, count in held) < frames:
+            fits, count = next(stream)
+            held.append((fits.to_host(), count))
+    except Exception as error:
+        return held, error
+    return held, None
+
+
+def warn_of_other(folder: str | os.PathLike[str]) -> Callable[[str], None]:
+    """Return what warns that the parts in a folder are not used, and why."""
+
+    def warn(why: str) -> None:
+        warn_caller(f"the parts in “{folder}” are of another run, so that all is done anew: {why}")
+
+    return warn
+
+
+def refuse_other(folder: str | os.PathLike[str]) -> Callable[[str], None]:
+    """Return what refuses to remove the parts of another run."""
+
+    def refuse(why: str) -> None:
+        raise OtherRunError(
+            f"“{folder}” has parts of another run: {why}. Choose another folder, or replace them: "
+            "fresh=True"
+        )
+
+    return refuse
