@@ -38,8 +38,12 @@ template <class T, class Int> struct Raw {
     Frame<T> frame;
     Int height, width;
 
-    SPOTFIT_INLINE float operator()(Int y, Int x) const {
-        const float value = frame.with_bad(mirrored(y, height) * width + mirrored(x, width));
+    SPOTFIT_INLINE float operator()(Int y, Int x) const { return at(row(y) + column(x)); }
+    // The same in parts: where a row begins, and a column in it.
+    SPOTFIT_INLINE Int row(Int y) const { return mirrored(y, height) * width; }
+    SPOTFIT_INLINE Int column(Int x) const { return mirrored(x, width); }
+    SPOTFIT_INLINE float at(Int place) const {
+        const float value = frame.with_bad(place);
         return !MAY_BE_BAD<T> || is_good(value) ? value : NOT_A_NUMBER;
     }
 };
@@ -67,9 +71,9 @@ template <class T> SPOTFIT_INLINE bool is_level(const T* sample, int i) {
 
 // Smooths K places at once by all kernels: `centre(k)` is what lies there, `pair(t)(k)` the sum of the
 // two t away.
-template <int K, class L, class Centre, class Pair>
-SPOTFIT_INLINE void smooth_by_all(const float* const (&kernels)[WIDTHS], const int (&radius)[WIDTHS], Centre centre,
-                                  Pair pair, L (&smoothed)[WIDTHS][K]) {
+template <int K, class L, class Kernels, class Centre, class Pair>
+SPOTFIT_INLINE void smooth_by_all(const Kernels& kernels, const int (&radius)[WIDTHS], Centre centre, Pair pair,
+                                  L (&smoothed)[WIDTHS][K]) {
     UNROLL
     for (int k = 0; k < K; ++k) {
         const L here = centre(k);

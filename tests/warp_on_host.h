@@ -9,7 +9,7 @@
 #define __launch_bounds__(...)
 
 struct Index { unsigned x; };
-static Index threadIdx, blockIdx;
+static Index threadIdx, blockIdx, gridDim;
 
 static int __ffs(int bits) { return __builtin_ffs(bits); }
 static unsigned atomicOr(unsigned* place, unsigned more) {
@@ -122,6 +122,7 @@ extern "C" char __start_shared_memory[] __attribute__((weak)), __stop_shared_mem
 // memory holds what others left there: NaN, were it read as numbers.
 static bool run_blocks(unsigned grid, unsigned block) {
     bool all_together = true;
+    gridDim.x = grid;
     for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
         for (char* byte = __start_shared_memory; byte < __stop_shared_memory; ++byte) *byte = char(0xFF);
         for (unsigned first = 0; first < block; first += LANES) all_together = run_warp(int(first)) && all_together;

@@ -1,7 +1,7 @@
 // Detection on a GPU: frames in the memory of the device, many at a time, kernel after kernel.
 //
 // Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block), RUN (pixels of a row that a
-// warp filters), ODD_ROWS (rows of 32 pixels in which a warp looks for odd ones). Warps of a block
+// warp filters, at most), ODD_ROWS (rows of 32 pixels in which a warp looks for odd ones). Warps of a block
 // know nothing of each other. A kernel may be launched in parts: `first_block` is the number of a
 // part's first block.
 #include "detection_work.h"
@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_levels(Work work, int
 // ---- Odd pixels: bad ones, and lone ones ----
 
 // Marks odd pixels in a word's columns of some rows, by a warp.
-extern "C" __global__ void __launch_bounds__(THREADS, 4) find_odd_pixels(Work work, int first_block) {
+extern "C" __global__ void __launch_bounds__(THREADS, 3) find_odd_pixels(Work work, int first_block) {
     const int groups = (work.height() - 1) / ODD_ROWS + 1, own = own_warp(first_block);
     const int word = own % work.words, first = own / work.words % groups * ODD_ROWS;
     const int number = own / work.words / groups;
@@ -44,20 +44,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_odd_pixels(Work wo
     const int x = word * WARP + Warp::lane(), last = least(first + ODD_ROWS, work.height());
     const bool inside = x < work.width();
     unsigned* to = work.odd + ((long long)number * work.height() + first) * work.words + word;
-    float above = raw(first - 1, x), pixel = raw(first, x);
-    for (int y = first; y < last; ++y, to += work.words) {
-        const float below = raw(y + 1, x);
-        const float left = raw(y, x - 1), right = raw(y, x + 1);
+    // All pixels are on their way at once.
+    float middle[ODD_ROWS + 2], left[ODD_ROWS], right[ODD_ROWS];
+    const int column = raw.column(x), column_before = raw.column(x - 1), column_behind = raw.column(x + 1);
+    UNROLL
+    for (int i = 0; i < ODD_ROWS + 2; ++i) {
+        const int row = raw.row(first + i - 1);
+        middle[i] = raw.at(row + column);
+        if (i == 0 || i > ODD_ROWS) continue;
+        left[i - 1] = raw.at(row + column_before);
+        right[i - 1] = raw.at(row + column_behind);
+    }
+    unsigned bad = 0, may_be = 0;
+    UNROLL
+    for (int i = 0; i < ODD_ROWS; ++i) {
         const auto beside = [&](int v, int u) {
-            return v < 0 ? above : v > 0 ? below : u < 0 ? left : u > 0 ? right : pixel;
+            return v != 0 ? middle[i + 1 + v] : u < 0 ? left[i] : u > 0 ? right[i] : middle[i + 1];
         };
-        bool odd = inside && is_nan(pixel);
-        if (inside && may_be_lone<float>(variance, beside))
+        bad |= unsigned(inside && is_nan(middle[i + 1])) << i;
+        may_be |= unsigned(inside && may_be_lone<float>(variance, beside)) << i;
+    }
+#pragma unroll 1
+    for (int y = first; y < last; ++y, to += work.words, bad >>= 1, may_be >>= 1) {
+        bool odd = bad & 1;
+        if (may_be & 1)
             odd |=
                 is_lone_in_detection<float>(work.settings, variance, [&](int v, int u) { return raw(y + v, x + u); });
         const unsigned bits = Warp::all_of(odd);
         if (Warp::lane() == 0) *to = bits;
-        above = pixel, pixel = below;
     }
 }
 
@@ -66,8 +80,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_odd_pixels(Work wo
 // A part of a row that a warp filters.
 struct Run { int number, y, first, length; };
 
+// Pixels of a row that a thread reads at once.
+constexpr int QUAD = 4;
+template <class T> struct alignas(QUAD * sizeof(T)) Quad { T at[QUAD]; };
+template <class T> SPOTFIT_INLINE bool is_aligned(const Frame<T>& frame) {
+    return reinterpret_cast<unsigned long long>(frame.pixels) % sizeof(Quad<T>) == 0;
+}
+
+constexpr int in_quads(int pixels) { return (pixels + QUAD - 1) / QUAD * QUAD; }
+
+// Columns beside a run that are smoothed with it, whole quads.
+SPOTFIT_INLINE int beside(const DetectionSettings& s) { return in_quads(s.radius[WIDE]); }
+
 // A run that was smoothed along y by all kernels, with what lies beside it.
-struct Smoothed { float by[WIDTHS][RUN + 2 * MAX_RADIUS]; };
+struct alignas(QUAD * sizeof(float)) Smoothed {
+    float by[WIDTHS][RUN + 2 * in_quads(MAX_RADIUS)];
+
+    // Four columns from one on, which begins a quad.
+    SPOTFIT_INLINE Quad<float>& quad(int width, int column) {
+        return *reinterpret_cast<Quad<float>*>(by[width] + column);
+    }
+};
 
 // Whether any pixel is odd that counts for a run; those that are mirrored count as well.
 SPOTFIT_INLINE bool has_odd_pixels(const Work& work, const Run& run) {
@@ -77,88 +110,145 @@ SPOTFIT_INLINE bool has_odd_pixels(const Work& work, const Run& run) {
     const int words = least((run.first + run.length + radius - 1) / WARP + 1, work.words) - first;
     const unsigned* odd = work.odd_words(run.number) + first;
     unsigned any = 0;
-    for (int i = Warp::lane(); i < (y1 - y0) * words; i += WARP) any |= odd[(y0 + i / words) * work.words + i % words];
+    // Eight threads to a row.
+    for (int y = y0 + Warp::lane() / 8; y < y1; y += WARP / 8)
+        for (int i = Warp::lane() % 8; i < words; i += 8) any |= odd[y * work.words + i];
     return Warp::any(any != 0);
 }
 
-// What the kernels see of a frame without odd pixels, ...
-struct Plain {
-    Frame<PIXEL> frame;
-
-    SPOTFIT_INLINE float operator()(int place) const { return frame.with_bad(place); }
-    SPOTFIT_INLINE float operator()(int one, int other) const {
-        if constexpr (MAY_BE_BAD<PIXEL>) return frame.with_bad(one) + frame.with_bad(other);
-        else return float(int(frame.pixels[one]) + int(frame.pixels[other]) - 2 * int(frame.level));
-    }
-};
-
-// ... of one with such, ...
+// What the kernels see of a frame with odd pixels, ...
 struct Cleaned {
     Raw<PIXEL, int> raw;
     const unsigned* odd;
     int words;
 
-    SPOTFIT_INLINE bool is_odd(int place) const {
-        return odd[place / raw.width * words + place % raw.width / WARP] >> place % raw.width % WARP & 1;
-    }
-    SPOTFIT_INLINE float operator()(int place) const {
-        if (!is_odd(place)) return raw.frame.with_bad(place);
+    SPOTFIT_INLINE float operator()(int y, int x) const {
+        const int place = y * raw.width + x;
+        if (!(odd[y * words + x / WARP] >> x % WARP & 1)) return raw.frame.with_bad(place);
         if (!raw.frame.good(place)) return 0.0f;
-        const int y = place / raw.width, x = place % raw.width;
         return mean_of_neighbours([&](int v, int u) { return raw(y + v, x + u); });
     }
-    SPOTFIT_INLINE float operator()(int one, int other) const { return (*this)(one) + (*this)(other); }
 };
 
 // ... and of which of its pixels are good.
 struct Goodness {
     Frame<PIXEL> frame;
+    int width;
 
-    SPOTFIT_INLINE float operator()(int place) const { return float(frame.good(place)); }
-    SPOTFIT_INLINE float operator()(int one, int other) const { return (*this)(one) + (*this)(other); }
+    SPOTFIT_INLINE float operator()(int y, int x) const { return float(frame.good(y * width + x)); }
 };
 
-// Smooths a run with the rows around it; a thread works on several columns at once. `content(place)`
-// is what is smoothed, of two places their sum.
-template <int COLUMNS, class Content>
+// Smooths a run with the rows around it. `content(y, x)` is what is smoothed.
+template <class Content>
 SPOTFIT_INLINE void smooth_along_y(const DetectionSettings& s, const Run& run, Content content, Smoothed& smoothed) {
-    const int radius = s.radius[WIDE], width = int(s.width), height = int(s.height), own = run.y * width;
-    const int columns = run.length + 2 * radius;
-    for (int i = Warp::lane(); i < columns; i += WARP * COLUMNS) {
-        int x[COLUMNS];
-        UNROLL
-        for (int c = 0; c < COLUMNS; ++c) x[c] = mirrored(run.first + i + WARP * c - radius, width);
-        float results[WIDTHS][COLUMNS];
+    const int width = int(s.width), height = int(s.height);
+    for (int i = Warp::lane(); i < in_quads(run.length) + 2 * beside(s); i += WARP) {
+        const int x = mirrored(run.first + i - beside(s), width);
+        float results[WIDTHS][1];
         smooth_by_all(
-            s.kernels, s.radius, [&](int c) { return content(own + x[c]); },
+            s.kernels, s.radius, [&](int) { return content(run.y, x); },
             [&](int t) {
-                return [&, up = mirrored(run.y - t, height) * width,
-                        down = mirrored(run.y + t, height) * width](int c) { return content(up + x[c], down + x[c]); };
+                const float both = content(mirrored(run.y - t, height), x) + content(mirrored(run.y + t, height), x);
+                return [both](int) { return both; };
             },
             results);
         UNROLL
-        for (int c = 0; c < COLUMNS; ++c)
-            if (i + WARP * c < columns) {
-                UNROLL
-                for (int w = 0; w < WIDTHS; ++w) smoothed.by[w][i + WARP * c] = results[w][c];
-            }
+        for (int w = 0; w < WIDTHS; ++w) smoothed.by[w][i] = results[w][0];
     }
     Warp::wait();
 }
 
-// A thread's pixels of a run: every 32nd.
-constexpr int OF_RUN = RUN / WARP;
+// Fills in the columns past the frame's border, of which some have been smoothed; what no kernel
+// reaches, but quads do, with zeros.
+SPOTFIT_INLINE void mirror_columns(const DetectionSettings& s, const Run& run, Smoothed& smoothed) {
+    Warp::wait();
+    const int radius = s.radius[WIDE], width = int(s.width), before = beside(s);
+    const int left = most(before - run.first, 0), end = run.first + in_quads(run.length) + before;
+    for (int i = Warp::lane(); i < left + most(end - width, 0); i += WARP) {
+        const int x = i < left ? i - left : width + i - left;
+        const bool counts = -radius <= x && x < width + radius;
+        UNROLL
+        for (int w = 0; w < WIDTHS; ++w) {
+            float& here = smoothed.by[w][x - run.first + before];
+            here = counts ? smoothed.by[w][mirrored(x, width) - run.first + before] : 0.0f;
+        }
+    }
+    Warp::wait();
+}
 
-// Smooths a thread's pixels along x, by all kernels. Past the end of a short run, there are
-// left-overs, from which nothing is made.
-SPOTFIT_INLINE void smooth_along_x(const DetectionSettings& s, const Smoothed& smoothed,
-                                   float (&results)[WIDTHS][OF_RUN]) {
+// The same of a frame without odd pixels: a thread works on a quad of columns.
+template <bool ALIGNED>
+SPOTFIT_INLINE void smooth_quads_along_y(const Work& work, const Run& run, Smoothed& smoothed) {
+    const DetectionSettings& s = work.settings;
+    const Frame<PIXEL> frame = work.frame(run.number);
+    const int radius = s.radius[WIDE], width = int(s.width), height = int(s.height);
+    const bool far_from_border = run.y >= radius && run.y + radius < height;
+    const int end = least(run.first + run.length + beside(s), width);
+    for (int x = run.first - beside(s) + QUAD * Warp::lane(); x < end; x += QUAD * WARP) {
+        if (x < 0) continue;
+        const auto quad = [&](int y) {
+            const PIXEL* row = frame.pixels + (far_from_border ? y : mirrored(y, height)) * width;
+            if constexpr (ALIGNED) return *reinterpret_cast<const Quad<PIXEL>*>(row + x);
+            Quad<PIXEL> pixels;
+            UNROLL
+            for (int k = 0; k < QUAD; ++k) pixels.at[k] = row[least(x + k, width - 1)];
+            return pixels;
+        };
+        const Quad<PIXEL> own = quad(run.y);
+        alignas(Quad<float>) float results[WIDTHS][QUAD];
+        smooth_by_all(
+            work.weights, s.radius, [&](int k) { return difference(own.at[k], frame.level); },
+            [&](int t) {
+                const Quad<PIXEL> up = quad(run.y - t), down = quad(run.y + t);
+                return [up, down, level = frame.level](int k) {
+                    if constexpr (MAY_BE_BAD<PIXEL>) return difference(up.at[k], level) + difference(down.at[k], level);
+                    else return float(int(up.at[k]) + int(down.at[k]) - 2 * int(level));
+                };
+            },
+            results);
+        UNROLL
+        for (int w = 0; w < WIDTHS; ++w)
+            smoothed.quad(w, x - run.first + beside(s)) = *reinterpret_cast<const Quad<float>*>(results[w]);
+    }
+    mirror_columns(s, run, smoothed);
+}
+
+// Quads of a run that a thread has: every 32nd.
+constexpr int OF_RUN = (RUN - 1) / (QUAD * WARP) + 1;
+
+// Smooths a quad of a run along x, by one kernel, four pixels farther at a time.
+SPOTFIT_INLINE void smooth_along_x(const Work& work, int width, int column, Smoothed& smoothed,
+                                   float (&results)[QUAD]) {
+    const float* weights = work.weights[width];
+    Quad<float> left[2], right[2];
+    left[1] = right[0] = smoothed.quad(width, column);
     UNROLL
-    for (int w = 0; w < WIDTHS; ++w) {
-        const float* own = smoothed.by[w] + s.radius[WIDE] + Warp::lane();
-        smooth(
-            s.kernels[w], s.radius[w], [&](int k) { return own[WARP * k]; },
-            [&](int t) { return [own, t](int k) { return own[WARP * k - t] + own[WARP * k + t]; }; }, results[w]);
+    for (int k = 0; k < QUAD; ++k) results[k] = left[1].at[k] * weights[0];
+    for (int far = QUAD; far < work.settings.radius[width] + QUAD; far += QUAD) {
+        left[0] = smoothed.quad(width, column - far);
+        right[1] = smoothed.quad(width, column + far);
+        UNROLL
+        for (int t = 1; t <= QUAD; ++t) {
+            UNROLL
+            for (int k = 0; k < QUAD; ++k) {
+                const int before = QUAD + k - t, after = k + t;
+                const float sum = left[before / QUAD].at[before % QUAD] + right[after / QUAD].at[after % QUAD];
+                results[k] = multiply_add(sum, weights[far - QUAD + t], results[k]);
+            }
+        }
+        left[1] = left[0], right[0] = right[1];
+    }
+}
+
+// The same of all of a thread's quads, by all kernels.
+using OfThread = float[OF_RUN][WIDTHS][QUAD];
+SPOTFIT_INLINE void smooth_quads_along_x(const Work& work, const Run& run, Smoothed& smoothed, OfThread& results) {
+    UNROLL
+    for (int i = 0; i < OF_RUN; ++i) {
+        const int x = QUAD * (WARP * i + Warp::lane());
+        if (x >= run.length) continue;
+        UNROLL
+        for (int w = 0; w < WIDTHS; ++w) smooth_along_x(work, w, x + beside(work.settings), smoothed, results[i][w]);
     }
     // Others may write there next.
     Warp::wait();
@@ -169,53 +259,67 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3) filter_strip(Work work,
     __shared__ Smoothed runs[WARPS];
     Smoothed& smoothed = runs[threadIdx.x / WARP];
     const DetectionSettings& s = work.settings;
-    const int across = (work.width() - 1) / RUN + 1, own = own_warp(first_block), row = own / across;
+    const int across = (work.width() - 1) / work.run + 1, own = own_warp(first_block), row = own / across;
+    if (own == 0 && Warp::lane() == 0) *work.highest_count = 0;
     if (row >= work.strip.frames * work.strip.rows()) return;
-    const int first = own % across * RUN;
+    const int first = own % across * work.run;
     const Run run = {work.strip.frame + row / work.strip.rows(), work.strip.y0 + row % work.strip.rows(), first,
-                     least(work.width() - first, RUN)};
+                     least(work.width() - first, work.run)};
     const Frame<PIXEL> frame = work.frame(run.number);
 
-    const bool odd = has_odd_pixels(work, run);
-    float light[WIDTHS][OF_RUN], good[WIDTHS][OF_RUN];
-    if (odd) smooth_along_y<1>(s, run, Cleaned{work.raw(run.number), work.odd_words(run.number), work.words}, smoothed);
-    else smooth_along_y<5>(s, run, Plain{frame}, smoothed);
-    smooth_along_x(s, smoothed, light);
+    const bool odd = has_odd_pixels(work, run), in_whole_quads = work.width() % QUAD == 0;
+    OfThread light, good;
+    if (odd) smooth_along_y(s, run, Cleaned{work.raw(run.number), work.odd_words(run.number), work.words}, smoothed);
+    else if (in_whole_quads && is_aligned(frame)) smooth_quads_along_y<true>(work, run, smoothed);
+    else smooth_quads_along_y<false>(work, run, smoothed);
+    smooth_quads_along_x(work, run, smoothed, light);
     const bool with_good = MAY_BE_BAD<PIXEL> && odd;
     if (with_good) {
-        smooth_along_y<1>(s, run, Goodness{frame}, smoothed);
-        smooth_along_x(s, smoothed, good);
+        smooth_along_y(s, run, Goodness{frame, work.width()}, smoothed);
+        smooth_quads_along_x(work, run, smoothed, good);
     }
     const Limits limits = work.limits[run.number];
     unsigned* high = work.high + (long long)row * work.words + first / WARP;
-    float* to[BANDS + 1];
     UNROLL
-    for (int plane = 0; plane <= BANDS; ++plane) to[plane] = work.plane(plane, run.number, run.y) + first;
-    UNROLL
-    for (int k = 0; k < OF_RUN; ++k) {
-        Filtered<float> here(light[NARROW][k], light[OWN][k], light[WIDE][k]);
-        if (with_good)
-            here = Filtered<float>::of_good({light[NARROW][k], light[OWN][k], light[WIDE][k]},
-                                            {good[NARROW][k], good[OWN][k], good[WIDE][k]});
-        const int x = WARP * k + Warp::lane();
-        const bool inside = x < run.length;
-        bool is_high = false;
+    for (int i = 0; i < OF_RUN; ++i) {
+        const int x = QUAD * (WARP * i + Warp::lane());
+        Quad<float> made[BANDS + 1];
+        unsigned bits = 0;
         UNROLL
-        for (int band = 0; band < BANDS; ++band) {
-            is_high |= limits.heights[band](here.bands[band], limits.variance(here.mean));
-            if (inside) to[band][x] = here.bands[band];
+        for (int k = 0; k < QUAD; ++k) {
+            Filtered<float> here(light[i][NARROW][k], light[i][OWN][k], light[i][WIDE][k]);
+            if (with_good)
+                here = Filtered<float>::of_good({light[i][NARROW][k], light[i][OWN][k], light[i][WIDE][k]},
+                                                {good[i][NARROW][k], good[i][OWN][k], good[i][WIDE][k]});
+            bool is_high = false;
+            UNROLL
+            for (int band = 0; band < BANDS; ++band) {
+                is_high |= limits.heights[band](here.bands[band], limits.variance(here.mean));
+                made[band].at[k] = here.bands[band];
+            }
+            made[BANDS].at[k] = here.mean;
+            bits |= unsigned(is_high && x + k < run.length) << k;
         }
-        if (inside) to[BANDS][x] = here.mean;
-        const unsigned bits = Warp::all_of(inside && is_high);
-        if (WARP * k < run.length && Warp::lane() == 0) high[k] = bits;
+        UNROLL
+        for (int plane = 0; plane <= BANDS; ++plane) {
+            float* to = work.plane(plane, run.number, run.y) + first + x;
+            if (in_whole_quads && x < run.length) *reinterpret_cast<Quad<float>*>(to) = made[plane];
+            UNROLL
+            for (int k = 0; k < QUAD; ++k)
+                if (!in_whole_quads && x + k < run.length) to[k] = made[plane].at[k];
+        }
+        // Eight threads have the bits of a word.
+        bits <<= QUAD * (Warp::lane() % 8);
+        UNROLL
+        for (int distance = 1; distance < 8; distance *= 2) bits |= Warp::exchange(bits, distance);
+        if (Warp::lane() % 8 == 0 && x < run.length) high[x / WARP] = bits;
     }
 }
 
 // ---- Maxima ----
 
-// Looks for a spot's maximum of a band on a pixel, and lists it.
-SPOTFIT_INLINE bool find_maximum(const Work& work, int band, int number, int y, int x) {
-    const DetectionSettings& s = work.settings;
+// Whether a pixel of a band is a maximum, and as high as a spot's must be.
+SPOTFIT_INLINE bool is_highest(const Work& work, int band, int number, int y, int x) {
     const int width = work.width(), height = work.height();
     const float* own = work.plane(band, number, y) + x;
     const bool highest = is_maximum(*own, [&](int v, int u) {
@@ -223,15 +327,7 @@ SPOTFIT_INLINE bool find_maximum(const Work& work, int band, int number, int y, 
         return inside ? own[v * width + u] : -INFINITE;
     });
     const Limits& limits = work.limits[number];
-    if (!highest || !limits.heights[band](*own, limits.variance(work.plane(BANDS, number, y)[x]))) return false;
-    const auto at = [&](int plane, int v, int u) {
-        return work.plane(plane, number, mirrored(y + v, height))[mirrored(x + u, width)];
-    };
-    Maximum maximum = {number, y, x, band, 0, 0.0f, 0.0f};
-    if (!is_spot(s, band, limits.variance, work.frame(number), y, x, at, maximum)) return false;
-    const int place = atomicAdd(work.count, 1);
-    if (place < work.room) work.maxima[place] = maximum;
-    return true;
+    return highest && limits.heights[band](*own, limits.variance(work.plane(BANDS, number, y)[x]));
 }
 
 // The sum of those of the threads before.
@@ -244,8 +340,9 @@ SPOTFIT_INLINE int sum_before(int own) {
     return sum - own;
 }
 
-// Finds the maxima of a strip. A warp takes a word to each thread, and then one of their pixels.
-extern "C" __global__ void __launch_bounds__(THREADS, 2) find_maxima(Work work, int first_block) {
+// Lists the maxima of a strip that are high enough. A warp takes a word to each thread, and then one of
+// their pixels.
+extern "C" __global__ void __launch_bounds__(THREADS, 4) find_maxima(Work work, int first_block) {
     const Strip& strip = work.strip;
     const int searched = strip.last - strip.first, all = strip.frames * searched * work.words;
     const int first = own_warp(first_block) * WARP, own = first + Warp::lane();
@@ -275,7 +372,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) find_maxima(Work work, 
         const int number = strip.frame + frame_of(word), y = row_of(word), x = word % work.words * WARP + bit;
 #pragma unroll 1
         for (int band = 0; band < BANDS; ++band)
-            if (find_maximum(work, band, number, y, x)) atomicOr(found_in(word) + band, 1u << bit);
+            if (is_highest(work, band, number, y, x)) {
+                const unsigned row = frame_of(word) * searched + y - strip.first;
+                work.highest[atomicAdd(work.highest_count, 1)] = (row * work.width() + x) * BANDS + band;
+            }
+    }
+}
+
+// Keeps those that are spots'; a thread takes one at a time.
+extern "C" __global__ void __launch_bounds__(THREADS, 2) keep_spots(Work work) {
+    const Strip& strip = work.strip;
+    const DetectionSettings& s = work.settings;
+    const int width = work.width(), height = work.height(), searched = strip.last - strip.first;
+    const int count = *work.highest_count, threads = int(gridDim.x) * THREADS;
+    for (int i = int(blockIdx.x) * THREADS + int(threadIdx.x); i < count; i += threads) {
+        const unsigned place = work.highest[i] / BANDS;
+        const int band = work.highest[i] % BANDS, x = place % width, row = place / width;
+        const int number = strip.frame + row / searched, y = strip.first + row % searched;
+        const auto at = [&](int plane, int v, int u) {
+            return work.plane(plane, number, mirrored(y + v, height))[mirrored(x + u, width)];
+        };
+        Maximum maximum = {number, y, x, band, 0, 0.0f, 0.0f};
+        if (!is_spot(s, band, work.limits[number].variance, work.frame(number), y, x, at, maximum)) continue;
+        const int own = atomicAdd(work.count, 1);
+        if (own >= work.room) continue;
+        work.maxima[own] = maximum;
+        const long long word = ((long long)number * height + y) * work.words + x / WARP;
+        atomicOr(work.found + word * BANDS + band, 1u << x % WARP);
     }
 }
 

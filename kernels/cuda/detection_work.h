@@ -31,6 +31,7 @@ struct Work {
     DetectionSettings settings;
     const PIXEL* frames;
     int* count;            // of all maxima, whether there is room for them or not
+    int* highest_count;    // of the following
     unsigned char* marks;  // ALONE or DROPPED, of each of the following
     Maximum* ordered;      // by frame, row and column
     Maximum* maxima;       // as they were found; in the end as they are ordered, the Mark for the band
@@ -42,9 +43,13 @@ struct Work {
     int* group_starts;  // and where the group does
     float* planes;      // of the strip: bands, and means
     unsigned* high;     // words of the strip: pixels that are as high as a spot must be in either band
+    unsigned* highest;  // of the strip: its maxima that are high enough, their pixels' numbers and bands
     double distance;    // of spots that are closer only one stays
     Strip strip;
     int number, words, room;
+    int run;  // pixels of a row that a warp filters
+    // Those of the settings, with zeros behind.
+    float weights[WIDTHS][MAX_RADIUS + 1];
 
     SPOTFIT_INLINE int height() const { return int(settings.height); }
     SPOTFIT_INLINE int width() const { return int(settings.width); }

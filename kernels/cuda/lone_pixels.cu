@@ -18,7 +18,7 @@ struct LoneWork {
 
 constexpr int WARPS = THREADS / WARP;
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2) find_lone_pixels(LoneWork work, int first_block) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4) find_lone_pixels(LoneWork work, int first_block) {
     // Compilers read four of them at once: nothing else may lie beside the last.
     __shared__ PIXEL samples[WARPS][(LEVEL_SAMPLES + 3) / 4 * 4];
     __shared__ PIXEL levels[WARPS];

@@ -39,11 +39,17 @@ _PIXELS_PER_MAXIMUM, _LEAST_ROOM = 32, 256
 
 #: Threads of a block and of a warp; pixels of a row that a warp filters; rows of a word's columns
 #: in which it looks for odd pixels.
-_THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 128, 8
+_THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 256, 8
+#: Pixels of a row that a warp filters of wide frames: with those beside, two rounds of its threads.
+_RUN_OF_WIDE = 224
+#: Of the widest kernel, as kernels/detection_settings.h has it.
+_MOST_RADIUS = 48
 #: Filtered pixels of a strip: two bands, and the mean.
 _PLANES, _BANDS = 3, 2
 #: Bytes of a frame's limits, and of words and numbers.
 _LIMITS, _WORD = 28, 4
+#: Blocks that look at the maxima of a strip, however many there are.
+_MOST_BLOCKS = 1 << 9
 #: About how many steps it takes to find the maxima of a row that are close to one.
 _STEPS_OF_ROW = 16
 #: A launch does no more of its kernel's work than this, so that it is done in 10 ms on an H200, and
@@ -58,6 +64,7 @@ THREADS_OF = {
     "find_odd_pixels": _THREADS,
     "filter_strip": _THREADS,
     "find_maxima": _THREADS,
+    "keep_spots": _THREADS,
     "count_maxima": _THREADS,
     "start_groups": _WARP,
     "order_maxima": _THREADS,
@@ -66,15 +73,21 @@ THREADS_OF = {
 }
 #: The arrays that kernels make, as the structure Work in kernels/cuda/detection_work.h has them.
 _ARRAYS = (
-    "count", "marks", "ordered", "maxima", "levels", "limits", "odd", "found", "row_starts",
-    "group_starts", "planes", "high",
+    "count", "highest_count", "marks", "ordered", "maxima", "levels", "limits", "odd", "found",
+    "row_starts", "group_starts", "planes", "high", "highest",
 )  # fmt: skip
+#: The last of them are a strip's.
+_OF_STRIP = 3
 
 
 class Strip(ctypes.Structure):
     """All rows of many frames, or some of one, as kernels/cuda/detection_work.h declares it."""
 
     _fields_ = fields("int frame frames y0 y1 first last")
+
+
+#: Of the three kernels, with zeros behind.
+_Weights = ctypes.c_float * (_MOST_RADIUS + 1) * 3
 
 
 class Work(ctypes.Structure):
@@ -85,7 +98,8 @@ class Work(ctypes.Structure):
         *fields(f"pointer frames {' '.join(_ARRAYS)}"),
         *fields("double distance"),
         ("strip", Strip),
-        *fields("int number words room"),
+        *fields("int number words room run"),
+        ("weights", _Weights),
     )
 
 
@@ -118,6 +132,8 @@ class _Plan(NamedTuple):
     bands: Bands
     #: By their names.
     kernels: dict[str, Any]
+    #: Of the kernels.
+    weights: Any
     #: Bytes of a pixel.
     pixel: int
     #: With a bit for each pixel of a row.
@@ -127,6 +143,11 @@ class _Plan(NamedTuple):
     def reach(self) -> int:
         """How many rows above and below are compared with a maximum."""
         return self.bands.step
+
+    @property
+    def run(self) -> int:
+        """How many pixels of a row a warp filters."""
+        return _RUN if self.bands.shape[1] <= _RUN else _RUN_OF_WIDE
 
     def strips(self, n: int) -> Iterator[Strip]:
         """Yield the parts in which so many frames are filtered and searched."""
@@ -145,6 +166,11 @@ class _Plan(NamedTuple):
                     frame, 1, max(y - self.reach, 0), min(last + self.reach, height), y, last
                 )
 
+    def most_highest(self, strip: Strip) -> int:
+        """Return how many maxima a strip may have in both bands: none lies beside another."""
+        rows, columns = strip.last - strip.first, self.bands.shape[1]
+        return _BANDS * strip.frames * ((rows + 1) // 2) * ((columns + 1) // 2)
+
     def sizes(self, n: int, room: int) -> tuple[int, ...]:
         """Return the bytes of what kernels make of so many frames, in the order of ``_ARRAYS``."""
         height, width = self.bands.shape
@@ -152,9 +178,10 @@ class _Plan(NamedTuple):
         rows = max(strip.frames * (strip.y1 - strip.y0) for strip in self.strips(n))
         groups = n * height // _WARP + 1
         return (
-            _WORD, room, MAXIMUM.itemsize * room, MAXIMUM.itemsize * room, self.pixel * n,
+            _WORD, _WORD, room, MAXIMUM.itemsize * room, MAXIMUM.itemsize * room, self.pixel * n,
             _LIMITS * n, bits, _BANDS * bits, _WORD * _WARP * groups, _WORD * groups,
             _WORD * _PLANES * rows * width, _WORD * rows * self.words,
+            _WORD * max(map(self.most_highest, self.strips(n))),
         )  # fmt: skip
 
 
@@ -267,7 +294,7 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
             kernels=tuple(device.put(half) for half in bands.kernels), bands=(wide, narrow)
         ),
         {name: device.kernel("cuda/detection.cu", name, **macros) for name in THREADS_OF},
-        dtype.itemsize, -(-width // _WARP),
+        _Weights(*(tuple(kernel) for kernel in bands.kernels)), dtype.itemsize, -(-width // _WARP),
     )  # fmt: skip
 
 
@@ -277,7 +304,7 @@ def _frames_at_a_time(plan: _Plan) -> int:
     room = height * width // _PIXELS_PER_MAXIMUM
     least = sum(plan.sizes(1, room))
     planes = min(_STRIP_BYTES, _SCRATCH_BYTES)
-    each = least - sum(plan.sizes(1, room)[-2:])
+    each = least - sum(plan.sizes(1, room)[-_OF_STRIP:])
     return min(max((_SCRATCH_BYTES - planes) // each, 1), _MOST_FRAMES)
 
 
@@ -295,7 +322,7 @@ def _maxima(
         base = device.address(scratch)
         work = Work(
             settings, device.address(frames), *(base + offset for offset in offsets.values()),
-            distance, Strip(), len(frames), plan.words, room,
+            distance, Strip(), len(frames), plan.words, room, plan.run, plan.weights,
         )  # fmt: skip
         orders = device.orders()
         _launch_all(plan, work, orders)
@@ -322,9 +349,12 @@ def _launch_all(plan: _Plan, work: Work, orders: Any) -> None:
     for strip in plan.strips(n):
         work.strip = strip
         rows = strip.frames * (strip.y1 - strip.y0)
-        _launch(plan, work, orders, "filter_strip", rows * -(-width // _RUN), pixels=_RUN * weights)
+        warps = rows * -(-width // plan.run)
+        _launch(plan, work, orders, "filter_strip", warps, pixels=plan.run * weights)
         words = strip.frames * (strip.last - strip.first) * plan.words
         _launch(plan, work, orders, "find_maxima", -(-words // _WARP), pixels=_WARP * _WARP)
+        blocks = min(-(-plan.most_highest(strip) // _THREADS), _MOST_BLOCKS)
+        orders.launch(plan.kernels["keep_spots"], (blocks,), (_THREADS,), (bytes(work),))
     _launch(plan, work, orders, "count_maxima", n * height // _WARP + 1, pixels=4 * width)
     _launch(plan, work, orders, "start_groups", 1)
     warps = -(-work.room // _WARP)
