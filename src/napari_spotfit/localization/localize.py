@@ -249,8 +249,9 @@ def localize_parts(
         plan = planned(image, settings, frames, maps)
         parts = fitted(plan, [plan.numbers])
     else:
-        store = store_in(resume, image, settings, frames, maps, warn_of_other(resume))
-        plan, parts = store.plan, parts_of(store)
+        run = store_in(resume, image, settings, frames, maps, warn_of_other(resume))
+        plan = planned(image, run.settings, frames, maps)
+        parts = parts_of(plan, run)
     total, done = len(plan.numbers), 0
     for fits, count in parts:
         done += count

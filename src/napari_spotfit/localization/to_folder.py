@@ -18,7 +18,7 @@ from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .estimates import warn_of_gain
-from .plan import Maps
+from .plan import Maps, planned
 from .stored import StoredPart, parts_of, refuse_other, store_in, warn_of_other
 
 
@@ -100,14 +100,16 @@ def localize_to_folder(
         raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
     maps = Maps(mask, weights, bad_pixels, camera)
     other = warn_of_other(folder) if fresh else refuse_other(folder)
-    store = store_in(folder, opened(image), settings, frames, maps, other)
-    warn_of_gain(settings, store.plan.settings)
+    image = opened(image)
+    run = store_in(folder, image, settings, frames, maps, other)
+    warn_of_gain(settings, run.store.settings)
+    plan = planned(image, run.settings, frames, maps)
     written, done = [], 0
-    for numbers, (fits, count) in zip(store.ranges, parts_of(store), strict=True):
+    for numbers, (fits, count) in zip(run.ranges, parts_of(plan, run), strict=True):
         done += count
-        written.append(StoredPart(store.path(numbers), len(fits)))
+        written.append(StoredPart(run.store.path(numbers), len(fits)))
         if progress is not None:
-            progress(done, len(store.plan.numbers))
+            progress(done, len(plan.numbers))
     return written
 
 
