@@ -39,7 +39,7 @@ BASE_DEPENDENCIES |= {"tifffile"}
 
 #: What the public names must leave to the functions that need it.
 HEAVY = {"cupy", "magicgui", "napari", "pandas", "pyarrow", "pyqtgraph", "qtpy", "scipy", "superqt"}
-HEAVY |= {"click", "tifffile", "yaml", "zarr"}
+HEAVY |= {"click", "nd2", "ndtiff", "tifffile", "yaml", "zarr"}
 HEAVY |= {"PyQt5", "PyQt6", "PySide2", "PySide6"}
 
 
@@ -198,6 +198,8 @@ def test_extras(metadata: Message) -> None:
         "cuda13",
         "hdf5",
         "images",
+        "nd2",
+        "ndtiff",
         "parquet",
     }
 

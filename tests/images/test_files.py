@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import real_files
+from nd2_writer import write_nd2
 from same_fits import assert_same
 
 from napari_spotfit import (
@@ -24,6 +25,8 @@ from napari_spotfit.images.files.image_file import ImageFile, UnreadableImageErr
 tifffile = pytest.importorskip("tifffile")
 zarr = pytest.importorskip("zarr")
 yaml = pytest.importorskip("yaml")
+nd2 = pytest.importorskip("nd2")
+SingleNDTiffWriter = pytest.importorskip("ndtiff.ndtiff_file").SingleNDTiffWriter
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,21 @@ def dax(path, movie, words="little endian"):
     )
 
 
+def ndtiffs(path, movie, axes=("time",), words=None, count=None):
+    """Write a folder as Micro-Manager does; the channels' indices may be words."""
+    path.mkdir()
+    pixels = SingleNDTiffWriter(str(path), "NDTiffStack.tif", {})
+    with (path / "NDTiff.index").open("wb") as file:
+        for index in list(np.ndindex(movie.shape[:-2]))[:count]:
+            place = dict(zip(axes, index, strict=True))
+            if words:
+                place["channel"] = words[place["channel"]]
+            entry = pixels.write_image(frozenset(place.items()), movie[index], {})
+            file.write(entry.as_byte_buffer().getvalue())
+    pixels.finished_writing()
+    pixels.reader.close()
+
+
 KINDS = {
     "plain.tif": tifffile.imwrite,
     "big-endian.btf": lambda p, m: tifffile.imwrite(p, m, bigtiff=True, byteorder=">"),
@@ -91,6 +109,8 @@ KINDS = {
     "shards.zarr": lambda p, m: zarred(p, m, chunks=(2, 48, 56), shards=(8, 48, 56)),
     "ome-0.4.zarr": lambda p, m: ome_zarr(p, m, "0.4"),
     "ome-0.5.zarr": lambda p, m: ome_zarr(p, m, "0.5"),
+    "movie.nd2": write_nd2,
+    "movie_ndtiff": ndtiffs,
     "movie.npy": np.save,
     "movie.raw": raw,
     "little.dax": dax,
@@ -144,6 +164,22 @@ def test_more_axes(movie, tmp_path):
     assert_same(localize(tmp_path / "stack.zarr"), localize(stack))
 
 
+def test_channels_of_nd2_are_frames_of_their_own(movie, tmp_path):
+    write_nd2(tmp_path / "m.nd2", movie, channels=3)
+    image = open_image(tmp_path / "m.nd2")
+    assert image.dims == ("t", "c", "y", "x")
+    assert np.array_equal(image, movie.reshape(8, 3, 48, 56))
+    assert np.array_equal(image[2:4, 1], movie.reshape(8, 3, 48, 56)[2:4, 1])
+
+
+def test_axes_of_ndtiff_are_in_order(movie, tmp_path):
+    stack = movie.reshape(4, 3, 2, 48, 56)
+    ndtiffs(tmp_path / "m", stack, ("z", "time", "channel"), ["red", "blue"])
+    image = open_image(tmp_path / "m")
+    assert image.dims == ("t", "c", "z", "y", "x")
+    assert np.array_equal(image, stack.transpose(1, 2, 0, 3, 4))
+
+
 def test_frames_are_read_once_and_in_order(movie, fits):
     read = []
 
@@ -195,6 +231,23 @@ def short_npy(path, movie):
     path.write_bytes(path.read_bytes()[:-6000])
 
 
+def short_nd2(path, movie):
+    write_nd2(path, movie)
+    path.write_bytes(path.read_bytes()[:90_000])
+
+
+def short_ndtiff(path, movie):
+    ndtiffs(path, movie)
+    pixels = next(path.glob("*.tif"))
+    pixels.write_bytes(pixels.read_bytes()[:60_000])
+
+
+def ndtiff_without_index(path, movie):
+    ndtiffs(path, movie)
+    index = path / "NDTiff.index"
+    index.write_bytes(index.read_bytes()[:100])
+
+
 def lonely(path, movie):
     path.write_bytes(movie.tobytes())
 
@@ -220,7 +273,12 @@ DAMAGED = {
     ),
     "bad.zarr": (bad_zarr, "frame 10 is damaged or missing"),
     "empty.zarr": (lambda p, m: zarr.create_group(p), "has 0 arrays"),
-    "folder": (lambda p, m: p.mkdir(), "none of Zarr's"),
+    "folder": (lambda p, m: p.mkdir(), "none of Zarr's or NDTiff's"),
+    "short.nd2": (short_nd2, "it is damaged, or no ND2 file"),
+    "foreign.nd2": (lambda p, m: p.write_bytes(b"GIF89a" * 99), "it is damaged, or no ND2 file"),
+    "empty.nd2": (lambda p, m: p.touch(), "it is empty"),
+    "short_ndtiff": (short_ndtiff, "frame [0-9]+ is damaged or missing: .*ends before it does"),
+    "ndtiff_index": (ndtiff_without_index, "“NDTiff.index” is damaged"),
     "short.npy": (short_npy, "ends within frame 22"),
     "empty.npy": (lambda p, m: p.touch(), "no file of numpy.save"),
     "columns.npy": (lambda p, m: np.save(p, np.asfortranarray(m)), "Fortran order"),
@@ -252,6 +310,26 @@ def test_a_file_that_shrinks_while_it_is_read(movie, tmp_path):
     path.write_bytes(path.read_bytes()[: movie[:5].nbytes + 1000])
     with pytest.raises(UnreadableImageError, match=r"frame 5 .*it has become shorter"):
         image[2:9]
+
+
+def test_nd2_that_shrinks_gives_no_zeros(movie, tmp_path):
+    path = tmp_path / "movie.nd2"
+    write_nd2(path, movie)
+    image = open_image(path)
+    path.write_bytes(path.read_bytes()[:60_000])
+    with pytest.raises(UnreadableImageError, match=r"frame 2 .*has become shorter"):
+        image[2:9]
+
+
+def test_a_frame_of_ndtiff_that_was_never_taken(movie, tmp_path):
+    stack = movie.reshape(12, 2, 48, 56)
+    ndtiffs(tmp_path / "m", stack, ("time", "position"), count=-1)
+    image = open_image(tmp_path / "m")
+    stack = stack.transpose(1, 0, 2, 3)
+    assert image.dims == ("p", "t", "y", "x")
+    assert np.array_equal(image[0], stack[0])
+    with pytest.raises(UnreadableImageError, match=r"frame 23 .*never taken"):
+        localize(image, sigma=1.3)
 
 
 def test_a_real_dax(dax):

@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from same_fits import assert_same
 
-from napari_spotfit import detect_spots, fit_at, fit_spots, localize
+from napari_spotfit import (
+    detect_spots,
+    fit_at,
+    fit_spots,
+    localize,
+    localize_iter,
+    simulate_movie,
+)
+from napari_spotfit.images.files import zarr_store
 from napari_spotfit.images.frames import FrameReader, to_native
 from napari_spotfit.images.per_pixel import PerPixel
 
@@ -21,9 +30,10 @@ def image(*leading):
 
 def read_all(reader, selection=None, at_least=1, block_bytes=1 << 20):
     numbers = reader.select(selection)
-    return np.concatenate(
-        [reader.read(block) for block in reader.blocks(numbers, at_least, block_bytes)]
-    )
+    blocks = reader.blocks(numbers, at_least, block_bytes)
+    assert all((np.diff(block) > 0).all() for block in blocks)
+    read = np.concatenate([reader.read(block) for block in blocks])
+    return read[np.argsort(np.concatenate(blocks))]
 
 
 KINDS = {
@@ -61,18 +71,94 @@ def test_a_selection_is_numpys(selection, at_least):
     assert np.array_equal(read, original.reshape(-1, 5, 6)[expected])
 
 
-def test_a_chunk_is_read_once():
-    loads = []
+def counted(array, chunks, loads):
+    """Return a Dask array that notes each time a chunk of it is computed."""
 
     def load(block, block_info=None):
-        loads.append(block_info[0]["chunk-location"])
+        loads.append(tuple(block_info[0]["chunk-location"]))
         return block
 
-    lazy = da.from_array(image(20), chunks=(5, 5, 6)).map_blocks(load, dtype=np.uint16)
+    return da.from_array(array, chunks=chunks).map_blocks(load, dtype=array.dtype, meta=array[:0])
+
+
+@pytest.mark.parametrize("block_bytes", [1, 60, 300, 1 << 20])
+@pytest.mark.parametrize(
+    ("leading", "chunks", "selection"),
+    [
+        ((20,), (5,), None),
+        ((20,), (5,), slice(None, None, 2)),
+        ((20,), ((1, 7, 12),), slice(3, None, 3)),
+        ((20,), (20,), [0, 1, 19]),
+        ((4, 6), (2, 3), None),
+        ((4, 6), (4, 1), None),
+        ((4, 6), (2, 3), (slice(None, None, 3), slice(1, None, 2))),
+        ((3, 4, 5), (1, 2, 3), None),
+        ((3, 4, 5), (3, 1, 2), ([0, 2], slice(None), slice(None, None, 2))),
+    ],
+)
+def test_a_chunk_is_computed_once(leading, chunks, selection, block_bytes):
+    loads, original = [], image(*leading)
+    lazy = counted(original, (*chunks, 2, 6), loads)
     reader = FrameReader(lazy)
     loads.clear()
-    read_all(reader, block_bytes=120)
-    assert len(loads) == 4
+    read = read_all(reader, selection, block_bytes=block_bytes)
+    assert np.array_equal(read, original.reshape(-1, 5, 6)[reader.select(selection)])
+    assert len(loads) == len(set(loads))
+    begins = [np.cumsum((0, *along))[:-1] for along in lazy.chunks[:-2]]
+    index = np.unravel_index(reader.select(selection), leading)
+    wanted = zip(*(np.searchsorted(b, i, "right") - 1 for b, i in zip(begins, index, strict=True)),
+                 strict=True)  # fmt: skip
+    assert {load[:-2] for load in loads} == set(wanted)
+
+
+@pytest.mark.parametrize("selection", [None, (slice(None), slice(None, None, 2))])
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_chunk_of_zarr_is_read_once(selection, as_file, tmp_path):
+    class Counting(zarr.storage.WrapperStore):
+        async def get(self, key, *rest, **more):
+            if "c/" in key:
+                loads.append(key)
+            return await super().get(key, *rest, **more)
+
+    loads, original = [], image(6, 8)
+    store = zarr.storage.LocalStore(tmp_path / "movie.zarr")
+    zarr.create_array(store, data=original, chunks=(3, 4, 5, 6))
+    opened = zarr.open_array(Counting(store), mode="r")
+    if as_file:
+        opened = zarr_store.image_of(opened, tmp_path / "movie.zarr")
+    read = read_all(FrameReader(opened), selection, block_bytes=200)
+    chosen = FrameReader(original).select(selection)
+    assert np.array_equal(read, original.reshape(-1, 5, 6)[chosen])
+    assert sorted(loads) == [f"c/{t}/{z}/0/0" for t in range(2) for z in range(2)]
+
+
+@pytest.mark.parametrize("frames", [None, (slice(None, None, 2), slice(1, 5))])
+def test_localize_computes_each_chunk_once_and_gives_frames_in_order(frames):
+    movie = simulate_movie(24, shape=(40, 44), spots_per_frame=3, photons=3000, seed=2)[0]
+    stack, loads = movie.reshape(4, 6, 40, 44), []
+    fits = localize(stack, frames=frames, backend="cpu")
+    lazy = counted(stack, (2, 2, 20, 44), loads)
+    loads.clear()
+    found = localize(lazy, frames=frames, settings=fits.settings)
+    assert_same(found, fits)
+    assert len(loads) == len(set(loads)) == 12
+    chosen = fits.points()[:, :2].astype(int)
+    assert_same(fit_at(lazy, fits.points(), settings=fits.settings),
+                fit_at(stack, fits.points(), settings=fits.settings))  # fmt: skip
+    places = detect_spots(lazy, frames=frames, settings=fits.settings)
+    assert np.array_equal(places[:, :2], chosen)
+
+
+def test_the_parts_of_a_large_chunk_are_worked_on_one_by_one():
+    movie = simulate_movie(90, shape=(256, 256), spots_per_frame=3, photons=3000, seed=2)[0]
+    settings = localize(movie[:2]).settings.changed(threads=1)
+    loads, lengths = [], []
+    lazy = counted(movie, (90, 256, 256), loads)
+    loads.clear()
+    parts = localize_iter(lazy, settings=settings, progress=lambda done, of: lengths.append(done))
+    assert len(list(parts)) == 2
+    assert lengths == [64, 90]
+    assert len(loads) == 1
 
 
 def test_blocks_are_small_but_keep_all_threads_busy():

@@ -108,6 +108,8 @@ def test_more_axes_some_frames_and_none(movie: np.ndarray) -> None:
     for image in (stack, da.from_array(stack, chunks=(1, 3, -1, -1))):
         lazy = localize(image, frames=chosen, sigma=1.3, lazy=True)
         assert_same_table(lazy.compute(scheduler="sync"), fits)
+    wide = da.from_array(stack, chunks=(2, 2, -1, -1))  # frames of a chunk are no neighbours
+    assert_same_table(localize(wide, lazy=True).compute(scheduler="sync"), localize(stack))
     lazy = localize(movie[0], sigma=1.3, lazy=True)
     assert_same_table(lazy.compute(scheduler="sync"), localize(movie[0], sigma=1.3))
     none = localize(movie, frames=[], sigma=1.3, lazy=True).compute(scheduler="sync")

@@ -241,9 +241,9 @@ class TestLocalize:
             tracemalloc.stop()
             return size
 
-        peak(20)
+        peak(60)
         # Some kilobytes a frame are the graph of the lazy array itself.
-        assert peak(120) < peak(20) + 6e6
+        assert peak(160) < peak(60) + 6e6
 
     def test_spots_at_the_edge_are_fitted_in_a_shifted_roi(self):
         y, x = np.indices((40, 40))

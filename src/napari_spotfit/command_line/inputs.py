@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from ..images.files.opening import ENDINGS
-from ..images.files.zarr_store import is_zarr
+from ..images.files.opening import ENDINGS, is_image_folder
 
 
 def image_files(names: Sequence[str]) -> list[Path]:
@@ -28,8 +27,12 @@ def image_files(names: Sequence[str]) -> list[Path]:
         if not place.exists() and has_magic(name):
             # Not pathlib's, which takes no pattern from the root on.
             files = [Path(one) for one in sorted(iglob(name, recursive=True))]  # noqa: PTH207
-        elif place.is_dir() and not is_zarr(place):
-            files = sorted(one for one in place.iterdir() if one.suffix.lower() in ENDINGS)
+        elif place.is_dir() and not is_image_folder(place):
+            files = sorted(
+                one
+                for one in place.iterdir()
+                if one.suffix.lower() in ENDINGS or is_image_folder(one)
+            )
         else:
             files = [place]
         if not files:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .cutting import Box, Cells
 from .files.opening import opened
 
 #: Which frames: all (None), or along each leading axis a slice, an index or indices.
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"
 FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
-
-#: Memory that a chunk of a file may take to be read as a whole rather than in parts.
-_CHUNK_BYTES = 256 << 20
 
 #: DLPack's codes for memory that a CUDA device reads.
 _CUDA_MEMORY = (2, 13)
@@ -165,13 +163,12 @@ class FrameReader:
         self.count = math.prod(self.leading)
         #: The number of the only frame that there is of the image, None where there are all.
         self.held = image.number if isinstance(image, HeldFrame) else None
-        #: Whether frames are read from a file, which others may do meanwhile.
-        self.from_file: bool = getattr(image, "in_file", False)
-        self._last = self.leading[-1] if self.leading else 1
-        if self.leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
-            image = image.reshape(-1, *self.frame_shape)
-            self._last = self.count
-        self._image = image
+        #: Whether frames are read from a file or computed, which may go on while others are used.
+        self.is_lazy = not own and _is_lazy(image)
+        leading = self.leading
+        if leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
+            image, leading = image.reshape(-1, *self.frame_shape), (self.count,)
+        self._image, self._cells = image, Cells(leading, getattr(image, "chunks", None))
 
     def _check(self, dtype: Any, what: str) -> None:
         if not (self._flags and np.dtype(dtype) == np.bool_):
@@ -201,64 +198,61 @@ class FrameReader:
             return np.arange(self.count)
         return np.unique(np.ravel_multi_index([axis.ravel() for axis in grid], self.leading))
 
+    def frames_of(self, at_least: int, block_bytes: int) -> int:
+        """Return how many frames are so many bytes, or the other number if that is more."""
+        frame_bytes: int = math.prod(self.frame_shape) * np.dtype(self._image.dtype).itemsize
+        return max(block_bytes // frame_bytes, at_least, 1)
+
     def blocks(
         self, numbers: NDArray[np.int64], at_least: int, block_bytes: int
-    ) -> Iterator[NDArray[np.int64]]:
-        """Cut frame numbers into blocks that are read at once.
+    ) -> list[NDArray[np.int64]]:
+        """Cut rising frame numbers into blocks that are read at once.
 
-        A block is ``block_bytes`` or ``at_least`` frames, whatever is more, and
-        respects the chunks of a chunked file, so that none is read twice.
+        A block is ``block_bytes`` or ``at_least`` frames, whatever is more, or a chunk of the
+        image if that is still more, so that none is read twice. Chunks that hold several indices
+        along several axes come one after the other: frames do not then.
         """
-        if not len(numbers):
-            return iter(())
-        frame_bytes = int(np.prod(self.frame_shape)) * np.dtype(self._image.dtype).itemsize
-        size = max(block_bytes // frame_bytes, at_least)
-        chunk = _chunk(self._image)
-        if size < chunk <= _CHUNK_BYTES // frame_bytes:
-            size = chunk
-        elif chunk:
-            size = max(size // chunk, 1) * chunk if chunk <= size else size
-        if size < self._last:
-            outer, within = np.divmod(numbers, self._last)
-            key = outer * self._last + within // size
-        else:
-            key = numbers // (self._last * (size // self._last))
-        starts = np.flatnonzero(np.diff(key)) + 1
-        return (block for block in np.split(numbers, starts) if len(block))
+        return self._cells.blocks(numbers, self.frames_of(at_least, block_bytes))
 
     def read(self, numbers: NDArray[np.int64]) -> Any:
         """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
-        return _joined(self._runs(numbers))
+        return _joined(*self._parts(numbers))
 
     def read_here(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """Return them in the host's memory; a GPU needs none of its own for it."""
-        here: NDArray[Any] = _joined([to_host(run) for run in self._runs(numbers)])
+        parts, order = self._parts(numbers)
+        here: NDArray[Any] = _joined([to_host(part) for part in parts], order)
         return here
 
-    def _runs(self, numbers: NDArray[np.int64]) -> list[Any]:
-        """Return frames of rising numbers, those that follow each other in one array."""
+    def _parts(self, numbers: NDArray[np.int64]) -> tuple[list[Any], NDArray[np.int64] | None]:
+        """Return frames of rising numbers in parts, and their order if it is another one."""
         if not self.leading:
             pixels = as_array(self._image)
             if pixels.shape != self.frame_shape:
                 raise ValueError(self._broken_promise(0, 1, (1, *pixels.shape)))
-            return [to_native(pixels).reshape(1, *self.frame_shape)]
-        breaks = np.diff(numbers) != 1
-        breaks |= numbers[1:] % self._last == 0
-        runs = np.split(numbers, np.flatnonzero(breaks) + 1)
-        return [to_native(self._read_run(int(run[0]), len(run))) for run in runs]
+            return [to_native(pixels).reshape(1, *self.frame_shape)], None
+        boxes = self._cells.boxes(numbers)
+        parts = [to_native(self._read_box(box)) for box in boxes]
+        if len(boxes) == 1:
+            return parts, None
+        read = np.concatenate([box.numbers for box in boxes])
+        return parts, None if (np.diff(read) > 0).all() else np.argsort(read)
 
-    def _read_run(self, first: int, count: int) -> Any:
-        if len(self._image.shape) == 3:
-            pixels = as_array(self._image[first : first + count])
-        else:
-            *outer, begin = np.unravel_index(first, self.leading)
-            index = (*(int(i) for i in outer), slice(int(begin), int(begin) + count))
-            pixels = as_array(self._image[index])
-        promised = (count, *self.frame_shape)
+    def _read_box(self, box: Box) -> Any:
+        outer = [
+            first if last - first == 1 else slice(first, last) for first, last in box.ranges[:-1]
+        ]
+        along = slice(*box.ranges[-1])
+        pixels = as_array(self._image[(*outer, along) if outer else along])
+        promised = (*(n for n in box.shape[:-1] if n > 1), box.shape[-1], *self.frame_shape)
         if pixels.shape != promised:
-            raise ValueError(self._broken_promise(first, count, pixels.shape))
-        self._check(pixels.dtype, f"frame {first} of the image")
-        return pixels
+            count = len(box.numbers) if box.wanted is None else math.prod(box.shape)
+            came = (count, *pixels.shape[-2:]) if len(pixels) == promised[0] else pixels.shape
+            raise ValueError(self._broken_promise(int(box.numbers[0]), count, came))
+        self._check(pixels.dtype, f"frame {box.numbers[0]} of the image")
+        if len(promised) > 3:
+            pixels = pixels.reshape(-1, *self.frame_shape)
+        return pixels if box.wanted is None else pixels[box.wanted]
 
     def _broken_promise(self, first: int, count: int, shape: tuple[int, ...]) -> str:
         """Say which frames are not what the image's shape promised."""
@@ -312,14 +306,13 @@ def indices_along(along: AxisSelection, size: int) -> NDArray[np.int64]:
     return np.asarray(indices, np.int64) % size if size else np.empty(0, np.int64)
 
 
-def _joined(parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _joined(parts: list[Any], order: NDArray[np.int64] | None) -> Any:
+    joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return joined if order is None else joined[order]
 
 
-def _chunk(image: Any) -> int:
-    """Return how many frames a chunk of the image holds along the last leading axis."""
-    chunks = getattr(image, "chunks", None)
-    if not chunks or len(image.shape) < 3:
-        return 0
-    along = chunks[-3]
-    return int(max(along) if isinstance(along, (tuple, list)) else along)
+def _is_lazy(image: Any) -> bool:
+    """Whether frames of an image are elsewhere than in memory until they are asked for."""
+    if is_on_device(image) or is_on_device(getattr(image, "_meta", None)):
+        return False
+    return getattr(image, "in_file", False) or bool(getattr(image, "chunks", None))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_search
+from ..images.cutting import all_before
 from ..images.frames import FrameReader, FrameSelection, is_on_device, to_host
 from ..images.per_pixel import PerPixel
 
@@ -30,6 +31,21 @@ class Chunk(NamedTuple):
     block: NDArray[np.int64]
     pixels: Any
     mask: NDArray[np.bool_] | None
+    #: Whether all frames before those of later chunks have come.
+    all_before: bool = True
+
+
+class Blocks(NamedTuple):
+    """How an image's frames are read and worked on."""
+
+    #: The numbers of those that are read at once, and how many of them are worked on at once.
+    reads: list[NDArray[np.int64]]
+    at_once: int
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks come of them."""
+        return sum(max(-(-len(block) // self.at_once), 1) for block in self.reads)
 
 
 def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool:
@@ -40,34 +56,37 @@ def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool
 
 def cut(
     reader: FrameReader, numbers: NDArray[np.int64], backend: Backend, block_bytes: int = 0
-) -> list[NDArray[np.int64]]:
-    """Return the numbers of frames in blocks; at least one, perhaps empty.
+) -> Blocks:
+    """Return frames of rising numbers in blocks; at least one, perhaps empty.
 
-    A block has as many bytes as suit the backend, or so many if that is more.
+    A block has as many bytes as suit the backend, or so many if that is more; more of them are
+    read at once only where a chunk of the image has more.
     """
-    if not len(numbers):
-        return [numbers]
     size = max(backend.block_bytes, block_bytes)
-    return list(reader.blocks(numbers, backend.frames_at_once, size))
+    at_once = reader.frames_of(backend.frames_at_once, size)
+    return Blocks(reader.blocks(numbers, backend.frames_at_once, size) or [numbers], at_once)
 
 
-def read_chunks(
-    reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
-) -> Iterator[Chunk]:
-    """Read frames block by block, with the mask of each; those of files while others are used."""
-    chunks = _read_chunks(reader, blocks, mask)
-    return read_ahead(chunks) if reader.from_file else chunks
-
-
-def _read_chunks(
-    reader: FrameReader, blocks: Iterable[NDArray[np.int64]], mask: Any
-) -> Iterator[Chunk]:
+def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:
+    """Read frames block by block, with the mask of each; lazy ones while others are used."""
     masks = None if mask is None else PerPixel(mask, reader.shape, "mask", flags="where to search")
-    for block in blocks:
-        if len(block):
-            yield Chunk(block, reader.read(block), None if masks is None else _mask(masks, block))
-        else:
-            yield Chunk(block, np.empty((0, *reader.frame_shape), np.float32), None)
+    chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks))
+    return read_ahead(chunks) if reader.is_lazy else chunks
+
+
+def _read_blocks(reader: FrameReader, blocks: Blocks, masks: PerPixel | None) -> Iterator[Chunk]:
+    before = True
+    for read, complete in zip(blocks.reads, all_before(blocks.reads), strict=True):
+        if not len(read):
+            yield Chunk(read, np.empty((0, *reader.frame_shape), np.float32), None)
+            continue
+        pixels, where = reader.read(read), None if masks is None else _mask(masks, read)
+        for first in range(0, len(read), blocks.at_once):
+            part = slice(first, first + blocks.at_once)
+            own = where if where is None or where.ndim == 2 else where[part]
+            done = complete and (before or first + blocks.at_once >= len(read))
+            yield Chunk(read[part], pixels[part], own, done)
+        before = complete
 
 
 def read_ahead(items: Iterator[Given]) -> Iterator[Given]:

@@ -98,7 +98,10 @@ def find(
         return found._replace(frame=chunk.block[found.frame])
 
     blocks = cut(reader, reader.select(frames), backend, _THERE_BYTES if is_on_device(image) else 0)
-    chunks = read_chunks(reader, blocks, mask)
-    found = joined(list(side_by_side(detect, chunks, min(backend.workers, len(blocks)))))
+    chunks = read_chunks(reader, [blocks], mask)
+    found = joined(list(side_by_side(detect, chunks, min(backend.workers, blocks.chunks))))
+    if (np.diff(found.frame) < 0).any():  # chunks had frames that do not follow each other
+        order = np.argsort(found.frame, kind="stable")
+        found = Candidates._make(column[order] for column in found)
     index = leading_indices(found.frame, reader)
     return np.column_stack([index, found.y, found.x]).astype(float), found

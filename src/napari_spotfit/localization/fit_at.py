@@ -144,20 +144,25 @@ def _in_frames(
         settings, len(places), settings.roi_shape, weighted=calibration.is_weighted
     )
     backend = select_backend(settings, worth)
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    used = np.unique(ordered[ordered >= 0])
+    used = np.unique(numbers[numbers >= 0])
+    blocks = reader.blocks(used, 1, backend.block_bytes)
+    # Of each place, the block that its frame is in; of none, those outside of the image.
+    sizes = [len(block) for block in blocks]
+    own = np.full(len(used) + 1, -1)
+    if blocks:
+        own[np.searchsorted(used, np.concatenate(blocks))] = np.repeat(range(len(blocks)), sizes)
+    where = own[np.where(numbers < 0, -1, np.searchsorted(used, numbers))]
+    order = np.lexsort([numbers, where])
+    ends = np.searchsorted(where[order], range(len(blocks) + 1))
 
-    def fit(chunk: tuple[NDArray[np.int64], Any]) -> dict[str, NDArray[Any]]:
-        block, pixels = chunk
-        low, high = np.searchsorted(ordered, [block[0], block[-1] + 1])
-        rows = order[low:high]
+    def fit(chunk: tuple[int, Any]) -> dict[str, NDArray[Any]]:
+        number, pixels = chunk
+        block, rows = blocks[number], order[slice(*ends[number : number + 2])]
         frame = np.searchsorted(block, numbers[rows])
         uploaded = upload(backend, calibration, block, pixels)
         return fit_block(backend, uploaded, calibration, frame, places[rows, -2:], sigma, detection)
 
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
-    blocks = list(reader.blocks(used, 1, backend.block_bytes))
-    chunks = ((block, reader.read(block)) for block in blocks)
+    chunks = ((number, reader.read(block)) for number, block in enumerate(blocks))
     parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
     return {name: in_order([part[name] for part in parts], order) for name in parts[0]}, backend

@@ -97,8 +97,6 @@ def _opened(file: File, thread: int) -> Any:
 
 
 def _read(frames: NDArray[Any], numbers: NDArray[np.int64], first: int, count: int) -> NDArray[Any]:
-    """Return frames; of those that are not here, which nobody asks for by itself, a neighbour."""
-    places = np.searchsorted(numbers, np.arange(first, first + count))
-    if places[-1] - places[0] == count - 1 and places[-1] < len(numbers):
-        return frames[places[0] : places[0] + count]
-    return frames[np.minimum(places, len(numbers) - 1)]
+    """Return frames from a first one on; as many as are asked for are here."""
+    place = int(np.searchsorted(numbers, first))
+    return frames[place : place + count]

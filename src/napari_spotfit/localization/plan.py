@@ -13,6 +13,7 @@ from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration
+from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
@@ -90,9 +91,9 @@ def fitted(
     backend, calibration, reader = plan.backend, plan.calibration, plan.reader
     settings, recorded_settings = calibration.settings, plan.settings
     detection, variances = for_detection(calibration)
-    blocks = [block for numbers in ranges for block in cut(reader, numbers, backend)]
+    parts = [cut(reader, numbers, backend) for numbers in ranges]
 
-    def find_and_fit(chunk: Chunk) -> tuple[SpotFits, int]:
+    def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
         block = upload(backend, calibration, chunk.block, chunk.pixels)
         found = backend.detect(block.frames, detection, chunk.mask, variances)
         places = np.column_stack([found.y, found.x]).astype(float)
@@ -101,7 +102,15 @@ def fitted(
         )
         columns["score"] = found.score
         index = leading_indices(chunk.block[found.frame], reader)
-        return collected(columns, index, recorded_settings), len(chunk.block)
+        return collected(columns, index, recorded_settings), chunk
 
-    chunks = read_chunks(reader, blocks, plan.mask)
-    yield from side_by_side(find_and_fit, chunks, min(backend.workers, len(blocks)))
+    workers = min(backend.workers, sum(blocks.chunks for blocks in parts))
+    held: list[SpotFits] = []
+    done = 0
+    for fits, chunk in side_by_side(find_and_fit, read_chunks(reader, parts, plan.mask), workers):
+        done += len(chunk.block)
+        held.append(fits)
+        # Chunks of an image may hold frames that do not follow each other.
+        if chunk.all_before:
+            yield in_frame_order(held, reader.leading), done
+            held, done = [], 0

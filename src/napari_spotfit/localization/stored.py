@@ -27,6 +27,7 @@ from ..files.parts import (
     write_part,
     write_run,
 )
+from ..images.cutting import all_before
 from ..images.frames import FrameReader, FrameSelection
 from ..results.load import fits_of
 from ..results.spot_fits import SpotFits
@@ -103,9 +104,17 @@ def first_of(numbers: NDArray[np.int64]) -> int:
 def ranges_of(reader: FrameReader, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Return the frames of each part, one part at least, whatever does the work.
 
-    Chunks of files are not divided, as far as memory holds them.
+    All frames of a part come before those of later ones. Chunks of images are not divided.
     """
-    return list(reader.blocks(numbers, 1, _PART_BYTES)) or [numbers]
+    blocks = reader.blocks(numbers, 1, _PART_BYTES) or [numbers]
+    ranges: list[NDArray[np.int64]] = []
+    held: list[NDArray[np.int64]] = []
+    for block, complete in zip(blocks, all_before(blocks), strict=True):
+        held.append(block)
+        if complete:
+            ranges.append(np.sort(np.concatenate(held)))
+            held = []
+    return ranges
 
 
 def store_in(

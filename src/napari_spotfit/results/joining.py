@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,26 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
         return first
     columns = {name: column[:count] for name, column in columns.items()}
     return SpotFits(columns, first.index_names, first.settings)
+
+
+def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotFits:
+    """Return fits of some frames each as one, by frame; those of a frame stay in order.
+
+    Parameters
+    ----------
+    parts : sequence of SpotFits
+        One at least.
+    leading : tuple of int
+        How many frames there are along each leading axis.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    joined = joined_parts((part, (i + 1) / len(parts)) for i, part in enumerate(parts))
+    if not leading:
+        return joined
+    index = [joined.columns[name] for name in joined.index_names]
+    frame = np.ravel_multi_index(index, leading)
+    return joined[np.argsort(frame, kind="stable")]
 
 
 def _longer(column: NDArray[Any], count: int, room: int) -> NDArray[Any]:

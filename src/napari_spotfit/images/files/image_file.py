@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 #: Gives so many frames, (n, Y, X), from a first one on, by their numbers in C order.
 ReadFrames: TypeAlias = "Callable[[int, int], NDArray[Any]]"
+#: Gives all frames of so many indices along each leading axis, (…, Y, X).
+ReadBox: TypeAlias = "Callable[[tuple[slice, ...]], NDArray[Any]]"
 
 
 class UnreadableImageError(ValueError):
@@ -35,8 +37,10 @@ class ImageFile:
         Reads frames.
     dims : sequence of str, optional
         The axes' names, where the file says them.
-    chunk : int
-        Frames along the last leading axis that are best read together.
+    chunks : sequence of int, optional
+        How many frames along each leading axis are best read together; one by one by default.
+    read_box : callable, optional
+        Reads them together.
 
     Raises
     ------
@@ -54,17 +58,18 @@ class ImageFile:
         dtype: Any,
         read: ReadFrames,
         dims: Sequence[str] | None = None,
-        chunk: int = 1,
+        chunks: Sequence[int] | None = None,
+        read_box: ReadBox | None = None,
     ) -> None:
         self.path, self.shape = path, tuple(map(int, shape))
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.dims = None if dims is None else tuple(dims)
-        self._read = read
+        self._read, self._read_box = read, read_box
         if len(self.shape) < 2 or 0 in self.shape:
             raise unreadable(path, f"it has no frames of rows and columns: its shape is {shape}")
         leading = self.shape[:-2]
         #: As files in chunks say it: how many are best read together along each axis.
-        self.chunks = (*(1,) * (len(leading) - 1), chunk, *shape[-2:]) if leading else None
+        self.chunks = (*(chunks or (1,) * len(leading)), *shape[-2:]) if leading else None
         self._numbers = np.arange(math.prod(leading)).reshape(leading)
 
     def __repr__(self) -> str:
@@ -87,11 +92,39 @@ class ImageFile:
             missing = self.ndim - len(chosen) + 1
             chosen = (*chosen[:place], *(slice(None),) * missing, *chosen[place + 1 :])
         count = self.ndim - 2
+        if (box := self._box(chosen)) is not None:
+            return box
         numbers = np.asarray(self._numbers[chosen[:count]])
         frames = self._frames(numbers.ravel()).reshape(*numbers.shape, *self.shape[-2:])
         within = chosen[count:]
         pixels: NDArray[Any] = frames[(..., *within, *(slice(None),) * (2 - len(within)))]
         return pixels
+
+    def _box(self, chosen: tuple[Any, ...]) -> NDArray[Any] | None:
+        """Read neighbouring frames at once; None where they are not such, or one is damaged."""
+        count = self.ndim - 2
+        if self._read_box is None or len(chosen) != count:
+            return None
+        slices, shape = [], []
+        for one, size in zip(chosen, self.shape[:count], strict=True):
+            if not isinstance(one, (slice, int)):
+                return None
+            first, last, step = (
+                (one % size, one % size + 1, 1) if isinstance(one, int) else one.indices(size)
+            )
+            if step != 1 or last <= first:
+                return None
+            slices.append(slice(first, last))
+            shape += [] if isinstance(one, int) else [last - first]
+        try:
+            box = self._read_box(tuple(slices))
+        except MemoryError:
+            raise
+        except Exception:  # which frame it is, they tell one by one
+            return None
+        if box.shape[-2:] != self.shape[-2:]:
+            return None
+        return box.reshape(*shape, *self.shape[-2:])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[...], dtype)

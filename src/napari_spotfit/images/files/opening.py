@@ -6,11 +6,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .image_file import ImageFile
 
 _TIFF = (".tif", ".tiff", ".btf", ".tf8")
 #: What names of files end in; folders of Zarr's are known by what is in them.
-ENDINGS = (*_TIFF, ".zarr", ".npy", ".raw", ".dax")
+ENDINGS = (*_TIFF, ".zarr", ".nd2", ".npy", ".raw", ".dax")
 
 
 def open_image(path: str | os.PathLike[str]) -> ImageFile:
@@ -23,8 +25,9 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     ----------
     path : str or path
         A TIFF of one or many pages, OME-TIFF too (``.tif``, ``.tiff``, ``.btf``, ``.tf8``), a
-        folder of Zarr or OME-Zarr 0.4 or 0.5, an ``.npy``, Picasso's ``.raw`` with its ``.yaml``,
-        or storm-analysis' ``.dax`` with its ``.inf``.
+        folder of Zarr or OME-Zarr 0.4 or 0.5, Nikon's ``.nd2``, a folder of NDTiff as
+        Micro-Manager writes it, an ``.npy``, Picasso's ``.raw`` with its ``.yaml``, or
+        storm-analysis' ``.dax`` with its ``.inf``.
 
     Returns
     -------
@@ -60,7 +63,7 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     # Here, as fits of arrays need none of them.
     from pathlib import Path
 
-    from . import plain, tiff, zarr_store
+    from . import nd2_file, ndtiff_folder, plain, tiff, zarr_store
     from .image_file import unreadable
 
     place = Path(path)
@@ -68,12 +71,21 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
         raise FileNotFoundError(f"there is no file “{place}”")
     if zarr_store.is_zarr(place):
         return zarr_store.read_zarr(place)
+    if ndtiff_folder.is_ndtiff(place):
+        return ndtiff_folder.read_ndtiff(place)
     ending = place.suffix.lower()
     if place.is_dir():
-        raise unreadable(place, "it is a folder, and none of Zarr's; name the files in it")
+        raise unreadable(
+            place, "it is a folder, and none of Zarr's or NDTiff's; name the files in it"
+        )
     if ending in _TIFF:
         return tiff.read_tiff(place)
-    readers = {".npy": plain.read_npy, ".raw": plain.read_raw, ".dax": plain.read_dax}
+    readers = {
+        ".nd2": nd2_file.read_nd2,
+        ".npy": plain.read_npy,
+        ".raw": plain.read_raw,
+        ".dax": plain.read_dax,
+    }
     if ending not in readers:
         raise unreadable(
             place,
@@ -81,6 +93,13 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
             "and given as arrays",
         )
     return readers[ending](place)
+
+
+def is_image_folder(path: Path) -> bool:
+    """Whether a folder is one image, and not one of image files."""
+    from . import ndtiff_folder, zarr_store
+
+    return zarr_store.is_zarr(path) or ndtiff_folder.is_ndtiff(path)
 
 
 def opened(image: Any) -> Any:

@@ -51,8 +51,10 @@ def image_of(found: zarr.Array[Any] | zarr.Group, path: Path | None = None) -> I
         raise unreadable(path, f"it has no frames of rows and columns: its shape is {array.shape}")
     # What lies in one file is read once.
     chunks = getattr(array, "shards", None) or array.chunks
-    chunk = chunks[-3] if array.ndim > 2 else 1
-    return ImageFile(path, array.shape, array.dtype, _Frames(array), _all_named(dims), chunk)
+    frames = _Frames(array)
+    return ImageFile(
+        path, array.shape, array.dtype, frames, _all_named(dims), chunks[:-2], frames.box
+    )
 
 
 class _Frames:
@@ -60,6 +62,10 @@ class _Frames:
 
     def __init__(self, array: Any) -> None:
         self._array = array
+
+    def box(self, leading: tuple[slice, ...]) -> NDArray[Any]:
+        """Read frames of a box, each chunk of it once."""
+        return np.asarray(self._array[leading])
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
         array = self._array

@@ -1,0 +1,139 @@
+"""How an image is cut: which frames are read together, so that no chunk of it is read twice."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int64]
+
+
+class Box(NamedTuple):
+    """Neighbouring frames that are read at once, and those of them that are wanted."""
+
+    #: For each leading axis, the first index and the one after the last.
+    ranges: tuple[tuple[int, int], ...]
+    #: Which are wanted, by their places in C order; None for all.
+    wanted: Numbers | None
+    #: The wanted frames' numbers.
+    numbers: Numbers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many frames it has along each leading axis."""
+        return tuple(last - first for first, last in self.ranges)
+
+
+class Cells:
+    """The chunks of an image along its leading axes.
+
+    Parameters
+    ----------
+    leading : tuple of int
+        How many frames there are along each leading axis.
+    chunks : sequence, optional
+        As Dask, Zarr and HDF5 have it, for all axes of the image: how many frames the chunks hold
+        along each, or how many each of them does. By default each frame stands alone.
+
+    Examples
+    --------
+    Two chunks side by side, each of two rows of frames: they are read one after the other.
+
+    >>> cells = Cells((2, 4), (2, 2, 64, 64))
+    >>> [block.tolist() for block in cells.blocks(np.arange(8), 4)]
+    [[0, 1, 4, 5], [2, 3, 6, 7]]
+    >>> [block.tolist() for block in cells.blocks(np.arange(8), 8)]
+    [[0, 1, 2, 3, 4, 5, 6, 7]]
+    """
+
+    def __init__(self, leading: tuple[int, ...], chunks: Any = None) -> None:
+        self.leading = leading
+        known = chunks if chunks and len(chunks) == len(leading) + 2 else (1,) * len(leading)
+        self._begins = [_begins(*one) for one in zip(leading, known, strict=False)]
+        several = [
+            axis
+            for axis, (begins, size) in enumerate(zip(self._begins, leading, strict=True))
+            if len(begins) < size
+        ]
+        #: The first axis along which chunks hold several frames; None where none do.
+        self._first: int | None = several[0] if several else None
+
+    def blocks(self, numbers: Numbers, size: int) -> list[Numbers]:
+        """Cut rising frame numbers into blocks of so many frames, or of a chunk if it has more.
+
+        Blocks are in the order in which chunks lie, and so are frames where a chunk holds
+        neighbours along one axis only.
+        """
+        if self._first is None:
+            return np.split(numbers, range(size, len(numbers), size)) if len(numbers) else []
+        order, begins = self._by_chunk(numbers)
+        counts = np.diff([*begins, len(numbers)])
+        starts, held = [], size
+        for begin, count in zip(begins, counts, strict=True):
+            held += count
+            if held > size:
+                starts.append(begin)
+                held = count
+        ordered = numbers[order]
+        return [np.sort(block) for block in np.split(ordered, starts[1:])]
+
+    def boxes(self, numbers: Numbers) -> list[Box]:
+        """Return what is to be read for frames of rising numbers; no chunk is in two boxes."""
+        whole = self._box(numbers)
+        if whole.wanted is None:
+            return [whole]
+        if self._first is None:
+            last = self.leading[-1]
+            breaks = (np.diff(numbers) != 1) | (numbers[1:] % last == 0)
+            parts = np.split(numbers, np.flatnonzero(breaks) + 1)
+        else:
+            order, begins = self._by_chunk(numbers)
+            parts = np.split(numbers[order], begins[1:])
+        return [self._box(part) for part in parts]
+
+    def _by_chunk(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the order of frames by chunk, and where each chunk begins in it."""
+        index = np.unravel_index(numbers, self.leading)
+        cells = [
+            np.searchsorted(begins, along, "right") - 1
+            for begins, along in zip(self._begins, index, strict=True)
+        ]
+        cell = np.ravel_multi_index(cells, [len(begins) for begins in self._begins])
+        order = np.argsort(cell, kind="stable")
+        changes = np.flatnonzero(np.diff(cell[order])) + 1
+        return order, np.concatenate([[0], changes])
+
+    def _box(self, numbers: Numbers) -> Box:
+        """Return the smallest box that frames lie in."""
+        index = np.unravel_index(numbers, self.leading)
+        ranges = tuple((int(along.min()), int(along.max()) + 1) for along in index)
+        shape = [last - first for first, last in ranges]
+        if math.prod(shape) == len(numbers):
+            return Box(ranges, None, numbers)
+        within = [along - first for along, (first, _) in zip(index, ranges, strict=True)]
+        return Box(ranges, np.ravel_multi_index(within, shape), numbers)
+
+
+def all_before(blocks: list[Numbers]) -> list[bool]:
+    """Return after which blocks of rising numbers all are done that come before later ones.
+
+    Examples
+    --------
+    >>> all_before([np.array([0, 2]), np.array([1, 3]), np.array([4])])
+    [False, True, True]
+    """
+    highest = np.maximum.accumulate([int(block.max(initial=-1)) for block in blocks])
+    lowest = [int(block[0]) for block in blocks[1:]]
+    later = np.minimum.accumulate(lowest[::-1])[::-1]
+    return [*(bool(one) for one in highest[:-1] < later), True]
+
+
+def _begins(size: int, chunk: Any) -> Numbers:
+    """Return where the chunks along an axis begin."""
+    if isinstance(chunk, (tuple, list)):
+        ends = np.cumsum([0, *chunk], dtype=np.int64)
+        return ends[:-1][np.diff(ends) > 0]
+    return np.arange(0, size, max(int(chunk), 1))
