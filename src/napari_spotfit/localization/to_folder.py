@@ -103,8 +103,8 @@ def localize_to_folder(
     store = store_in(folder, opened(image), settings, frames, maps, other)
     warn_of_gain(settings, store.plan.settings)
     written, done = [], 0
-    for numbers, (fits, count) in zip(store.ranges, parts_of(store), strict=True):
-        done += count
+    for numbers, (fits, _) in zip(store.ranges, parts_of(store), strict=True):
+        done += len(numbers)
         written.append(StoredPart(store.path(numbers), len(fits)))
         if progress is not None:
             progress(done, len(store.plan.numbers))
