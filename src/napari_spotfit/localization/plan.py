@@ -54,16 +54,24 @@ class Plan(NamedTuple):
         return recorded(self.calibration.settings, self.backend)
 
 
-def planned(
-    image: Any, settings: Settings, frames: FrameSelection = None, maps: Maps = NO_MAPS
-) -> Plan:
-    """Return the plan for an image; what the settings leave open is measured in a few frames."""
+def measured(image: Any, settings: Settings, maps: Maps) -> tuple[FrameReader, PixelCalibration]:
+    """Return the frames of an image, and what is known of its pixels.
+
+    What the settings leave open is measured in a few frames.
+    """
     reader = checked_reader(image, settings)
     calibration = PixelCalibration(
         reader.shape, settings,
         weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
     )  # fmt: skip
-    calibration = estimated(reader, calibration)
+    return reader, estimated(reader, calibration)
+
+
+def planned(
+    image: Any, settings: Settings, frames: FrameSelection = None, maps: Maps = NO_MAPS
+) -> Plan:
+    """Return the plan for an image."""
+    reader, calibration = measured(image, settings, maps)
     backend = select_backend(calibration.settings, worth_a_gpu(image, reader, frames))
     return Plan(reader, calibration, backend, maps.mask, reader.select(frames))
 
