@@ -7,13 +7,7 @@ import pytest
 import tifffile
 from same_fits import assert_same
 
-from napari_spotfit import (
-    Camera,
-    detect_spots,
-    localize,
-    localize_iter,
-    simulate_movie,
-)
+from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.cutting import row_tiles
 from napari_spotfit.images.pixel_calibration import detection_calibration
