@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..images.axes import fitted_by_plane, plane_axis
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """The fits of some frames, and how many frames of how many are done."""
+    """The fits of some frames, or of a part of one, and how many frames of how many are done."""
 
     fits: SpotFits
     done: int
     total: int
     #: What has done the work up to now, by name.
     device: str
+    #: The share of all work that is done.
+    share: float
 
 
 @overload
@@ -156,7 +159,7 @@ def localize(
             there, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
             camera=camera,
         ):  # fmt: skip
-            yield part.fits, part.done / max(part.total, 1)
+            yield part.fits, part.share
             if progress is not None:
                 progress(part.done, part.total)
 
@@ -291,7 +294,7 @@ def localize_parts(
         The fits of some frames, and how many frames of how many are done.
     """
     image, maps = opened(image), Maps(mask, weights, bad_pixels, camera)
-    parts: Iterator[tuple[SpotFits, int]]
+    parts: Iterator[tuple[SpotFits, int | Fraction]]
     if resume is None:
         plan = planned(image, settings, frames, maps)
         parts = fitted(plan, [plan.numbers])
@@ -301,7 +304,7 @@ def localize_parts(
         run = store_in(resume, image, settings, frames, maps, warn_of_other(resume))
         plan = planned(image, run.settings, frames, maps)
         parts = parts_of(plan, run)
-    total, done = len(plan.numbers), 0
+    total, done = len(plan.numbers), Fraction(0)
     for fits, count in parts:
         done += count
-        yield Part(fits, done, total, plan.backend.ran_on())
+        yield Part(fits, int(done), total, plan.backend.ran_on(), float(done / max(total, 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from fractions import Fraction
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,10 +58,10 @@ class Part(NamedTuple):
             self._here, (self.image, self.mask, self.weights, self.bad_pixels)
         )
         plan = planned(image, settings, None, Maps(mask, weights, bad, self.camera))
-        done, parts = 0, []
+        done, parts = Fraction(0), []
         for fits, count in fitted(plan, [self.numbers]):
             done += count
-            parts.append((fits.to_host(), done / max(len(self.numbers), 1)))
+            parts.append((fits.to_host(), float(done / max(len(self.numbers), 1))))
         fits = joined_parts(parts)
         known = plan.settings.changed(threads=self.settings.threads)
         return SpotFits(fits.columns, fits.index_names, known)

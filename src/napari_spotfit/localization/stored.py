@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -187,7 +188,7 @@ def _difference(folder: Path, there: Run | None, asked: dict[str, Any]) -> str:
     return ""
 
 
-def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int]]:
+def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fraction]]:
     """Yield the fits of all parts in order, and how many frames they are.
 
     Those that are stored are read, and all others made and stored. Whoever stops iterating
@@ -207,7 +208,7 @@ def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int]]:
 
 def _made(
     plan: Plan, store: Store, ranges: list[NDArray[np.int64]]
-) -> Iterator[tuple[SpotFits, int]]:
+) -> Iterator[tuple[SpotFits, int | Fraction]]:
     """Make parts and store them, each while the next one is made."""
     if not ranges:
         return
@@ -234,10 +235,10 @@ def _made(
 
 
 def _up_to(
-    stream: Iterator[tuple[SpotFits, int]], frames: int
-) -> tuple[list[tuple[SpotFits, int]], Exception | None]:
+    stream: Iterator[tuple[SpotFits, int | Fraction]], frames: int
+) -> tuple[list[tuple[SpotFits, int | Fraction]], Exception | None]:
     """Return what a stream gives of so many frames, and the error that ends it before them."""
-    held: list[tuple[SpotFits, int]] = []
+    held: list[tuple[SpotFits, int | Fraction]] = []
     try:
         while not held or sum(count for _, count in held) < frames:
             fits, count = next(stream)

@@ -115,8 +115,8 @@ def localize_to_folder(
         return lazy_stored(image, run, maps)
     plan = planned(there, run.settings, frames, maps)
     written, done = [], 0
-    for numbers, (fits, count) in zip(run.ranges, parts_of(plan, run), strict=True):
-        done += count
+    for numbers, (fits, _) in zip(run.ranges, parts_of(plan, run), strict=True):
+        done += len(numbers)
         written.append(StoredPart(run.store.path(numbers), len(fits)))
         if progress is not None:
             progress(done, len(plan.numbers))
