@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def test_the_script_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = (block for block in BLOCKS if "viewer" not in block)
-    script, files, movies, parts, loop, models = blocks
+    script, files, movies, parts, loop, cluster, models = blocks
     names: dict = {}
     exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
@@ -36,6 +36,11 @@ def test_the_script_runs(tmp_path, monkeypatch):
     assert Path("spots.spots.parquet").read_bytes() == whole
     exec(compile(loop, "README.md", "exec"), names)
     assert len(names["fits"]) == 2
+    exec(compile(cluster, "README.md", "exec"), names)
+    table = spotfit.localize(names["movie"]).to_dataframe()
+    assert names["light"] == pytest.approx(table.photons[table.good].mean())
+    assert sum(part.spots for part in names["written"]) == len(table)
+    assert Path("parts.spots.parquet").read_bytes() == whole
     exec(compile(models, "README.md", "exec"), names)
     assert names["fits"].converged.mean() > 0.9
 

@@ -28,6 +28,8 @@ from napari_spotfit import (
 from napari_spotfit.files.parts import difference, parts_in, read_run, remove_parts
 from napari_spotfit.localization import stored, width_search
 
+da = pytest.importorskip("dask.array")
+
 FRAMES = 24
 
 
@@ -132,6 +134,10 @@ def test_frames_of_more_axes_and_some_of_them(movie: np.ndarray, tmp_path: Path)
     chosen = (slice(None), slice(1, None, 2))
     localize_to_folder(stack, tmp_path, frames=chosen, sigma=1.3)
     assert_same(joined(tmp_path), localize(stack, frames=chosen, sigma=1.3))
+    wide = da.from_array(stack, chunks=(2, 2, -1, -1))  # frames of a chunk are no neighbours
+    assert_same(
+        SpotFits.concatenate(list(localize_iter(wide, resume=tmp_path / "wide"))), localize(stack)
+    )
     none = tmp_path / "none"
     assert [part.spots for part in localize_to_folder(movie, none, frames=[], sigma=1.3)] == [0]
     assert len(joined(none)) == 0
@@ -204,7 +210,7 @@ def test_a_run_that_cannot_begin_leaves_what_is_there(movie: np.ndarray, tmp_pat
 
 @pytest.mark.parametrize("kind", ["npy", "zarr", "memory", "dask"])
 def test_a_changed_image_is_known(movie: np.ndarray, tmp_path: Path, kind: str) -> None:
-    zarr, da = pytest.importorskip("zarr"), pytest.importorskip("dask.array")
+    zarr = pytest.importorskip("zarr")
     folder = tmp_path / "parts"
 
     def given(pixels: np.ndarray) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,8 +50,20 @@ class Tops(NamedTuple):
         return FlatTops(self.largest, self.least, PLATEAU)
 
 
+class Highest(NamedTuple):
+    """The largest number of a frame of which a part has been read."""
+
+    #: That of the part, and what returns that of all.
+    here: float
+    of_all: Callable[[], float]
+
+
 def saturated_pixels(
-    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], workers: int | None = None
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    workers: int | None = None,
+    highest: Highest | None = None,
 ) -> Lost | None:
     """Return the saturated pixels of ROIs; None if none has any.
 
@@ -68,6 +81,9 @@ def saturated_pixels(
         Rows and columns of the ROIs.
     workers : int, optional
         Threads to use.
+    highest : Highest, optional
+        What there is to know of the one frame that there is a part of; asked for all only where
+        it makes a difference.
 
     Examples
     --------
@@ -81,14 +97,18 @@ def saturated_pixels(
         from .errors import cuda_errors
 
         try:
-            return _saturated(frames, corners, roi_shape, workers)
+            return _saturated(frames, corners, roi_shape, workers, highest)
         except cuda_errors():  # the GPU has no memory left
             frames = to_host(frames)
-    return _saturated(frames, corners, roi_shape, workers)
+    return _saturated(frames, corners, roi_shape, workers, highest)
 
 
 def _saturated(
-    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], workers: int | None
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    workers: int | None,
+    highest: Highest | None,
 ) -> Lost | None:
     rule = Tops.of(frames.dtype)
     suspect = np.flatnonzero(_with_flat_tops(frames, corners, roi_shape, rule, workers))
@@ -97,7 +117,13 @@ def _saturated(
     for first in range(0, len(suspect), step):
         rows = suspect[first : first + step]
         rois = cut_out(frames, corners[rows], roi_shape)
-        mask = _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), rule)
+        if highest is None:
+            mask = _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), rule)
+        else:
+            mask = _at_the_top(rois, np.full(len(rows), highest.here, frames.dtype), rule)
+            if highest.here < rule.largest and mask.any():
+                all_over = highest.of_all()
+                mask = _at_the_top(rois, np.full(len(rows), all_over, frames.dtype), rule)
         some = mask.any(axis=(1, 2))
         found.append(rows[to_host(some)])
         masks.append(to_host(mask[some]))

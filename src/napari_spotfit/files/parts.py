@@ -8,6 +8,7 @@ what cannot be trusted is made anew. ``_run.json`` has what is the same for all 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -161,6 +162,25 @@ def remove_parts(folder: str | os.PathLike[str]) -> None:
         path.unlink(missing_ok=True)
     if not any(place.iterdir()):
         place.rmdir()
+
+
+def parts_beside(table: Path, image: Path) -> Path:
+    """Return the folder where the parts of an image come to lie while its table is not complete.
+
+    Examples
+    --------
+    >>> parts_beside(Path("out/all.spots.csv"), Path("a.tif")).parent.as_posix()
+    'out/all.spots.csv.parts'
+    """
+    mark = hashlib.blake2b(os.fsencode(image.resolve()), digest_size=4).hexdigest()
+    return table.with_name(f"{table.name}.parts") / f"{image.name}-{mark}"
+
+
+def remove_beside(folder: Path) -> None:
+    """Remove the parts in a folder of :func:`parts_beside`, and what is empty then."""
+    remove_parts(folder)
+    if folder.parent.is_dir() and not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
 
 
 def plain(values: Any) -> Any:

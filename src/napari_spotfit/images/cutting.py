@@ -131,6 +131,33 @@ def all_before(blocks: list[Numbers]) -> list[bool]:
     return [*(bool(one) for one in highest[:-1] < later), True]
 
 
+def row_tiles(height: int, chunk: Any, rows: int) -> list[tuple[int, int]]:
+    """Cut a frame into tiles of about so many rows, each of whole chunks.
+
+    Parameters
+    ----------
+    height : int
+        Rows of the frame.
+    chunk : int or sequence of int
+        Rows of its chunks.
+    rows : int
+        The most rows of a tile, if a chunk has no more.
+
+    Examples
+    --------
+    >>> row_tiles(10, 2, 5), row_tiles(10, (3, 7), 1)
+    ([(0, 4), (4, 8), (8, 10)], [(0, 3), (3, 10)])
+    """
+    ends = [*_begins(height, chunk)[1:].tolist(), height]
+    tiles, first, last = [], 0, 0
+    for end in ends:
+        if last > first and end - first > rows:
+            tiles.append((first, last))
+            first = last
+        last = end
+    return [*tiles, (first, last)]
+
+
 def _begins(size: int, chunk: Any) -> Numbers:
     """Return where the chunks along an axis begin."""
     if isinstance(chunk, (tuple, list)):

@@ -12,12 +12,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .cutting import Box, Cells
+from .cutting import Box, Cells, row_tiles
 from .files.opening import opened
 
 #: Which frames: all (None), or along each leading axis a slice, an index or indices.
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"
 FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
+
+#: Rows and columns of a frame.
+Part: TypeAlias = "tuple[slice, slice]"
+
+#: Frames of more bytes than this are worked in tiles, of so many bytes each.
+LARGE_FRAME, TILE = 256 << 20, 128 << 20
 
 #: DLPack's codes for memory that a CUDA device reads.
 _CUDA_MEMORY = (2, 13)
@@ -218,6 +224,62 @@ class FrameReader:
         """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
         return _joined(*self._parts(numbers))
 
+    @property
+    def in_tiles(self) -> bool:
+        """Whether frames are so large that they are read, and worked on, in tiles."""
+        size = math.prod(self.frame_shape) * native_type(np.dtype(self._image.dtype)).itemsize
+        return size > LARGE_FRAME and getattr(self._image, "reads_parts", True)
+
+    def tiles(self) -> list[tuple[int, int]]:
+        """Return the first row of each tile of a frame, and the one after its last.
+
+        A tile is as wide as the frame, and has whole chunks.
+        """
+        size = native_type(np.dtype(self._image.dtype)).itemsize * self.frame_shape[1]
+        chunks = getattr(self._image, "chunks", None)
+        return row_tiles(self.frame_shape[0], chunks[-2] if chunks else 1, TILE // size)
+
+    def read_part(self, numbers: NDArray[np.int64], part: Part) -> NDArray[Any]:
+        """Return some rows and columns of frames, in the host's memory.
+
+        Nothing else is read where the image can be read in parts.
+        """
+        if not getattr(self._image, "reads_parts", True):
+            whole: NDArray[Any] = self.read_here(numbers)[(..., *part)]
+            return np.ascontiguousarray(whole)
+        pixels = [self._read_part(int(number), part) for number in numbers]
+        return pixels[0][np.newaxis] if len(pixels) == 1 else np.stack(pixels)
+
+    def _read_part(self, number: int, part: Part) -> NDArray[Any]:
+        rows, columns = part
+        leading = self._cells.leading
+        outer = tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
+        pixels = to_host(as_array(self._image[(*outer, rows, columns)]))
+        promised = (rows.stop - rows.start, columns.stop - columns.start)
+        if pixels.shape != promised:
+            raise ValueError(
+                f"rows {rows.start} to {rows.stop - 1} of frame {number} of the image should have "
+                f"the shape {promised}, but came as {pixels.shape}"
+            )
+        native: NDArray[Any] = to_native(pixels)
+        return native
+
+    def read_points(
+        self, number: int, y: NDArray[np.int64], x: NDArray[np.int64]
+    ) -> list[NDArray[Any]]:
+        """Return single pixels of a frame, each of shape (1, 1, 1)."""
+        leading = self._cells.leading
+        outer = tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
+        if hasattr(self._image, "vindex") and hasattr(self._image, "dask"):
+            same = [np.full(len(y), index) for index in outer]
+            values = to_native(as_array(self._image.vindex[(*same, y, x)]))
+            return [value.reshape(1, 1, 1) for value in values]
+        number_of = np.array([number])
+        return [
+            self.read_part(number_of, (slice(row, row + 1), slice(column, column + 1)))
+            for row, column in zip(y.tolist(), x.tolist(), strict=True)
+        ]
+
     def read_here(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """Return them in the host's memory; a GPU needs none of its own for it."""
         parts, order = self._parts(numbers)
@@ -267,7 +329,7 @@ class FrameReader:
 class HeldFrame:
     """One frame in the place of the image it was read from, so that it is not read again.
 
-    Whatever frame is asked for, this one is given.
+    Whatever frame is asked for, this one is given, as a whole.
 
     Parameters
     ----------
@@ -276,6 +338,8 @@ class HeldFrame:
     index : tuple of int
         Indices of the frame along the image's leading axes.
     """
+
+    reads_parts = False
 
     def __init__(self, image: Any, index: tuple[int, ...] = ()) -> None:
         reader = FrameReader(image)

@@ -49,6 +49,11 @@ class PerPixel:
         self._frame = _frame(values, own, what) if self.shared else None
         self._stack = None if self.shared else FrameReader(values, self._is_flag)
 
+    @classmethod
+    def of_mask(cls, mask: Any, shape: tuple[int, ...]) -> PerPixel | None:
+        """Return where to search in an image, None for everywhere."""
+        return None if mask is None else cls(mask, shape, "mask", flags="where to search")
+
     def read(self, block: NDArray[np.int64]) -> Any:
         """Return the values of some frames, of shape (1, Y, X) or (frames, Y, X)."""
         if self._stack is None:

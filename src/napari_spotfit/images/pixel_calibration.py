@@ -20,7 +20,7 @@ from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from .camera import Camera
-from .frames import is_on_device, to_host
+from .frames import Part, is_on_device, to_host
 from .per_pixel import PerPixel
 
 _NO_CAMERA = Camera()
@@ -174,7 +174,14 @@ class PixelCalibration:
         right = values[~is_wrong("variance", values)]
         return float(np.median(right)) if right.size else None
 
-    def corrected(self, block: NDArray[np.int64], pixels: Any, *, mark_bad: bool = False) -> Any:
+    def corrected(
+        self,
+        block: NDArray[np.int64],
+        pixels: Any,
+        *,
+        mark_bad: bool = False,
+        part: Part | None = None,
+    ) -> Any:
         """Return frames as a camera of one offset and one gain would have taken them.
 
         Parameters
@@ -185,7 +192,14 @@ class PixelCalibration:
             The frames, which are not changed.
         mark_bad : bool, default False
             Make bad pixels NaN, so that no spots are found there.
+        part : (slice, slice), optional
+            The rows and columns of the frames that are given; by default all.
         """
+
+        def known(name: str, otherwise: float = math.nan) -> Any:
+            values = self._read(name, block, numbers, otherwise)
+            return values if part is None or name not in self._maps else values[(..., *part)]
+
         mark_bad = mark_bad and "bad_pixels" in self._maps
         if not (self._corrects or mark_bad):
             return pixels
@@ -193,12 +207,12 @@ class PixelCalibration:
         frames = pixels.astype(np.float64 if pixels.dtype == np.float64 else np.float32)
         if self._corrects:
             with np.errstate(all="ignore"):  # bad pixels may have any offset and gain
-                frames -= self._read("offset", block, numbers, self.settings.offset)
+                frames -= known("offset", self.settings.offset)
                 if "gain" in self._maps:
-                    frames *= self._numbers["gain"] / self._read("gain", block, numbers)
+                    frames *= self._numbers["gain"] / known("gain")
             frames = frames.astype(np.float32)
         if mark_bad:
-            bad = self._read("bad_pixels", block, numbers)
+            bad = known("bad_pixels")
             frames = numbers.where(bad, frames.dtype.type(math.nan), frames)
         return frames
 

@@ -69,7 +69,7 @@ def cut(
 
 def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:
     """Read frames block by block, with the mask of each; lazy ones while others are used."""
-    masks = None if mask is None else PerPixel(mask, reader.shape, "mask", flags="where to search")
+    masks = PerPixel.of_mask(mask, reader.shape)
     chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks))
     return read_ahead(chunks) if reader.is_lazy else chunks
 

@@ -7,10 +7,11 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.detection.candidates import Candidates, joined
+from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection, is_on_device
+from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import detection_calibration
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
@@ -18,6 +19,7 @@ from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
 from .rois import leading_indices
+from .tiles import Tiled, all_spots_in_tiles
 
 #: Frames that are on a GPU already are searched in blocks of so many bytes: none has to get there
 #: while another one is searched.
@@ -91,6 +93,13 @@ def find(
     detection, variances = for_detection(calibration)
     backend = select_backend(settings, worth_a_gpu(image, reader, frames))
 
+    if reader.in_tiles and backend.kind == "cpu":
+        masks = PerPixel.of_mask(mask, reader.shape)
+        tiled = Tiled(reader, calibration, detection, variances, masks)
+        numbers = reader.select(frames).tolist()
+        found = joined([nothing(), *(all_spots_in_tiles(tiled, number) for number in numbers)])
+        return _with_places(found, reader)
+
     def detect(chunk: Chunk) -> Candidates:
         pixels = calibration.corrected(chunk.block, chunk.pixels, mark_bad=True)
         frames = backend.upload(pixels)
@@ -103,5 +112,9 @@ def find(
     if (np.diff(found.frame) < 0).any():  # chunks had frames that do not follow each other
         order = np.argsort(found.frame, kind="stable")
         found = Candidates._make(column[order] for column in found)
+    return _with_places(found, reader)
+
+
+def _with_places(found: Candidates, reader: FrameReader) -> tuple[NDArray[np.float64], Candidates]:
     index = leading_indices(found.frame, reader)
     return np.column_stack([index, found.y, found.x]).astype(float), found

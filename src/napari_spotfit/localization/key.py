@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.backend import Backend
 from ..engine.cpu import library
 from ..images.camera import Camera
 from ..images.identity import identity, values_identity
@@ -32,16 +31,16 @@ def key_of(image: Any, maps: Maps) -> dict[str, Any]:
 
 
 def with_settings(
-    key: dict[str, Any], settings: Settings, backend: Backend, numbers: NDArray[np.int64]
+    key: dict[str, Any], settings: Settings, kind: str, numbers: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Return a key with settings, with what fits, to the instruction set, and with frames."""
+    """Return a key with settings, the kind of backend, its instruction set here, and frames."""
     return {
         **key,
         "settings": {
             name: value for name, value in settings.to_dict().items() if name not in _NO_MATTER
         },
-        "backend": backend.kind,
-        "instruction_set": library.load().instruction_set if backend.kind == "cpu" else None,
+        "backend": kind,
+        "instruction_set": library.load().instruction_set if kind == "cpu" else None,
         "frames": _frames(numbers),
     }
 

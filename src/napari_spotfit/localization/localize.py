@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Unpack
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
@@ -18,19 +19,53 @@ from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .estimates import warn_of_gain
 from .plan import Maps, fitted, planned
-from .stored import parts_of, store_in, warn_of_other
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
 
 
 class Part(NamedTuple):
-    """The fits of some frames, and how many frames of how many are done."""
+    """The fits of some frames, or of a part of one, and how many frames of how many are done."""
 
     fits: SpotFits
     done: int
     total: int
     #: What has done the work up to now, by name.
     device: str
+    #: The share of all work that is done.
+    share: float
 
 
+@overload
+def localize(
+    image: Any,
+    roi_size: int | tuple[int, int] | None = None,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    progress: Callable[[int, int], object] | None = None,
+    lazy: Literal[False] = False,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> SpotFits: ...
+@overload
+def localize(
+    image: Any,
+    roi_size: int | tuple[int, int] | None = None,
+    *,
+    frames: FrameSelection = None,
+    mask: Any = None,
+    weights: Any = None,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    progress: None = None,
+    lazy: Literal[True],
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> dd.DataFrame: ...
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
 def localize(
     image: Any,
@@ -42,9 +77,10 @@ def localize(
     bad_pixels: Any = None,
     camera: Camera | None = None,
     progress: Callable[[int, int], object] | None = None,
+    lazy: bool = False,
     settings: Settings | None = None,
     **options: Unpack[Options],
-) -> SpotFits:
+) -> SpotFits | dd.DataFrame:
     """Find the spots of an image and fit them.
 
     Parameters
@@ -68,13 +104,18 @@ def localize(
         Offset, gain and read-out variance, of all pixels or of each.
     progress : callable, optional
         Called with the number of frames that are done and their total.
+    lazy : bool, default False
+        Return a Dask DataFrame, whose partitions are made when they are asked for, by whatever
+        runs Dask's tasks: this machine, or many. What the settings leave open is measured first,
+        and ``backend="auto"`` is what this machine would take. Needs ``napari-spotfit[dask]``.
     settings : Settings, optional
         All settings at once; ``options`` change single ones.
 
     Returns
     -------
-    SpotFits
-        The spots by frame, then row, then column.
+    SpotFits or dask.dataframe.DataFrame
+        The spots by frame, then row, then column. A Dask DataFrame has the columns of
+        :meth:`SpotFits.to_dataframe`, a partition for each part of the movie.
 
     Raises
     ------
@@ -101,15 +142,24 @@ def localize(
     settings = with_roi(settings, roi_size, options, localize)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
-    image = opened(image)
-    _warn_of_planes(image)
+    if lazy and progress is not None:
+        raise ValueError("with lazy=True nothing is done yet; Dask tells of its progress itself")
+    there = opened(image)
+    _warn_of_planes(there)
+    if lazy:
+        from .lazy import lazy_table
+
+        maps = Maps(mask, weights, bad_pixels, camera)
+        table, known = lazy_table(image, settings, frames, maps)
+        warn_of_gain(settings, known)
+        return table
 
     def parts() -> Iterator[tuple[SpotFits, float]]:
         for part in localize_parts(
-            image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
+            there, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
             camera=camera,
         ):  # fmt: skip
-            yield part.fits, part.done / max(part.total, 1)
+            yield part.fits, part.share
             if progress is not None:
                 progress(part.done, part.total)
 
@@ -244,14 +294,17 @@ def localize_parts(
         The fits of some frames, and how many frames of how many are done.
     """
     image, maps = opened(image), Maps(mask, weights, bad_pixels, camera)
-    parts: Iterator[tuple[SpotFits, int]]
+    parts: Iterator[tuple[SpotFits, int | Fraction]]
     if resume is None:
         plan = planned(image, settings, frames, maps)
         parts = fitted(plan, [plan.numbers])
     else:
-        store = store_in(resume, image, settings, frames, maps, warn_of_other(resume))
-        plan, parts = store.plan, parts_of(store)
-    total, done = len(plan.numbers), 0
+        from .stored import parts_of, store_in, warn_of_other
+
+        run = store_in(resume, image, settings, frames, maps, warn_of_other(resume))
+        plan = planned(image, run.settings, frames, maps)
+        parts = parts_of(plan, run)
+    total, done = len(plan.numbers), Fraction(0)
     for fits, count in parts:
         done += count
-        yield Part(fits, done, total, plan.backend.ran_on())
+        yield Part(fits, int(done), total, plan.backend.ran_on(), float(done / max(total, 1)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any, Unpack
 
 import numpy as np
@@ -19,6 +21,8 @@ from .psf_width import FALLBACK_SIGMA, with_psf
 
 #: Frames with this many pixels tell the noise: no fewer than the one, no more than the other.
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
+#: Of frames with more pixels than this, so many squares along each axis tell it, of such a side.
+_LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
 
 
 @takes_settings("camera", "run", without=("noise",))
@@ -33,7 +37,8 @@ def noise_model(
     """Learn an image's noise: the variance of a pixel by its brightness.
 
     It is measured in detail as fine as the pixels, which no spot has, in frames evenly spread
-    over the image: as many as make a million pixels, from 4 to 64. Fine detail over brightness,
+    over the image: as many as make a million pixels, from 4 to 64; of frames of more than 67
+    million pixels, in nine squares of 512×512. Fine detail over brightness,
     in blocks of 16×16 pixels, is a line whose slope is the camera's gain. Noise that is stronger
     where it is coarse tells that the image was filtered. Frames that are smaller than a block are
     mirrored, and tell less.
@@ -79,11 +84,32 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     numbers = sample_frames(reader)
     if not len(numbers):
         return NoiseModel(0.0, 0.0, 0.0)
-    pixels = to_host(calibration.corrected(numbers, reader.read_here(numbers), mark_bad=True))
+    if math.prod(reader.frame_shape) > _LARGE:
+        pixels = _windows(reader, calibration, numbers)
+    else:
+        pixels = to_host(calibration.corrected(numbers, reader.read_here(numbers), mark_bad=True))
     settings = calibration.fitted
     if settings.sigma is None:
         settings = settings.changed(sigma=FALLBACK_SIGMA)
     return measure_noise(np.ascontiguousarray(pixels), settings)
+
+
+def _windows(
+    reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Return parts of large frames, evenly spread over each, as frames of their own."""
+    side = min(_SIDE, *reader.frame_shape)
+    corners = [
+        [(2 * i + 1) * (size - side) // (2 * _ACROSS) for i in range(_ACROSS)]
+        for size in reader.frame_shape
+    ]
+    found = []
+    for number in numbers:
+        for top, left in itertools.product(*corners):
+            own, part = np.array([number]), (slice(top, top + side), slice(left, left + side))
+            pixels = reader.read_part(own, part)
+            found.append(calibration.corrected(own, pixels, mark_bad=True, part=part))
+    return np.concatenate(found)
 
 
 def sample_frames(reader: FrameReader) -> NDArray[np.int64]:

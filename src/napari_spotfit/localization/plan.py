@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..engine.backend import Backend
 from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
+from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration
 from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits
@@ -19,6 +21,7 @@ from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
+from .tiles import Tiled, fits_in_tiles
 
 
 class Maps(NamedTuple):
@@ -51,24 +54,34 @@ class Plan(NamedTuple):
         return recorded(self.calibration.settings, self.backend)
 
 
-def planned(
-    image: Any, settings: Settings, frames: FrameSelection = None, maps: Maps = NO_MAPS
-) -> Plan:
-    """Return the plan for an image; what the settings leave open is measured in a few frames."""
+def measured(image: Any, settings: Settings, maps: Maps) -> tuple[FrameReader, PixelCalibration]:
+    """Return the frames of an image, and what is known of its pixels.
+
+    What the settings leave open is measured in a few frames.
+    """
     reader = checked_reader(image, settings)
     calibration = PixelCalibration(
         reader.shape, settings,
         weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
     )  # fmt: skip
-    calibration = estimated(reader, calibration)
+    return reader, estimated(reader, calibration)
+
+
+def planned(
+    image: Any, settings: Settings, frames: FrameSelection = None, maps: Maps = NO_MAPS
+) -> Plan:
+    """Return the plan for an image."""
+    reader, calibration = measured(image, settings, maps)
     backend = select_backend(calibration.settings, worth_a_gpu(image, reader, frames))
     return Plan(reader, calibration, backend, maps.mask, reader.select(frames))
 
 
 def fitted(
     plan: Plan, ranges: Sequence[NDArray[np.int64]]
-) -> Generator[tuple[SpotFits, int], None, None]:
+) -> Generator[tuple[SpotFits, int | Fraction], None, None]:
     """Yield the fits of some frames of a plan after the other, and how many frames they are.
+
+    Frames that are worked in tiles come in parts, each so much of a frame.
 
     Joined, they are the same to the bit whatever the ranges. Whoever stops iterating cancels the
     rest.
@@ -83,6 +96,14 @@ def fitted(
     backend, calibration, reader = plan.backend, plan.calibration, plan.reader
     settings, recorded_settings = calibration.settings, plan.settings
     detection, variances = for_detection(calibration)
+    if reader.in_tiles and backend.kind == "cpu" and any(map(len, ranges)):
+        masks = PerPixel.of_mask(plan.mask, reader.shape)
+        tiled = Tiled(reader, calibration, detection, variances, masks)
+        for number in np.concatenate(ranges).tolist():
+            for columns, share in fits_in_tiles(tiled, backend, number):
+                index = leading_indices(np.full(len(columns["y"]), number), reader)
+                yield collected(columns, index, recorded_settings), share
+        return
     parts = [cut(reader, numbers, backend) for numbers in ranges]
 
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:

@@ -12,6 +12,7 @@ from ..engine.backend import Backend
 from ..engine.columns import invalid_columns
 from ..engine.own_pixels import joined
 from ..engine.rois import rois_around
+from ..engine.saturation import Highest
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.flags import Flag
@@ -33,6 +34,8 @@ class Block(NamedTuple):
     #: As the camera took them, and which of their pixels are bad.
     taken: Any
     bad: Any
+    #: What there is to know of the light of a frame that there is a part of.
+    highest: Highest | None = None
 
 
 def checked_reader(image: Any, settings: Settings) -> FrameReader:
@@ -105,7 +108,10 @@ def fit_block(
     # Side by side with other blocks, each is worked on by one thread.
     here = settings if backend.workers == 1 else _by_one_thread(settings)
     as_taken = block.frames if block.pixels is block.taken else block.taken
-    saturated = backend.saturated_pixels(as_taken, corners, settings.roi_shape, here.threads)
+    known = {} if block.highest is None else {"highest": block.highest}
+    saturated = backend.saturated_pixels(
+        as_taken, corners, settings.roi_shape, here.threads, **known
+    )
     lone = None
     if detection is not None and detection.sigma is not None:
         lone = backend.lone_pixels(block.frames, corners, settings.roi_shape, detection)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,14 @@ from ..files.parts import (
     write_part,
     write_run,
 )
+from ..images.cutting import all_before
 from ..images.frames import FrameReader, FrameSelection
 from ..results.load import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import worth_a_gpu
 from .key import key_of, with_settings
-from .plan import Maps, Plan, fitted, planned
+from .plan import Maps, Plan, fitted, measured
 from .telling import warn_caller
 
 #: Bytes of the frames of a part: as much as a killed run loses, a second's work or so.
@@ -55,16 +57,13 @@ class StoredPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """A run, and the folder where its parts are and come to lie."""
+    """A folder where the parts of a run are and come to lie."""
 
-    plan: Plan
     folder: Path
     #: What all parts are made of.
     key: dict[str, Any]
-    #: The settings that were asked for, with all that was estimated.
+    #: The settings of the results.
     settings: Settings
-    #: Numbers of the frames of each part.
-    ranges: Sequence[NDArray[np.int64]]
 
     def path(self, numbers: NDArray[np.int64]) -> Path:
         """Return where the part of some frames lies."""
@@ -76,7 +75,7 @@ class Store:
         if table is None:
             return None
         fits = fits_of(table)
-        return SpotFits(fits.columns, fits.index_names, self.plan.settings)
+        return SpotFits(fits.columns, fits.index_names, self.settings)
 
     def save(self, numbers: NDArray[np.int64], fits: SpotFits) -> StoredPart:
         """Write the fits of a part."""
@@ -85,7 +84,17 @@ class Store:
         return StoredPart(path, len(fits))
 
     def _key(self, numbers: NDArray[np.int64]) -> dict[str, Any]:
-        return with_settings(self.key, self.plan.settings, self.plan.backend, numbers)
+        return with_settings(self.key, self.settings, self.settings.backend, numbers)
+
+
+class StoredRun(NamedTuple):
+    """A run whose parts are stored."""
+
+    store: Store
+    #: The settings that were asked for, with all that was estimated.
+    settings: Settings
+    #: Numbers of the frames of each part.
+    ranges: list[NDArray[np.int64]]
 
 
 def first_of(numbers: NDArray[np.int64]) -> int:
@@ -96,9 +105,17 @@ def first_of(numbers: NDArray[np.int64]) -> int:
 def ranges_of(reader: FrameReader, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Return the frames of each part, one part at least, whatever does the work.
 
-    Chunks of files are not divided, as far as memory holds them.
+    All frames of a part come before those of later ones. Chunks of images are not divided.
     """
-    return list(reader.blocks(numbers, 1, _PART_BYTES)) or [numbers]
+    blocks = reader.blocks(numbers, 1, _PART_BYTES) or [numbers]
+    ranges: list[NDArray[np.int64]] = []
+    held: list[NDArray[np.int64]] = []
+    for block, complete in zip(blocks, all_before(blocks), strict=True):
+        held.append(block)
+        if complete:
+            ranges.append(np.sort(np.concatenate(held)))
+            held = []
+    return ranges
 
 
 def store_in(
@@ -108,7 +125,7 @@ def store_in(
     frames: FrameSelection,
     maps: Maps,
     other: Callable[[str], object],
-) -> Store:
+) -> StoredRun:
     """Return a run whose parts are stored in a folder: the one there, if that is of the same.
 
     Then nothing is estimated again.
@@ -130,30 +147,36 @@ def store_in(
     """
     place, reader = Path(folder), FrameReader(image)
     numbers = reader.select(frames)
-    backend = select_backend(settings, worth_a_gpu(image, reader, frames))
+    kind = kind_of(image, settings, frames)
     key = key_of(image, maps)
-    asked = plain(with_settings(key, settings, backend, numbers))
+    asked = plain(with_settings(key, settings, kind, numbers))
     there = read_run(place)
     if differs := _difference(place, there, asked):
         other(differs)
         there = None
+    settings = settings.changed(backend=kind)
     if there is not None:
-        settings = _with_estimates(settings, there.settings)
-    plan = planned(image, settings, frames, maps)
-    settings = _with_estimates(settings, plan.settings)
+        settings = with_estimates(settings, there.settings)
+    reader, calibration = measured(image, settings, maps)
+    settings = with_estimates(settings, calibration.settings)
     if there is None:
         remove_parts(place)
     remove_unfinished(place)
-    ranges = ranges_of(plan.reader, plan.numbers)
+    ranges = ranges_of(reader, numbers)
     write_run(place, Run(asked, settings, [first_of(numbers) for numbers in ranges]))
-    return Store(plan, place, key, settings, ranges)
+    return StoredRun(Store(place, key, calibration.settings), settings, ranges)
 
 
-def _with_estimates(settings: Settings, known: Settings) -> Settings:
+def kind_of(image: Any, settings: Settings, frames: FrameSelection) -> Literal["cpu", "cuda"]:
+    """Return the kind of backend that fits an image; one that is asked for need not be here."""
+    if settings.backend != "auto":
+        return settings.backend
+    return select_backend(settings, worth_a_gpu(image, FrameReader(image), frames)).kind
+
+
+def with_estimates(settings: Settings, known: Settings) -> Settings:
     """Return settings with what others have estimated; the rest of them is of a camera's maps."""
-    return settings.changed(
-        sigma=known.sigma, roi_size=known.roi_size, noise=known.noise, backend=known.backend
-    )
+    return settings.changed(sigma=known.sigma, roi_size=known.roi_size, noise=known.noise)
 
 
 def _difference(folder: Path, there: Run | None, asked: dict[str, Any]) -> str:
@@ -165,32 +188,34 @@ def _difference(folder: Path, there: Run | None, asked: dict[str, Any]) -> str:
     return ""
 
 
-def parts_of(store: Store) -> Iterator[tuple[SpotFits, int]]:
+def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fraction]]:
     """Yield the fits of all parts in order, and how many frames they are.
 
     Those that are stored are read, and all others made and stored. Whoever stops iterating
     cancels the rest.
     """
     missing: list[NDArray[np.int64]] = []
-    for numbers in store.ranges:
-        fits = store.load(numbers)
+    for numbers in run.ranges:
+        fits = run.store.load(numbers)
         if fits is None:
             missing.append(numbers)
             continue
-        yield from _made(store, missing)
+        yield from _made(plan, run.store, missing)
         yield fits, len(numbers)
         missing = []
-    yield from _made(store, missing)
+    yield from _made(plan, run.store, missing)
 
 
-def _made(store: Store, ranges: list[NDArray[np.int64]]) -> Iterator[tuple[SpotFits, int]]:
+def _made(
+    plan: Plan, store: Store, ranges: list[NDArray[np.int64]]
+) -> Iterator[tuple[SpotFits, int | Fraction]]:
     """Make parts and store them, each while the next one is made."""
     if not ranges:
         return
     waiting: Future[StoredPart] | None = None
     with (
         ThreadPoolExecutor(1, "napari-spotfit parts") as writer,
-        closing(fitted(store.plan, ranges)) as stream,
+        closing(fitted(plan, ranges)) as stream,
     ):
         for numbers in ranges:
             held, failed = _up_to(stream, len(numbers))
@@ -210,10 +235,10 @@ def _made(store: Store, ranges: list[NDArray[np.int64]]) -> Iterator[tuple[SpotF
 
 
 def _up_to(
-    stream: Iterator[tuple[SpotFits, int]], frames: int
-) -> tuple[list[tuple[SpotFits, int]], Exception | None]:
+    stream: Iterator[tuple[SpotFits, int | Fraction]], frames: int
+) -> tuple[list[tuple[SpotFits, int | Fraction]], Exception | None]:
     """Return what a stream gives of so many frames, and the error that ends it before them."""
-    held: list[tuple[SpotFits, int]] = []
+    held: list[tuple[SpotFits, int | Fraction]] = []
     try:
         while not held or sum(count for _, count in held) < frames:
             fits, count = next(stream)

@@ -18,7 +18,8 @@ from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .estimates import warn_of_gain
-from .plan import Maps
+from .lazy import lazy_stored
+from .plan import Maps, planned
 from .stored import StoredPart, parts_of, refuse_other, store_in, warn_of_other
 
 
@@ -35,9 +36,10 @@ def localize_to_folder(
     camera: Camera | None = None,
     progress: Callable[[int, int], object] | None = None,
     fresh: bool = False,
+    lazy: bool = False,
     settings: Settings | None = None,
     **options: Unpack[Options],
-) -> list[StoredPart]:
+) -> list[Any]:
     """Find the spots of an image, fit them, and write them to a folder of Parquet files.
 
     Each file, ``part-<number of its first frame>.parquet``, has the spots of some frames, and takes
@@ -67,13 +69,17 @@ def localize_to_folder(
         Called after each part with the number of frames that are done and their total.
     fresh : bool, default False
         Whether the parts of another run, of other settings or another image, are replaced.
+    lazy : bool, default False
+        Return tasks of Dask's instead, one for each part: ``dask.compute(*parts)`` does them, on as
+        many machines as there are that see the folder. What the settings leave open is measured
+        first. Needs ``napari-spotfit[dask]``.
     settings : Settings, optional
         All settings at once; ``options`` change single ones.
 
     Returns
     -------
     list of StoredPart
-        ``path`` and ``spots``, their number, of each part in order.
+        ``path`` and ``spots``, their number, of each part in order; or what makes them.
 
     Raises
     ------
@@ -98,16 +104,22 @@ def localize_to_folder(
     settings = with_roi(settings, roi_size, options, localize_to_folder)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
+    if lazy and progress is not None:
+        raise ValueError("with lazy=True nothing is done yet; Dask tells of its progress itself")
     maps = Maps(mask, weights, bad_pixels, camera)
     other = warn_of_other(folder) if fresh else refuse_other(folder)
-    store = store_in(folder, opened(image), settings, frames, maps, other)
-    warn_of_gain(settings, store.plan.settings)
+    there = opened(image)
+    run = store_in(Path(folder).resolve(), there, settings, frames, maps, other)
+    warn_of_gain(settings, run.store.settings)
+    if lazy:
+        return lazy_stored(image, run, maps)
+    plan = planned(there, run.settings, frames, maps)
     written, done = [], 0
-    for numbers, (fits, count) in zip(store.ranges, parts_of(store), strict=True):
-        done += count
-        written.append(StoredPart(store.path(numbers), len(fits)))
+    for numbers, (fits, _) in zip(run.ranges, parts_of(plan, run), strict=True):
+        done += len(numbers)
+        written.append(StoredPart(run.store.path(numbers), len(fits)))
         if progress is not None:
-            progress(done, len(store.plan.numbers))
+            progress(done, len(plan.numbers))
     return written
 
 

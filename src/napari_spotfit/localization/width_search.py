@@ -149,10 +149,19 @@ def samples(
         count, size = parts[pixels]
         numbers = chosen[(2 * np.arange(count) + 1) * len(chosen) // (2 * count)]
         corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
-        window = (..., *(slice(n, n + m) for n, m in zip(corner, size, strict=True)))
+        rows, columns = (
+            slice(n, n + m) for n, m in zip(corner.tolist(), size.tolist(), strict=True)
+        )
+        window = (..., rows, columns)
         bad = calibration.bad_pixels(numbers)
+        if reader.in_tiles:
+            part = rows, columns
+            there = reader.read_part(numbers, part)
+            there = calibration.corrected(numbers, there, part=part)
+        else:
+            there = _part(calibration.corrected(numbers, reader.read_here(numbers)), window)
         yield Sample(
-            _part(calibration.corrected(numbers, reader.read_here(numbers)), window),
+            there,
             None if bad is None else _part(bad, window),
             None if read_mask is None else _part(read_mask(numbers), window),
             None if places is None else _inside(places, numbers, corner, size),

@@ -12,7 +12,7 @@ from ...settings.settings import Settings
 from .. import threads
 from ..detection.band import make_bands
 from ..detection.candidates import Candidates, joined, masks_of, nothing
-from ..detection.detection_settings import MAXIMUM, make_detection_settings
+from ..detection.detection_settings import MAXIMUM, DetectionSettings, make_detection_settings
 from ..detection.nonmax_suppression import (
     Maxima,
     choose_spots,
@@ -32,6 +32,11 @@ _THREADS_PIXELS = 1 << 18
 _LARGE_PIXELS = 1 << 20
 #: Maxima that there is room for between two calls of the library, if a strip has no more.
 _ROOM = 1 << 15
+
+#: Rows of a frame that tells how many rows strips have.
+_TALL = 1 << 30
+#: Pixels that tell a frame's level.
+_LEVEL_SAMPLES = 63
 
 
 def detect(
@@ -90,6 +95,11 @@ def detect(
     return joined([parts[first] for first in sorted(parts)])
 
 
+def level_places(pixels: int) -> NDArray[np.int64]:
+    """Return which pixels of a frame tell its level, as kernels/detection.h has it."""
+    return (2 * np.arange(_LEVEL_SAMPLES) + 1) * pixels // (2 * _LEVEL_SAMPLES)
+
+
 class Detector:
     """Frames, and what to find in them.
 
@@ -120,12 +130,49 @@ class Detector:
 
     def maxima(self, first: int, last: int, workers: int = 1) -> Maxima:
         """Return the maxima of both bands that are spots', of some frames."""
+        return self._of_strips(first * self._strips, last * self._strips, workers)
+
+    def maxima_in_rows(self, first: int, last: int, workers: int = 1) -> Maxima:
+        """Return those of some rows of the first frame, as :attr:`strip_rows` cuts it."""
+        across = self._strips // -(-int(self.settings.height) // self.strip_rows)
+        return self._of_strips(
+            first // self.strip_rows * across, -(-last // self.strip_rows) * across, workers
+        )
+
+    @property
+    def strip_rows(self) -> int:
+        """How many rows each strip of a frame has, but for the last ones."""
+        tall = DetectionSettings.from_buffer_copy(self.settings)
+        counts: list[int] = []
+        for tall.height in (1, _TALL):
+            counts.append(
+                self._library.functions.spotfit_detection_strips(
+                    self._library.index, ctypes.byref(tall)
+                )
+            )
+        return min(round(_TALL * counts[0] / counts[1]), int(self.settings.height))
+
+    @property
+    def reach(self) -> int:
+        """How many rows above and below a maximum tell that it is one."""
+        given = self.settings
+        return int(max(given.step, 1) + given.radius[-1] + given.lone_distance + 1)
+
+    @property
+    def level(self) -> float:
+        """That of the first frame: the median of some pixels, the upper of two in the middle."""
+        frame = self._kept[0][0].reshape(-1)
+        sample = frame[level_places(frame.size)]
+        good = np.sort(sample[np.isfinite(sample)])
+        return float(good[len(good) // 2]) if len(good) else 0.0
+
+    def _of_strips(self, first: int, last: int, workers: int) -> Maxima:
         found: dict[int, list[NDArray[np.uint8]]] = {}
 
         def find(begin: int, end: int) -> None:
-            found[begin] = self._in_strips(first * self._strips + begin, first * self._strips + end)
+            found[begin] = self._in_strips(first + begin, first + end)
 
-        count = (last - first) * self._strips
+        count = last - first
         threads.in_pieces(find, count, -(-count // workers), workers)
         parts = [part for begin in sorted(found) for part in found[begin]]
         return in_order(np.concatenate(parts).view(MAXIMUM).ravel())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 #: Gives so many frames, (n, Y, X), from a first one on, by their numbers in C order.
 ReadFrames: TypeAlias = "Callable[[int, int], NDArray[Any]]"
-#: Gives all frames of so many indices along each leading axis, (…, Y, X).
+#: Gives all of so many indices along each axis, those of rows and columns left out where all are.
 ReadBox: TypeAlias = "Callable[[tuple[slice, ...]], NDArray[Any]]"
 
 
@@ -72,6 +72,11 @@ class ImageFile:
         self.chunks = (*(chunks or (1,) * len(leading)), *shape[-2:]) if leading else None
         self._numbers = np.arange(math.prod(leading)).reshape(leading)
 
+    @property
+    def reads_parts(self) -> bool:
+        """Whether some rows of a frame are read without the others."""
+        return self._read_box is not None
+
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.shape))
         return f"<{type(self).__name__}: “{self.path.name}”, {shape} px of {self.dtype}>"
@@ -103,10 +108,10 @@ class ImageFile:
     def _box(self, chosen: tuple[Any, ...]) -> NDArray[Any] | None:
         """Read neighbouring frames at once; None where they are not such, or one is damaged."""
         count = self.ndim - 2
-        if self._read_box is None or len(chosen) != count:
+        if self._read_box is None or len(chosen) < count:
             return None
         slices, shape = [], []
-        for one, size in zip(chosen, self.shape[:count], strict=True):
+        for one, size in zip(chosen, self.shape, strict=False):
             if not isinstance(one, (slice, int)):
                 return None
             first, last, step = (
@@ -122,9 +127,8 @@ class ImageFile:
             raise
         except Exception:  # which frame it is, they tell one by one
             return None
-        if box.shape[-2:] != self.shape[-2:]:
-            return None
-        return box.reshape(*shape, *self.shape[-2:])
+        whole = (*shape, *self.shape[len(chosen) :])
+        return box.reshape(whole) if box.size == math.prod(whole) else None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[...], dtype)

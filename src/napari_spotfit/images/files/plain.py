@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .image_file import ImageFile, ReadFrames, unreadable
+from .image_file import ImageFile, ReadBox, ReadFrames, unreadable
 
 
 def plain_frames(
@@ -29,7 +29,31 @@ def plain_frames(
     UnreadableImageError
         If the file ends before the last frame does.
     """
-    return ImageFile(path, shape, dtype, frames_at(path, shape, dtype, offset), dims)
+    frames = frames_at(path, shape, dtype, offset)
+    return ImageFile(path, shape, dtype, frames, dims, read_box=rows_at(path, shape, dtype, offset))
+
+
+def rows_at(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0) -> ReadBox:
+    """Return what reads rows of one frame, or neighbouring frames, of such that lie in a row."""
+    return partial(_read_box, path, shape, dtype, offset)
+
+
+def _read_box(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, box: tuple[slice, ...]
+) -> NDArray[Any]:
+    """Read what lies in one piece; of its rows some columns are taken."""
+    parts = [*box, *(slice(0, size) for size in shape[len(box) :])]
+    outer, rows, columns = parts[:-2], parts[-2], parts[-1]
+    if any(one.stop - one.start > 1 for one in outer):
+        raise ValueError("several frames are read otherwise")
+    leading = [one.start for one in outer]
+    frame = int(np.ravel_multi_index(leading, shape[:-2])) if leading else 0
+    first = (frame * shape[-2] + rows.start) * shape[-1]
+    count = (rows.stop - rows.start) * shape[-1]
+    with path.open("rb") as file:
+        file.seek(offset + first * dtype.itemsize)
+        values = np.fromfile(file, dtype, count)
+    return values.reshape(-1, shape[-1])[:, columns]
 
 
 def frames_at(

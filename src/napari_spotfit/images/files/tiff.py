@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .image_file import ImageFile, unreadable
-from .plain import frames_at
+from .plain import frames_at, rows_at
 
 if TYPE_CHECKING:
     from tifffile import TiffFile, TiffPageSeries
@@ -75,7 +75,8 @@ def image_of(file: TiffFile) -> ImageFile:
     dims = axes.lower() if known else None
     if image.dataoffset is not None and not image.is_multifile:
         dtype = image.dtype.newbyteorder(file.byteorder)
-        return ImageFile(path, shape, dtype, frames_at(path, shape, dtype, image.dataoffset), dims)
+        where = path, shape, dtype, image.dataoffset
+        return ImageFile(path, shape, dtype, frames_at(*where), dims, read_box=rows_at(*where))
     return ImageFile(path, shape, image.dtype, _Pages(image, shape[-2:]), dims)
 
 

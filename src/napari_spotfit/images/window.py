@@ -1,0 +1,72 @@
+"""Some rows of a frame that is too large for memory, in an array that is as large as the frame."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Window:
+    """The rows of a frame that are in memory, where they lie in the frame.
+
+    The array is as large as the frame, but only the rows that are in it take memory: whatever works
+    on frames works on these rows, and their places are those in the frame. Some pixels are there
+    always.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Rows and columns of the frame.
+    places : ndarray of int64, shape (n,)
+        Which pixels are there always, by their places in the frame.
+    values : ndarray, shape (n,)
+        What they are; their type is the frame's.
+
+    Examples
+    --------
+    >>> window = Window((1000, 4), np.array([3999]), np.array([7.0]))
+    >>> window.add(np.ones((10, 4)))
+    >>> window.forget(8)
+    >>> window.first, window.last, window.frames[0, [0, 8, 9, 999], 3].tolist()
+    (8, 10, [0.0, 1.0, 1.0, 7.0])
+    """
+
+    def __init__(
+        self, shape: tuple[int, int], places: NDArray[np.int64], values: NDArray[Any]
+    ) -> None:
+        self._shape, self._places, self._values = shape, places, values
+        #: The first row that is there, and the one after the last.
+        self.first = self.last = 0
+        #: The frame, of shape (1, Y, X).
+        self.frames = self._empty()
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Add the rows that come next."""
+        self.frames[0, self.last : self.last + len(rows)] = rows
+        self.last += len(rows)
+
+    def forget(self, before: int) -> None:
+        """Free the memory of all rows before one, which others may still hold."""
+        before = min(max(before, self.first), self.last)
+        kept = self.frames[0, before : self.last]
+        self.frames = self._empty()
+        self.frames[0, before : self.last] = kept
+        self.first = before
+
+    def _empty(self) -> NDArray[Any]:
+        frames = _untouched((1, *self._shape), self._values.dtype)
+        frames.reshape(-1)[self._places] = self._values
+        return frames
+
+
+def _untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array that takes memory only where it is written to."""
+    if not hasattr(mmap, "MAP_NORESERVE"):
+        return np.zeros(shape, dtype)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
+    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=flags)
+    return np.frombuffer(memory, dtype).reshape(shape)

@@ -1,0 +1,130 @@
+"""Fits that Dask makes, on as many machines as it has: one task for the frames of a part."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.files.image_file import ImageFile
+from ..images.files.opening import opened
+from ..images.frames import (
+    FrameReader,
+    FrameSelection,
+    as_array,
+    is_on_device,
+    known_shape,
+    to_host,
+)
+from ..settings.settings import Settings
+from .part import File, Part, stored, table_of
+from .plan import Maps, fitted, measured, planned
+from .stored import StoredRun, kind_of, ranges_of, with_estimates
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import dask.dataframe as dd
+    from dask.delayed import Delayed
+
+
+def lazy_table(
+    image: Any, settings: Settings, frames: FrameSelection, maps: Maps
+) -> tuple[dd.DataFrame, Settings]:
+    """Return the spots as a Dask DataFrame, one partition for the frames of a part.
+
+    And their settings, of which nothing is left open: a few frames of the image are looked at.
+    """
+    _need_dask()
+    import dask.dataframe as dd
+
+    there = opened(image)
+    settings = settings.changed(backend=kind_of(there, settings, frames))
+    reader, calibration = measured(there, settings, maps)
+    settings = with_estimates(settings, calibration.settings)
+    parts = _tasks(table_of, image, settings, ranges_of(reader, reader.select(frames)), maps)
+    # Columns and types, of no frames; the machine that fits may have a GPU, and this one none.
+    plan = planned(there, settings.changed(backend="cpu"), None, maps)
+    ((nothing, _),) = fitted(plan, [np.arange(0)])
+    return dd.from_delayed(list(parts), meta=nothing.to_dataframe()), calibration.settings
+
+
+def lazy_stored(image: Any, run: StoredRun, maps: Maps) -> list[Delayed]:
+    """Return a task for each part of a run, which writes it and returns where, and how many."""
+    _need_dask()
+    return list(_tasks(stored, image, run.settings, run.ranges, maps, run.store))
+
+
+def _tasks(
+    work: Callable[..., Any],
+    image: Any,
+    settings: Settings,
+    ranges: list[NDArray[np.int64]],
+    maps: Maps,
+    *more: Any,
+) -> Iterator[Delayed]:
+    """Return what Dask does for each part; nothing that is large is there more than once."""
+    from dask.delayed import delayed
+
+    given = [_for_each(one, ranges, one is image) for one in (image, *maps[:3])]
+    camera = None if maps.camera is None else delayed(maps.camera, traverse=False)
+    others, shape = [delayed(one, traverse=False) for one in more], FrameReader(image).shape
+    do = delayed(_done, pure=True)
+    for numbers, *own in zip(ranges, *given, strict=True):
+        yield do(work, others, shape, numbers, settings, *own, camera)
+
+
+def _done(work: Callable[..., Any], others: list[Any], *part: Any) -> Any:
+    return work(Part(*part), *others)
+
+
+def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool) -> list[Any]:
+    """Return what each part gets of an image, or of a map."""
+    from dask.delayed import delayed
+
+    if values is None:
+        return [None] * len(ranges)
+    if isinstance(values, ImageFile) and values.path.exists():
+        values = values.path
+    if isinstance(values, (str, os.PathLike)):
+        path = Path(values).resolve()
+        return [File(path, path.stat().st_mtime_ns)] * len(ranges)
+    if is_on_device(values) or not (hasattr(values, "shape") and hasattr(values, "dtype")):
+        values = to_host(as_array(values))
+    if isinstance(values, np.ndarray) and (is_image or values.ndim > 2):
+        frames = values.reshape(-1, *values.shape[-2:])
+        return [_chosen(frames, numbers) for numbers in ranges]
+    if type(values).__module__.startswith("dask."):
+        if len(values.shape) > 2 or is_image:
+            return _frames_of_dask(values, ranges)
+        values = values.compute()
+    return [delayed(values, traverse=False)] * len(ranges)
+
+
+def _chosen(frames: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[Any]:
+    """Return frames of rising numbers, as they lie where they follow each other."""
+    first, last = (numbers[0], numbers[-1] + 1) if len(numbers) else (0, 0)
+    if last - first == len(numbers):
+        return np.asarray(frames[first:last])
+    return np.asarray(frames[numbers])
+
+
+def _frames_of_dask(array: da.Array, ranges: list[NDArray[np.int64]]) -> list[Any]:
+    """Return the frames of each part as what Dask makes of its graph."""
+    frames = array.reshape(-1, *known_shape(array, "the image")[-2:])
+    numbers = np.concatenate(ranges)
+    if not len(numbers):
+        return [np.empty((0, *frames.shape[1:]), array.dtype)]
+    if len(numbers) < len(frames):
+        frames = frames[numbers]
+    sizes = tuple(map(len, ranges))
+    return list(frames.rechunk((sizes, -1, -1)).to_delayed().ravel())
+
+
+def _need_dask() -> None:
+    if find_spec("dask") is None or find_spec("pyarrow") is None:
+        raise ImportError('this needs Dask, which is missing: pip install "napari-spotfit[dask]"')

@@ -1,0 +1,183 @@
+"""The spots of a frame whose rows come one after the other, as if all were there."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import label
+from scipy.spatial import cKDTree
+
+from ..engine import threads
+from ..engine.cpu.detect import Detector
+from ..engine.detection.candidates import Candidates
+from ..engine.detection.detection_settings import MAXIMUM
+from ..engine.detection.nonmax_suppression import (
+    DROPPED,
+    Maxima,
+    farther_apart,
+    join_bands,
+    merge_plateaus,
+)
+from ..images.window import Window
+from ..settings.settings import Settings
+
+#: Half a side of what is looked at for a flat area, which grows by the other number.
+_AREA, _GROWS = 16, 4
+#: Rows, in units of the least distance, in which spots are looked for that others may drop.
+_CHAIN = 64
+
+
+class TileSpots:
+    """The spots of a frame of which more and more rows are there.
+
+    Maxima wait until nothing changes any more that they depend on: maxima of the other band, the
+    flat area that they are on, and brighter ones too close to them, which may depend on others.
+
+    Parameters
+    ----------
+    settings : Settings
+        Those of the detection.
+    shape : (int, int)
+        Rows and columns of the frame.
+    mask : ndarray of bool, shape (Y, X), optional
+        Where to look for spots.
+    """
+
+    def __init__(
+        self, settings: Settings, shape: tuple[int, int], mask: NDArray[np.bool_] | None
+    ) -> None:
+        self._settings, self._shape, self._mask = settings, shape, mask
+        self._workers = settings.threads or threads.available()
+        #: All spots before this row have been returned.
+        self.end = 0
+        #: The first row of pixels that is still needed.
+        self.first_needed = 0
+        # Before these rows all maxima are known, and which of the two bands has them.
+        self._looked_at = self._settled = 0
+        self._maxima = self._waiting = self._kept = np.empty(0, MAXIMUM)
+
+    def find(self, window: Window, variances: NDArray[np.float32] | None) -> Candidates:
+        """Return the spots that are certain by now, in order, after those returned before."""
+        detector = Detector(window.frames, self._settings, variances)
+        self._look(detector, window)
+        height = self._shape[0]
+        areas = self._flat_areas(window, detector.level)
+        limit = _uncut(self._settled, areas)
+        maxima = self._waiting
+        if areas:
+            maxima = merge_plateaus(maxima, window.frames)
+        maxima = maxima[(maxima["y"] >= self.end) & (maxima["y"] < limit)]
+        if self._mask is not None:
+            maxima = maxima[self._mask[maxima["y"], maxima["x"]]]
+        end = height if limit >= height else _uncut(self._certain(maxima, limit), areas)
+        end = max(end, self.end)
+        chosen = farther_apart(
+            np.concatenate([self._kept, maxima]), self._shape, self._settings.min_distance
+        )
+        new = Candidates._make(
+            column[(chosen.y >= self.end) & (chosen.y < end)] for column in chosen
+        )
+        near = (chosen.y >= end - math.ceil(self._settings.min_distance)) & (chosen.y < end)
+        self._kept = _as_maxima(Candidates._make(column[near] for column in chosen))
+        self._waiting = self._waiting[self._waiting["y"] >= end]
+        self.end = end
+        self.first_needed = min(self._looked_at - detector.reach, end) - 1
+        return new
+
+    def _look(self, detector: Detector, window: Window) -> None:
+        """Look for maxima in the strips whose surroundings are all there."""
+        height, rows = self._shape[0], detector.strip_rows
+        is_all = window.last == height
+        known = height if is_all else (window.last - detector.reach) // rows * rows
+        if known > self._looked_at:
+            new = detector.maxima_in_rows(self._looked_at, known, self._workers)
+            self._maxima = np.concatenate([self._maxima, new])
+            self._looked_at = known
+        # A maximum belongs to one of the other band, to which others may belong.
+        margin = math.ceil(3 * detector.settings.reach) + 1
+        settled = height if is_all else max(self._looked_at - margin, self._settled)
+        maxima = self._maxima.copy()
+        join_bands(maxima, detector.settings, self._settings.min_distance)
+        y = maxima["y"]
+        ours = (maxima["band"] != DROPPED) & (y >= self._settled) & (y < settled)
+        self._waiting = np.concatenate([self._waiting, maxima[ours]])
+        self._maxima = self._maxima[y >= settled - 2 * margin]
+        self._settled = settled
+
+    def _flat_areas(self, window: Window, level: float) -> list[tuple[int, float]]:
+        """Return the first and last rows of flat areas with maxima; ∞ where there may be more."""
+        flat = self._waiting[self._waiting["on_flat_area"] != 0]
+        return [_flat_area(window, int(one["y"]), int(one["x"]), level) for one in flat]
+
+    def _certain(self, maxima: Maxima, limit: int) -> int:
+        """Return the row before which no maximum depends on any from a row on.
+
+        A maximum there may drop those that are close, and no brighter.
+        """
+        distance, rows = self._settings.min_distance, _CHAIN
+        places = np.column_stack([maxima["y"], maxima["x"]]).astype(float)
+        while True:
+            first = limit - rows * max(math.ceil(distance), 1)
+            near = np.flatnonzero(places[:, 0] >= first)
+            if not len(near):
+                return limit
+            own, height = places[near], maxima["height"][near]
+            tree = cKDTree(own)
+            reached = own[:, 0] > limit - distance
+            front = np.flatnonzero(reached)
+            while len(front):
+                pairs = tree.query_ball_point(own[front], distance)
+                others = np.concatenate([np.empty(0, np.int64), *map(np.asarray, pairs)])
+                brighter = np.repeat(height[front], list(map(len, pairs)))
+                others = others.astype(np.int64)
+                others = others[(height[others] <= brighter) & ~reached[others]]
+                front = np.unique(others)
+                reached[front] = True
+            if not reached.any():
+                return limit
+            lowest = int(own[reached, 0].min())
+            if lowest > first + distance or len(near) == len(places):
+                return lowest
+            rows *= _GROWS
+
+
+def _flat_area(window: Window, y: int, x: int, level: float) -> tuple[int, float]:
+    """Return the first and last row of a flat area; ∞ if it may go on where no pixels are yet."""
+    pixels, reach = window.frames[0], _AREA
+    height, width = pixels.shape
+    while True:
+        top, bottom = max(y - reach, window.first), min(y + reach + 1, window.last)
+        left, right = max(x - reach, 0), min(x + reach + 1, width)
+        box = pixels[top:bottom, left:right]
+        with np.errstate(all="ignore"):
+            values = (box.astype(np.float64) - level).astype(np.float32)
+        values[~np.isfinite(values)] = 0
+        areas, _ = label(values == values[y - top, x - left])
+        rows, columns = np.nonzero(areas == areas[y - top, x - left])
+        first, last = top + int(rows.min()), top + int(rows.max())
+        goes_on = (
+            (first == top > window.first)
+            or (last == bottom - 1 < window.last - 1)
+            or (left > 0 and columns.min() == 0)
+            or (right < width and left + columns.max() == right - 1)
+        )
+        if goes_on:
+            reach *= _GROWS
+            continue
+        return first, math.inf if last == window.last - 1 < height - 1 else last
+
+
+def _uncut(row: int, areas: list[tuple[int, float]]) -> int:
+    """Return the last row up to one that lies in no area, but for its first row."""
+    while cut := [first for first, last in areas if first < row <= last]:
+        row = min(cut)
+    return row
+
+
+def _as_maxima(spots: Candidates) -> Maxima:
+    maxima = np.zeros(len(spots.y), MAXIMUM)
+    for name in ("y", "x", "height", "score"):
+        maxima[name] = getattr(spots, name)
+    return maxima

@@ -1,0 +1,215 @@
+"""Frames too large for memory: found and fitted in tiles, the same as in the whole frame.
+
+A tile is some rows of a frame, as wide as the frame. Each is read once, in order. Of the rows
+before it so many stay in memory as what is in it depends on: the filters, the flat areas of
+saturated spots, which of two spots too close to each other stays, the pixels of ROIs, and fits of
+neighbours. What depends on rows that are still to come waits for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.backend import Backend
+from ..engine.cpu.detect import level_places
+from ..engine.detection.candidates import Candidates, joined, nothing
+from ..engine.saturation import Highest
+from ..images.frames import FrameReader, to_host
+from ..images.per_pixel import PerPixel
+from ..images.pixel_calibration import PixelCalibration
+from ..images.window import Window
+from ..results.flags import SAME_SPOT, SAME_SPOT_PX
+from ..settings.settings import Settings
+from .chunks import read_ahead
+from .rois import Block, fit_block
+from .tile_spots import TileSpots
+
+#: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
+_LONE_PIXELS = 2
+
+
+class Tiled(NamedTuple):
+    """What is the same for all frames that are worked in tiles."""
+
+    reader: FrameReader
+    calibration: PixelCalibration
+    #: What looks for spots, and variances of pixels beside its noise.
+    detection: Settings
+    variances: NDArray[np.float32] | None
+    mask: PerPixel | None
+
+
+class Found(NamedTuple):
+    """Spots that nothing changes that is still to come, and the rows of the frame in memory."""
+
+    spots: Candidates
+    #: All spots before this row have been found.
+    end: int
+    pixels: Window
+    taken: Window
+    #: The largest number until now.
+    highest: float
+
+
+def spots_in_tiles(tiled: Tiled, number: int) -> Generator[Found, int, None]:
+    """Yield the spots of a frame, some rows after the other; send the first row still needed."""
+    height, width = tiled.reader.frame_shape
+    shape = height, width
+    pixels = taken = Window(shape, *_level_pixels(tiled, number))
+    mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
+    spots, highest = TileSpots(tiled.detection, shape, mask), -math.inf
+    for rows, corrected in read_ahead(_tiles(tiled, number)):
+        if taken is pixels and corrected is not rows:
+            taken = Window(shape, np.empty(0, np.int64), np.empty(0, rows.dtype))
+        pixels.add(corrected[0])
+        if taken is not pixels:
+            taken.add(rows[0])
+        highest = max(highest, _largest(rows))
+        del rows, corrected
+        found = spots.find(pixels, tiled.variances)
+        needed = yield Found(found, spots.end, pixels, taken, highest)
+        needed = min(needed, spots.first_needed)
+        pixels.forget(needed)
+        if taken is not pixels:
+            taken.forget(needed)
+
+
+def all_spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
+    """Return the spots of a frame."""
+    source = spots_in_tiles(tiled, number)
+    parts, found = [], next(source, None)
+    while found is not None:
+        parts.append(found.spots)
+        try:
+            found = source.send(tiled.reader.frame_shape[0])
+        except StopIteration:
+            found = None
+    spots = joined(parts)
+    return spots._replace(frame=np.full(len(spots.y), number))
+
+
+def fits_in_tiles(
+    tiled: Tiled, backend: Backend, number: int
+) -> Iterator[tuple[dict[str, NDArray[Any]], Fraction]]:
+    """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
+    calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
+    settings, numbers = calibration.fitted, np.array([number])
+    reach, beside = _reach_of_fits(settings), settings.roi_shape[0] + _reach_of_pixels(settings)
+    planes = calibration.planes(numbers, np.empty(0))
+    variances = calibration.variances(numbers, np.empty(0))
+    bad = calibration.bad_pixels(numbers)
+    top = _Top(tiled.reader, number)
+    source, held, begun = spots_in_tiles(tiled, number), nothing(), 0
+    found = next(source)
+    while True:
+        held = joined([held, found.spots])
+        is_last = found.end == height
+        end = height if is_last else min(found.end, found.pixels.last - beside) - reach
+        if end > begun or is_last:
+            own = _of(held, held.y < end + reach)
+            pixels = found.pixels.frames
+            block = Block(
+                pixels, pixels, planes, variances, found.taken.frames, bad, top.highest(found)
+            )
+            places = np.column_stack([own.y, own.x]).astype(float)
+            columns = fit_block(
+                backend, block, calibration, own.frame, places, settings.known_sigma,
+                tiled.detection,
+            )  # fmt: skip
+            columns["score"] = own.score
+            inside = (own.y >= begun) & (own.y < end)
+            share = Fraction(end - begun, height)
+            del block, pixels
+            yield {name: column[inside] for name, column in columns.items()}, share
+            begun = end
+            held = _of(held, held.y >= begun - reach)
+        if is_last:
+            return
+        found = source.send(begun - reach - beside)
+
+
+class _Top:
+    """The largest number of a frame, as far as it is known."""
+
+    def __init__(self, reader: FrameReader, number: int) -> None:
+        self._reader, self._number = reader, number
+        self._of_all: float | None = None
+
+    def highest(self, found: Found) -> Highest:
+        """Return what is known of it when some rows have been read."""
+        last = found.taken.last
+        here = found.highest if self._of_all is None else self._of_all
+
+        def of_all() -> float:
+            if self._of_all is None:
+                later = [rows for rows in self._reader.tiles() if rows[0] >= last]
+                parts = (_heightof(self._reader, self._number, *rows) for rows in later)
+                self._of_all = max([here, *map(_largest, parts)])
+            return self._of_all
+
+        return Highest(here, of_all)
+
+
+def _tiles(tiled: Tiled, number: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield the tiles of a frame: its rows as they are, and as the detection takes them."""
+    reader, numbers = tiled.reader, np.array([number])
+    columns = slice(0, reader.frame_shape[1])
+    for first, last in reader.tiles():
+        rows = _heightof(reader, number, first, last)
+        part = slice(first, last), columns
+        yield rows, tiled.calibration.corrected(numbers, rows, mark_bad=True, part=part)
+
+
+def _heightof(reader: FrameReader, number: int, first: int, last: int) -> NDArray[Any]:
+    part = slice(first, last), slice(0, reader.frame_shape[1])
+    return reader.read_part(np.array([number]), part)
+
+
+def _level_pixels(tiled: Tiled, number: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the pixels that tell a frame's level, as the detection takes them, and their places.
+
+    All tiles count from the level of the frame, so that they are rounded alike.
+    """
+    reader, numbers = tiled.reader, np.array([number])
+    places = level_places(math.prod(reader.frame_shape))
+    y, x = np.divmod(places, reader.frame_shape[1])
+    values = [
+        tiled.calibration.corrected(
+            numbers, pixel, mark_bad=True, part=(slice(row, row + 1), slice(column, column + 1))
+        )
+        for pixel, row, column in zip(
+            reader.read_points(number, y, x), y.tolist(), x.tolist(), strict=True
+        )
+    ]
+    return places, np.concatenate(values).ravel()
+
+
+def _reach_of_fits(settings: Settings) -> int:
+    """Return how many rows away the spots are, at most, on which the row of a spot depends.
+
+    Fits end in their ROIs, which may be shifted into the image: another one that may have ended at
+    the same place began no farther away than two of them; and pixels are its own, or not, by spots
+    that are as far again.
+    """
+    across = math.hypot(*settings.roi_shape)
+    same = max(SAME_SPOT * settings.known_sigma, SAME_SPOT_PX)
+    return math.ceil(3 * across + settings.roi_shape[0] + same) + 2
+
+
+def _reach_of_pixels(settings: Settings) -> int:
+    """Return how far from a ROI pixels are that tell which of its own are lone ones."""
+    return max(_LONE_PIXELS, round(_LONE_PIXELS * settings.known_sigma)) + 2
+
+
+def _largest(pixels: NDArray[Any]) -> float:
+    return float(np.fmax.reduce(pixels, axis=None))  # NaN is no number
+
+
+def _of(spots: Candidates, which: NDArray[np.bool_]) -> Candidates:
+    return Candidates._make(column[which] for column in spots)

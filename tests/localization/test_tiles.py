@@ -1,0 +1,193 @@
+"""Frames worked in tiles: the rows of the whole frame, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tifffile
+from same_fits import assert_same
+
+from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
+from napari_spotfit.images import frames as frames_module
+from napari_spotfit.images.cutting import row_tiles
+from napari_spotfit.images.pixel_calibration import detection_calibration
+from napari_spotfit.localization import noise
+
+da = pytest.importorskip("dask.array")
+zarr = pytest.importorskip("zarr")
+
+#: So tall that the filters' strips are several, whatever the instruction set.
+SHAPE = (2300, 140)
+#: Rows of a tile: less than what a spot depends on, a strip's and others.
+ROWS = (60, 1040, 1500)
+
+
+@pytest.fixture(scope="module")
+def movie():
+    return simulate_movie(2, SHAPE, spots_per_frame=2500, photons=1500, background=300, seed=3)[0]
+
+
+@pytest.fixture(scope="module")
+def saturated(movie):
+    """Discs as high as the converter goes, which is below the type's end, across borders, too."""
+    random, light = np.random.default_rng(0), movie.astype(int)
+    y, x = np.indices(SHAPE)
+    for place in random.uniform((20, 10), (SHAPE[0] - 20, SHAPE[1] - 10), (12, 2)):
+        radius = random.integers(3, 14)
+        distance = np.hypot(y - place[0], x - place[1])
+        light[0] += (5000 * np.exp(-((distance / radius) ** 2) / 2)).astype(int)
+    light[0, 1030:1055, 40:60] += 4000
+    return np.minimum(light, 1500).astype(np.uint16)
+
+
+def maps():
+    random = np.random.default_rng(1)
+    return {
+        "mask": random.random(SHAPE) < 0.7,
+        "masks": random.random((2, *SHAPE)) < 0.7,
+        "bad": random.random(SHAPE) < 0.002,
+        "bads": random.random((2, *SHAPE)) < 0.002,
+        "camera": Camera(
+            offset=random.normal(100, 2, SHAPE), gain=random.normal(2, 0.1, SHAPE),
+            variance=random.gamma(2, 2, SHAPE),
+        ),
+    }  # fmt: skip
+
+
+MAPS = maps()
+#: How the pixels become others, and what is asked for: what belongs to the image, and the settings.
+CASES = {
+    "plain": (None, {}, {}),
+    "float32": (lambda a: a.astype(np.float32) * np.float32(1.37), {}, {}),
+    "float64": (lambda a: a * 1.37 + 1e5, {}, {}),
+    "uint8": (lambda a: np.clip(a // 8, 0, 255).astype(np.uint8), {}, {}),
+    "NaN": (lambda a: np.where(MAPS["bads"], np.nan, a).astype(np.float32), {}, {}),
+    "mask": (None, {"mask": MAPS["mask"]}, {}),
+    "masks": (None, {"mask": MAPS["masks"]}, {}),
+    "bad": (None, {"bad_pixels": MAPS["bad"]}, {}),
+    "bads": (None, {"bad_pixels": MAPS["bads"]}, {}),
+    "camera": (None, {"camera": MAPS["camera"]}, {}),
+    "mle": (None, {"camera": MAPS["camera"], "bad_pixels": MAPS["bad"]}, {"estimator": "mle"}),
+    "chains": (None, {}, {"min_distance": 9.0}),
+    "all": (None, {}, {"threshold": 5.0, "min_distance": 3.5}),
+    "roi": (None, {}, {"roi_size": (21, 13)}),
+}
+
+
+def in_tiles(monkeypatch, image, rows, settings, **maps):
+    pixel = frames_module.native_type(np.dtype(image.dtype)).itemsize
+    monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
+    monkeypatch.setattr(frames_module, "TILE", rows * image.shape[-1] * pixel)
+    fits = localize(image, settings=settings, **maps)
+    places = detect_spots(image, settings=settings, mask=maps.get("mask"))
+    monkeypatch.undo()
+    return fits, places
+
+
+def known_of(fits, maps):
+    """Return settings that leave nothing open; what a camera knows is given by it."""
+    settings = fits.settings
+    if "camera" in maps:
+        settings = settings.changed(offset=0.0, gain=None, variance=None)
+    return settings
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_rows_are_those_of_the_whole_frame(case, movie, saturated, monkeypatch):
+    change, maps, options = CASES[case]
+    image = movie if case in ("chains", "all", "float64") else saturated
+    image = image if change is None else change(image)
+    whole = localize(image, sigma=1.3, backend="cpu", **maps, **options)
+    assert len(whole) > 1000
+    settings = known_of(whole, maps)
+    plain = {name: value for name, value in maps.items() if name == "mask"}
+    places = detect_spots(image, settings=settings, **plain)
+    for rows in ROWS:
+        fits, found = in_tiles(monkeypatch, image, rows, settings, **maps)
+        assert_same(fits, whole)
+        assert np.array_equal(found, places)
+
+
+def test_the_highest_pixels_may_be_in_the_last_tile(movie, monkeypatch):
+    """Flat tops in the first tile are not the frame's: they are no saturated ones."""
+    image = np.minimum(movie, 420)
+    whole = localize(image, sigma=1.3, backend="cpu")
+    image[:, 2290, 70] = 421
+    other = localize(image, settings=whole.settings)
+    assert (whole.flags[: len(other)] != other.flags[: len(whole)]).any()
+    assert_same(in_tiles(monkeypatch, image, 500, whole.settings)[0], other)
+
+
+def test_every_chunk_of_a_tiled_frame_is_read_in_order(movie, monkeypatch):
+    reads = []
+
+    def load(block, block_info=None):
+        reads.append(tuple(block_info[0]["chunk-location"]))
+        return block
+
+    whole = localize(movie, sigma=1.3, backend="cpu")
+    lazy = da.from_array(movie, chunks=(1, 100, 70)).map_blocks(
+        load, dtype=movie.dtype, meta=movie[:0]
+    )
+    reads.clear()
+    fits, _ = in_tiles(monkeypatch, lazy, 250, whole.settings)
+    assert_same(fits, whole)
+    rows = [place[1] for place in reads if place[0] == 0]
+    assert {place[1:] for place in reads} == {(y, x) for y in range(23) for x in range(2)}
+    assert rows[-1] == 22
+
+
+@pytest.mark.parametrize("name", ["m.npy", "m.tif", "m.zarr", "packed.tif"])
+def test_files_are_read_in_tiles(name, movie, monkeypatch, tmp_path):
+    path = tmp_path / name
+    if name.endswith("npy"):
+        np.save(path, movie)
+    elif name.endswith("zarr"):
+        zarr.create_array(path, data=movie, chunks=(1, 300, 140))
+    else:
+        tifffile.imwrite(path, movie, compression="zlib" if "packed" in name else None)
+    settings = localize(movie, sigma=1.3, backend="cpu").settings
+    fits, _ = in_tiles(monkeypatch, frames_module.opened(path), 700, settings)
+    assert_same(fits, localize(movie, settings=settings))
+
+
+def test_parts_come_row_by_row(movie, monkeypatch):
+    settings = localize(movie, sigma=1.3, backend="cpu").settings
+    monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
+    monkeypatch.setattr(frames_module, "TILE", 1000 * 2 * SHAPE[1])
+    told = []
+    parts = list(
+        localize_iter(movie, settings=settings, progress=lambda *numbers: told.append(numbers))
+    )
+    assert len(parts) >= 4
+    assert told[-1] == (2, 2)
+    places = np.concatenate([part.points() for part in parts])
+    assert (np.diff(places[:, 0]) >= 0).all()
+    assert len(parts[0]) < len(parts[0].concatenate(parts)) / 2
+
+
+def test_large_frames_tell_their_noise_by_squares(monkeypatch):
+    light = np.random.default_rng(0).poisson(np.linspace(100, 1000, 1200), (1200, 1200))
+    image, reads = light.astype(np.uint16), []
+
+    def load(block, block_info=None):
+        reads.append(block_info[0]["chunk-location"])
+        return block
+
+    lazy = da.from_array(image, chunks=(80, 80)).map_blocks(load, dtype="u2", meta=image[:0])
+    monkeypatch.setattr(noise, "_LARGE", 0)
+    monkeypatch.setattr(noise, "_SIDE", 256)
+    monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
+    reads.clear()
+    known = detection_calibration(image.shape, Settings(sigma=1.3), None, None)
+    told = noise.measured_noise(frames_module.FrameReader(lazy), known)
+    assert told.gain == pytest.approx(1, abs=0.05)
+    assert told == noise.measured_noise(frames_module.FrameReader(image), known)
+    assert 9 * 9 < len(set(reads)) < 15 * 15  # and not all of the image
+
+
+def test_tiles_have_whole_chunks():
+    assert row_tiles(30_000, 2048, 2236)[:2] == [(0, 2048), (2048, 4096)]
+    assert row_tiles(30_000, 2048, 2236)[-1] == (28_672, 30_000)
+    assert row_tiles(100, 1, 30) == [(0, 30), (30, 60), (60, 90), (90, 100)]
+    assert row_tiles(100, (100,), 30) == [(0, 100)]
