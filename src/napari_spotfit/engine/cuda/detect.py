@@ -168,8 +168,8 @@ class _Plan(NamedTuple):
 
     def most_highest(self, strip: Strip) -> int:
         """Return how many maxima a strip may have in both bands: none lies beside another."""
-        rows, columns = strip.last - strip.first, self.bands.shape[1]
-        return _BANDS * strip.frames * ((rows + 1) // 2) * ((columns + 1) // 2)
+        rows, columns = int(strip.last - strip.first), self.bands.shape[1]
+        return _BANDS * int(strip.frames) * ((rows + 1) // 2) * ((columns + 1) // 2)
 
     def sizes(self, n: int, room: int) -> tuple[int, ...]:
         """Return the bytes of what kernels make of so many frames, in the order of ``_ARRAYS``."""
@@ -294,8 +294,15 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
             kernels=tuple(device.put(half) for half in bands.kernels), bands=(wide, narrow)
         ),
         {name: device.kernel("cuda/detection.cu", name, **macros) for name in THREADS_OF},
-        _Weights(*(tuple(kernel) for kernel in bands.kernels)), dtype.itemsize, -(-width // _WARP),
+        _weights_of(bands), dtype.itemsize, -(-width // _WARP),
     )  # fmt: skip
+
+
+def _weights_of(bands: Bands) -> Any:
+    weights = np.zeros((len(bands.kernels), _MOST_RADIUS + 1), np.float32)
+    for row, kernel in zip(weights, bands.kernels, strict=True):
+        row[: len(kernel)] = kernel
+    return _Weights.from_buffer_copy(weights)
 
 
 def _frames_at_a_time(plan: _Plan) -> int:
