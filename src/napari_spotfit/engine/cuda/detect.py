@@ -299,10 +299,11 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
 
 
 def _weights_of(bands: Bands) -> Any:
+    """Return the kernels' weights as kernels are told them."""
     weights = np.zeros((len(bands.kernels), _MOST_RADIUS + 1), np.float32)
-    for row, kernel in zip(weights, bands.kernels, strict=True):
-        row[: len(kernel)] = kernel
-    return _Weights.from_buffer_copy(weights)
+    for row, half in zip(weights, bands.kernels, strict=True):
+        row[: len(half)] = half
+    return _Weights.from_buffer_copy(weights.tobytes())
 
 
 def _frames_at_a_time(plan: _Plan) -> int:
