@@ -25,6 +25,8 @@ from ..settings.settings import Settings
 
 #: Half a side of what is looked at for a flat area, which grows by the other number.
 _AREA, _GROWS = 16, 4
+#: Columns in which maxima of both bands are joined at once.
+_COLUMNS = 4096
 #: Rows, in units of the least distance, in which spots are looked for that others may drop.
 _CHAIN = 64
 
@@ -98,13 +100,28 @@ class TileSpots:
         # A maximum belongs to one of the other band, to which others may belong.
         margin = math.ceil(3 * detector.settings.reach) + 1
         settled = height if is_all else max(self._looked_at - margin, self._settled)
-        maxima = self._maxima.copy()
-        join_bands(maxima, detector.settings, self._settings.min_distance)
-        y = maxima["y"]
-        ours = (maxima["band"] != DROPPED) & (y >= self._settled) & (y < settled)
-        self._waiting = np.concatenate([self._waiting, maxima[ours]])
+        y = self._maxima["y"]
+        ours = (y >= self._settled) & (y < settled) & self._are_own(detector, margin)
+        self._waiting = np.concatenate([self._waiting, self._maxima[ours]])
         self._maxima = self._maxima[y >= settled - 2 * margin]
         self._settled = settled
+
+    def _are_own(self, detector: Detector, margin: int) -> NDArray[np.bool_]:
+        """Return which maxima are spots of their own, and not one with another band's.
+
+        Columns apart from each other, as memory that is near is faster, and each core takes some.
+        """
+        x, own = self._maxima["x"], np.zeros(len(self._maxima), bool)
+
+        def join(first: int, last: int) -> None:
+            rows = np.flatnonzero((x >= first - 2 * margin) & (x < last + 2 * margin))
+            maxima = self._maxima[rows]
+            join_bands(maxima, detector.settings, self._settings.min_distance)
+            inside = (maxima["x"] >= first) & (maxima["x"] < last)
+            own[rows[inside]] = maxima["band"][inside] != DROPPED
+
+        threads.in_pieces(join, self._shape[1], _COLUMNS, self._workers)
+        return own
 
     def _flat_areas(self, window: Window, level: float) -> list[tuple[int, float]]:
         """Return the first and last rows of flat areas with maxima; ∞ where there may be more."""
