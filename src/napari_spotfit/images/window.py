@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: Linux' MAP_NORESERVE, which Python has from 3.13 on: more may be asked for than there is.
+_NO_RESERVE = 0x4000
 
 
 class Window:
@@ -81,7 +85,7 @@ class Window:
 
 def _reserved(size: int) -> mmap.mmap | None:
     """Return memory that is there where it is written to, and can be freed; None without such."""
-    if not (hasattr(mmap, "MAP_NORESERVE") and hasattr(mmap, "MADV_DONTNEED")):
+    if sys.platform != "linux":
         return None
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
     return mmap.mmap(-1, size, flags=flags)
