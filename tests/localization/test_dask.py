@@ -122,7 +122,7 @@ def test_nothing_is_left_open(movie: np.ndarray, tmp_path: Path) -> None:
     lazy, again = localize(image, lazy=True), localize(image, lazy=True)
     assert lazy.__dask_keys__() == again.__dask_keys__()
     assert localize(image, sigma=1.4, lazy=True).__dask_keys__() != again.__dask_keys__()
-    assert localize(image, lazy=True, backend="cuda").npartitions == 6  # with no GPU here
+    assert localize(image, lazy=True, backend="cuda").npartitions == 1  # with no GPU here
     with pytest.raises(ValueError, match="nothing is done yet"):
         localize(movie, lazy=True, progress=print)  # type: ignore[call-overload]
     with pytest.warns(UserWarning, match="needs the camera's gain"):
