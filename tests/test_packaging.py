@@ -196,6 +196,7 @@ def test_extras(metadata: Message) -> None:
         "all",
         "cuda12",
         "cuda13",
+        "dask",
         "hdf5",
         "images",
         "nd2",

@@ -19,6 +19,7 @@ from napari_spotfit import Settings, load_fits, localize, simulate_movie
 from napari_spotfit.command_line import localize as command
 from napari_spotfit.command_line.main import main
 from napari_spotfit.files.settings_file import save_settings
+from napari_spotfit.localization import stored
 
 pytest.importorskip("pyarrow")
 
@@ -188,6 +189,76 @@ def test_ctrl_c_keeps_what_is_done_when_asked(keep, several, folder, movies, mon
     if keep:
         assert len(load_fits("a.csv")) == len(localize(movies[0]))
     assert not list(folder.glob(".*"))
+
+
+KILLED = """
+import sys
+from napari_spotfit.command_line import localize as command
+from napari_spotfit.command_line.main import main
+from napari_spotfit.localization import stored
+
+stored._PART_BYTES = 1  # a frame
+whole = command.localize_iter
+def waiting(*given, **named):
+    for number, part in enumerate(whole(*given, **named)):
+        yield part
+        if number == 5:
+            print("now", flush=True)
+            sys.stdin.read()
+if len(sys.argv) > 1 and sys.argv[-1] == "killed":
+    sys.argv.pop()
+    command.localize_iter = waiting
+main()
+"""
+
+
+@pytest.mark.parametrize("inputs", [["b.npy"], ["a.npy", "b.npy"]])
+def test_a_killed_run_goes_on(inputs, folder):
+    arguments = [sys.executable, "-c", KILLED, "localize", *inputs, "-o", "t.spots.parquet"]
+    with subprocess.Popen(
+        [*arguments, "killed"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline().strip() == b"now"
+        process.kill()
+    assert not (folder / "t.spots.parquet").exists()
+    assert len(list((folder / "t.spots.parquet.parts").glob("*/part-*.parquet"))) >= 5
+    process = subprocess.run(arguments, capture_output=True, encoding="utf-8", check=True)
+    assert f"{inputs[0]}: an earlier run has left" in process.stderr
+    assert "another run" not in process.stderr
+    assert [path.name for path in folder.glob("t*")] == ["t.spots.parquet"]
+    run("localize", *inputs, "-o", "whole.spots.parquet")
+    assert (folder / "t.spots.parquet").read_bytes() == (
+        folder / "whole.spots.parquet"
+    ).read_bytes()
+    assert not list(folder.glob("*.parts"))
+
+
+def test_parts_of_other_settings_are_not_used(folder, movies, monkeypatch):
+    monkeypatch.setattr(stored, "_PART_BYTES", 1)
+    whole = command.localize_iter
+
+    def stopped(*arguments, **named):
+        for part in whole(*arguments, **named):
+            yield part
+            signal.raise_signal(signal.SIGINT)
+
+    def stop():
+        with monkeypatch.context() as patch:
+            patch.setattr(command, "localize_iter", stopped)
+            result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5", code=130)
+        assert "Run it again to go on, or with --fresh to begin anew" in result.stderr
+        assert list(folder.glob("a.csv.parts/a.npy-*/_run.json"))
+
+    stop()
+    result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.4")
+    told = " ".join(result.stderr.split())
+    assert "all is done anew: settings.sigma is 1.5 there and 1.4 here" in told
+    assert_same(load_fits("a.csv"), localize(movies[0], sigma=1.4))
+    stop()
+    result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5", "--fresh")
+    assert "earlier run" not in result.stderr
+    assert_same(load_fits("a.csv"), localize(movies[0], sigma=1.5))
+    assert not list(folder.glob("*.parts"))
 
 
 def test_warnings_are_sentences(folder):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import click
 import numpy as np
 
 from ..files.formats import FORMATS
+from ..files.parts import parts_beside, parts_in, remove_beside
 from ..files.streamed import check_name
 from ..images.frames import indices_along
 from ..localization.localize import localize_iter
@@ -56,6 +58,7 @@ class Run:
     settings: Settings
     frames: slice | None
     keep: bool
+    fresh: bool
     level: int
     stop: Stop
 
@@ -73,6 +76,7 @@ class Run:
 )  # fmt: skip
 @click.option("--frames", metavar="FIRST:END:STEP", help="Frames of each movie, counted from 0.")
 @click.option("--keep", is_flag=True, help="Keep what is done when Ctrl-C stops the run.")
+@click.option("--fresh", is_flag=True, help="Begin anew where an earlier run was killed.")
 @click.option("--json", "as_json", is_flag=True, help="Write a summary as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more of each file.")
@@ -86,6 +90,7 @@ def localize(
     ending: str,
     frames: str | None,
     keep: bool,
+    fresh: bool,
     as_json: bool,
     quiet: bool,
     verbose: bool,
@@ -97,6 +102,9 @@ def localize(
     folder of them. Movies are read a few frames at a time. A file that cannot be read is
     named, and the others go on.
 
+    A run that was killed, or stopped with Ctrl-C, goes on where it was when the same is asked for
+    again: until a table is complete, its parts are beside it, in a folder “….parts”.
+
     The exit code is 0 if all went well, 1 if a file failed, 2 if something was asked for
     wrongly, and 130 after Ctrl-C.
     """
@@ -104,7 +112,7 @@ def localize(
     files, settings = image_files(inputs), chosen_settings(context)
     tables = _outputs(files, output, ending)
     with Stop() as stop:
-        run = Run(settings, _slice(frames), keep, level, stop)
+        run = Run(settings, _slice(frames), keep, fresh, level, stop)
         begun = time.perf_counter()
         outcomes = [Outcome(file.as_posix()) for file in files]
         if tables is None:
@@ -112,13 +120,13 @@ def localize(
         else:
             for file, outcome, table in zip(files, outcomes, tables, strict=True):
                 if not stop.asked:
-                    _write(table, _parts(run, file, outcome), outcome, [outcome])
+                    _write(run, table, [file], _parts(run, file, outcome, table), [outcome])
     seconds = time.perf_counter() - begun
     if as_json:
         tell_program(_summary(outcomes, seconds))
     if stop.asked:
-        kept = "; what was done is kept" if keep else "; nothing of what was under way is kept"
-        say(f"stopped{kept}", level, QUIET)
+        kept = "; the tables have what was done" if keep else ""
+        say(f"stopped{kept}. Run it again to go on, or with --fresh to begin anew", level, QUIET)
     context.exit(STOPPED if stop.asked else SOME_FAILED if _failed(outcomes) else 0)
 
 
@@ -129,7 +137,7 @@ class _StoppedError(Exception):
 def _one_table(run: Run, files: list[Path], outcomes: list[Outcome], output: Path) -> None:
     """Write the spots of all files to one table."""
     if len(files) == 1:
-        _write(output, _parts(run, files[0], outcomes[0]), outcomes[0], outcomes)
+        _write(run, output, files, _parts(run, files[0], outcomes[0], output), outcomes)
         return
     columns: list[str] = []
 
@@ -137,21 +145,23 @@ def _one_table(run: Run, files: list[Path], outcomes: list[Outcome], output: Pat
         for file, outcome in zip(files, outcomes, strict=True):
             if run.stop.asked:
                 return
-            for part in _parts(run, file, outcome, columns):
+            for part in _parts(run, file, outcome, output, columns):
                 name = np.full(len(part), outcome.file, object)
                 # Each file has its own σ and noise: the table has what was asked for.
                 yield SpotFits({"file": name, **part.columns}, part.index_names, run.settings)
 
-    _write(output, parts(), None, outcomes)
+    _write(run, output, files, parts(), outcomes)
 
 
 def _write(
+    run: Run,
     table: Path,
+    files: list[Path],
     parts: Generator[SpotFits, None, None],
-    own: Outcome | None,
     outcomes: list[Outcome],
 ) -> None:
-    """Write parts to a table; none is written where there are no parts."""
+    """Write parts to the table of some files; none is written where there are no parts."""
+    own = outcomes[0] if len(outcomes) == 1 else None
     try:
         with closing(parts):
             first = next(parts, None)
@@ -168,16 +178,20 @@ def _write(
         return
     for outcome in outcomes:
         outcome.output = table.as_posix() if outcome.frames else ""
+    for file, outcome in zip(files, outcomes, strict=True):
+        if not (run.stop.asked or outcome.error):
+            remove_beside(parts_beside(table, file))
 
 
 def _parts(
-    run: Run, file: Path, outcome: Outcome, columns: list[str] | None = None
+    run: Run, file: Path, outcome: Outcome, table: Path, columns: list[str] | None = None
 ) -> Generator[SpotFits, None, None]:
     """Yield the spots of one file, up to where it is damaged, and note what becomes of it.
 
     Of several files for one table, all must have the same columns.
     """
     begun = time.perf_counter()
+    resume = _resumed(run, table, file)
     with warnings_told(outcome.file, run.level) as told, progress(file.name, run.level) as show:
         outcome.warnings = told
 
@@ -190,7 +204,7 @@ def _parts(
 
         try:
             for part in localize_iter(
-                file, frames=run.frames, settings=run.settings, progress=count
+                file, frames=run.frames, settings=run.settings, progress=count, resume=resume
             ):
                 if columns is not None:
                     _check_alike(columns, part)
@@ -204,8 +218,22 @@ def _parts(
         except (ImportError, OSError, TypeError, ValueError) as error:
             text = str(error)
             outcome.error = text if file.name in text else f"“{file.name}”: {text}"
+            if resume is not None and isinstance(error, ValueError):  # so it will be next time
+                remove_beside(resume)
     outcome.seconds = time.perf_counter() - begun
     _say(outcome, run.level)
+
+
+def _resumed(run: Run, table: Path, file: Path) -> Path | None:
+    """Return where the parts of a file are stored; None where nothing can write them."""
+    if find_spec("pyarrow") is None:
+        return None
+    folder = parts_beside(table, file)
+    if run.fresh:
+        remove_beside(folder)
+    elif there := len(parts_in(folder)):
+        say(f"{file.name}: an earlier run has left {there} parts", run.level)
+    return folder
 
 
 def _check_alike(columns: list[str], part: SpotFits) -> None:

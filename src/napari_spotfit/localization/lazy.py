@@ -46,7 +46,8 @@ def lazy_table(
     settings = settings.changed(backend=kind_of(there, settings, frames))
     reader, calibration = measured(there, settings, maps)
     settings = with_estimates(settings, calibration.settings)
-    parts = _tasks(table_of, image, settings, ranges_of(reader, reader.select(frames)), maps)
+    ranges = ranges_of(reader, reader.select(frames), settings.backend)
+    parts = _tasks(table_of, image, settings, ranges, maps)
     # Columns and types, of no frames; the machine that fits may have a GPU, and this one none.
     plan = planned(there, settings.changed(backend="cpu"), None, maps)
     ((nothing, _),) = fitted(plan, [np.arange(0)])
