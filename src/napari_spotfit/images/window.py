@@ -35,8 +35,8 @@ class Window:
     >>> window = Window((1000, 4), np.array([3999]), np.array([7.0]))
     >>> window.add(np.ones((10, 4)))
     >>> window.forget(8)
-    >>> window.first, window.last, window.frames[0, [0, 8, 9, 999], 3].tolist()
-    (8, 10, [0.0, 1.0, 1.0, 7.0])
+    >>> window.first, window.last, window.frames[0, [8, 9, 999], 3].tolist()
+    (8, 10, [1.0, 1.0, 7.0])
     """
 
     def __init__(
