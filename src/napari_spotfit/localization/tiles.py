@@ -94,44 +94,59 @@ def all_spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
     return spots._replace(frame=np.full(len(spots.y), number))
 
 
+class Rows(NamedTuple):
+    """Rows of a frame whose spots can be fitted."""
+
+    #: From the first row to the one before the last; the spots there, and beside.
+    begin: int
+    end: int
+    spots: Candidates
+    block: Block
+
+
 def fits_in_tiles(
     tiled: Tiled, backend: Backend, number: int
 ) -> Iterator[tuple[dict[str, NDArray[Any]], Fraction]]:
     """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
     calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
+    sigma = calibration.fitted.known_sigma
+    # Spots are found in the rows that come next while those before are fitted.
+    for rows in read_ahead(_rows_to_fit(tiled, number)):
+        own = rows.spots
+        places = np.column_stack([own.y, own.x]).astype(float)
+        columns = fit_block(
+            backend, rows.block, calibration, own.frame, places, sigma, tiled.detection
+        )
+        columns["score"] = own.score
+        inside = (own.y >= rows.begin) & (own.y < rows.end)
+        share = Fraction(rows.end - rows.begin, height)
+        yield {name: column[inside] for name, column in columns.items()}, share
+
+
+def _rows_to_fit(tiled: Tiled, number: int) -> Iterator[Rows]:
+    """Yield rows of a frame with all that their fits depend on."""
+    calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
     settings, numbers = calibration.fitted, np.array([number])
     reach, beside = _reach_of_fits(settings), settings.roi_shape[0] + _reach_of_pixels(settings)
     planes = calibration.planes(numbers, np.empty(0))
     variances = calibration.variances(numbers, np.empty(0))
-    bad = calibration.bad_pixels(numbers)
-    top = _Top(tiled.reader, number)
+    bad, top = calibration.bad_pixels(numbers), _Top(tiled.reader, number)
     source, held, begun = spots_in_tiles(tiled, number), nothing(), 0
-    found = next(source)
+    found, still_fitted = next(source), 0
     while True:
         held = joined([held, found.spots])
         is_last = found.end == height
         end = height if is_last else min(found.end, found.pixels.last - beside) - reach
         if end > begun or is_last:
-            own = _of(held, held.y < end + reach)
-            pixels = found.pixels.frames
-            block = Block(
-                pixels, pixels, planes, variances, found.taken.frames, bad, top.highest(found)
-            )
-            places = np.column_stack([own.y, own.x]).astype(float)
-            columns = fit_block(
-                backend, block, calibration, own.frame, places, settings.known_sigma,
-                tiled.detection,
-            )  # fmt: skip
-            columns["score"] = own.score
-            inside = (own.y >= begun) & (own.y < end)
-            share = Fraction(end - begun, height)
-            del block, pixels
-            yield {name: column[inside] for name, column in columns.items()}, share
-            begun = end
+            pixels, taken = found.pixels.frames, found.taken.frames
+            block = Block(pixels, pixels, planes, variances, taken, bad, top.highest(found))
+            yield Rows(begun, end, _of(held, held.y < end + reach), block)
+            # They are fitted while the next ones are looked for.
+            still_fitted, begun = begun, end
             held = _of(held, held.y >= begun - reach)
         if is_last:
             return
-        found = source.send(begun - reach - beside)
+        found = source.send(still_fitted - reach - beside)
 
 
 class _Top:
