@@ -38,8 +38,9 @@ from .key import key_of, with_settings
 from .plan import Maps, Plan, fitted, measured
 from .telling import warn_caller
 
-#: Bytes of the frames of a part: as much as a killed run loses, a second's work or so.
-_PART_BYTES = 128 << 20
+#: Bytes of the frames of a part: as much as a killed run loses, a second's work or so. A GPU works
+#: on several blocks of one part at a time.
+_PART_BYTES, _GPU_PART_BYTES = 128 << 20, 1 << 30
 
 
 class OtherRunError(ValueError):
@@ -107,12 +108,15 @@ def first_of(numbers: NDArray[np.int64]) -> int:
     return int(numbers[0]) if len(numbers) else 0
 
 
-def ranges_of(reader: FrameReader, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the frames of each part, one part at least, whatever does the work.
+def ranges_of(
+    reader: FrameReader, numbers: NDArray[np.int64], kind: str
+) -> list[NDArray[np.int64]]:
+    """Return the frames of each part for a kind of backend; one part at least.
 
     All frames of a part come before those of later ones. Chunks of images are not divided.
     """
-    blocks = reader.blocks(numbers, 1, _PART_BYTES) or [numbers]
+    size = _GPU_PART_BYTES if kind == "cuda" else _PART_BYTES
+    blocks = reader.blocks(numbers, 1, size) or [numbers]
     ranges: list[NDArray[np.int64]] = []
     held: list[NDArray[np.int64]] = []
     for block, complete in zip(blocks, all_before(blocks), strict=True):
@@ -167,7 +171,7 @@ def store_in(
     if there is None:
         remove_parts(place)
     remove_unfinished(place)
-    ranges = ranges_of(reader, numbers)
+    ranges = ranges_of(reader, numbers, kind)
     write_run(place, Run(asked, settings, [first_of(numbers) for numbers in ranges]))
     return StoredRun(Store(place, key, calibration.settings), settings, ranges)
 
