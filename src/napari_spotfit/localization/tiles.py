@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.cpu.detect import level_places
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.saturation import Highest
 from ..images.frames import FrameReader, to_host
+from ..images.kept_chunks import KeptChunks
 from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration
 from ..images.window import Window
@@ -61,10 +63,11 @@ def spots_in_tiles(tiled: Tiled, number: int) -> Generator[Found, int, None]:
     """Yield the spots of a frame, some rows after the other; send the first row still needed."""
     height, width = tiled.reader.frame_shape
     shape = height, width
-    pixels = taken = Window(shape, *_level_pixels(tiled, number))
+    kept = KeptChunks(tiled.reader, number, threads.available())
+    pixels = taken = Window(shape, *_level_pixels(tiled, number, kept))
     mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
     spots, highest = TileSpots(tiled.detection, shape, mask), -math.inf
-    for rows, corrected in read_ahead(_tiles(tiled, number)):
+    for rows, corrected in read_ahead(_tiles(tiled, number, kept)):
         if taken is pixels and corrected is not rows:
             taken = Window(shape, np.empty(0, np.int64), np.empty(0, rows.dtype))
         pixels.add(corrected[0])
@@ -164,29 +167,33 @@ class _Top:
         def of_all() -> float:
             if self._of_all is None:
                 later = [rows for rows in self._reader.tiles() if rows[0] >= last]
-                parts = (_heightof(self._reader, self._number, *rows) for rows in later)
+                parts = (_rows_of(self._reader, self._number, *rows) for rows in later)
                 self._of_all = max([here, *map(_largest, parts)])
             return self._of_all
 
         return Highest(here, of_all)
 
 
-def _tiles(tiled: Tiled, number: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _tiles(
+    tiled: Tiled, number: int, kept: KeptChunks
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Yield the tiles of a frame: its rows as they are, and as the detection takes them."""
     reader, numbers = tiled.reader, np.array([number])
     columns = slice(0, reader.frame_shape[1])
     for first, last in reader.tiles():
-        rows = _heightof(reader, number, first, last)
+        rows = kept.rows(first, last)
         part = slice(first, last), columns
         yield rows, tiled.calibration.corrected(numbers, rows, mark_bad=True, part=part)
 
 
-def _heightof(reader: FrameReader, number: int, first: int, last: int) -> NDArray[Any]:
+def _rows_of(reader: FrameReader, number: int, first: int, last: int) -> NDArray[Any]:
     part = slice(first, last), slice(0, reader.frame_shape[1])
     return reader.read_part(np.array([number]), part)
 
 
-def _level_pixels(tiled: Tiled, number: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _level_pixels(
+    tiled: Tiled, number: int, kept: KeptChunks
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the pixels that tell a frame's level, as the detection takes them, and their places.
 
     All tiles count from the level of the frame, so that they are rounded alike.
@@ -198,9 +205,7 @@ def _level_pixels(tiled: Tiled, number: int) -> tuple[NDArray[np.int64], NDArray
         tiled.calibration.corrected(
             numbers, pixel, mark_bad=True, part=(slice(row, row + 1), slice(column, column + 1))
         )
-        for pixel, row, column in zip(
-            reader.read_points(number, y, x), y.tolist(), x.tolist(), strict=True
-        )
+        for pixel, row, column in zip(kept.points(y, x), y.tolist(), x.tolist(), strict=True)
     ]
     return places, np.concatenate(values).ravel()
 
