@@ -6,6 +6,7 @@ import click
 
 from ..version import __version__
 from .convert import convert
+from .drift import drift
 from .info import info
 from .localize import localize
 from .simulate import simulate
@@ -17,5 +18,5 @@ def main() -> None:
     """Find and fit the spots of images: single molecules, beads, smFISH dots."""
 
 
-for command in (localize, info, convert, simulate):
+for command in (localize, info, convert, simulate, drift):
     main.add_command(command)
