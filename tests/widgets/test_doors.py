@@ -12,12 +12,18 @@ from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QLineEdit
 
+from napari_spotfit.widgets.fit_files import FitFiles
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.napari_compat import main_window
 from napari_spotfit.widgets.spots import Spots
 
-WIDGETS = {"Fit spots": FitSpots, "Spots": Spots, "Inspect spot": InspectSpot}
+WIDGETS = {
+    "Fit spots": FitSpots,
+    "Spots": Spots,
+    "Inspect spot": InspectSpot,
+    "Fit many files": FitFiles,
+}
 
 
 @pytest.fixture
