@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def test_the_script_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = (block for block in BLOCKS if "viewer" not in block)
-    script, files, movies, parts, loop, cluster, models = blocks
+    script, files, movies, parts, loop, cluster, closed, models = blocks
     names: dict = {}
     exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
@@ -41,6 +41,11 @@ def test_the_script_runs(tmp_path, monkeypatch):
     assert names["light"] == pytest.approx(table.photons[table.good].mean())
     assert sum(part.spots for part in names["written"]) == len(table)
     assert Path("parts.spots.parquet").read_bytes() == whole
+    exec(compile(closed, "README.md", "exec"), names)
+    held = names["table"][50:]
+    assert len(names["table"]) == 250
+    assert (held[["y", "x"]].abs().max() < 0.3).all()
+    assert (held["correction"] == "moved").all()
     exec(compile(models, "README.md", "exec"), names)
     assert names["fits"].converged.mean() > 0.9
 

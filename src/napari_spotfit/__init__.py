@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
+    from .tracking.controller import Controller, Correction
+    from .tracking.displacement import Displacement, Health
+    from .tracking.follow import track, track_async
+    from .tracking.log import TrackingLog, read_log
+    from .tracking.microscope import SimulatedMicroscope
+    from .tracking.stage import CoreStage, StageCalibration, calibrate_stage
+    from .tracking.tracker import Tracker
     from .widgets.fit_layer import fit_layer
     from .widgets.to_layer import to_points_layer
 
@@ -43,15 +50,25 @@ __all__ = [
     "BackendFallbackWarning",
     "BackendUnavailableError",
     "Camera",
+    "Controller",
+    "CoreStage",
+    "Correction",
+    "Displacement",
     "Fitter",
     "Flag",
     "FormatWarning",
+    "Health",
     "NoiseModel",
     "Profile",
     "Settings",
+    "SimulatedMicroscope",
     "SpotFits",
+    "StageCalibration",
     "StopCondition",
+    "Tracker",
+    "TrackingLog",
     "__version__",
+    "calibrate_stage",
     "detect_spots",
     "estimate_sigma",
     "fit_at",
@@ -69,12 +86,15 @@ __all__ = [
     "open_image",
     "per_frame",
     "per_label",
+    "read_log",
     "save_fits",
     "save_settings",
     "simulate_movie",
     "simulate_spots",
     "summarize",
     "to_points_layer",
+    "track",
+    "track_async",
 ]
 
 #: Where the public names live; each is loaded when it is first used.
@@ -82,14 +102,24 @@ _MODULES = {
     "BackendFallbackWarning": "engine.errors",
     "BackendUnavailableError": "engine.errors",
     "Camera": "images.camera",
+    "Controller": "tracking.controller",
+    "CoreStage": "tracking.stage",
+    "Correction": "tracking.controller",
+    "Displacement": "tracking.displacement",
     "Fitter": "localization.fitter",
     "Flag": "results.flags",
     "FormatWarning": "files.formats",
+    "Health": "tracking.displacement",
     "NoiseModel": "settings.noise_model",
     "Profile": "models.profiles",
     "Settings": "settings.settings",
+    "SimulatedMicroscope": "tracking.microscope",
     "SpotFits": "results.spot_fits",
+    "StageCalibration": "tracking.stage",
     "StopCondition": "models.stopping",
+    "Tracker": "tracking.tracker",
+    "TrackingLog": "tracking.log",
+    "calibrate_stage": "tracking.stage",
     "detect_spots": "localization.detect_spots",
     "estimate_sigma": "localization.psf_width",
     "fit_at": "localization.fit_at",
@@ -107,12 +137,15 @@ _MODULES = {
     "open_image": "images.files.opening",
     "per_frame": "results.summary",
     "per_label": "results.labels",
+    "read_log": "tracking.log",
     "save_fits": "results.saving",
     "save_settings": "files.settings_file",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
     "summarize": "results.summary",
     "to_points_layer": "widgets.to_layer",
+    "track": "tracking.follow",
+    "track_async": "tracking.follow",
 }
 
 

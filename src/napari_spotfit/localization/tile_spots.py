@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import label
-from scipy.spatial import cKDTree
 
 from ..engine import threads
 from ..engine.cpu.detect import Detector
@@ -215,6 +213,8 @@ def _reached(maxima: Maxima, reached: NDArray[np.bool_], distance: float) -> NDA
     front = np.flatnonzero(reached)
     if not len(front):
         return reached
+    from scipy.spatial import cKDTree  # takes longer to import than a few fits
+
     reached, height = reached.copy(), maxima["height"]
     places = np.column_stack([maxima["y"], maxima["x"]]).astype(float)
     tree = cKDTree(places)
@@ -229,6 +229,8 @@ def _reached(maxima: Maxima, reached: NDArray[np.bool_], distance: float) -> NDA
 
 def _flat_area(window: Window, y: int, x: int, level: float) -> tuple[int, float]:
     """Return the first and last row of a flat area; ∞ if it may go on where no pixels are yet."""
+    from scipy.ndimage import label  # takes longer to import than a few fits
+
     pixels, reach = window.frames[0], _AREA
     height, width = pixels.shape
     while True:
