@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -338,3 +339,67 @@ def test_what_is_complete_is_kept(folder):
     assert "kept" not in run(*arguments, "--fresh").stderr
     result = run("localize", "a.npy", "b.npy", "-o", "a.csv", "--workers", 2, code=2)
     assert "choose a folder" in " ".join(result.stderr.replace("│", "").split())
+
+
+def test_benchmark():
+    arguments = ("benchmark", "--roi-size", 7, "--roi-size", 9, "--seconds", 0.01)
+    result = run(*arguments, "--backend", "cpu")
+    assert "On CPU" in result.stdout
+    assert "Gpufit" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if "7×7" in line).split()
+    assert float(row[1]) > 0.01
+    assert row[2:] == ["10.5", "11.1", "0.26"]
+    about = json.loads(run(*arguments, "--json").stdout)
+    assert set(about["million_fits_per_second"]) == {"7", "9"}
+    assert about["published"]["Gpufit"]["9"] == 8.2
+    assert "H200" in about["source"]
+
+
+def test_benchmark_without_a_gpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert "GPU" in run("benchmark", "--backend", "cuda", code=1).stderr
+
+
+def test_demo_without_a_display(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    result = run("demo")
+    assert "so the demo is written as files" in result.stderr
+    movie, fits = np.load("demo.npy"), load_fits("demo.spots.csv")
+    assert movie.shape == (60, 256, 256)
+    assert f"{len(fits)} spots, {fits.good.sum()} of them good" in result.stdout
+    assert fits.good.sum() > 2000
+
+
+@pytest.mark.skipif(
+    sys.platform == "linux" and not os.environ.get("DISPLAY"), reason="there is no display"
+)
+def test_demo_in_a_window(tmp_path, monkeypatch):
+    """The window opens, and the sample's spots are fitted; then it is closed."""
+    pytest.importorskip("napari")
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):  # so that it leaves nothing behind
+        monkeypatch.setenv(name, str(tmp_path))
+    program = """
+import napari
+from qtpy.QtCore import QTimer
+from napari_spotfit.command_line.main import main
+run = napari.run
+def look():
+    viewer = napari.current_viewer()
+    if "molecules spots" in viewer.layers:
+        print(len(viewer.layers["molecules spots"].data), flush=True)
+        viewer.close()
+def watched():
+    timer = QTimer(interval=50)
+    timer.timeout.connect(look)
+    timer.start()
+    run()
+napari.run = watched
+main(["demo"], standalone_mode=False)
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, encoding="utf-8", timeout=120
+    )
+    assert int(process.stdout.split()[0]) > 2000, process.stderr
