@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from .models.profiles import Profile
     from .models.stopping import StopCondition
     from .precision import localization_precision
+    from .results.drift import Drift, fiducial_drift, load_drift, save_drift, subtract_drift
     from .results.flags import Flag
     from .results.labels import label_spots, per_label
     from .results.load import load_fits
     from .results.saving import save_fits
     from .results.spot_fits import SpotFits
     from .results.summary import per_frame, summarize
+    from .results.tracks import link_spots
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
@@ -54,6 +56,7 @@ __all__ = [
     "CoreStage",
     "Correction",
     "Displacement",
+    "Drift",
     "Fitter",
     "Flag",
     "FormatWarning",
@@ -71,10 +74,13 @@ __all__ = [
     "calibrate_stage",
     "detect_spots",
     "estimate_sigma",
+    "fiducial_drift",
     "fit_at",
     "fit_layer",
     "fit_spots",
     "label_spots",
+    "link_spots",
+    "load_drift",
     "load_fits",
     "load_parts",
     "load_settings",
@@ -87,10 +93,12 @@ __all__ = [
     "per_frame",
     "per_label",
     "read_log",
+    "save_drift",
     "save_fits",
     "save_settings",
     "simulate_movie",
     "simulate_spots",
+    "subtract_drift",
     "summarize",
     "to_points_layer",
     "track",
@@ -106,6 +114,7 @@ _MODULES = {
     "CoreStage": "tracking.stage",
     "Correction": "tracking.controller",
     "Displacement": "tracking.displacement",
+    "Drift": "results.drift",
     "Fitter": "localization.fitter",
     "Flag": "results.flags",
     "FormatWarning": "files.formats",
@@ -122,10 +131,13 @@ _MODULES = {
     "calibrate_stage": "tracking.stage",
     "detect_spots": "localization.detect_spots",
     "estimate_sigma": "localization.psf_width",
+    "fiducial_drift": "results.drift",
     "fit_at": "localization.fit_at",
     "fit_layer": "widgets.fit_layer",
     "fit_spots": "localization.fit_spots",
     "label_spots": "results.labels",
+    "link_spots": "results.tracks",
+    "load_drift": "results.drift",
     "load_fits": "results.load",
     "load_parts": "localization.to_folder",
     "load_settings": "files.settings_file",
@@ -138,10 +150,12 @@ _MODULES = {
     "per_frame": "results.summary",
     "per_label": "results.labels",
     "read_log": "tracking.log",
+    "save_drift": "results.drift",
     "save_fits": "results.saving",
     "save_settings": "files.settings_file",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
+    "subtract_drift": "results.drift",
     "summarize": "results.summary",
     "to_points_layer": "widgets.to_layer",
     "track": "tracking.follow",

@@ -80,6 +80,9 @@ class SimulatedMicroscope:
         Rows and columns of a frame.
     photons, sigma, background : float
         Of a fiducial in a frame; its width in pixels; photons of a pixel besides.
+    fringes : float
+        How strong they are, as a share of the background; what they lay under a fiducial as a slope
+        moves its fit.
     pixel_size : float
         Micrometres.
     angle : float
@@ -122,6 +125,7 @@ class SimulatedMicroscope:
         photons: float = 10_000.0,
         sigma: float = 1.3,
         background: float = 20.0,
+        fringes: float = 0.25,
         pixel_size: float = 0.1,
         angle: float = 0.0,
         drift: tuple[float, float] = (0.0, 0.0),
@@ -147,7 +151,7 @@ class SimulatedMicroscope:
         self.now = 0.0
         random = np.random.default_rng((seed, 0))
         self.fiducials = _places(count, shape, 4.0 * reach, random)
-        expected = _backgrounds(background, shape)
+        expected = _backgrounds(background, fringes, shape)
         self._expected = expected
         self._noisy: NDArray[np.uint16] = (random.poisson(expected) + _OFFSET).astype(np.uint16)
 
@@ -216,9 +220,11 @@ def _places(
     return np.asarray(middles + random.uniform(-0.2, 0.2, middles.shape) * apart)
 
 
-def _backgrounds(background: float, shape: tuple[int, int]) -> Floats:
+def _backgrounds(background: float, fringes: float, shape: tuple[int, int]) -> Floats:
     """Return fringes at as many times as are drawn."""
     y, x = np.indices(shape)
     phase = 2.0 * math.pi * (x / 41.0 + y / 67.0 + 0.3 * np.sin(y / 90.0))
     turns = 2.0 * math.pi * np.arange(_FRINGES) / _FRINGES
-    return np.asarray(background * (1.0 + 0.25 * np.cos(phase - turns[:, np.newaxis, np.newaxis])))
+    return np.asarray(
+        background * (1.0 + fringes * np.cos(phase - turns[:, np.newaxis, np.newaxis]))
+    )

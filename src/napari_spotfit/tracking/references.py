@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .shifts import middle
+from ..results.shifts import middle
 
 Floats = NDArray[np.float64]
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..images.frames import as_array, to_host
 from ..localization.fitter import Fitter
 from ..results.flags import Flag
+from ..results.shifts import Similarity, robust_mean, similarity
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
@@ -20,7 +21,6 @@ from ..settings.settings import Settings
 from .displacement import Displacement, Health
 from .references import References
 from .search import find_fiducials, shift_after_jump
-from .shifts import Similarity, robust_mean, similarity
 
 Floats = NDArray[np.float64]
 
