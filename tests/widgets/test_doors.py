@@ -48,7 +48,7 @@ def by_palette(viewer, name):
     viewer.window._toggle_command_palette()
     boxes = main_window(viewer).findChildren(QLineEdit)
     line = next(one for one in boxes if type(one).__name__ == "QCommandLineEdit")
-    QTest.keyClicks(line, name)
+    QTest.keyClicks(line, name.removesuffix("…"))  # Qt types ASCII only
     listed = line.parent()._list
     while listed.command_at(listed._selected_index).title != f"{name} (Spot fit)":
         QTest.keyClick(line, Qt.Key.Key_Down)
