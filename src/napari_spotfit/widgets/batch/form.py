@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets import CheckBox, ComboBox, Container, LineEdit, SpinBox, Widget
 from qtpy.QtCore import QObject
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QWidget
+from qtpy.QtWidgets import QFileDialog, QPushButton, QWidget
 
 from ...engine import threads
 from ...engine.select import usable_here
@@ -19,14 +19,13 @@ from ...localization.batch.run import Batch
 from ...settings.settings import Settings
 from ..layers.fits import settings_of_layer
 from ..layers.points import is_result
+from ..parts.form import align_labels, put_beside
 from ..parts.layout import explain
 from ..parts.wheel import guard_wheel
 
 if TYPE_CHECKING:
     from napari import Viewer
 
-#: Pixels that a label is wider in the viewer's font than before it has it.
-_SPARE = 12
 #: What stands between two paths.
 _BETWEEN = ";"
 _DEFAULTS = "automatic"
@@ -224,12 +223,14 @@ class BatchForm(QObject):
         self.output.native.setPlaceholderText("a folder")
         self.files_button = self._button("Files…", "Choose image files", self._ask_files)
         folder = self._button("Folder…", "Choose a folder of images", self._ask_folder)
-        _beside(self.images, self.files_button, folder)
+        put_beside(self.images, [self.files_button, folder])
         #: Asks for a file of settings.
         self.settings_button = self._button("File…", "Take the settings of a file", None)
-        _beside(self.settings, self.settings_button)
-        _beside(self.output, self._button("Folder…", "Choose where to write", self._ask_output))
-        _align(self.container)
+        put_beside(self.settings, [self.settings_button])
+        put_beside(
+            self.output, [self._button("Folder…", "Choose where to write", self._ask_output)]
+        )
+        align_labels(self.container)
 
     def _button(self, text: str, tip: str, slot: Callable[[], None] | None) -> QPushButton:
         button = QPushButton(text)
@@ -237,25 +238,3 @@ class BatchForm(QObject):
         if slot is not None:
             button.clicked.connect(lambda: slot())
         return button
-
-
-def _beside(row: Widget, *buttons: QWidget) -> None:
-    """Put buttons behind a control and its label."""
-    around = row.native.parentWidget()
-    layout = None if around is None else around.layout()
-    assert isinstance(layout, QHBoxLayout)
-    layout.setStretchFactor(row.native, 1)
-    for button in buttons:
-        layout.addWidget(button)
-
-
-def _align(container: Container[Widget]) -> None:
-    """Let all labels be as wide as the widest, and lead to their controls."""
-    rows = [(row, row.native.parentWidget()) for row in container if not isinstance(row, CheckBox)]
-    labels = [
-        (row, label) for row, around in rows if around for label in around.findChildren(QLabel)
-    ]
-    widest = max((label.sizeHint().width() for _, label in labels), default=0)
-    for row, label in labels:
-        label.setMinimumWidth(widest + _SPARE)
-        label.setBuddy(row.native)
