@@ -84,6 +84,8 @@ bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, besi
 	$(BENCH_VENV)/bin/python benchmarks/localize_against.py
 	$(BENCH_VENV)/bin/python benchmarks/import_time.py
 	$(BENCH_VENV)/bin/python benchmarks/streaming.py --frames 4000
+	$(BENCH_VENV)/bin/python benchmarks/tracking.py
+	$(BENCH_VENV)/bin/python benchmarks/drift.py
 
 bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers
 	$(BENCH_VENV)/bin/python benchmarks/gpu.py --output build/bench-gpu

@@ -3,7 +3,11 @@
 A uint16 movie is written as TIFF and as Zarr; each run is a process of its own, which reads it,
 finds and fits its spots and writes them as Parquet. Beside it stand the same frames in memory. The
 files are in the system's cache: all is about this program and not about the disk. ``--frames`` says
-how many frames there are, ``--lengths`` of which the memory is compared.
+how many frames there are, ``--lengths`` of which the memory is compared. Then, what it takes to
+read and to compute alone, over what both take together; and an image of ``--side`` squared pixels,
+a Dask array in chunks of 2048 squared, whose spots come as fast as those of small frames. All
+figures of long movies: ``--frames 80000 --no-memory --kinds tiff zarr --repeats 1 --side 30000
+--lengths 1000 10000 100000``.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import time
 from functools import cache
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 import numpy as np
 
@@ -90,9 +95,27 @@ def one(kind: str, path: Path, table: Path) -> None:
     from napari_spotfit import localize, localize_iter, open_image, save_fits
 
     localize(np.zeros((1, 32, 32), np.uint16), sigma=1.3, roi_size=9)  # the library is loaded
-    image = np.asarray(open_image(path)) if kind == "memory" else path
+    if kind == "read":
+        before, begun, cpu = memory(), time.perf_counter(), time.process_time()
+        image = open_image(path)
+        for first in range(0, len(image), 64):
+            image[first : first + 64]
+        told(begun, cpu, before, 0)
+        return
+    image: Any = path
+    threads = None
+    if kind in ("memory", "compute"):
+        image = np.asarray(open_image(path))
+        threads = 1 if kind == "compute" else None
+    elif kind in ("large", "small"):
+        image = large(int(path.name), kind == "small")
     before, begun, cpu = memory(), time.perf_counter(), time.process_time()
-    spots = save_fits(localize_iter(image), table)
+    spots = save_fits(localize_iter(image, threads=threads, backend="cpu"), table)
+    told(begun, cpu, before, spots)
+
+
+def told(begun: float, cpu: float, before: float, spots: int) -> None:
+    """Print what a run took as JSON."""
     found = {
         "seconds": time.perf_counter() - begun,
         "cpu": time.process_time() - cpu,
@@ -101,6 +124,65 @@ def one(kind: str, path: Path, table: Path) -> None:
         "spots": spots,
     }
     print(json.dumps(found))
+
+
+def large(side: int, small: bool) -> Any:
+    """Return a Dask image of so many pixels a side, or small frames with as many spots a pixel.
+
+    A quarter of the frames of 256 squared pixels of the large one is enough of the small ones.
+    """
+    import dask.array as da
+
+    frames = simulated(256, 810)[:64]
+    if small:
+        return np.concatenate([frames] * max(side * side // (4 * frames.size), 1))
+    tile = np.block([[frames[8 * row + column] for column in range(8)] for row in range(8)])
+    chunks = (*(2048,) * (side // 2048), side % 2048) if side % 2048 else (2048,) * (side // 2048)
+
+    def chunk(block_info: Any = None) -> np.ndarray:
+        (top, bottom), (left, right) = block_info[None]["array-location"]
+        return tile[: bottom - top, : right - left].copy()
+
+    return da.map_blocks(chunk, chunks=(chunks, chunks), dtype=tile.dtype)
+
+
+def throughput(folder: Path, options: argparse.Namespace) -> None:
+    """Print what reading and computing take alone, and how near a run comes to it."""
+    cores = len(os.sched_getaffinity(0))
+    print(f"Reading and computing, CPU seconds, and what {cores} cores make of it:")
+    for kind in options.kinds if options.memory else ():
+        path, table = folder / name_of(kind), folder / "table.parquet"
+        runs = [
+            [run(one, path, table) for one in ("read", "compute", kind)]
+            for _ in range(options.repeats)
+        ]
+        read, computed = (statistics.median(one[i]["cpu"] for one in runs) for i in (0, 1))
+        whole = statistics.median(one[2]["seconds"] for one in runs)
+        print(
+            f"  {NAMES[kind]:36}{read:.2f} + {computed:.2f} s, together {whole:.2f} s: "
+            f"{(read + computed) / cores / whole:.0%}"
+        )
+
+
+def large_image(folder: Path, options: argparse.Namespace) -> None:
+    """Print how fast spots of a large image come, beside those of small frames."""
+    if not options.side:
+        return
+    side = Path(str(options.side))
+    both = {kind: run(kind, side, folder / "table.parquet") for kind in ("small", "large")}
+    print(f"A Dask image of {options.side}×{options.side} px, beside frames of 256×256 px:")
+    for kind, found in both.items():
+        speed = found["spots"] / found["seconds"]
+        print(
+            f"  {kind:8}{found['spots']:10.0f} spots, {found['seconds']:6.1f} s "
+            f"({found['cpu']:.1f} CPU s), {speed:8.0f} spots/s, peak {found['peak']:.0f} MB"
+        )
+    speeds = [one["spots"] / one["seconds"] for one in both.values()]
+    per_cpu = [one["spots"] / one["cpu"] for one in both.values()]
+    print(
+        f"  of the speed of small frames: {speeds[1] / speeds[0]:.0%} "
+        f"({per_cpu[1] / per_cpu[0]:.0%} a CPU second)"
+    )
 
 
 def run(kind: str, path: Path, table: Path) -> dict[str, float]:
@@ -114,25 +196,26 @@ def run(kind: str, path: Path, table: Path) -> dict[str, float]:
 def compare(folder: Path, options: argparse.Namespace) -> None:
     """Print seconds and memory of every kind, run in turns."""
     paths = {}
-    for kind in KINDS[1:]:
+    for kind in options.kinds:
         paths[kind] = folder / name_of(kind)
         write(kind, paths[kind], options.frames, options.size, options.spots)
-    paths["memory"] = paths["tiff"]
-    runs: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+    kinds = ["memory", *options.kinds] if options.memory else options.kinds
+    paths["memory"] = paths[options.kinds[0]]
+    runs: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     for _ in range(options.repeats):
-        for kind in KINDS:
+        for kind in kinds:
             runs[kind].append(run(kind, paths[kind], folder / "table.parquet"))
-    print(f"  {'':36}{'s':>7}{'frames/s':>10}{'CPU s':>7}{'of memory':>11}{'peak MB':>9}")
-    middle = {kind: statistics.median(one["seconds"] for one in runs[kind]) for kind in KINDS}
-    for kind in KINDS:
+    print(f"  {'':36}{'s':>7}{'frames/s':>10}{'CPU s':>7}{'of first':>11}{'peak MB':>9}")
+    middle = {kind: statistics.median(one["seconds"] for one in runs[kind]) for kind in kinds}
+    for kind in kinds:
         cpu = statistics.median(one["cpu"] for one in runs[kind])
         peak = max(one["peak"] for one in runs[kind])
         print(
             f"  {NAMES[kind]:36}{middle[kind]:7.2f}{options.frames / middle[kind]:10.0f}{cpu:7.2f}"
-            f"{middle['memory'] / middle[kind]:10.0%} {peak:8.0f}"
+            f"{middle[kinds[0]] / middle[kind]:10.0%} {peak:8.0f}"
         )
     table = (folder / "table.parquet").stat().st_size / 1e6
-    print(f"  {runs['tiff'][0]['spots']} spots, a table of {table:.0f} MB")
+    print(f"  {runs[kinds[0]][0]['spots']} spots, a table of {table:.0f} MB")
 
 
 def lengths(folder: Path, options: argparse.Namespace) -> None:
@@ -140,7 +223,7 @@ def lengths(folder: Path, options: argparse.Namespace) -> None:
     if not options.lengths:
         return
     print("Peak memory, MB, over that before the run:")
-    for kind in ("tiff", "pages", "zarr"):
+    for kind in options.kinds:
         line = []
         for frames in options.lengths:
             path = folder / f"{frames} {name_of(kind)}"
@@ -160,6 +243,11 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256, help="pixels of a side")
     parser.add_argument("--spots", type=int, default=45, help="in a frame")
     parser.add_argument("--lengths", type=int, nargs="*", default=[1000, 10_000])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS[1:], default=KINDS[1:])
+    parser.add_argument(
+        "--no-memory", dest="memory", action="store_false", help="without all frames in memory"
+    )
+    parser.add_argument("--side", type=int, default=10_000, help="pixels of a large image's side")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", help="where the movies are written; by default a temporary one")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
@@ -173,6 +261,8 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         compare(Path(name), options)
+        throughput(Path(name), options)
+        large_image(Path(name), options)
         lengths(Path(name), options)
 
 

@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def test_the_script_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = (block for block in BLOCKS if "viewer" not in block)
-    script, files, movies, parts, loop, cluster, models = blocks
+    script, files, movies, parts, loop, drift, cluster, closed, models = blocks
     names: dict = {}
     exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
@@ -36,11 +36,19 @@ def test_the_script_runs(tmp_path, monkeypatch):
     assert Path("spots.spots.parquet").read_bytes() == whole
     exec(compile(loop, "README.md", "exec"), names)
     assert len(names["fits"]) == 2
+    exec(compile(drift, "README.md", "exec"), names)
+    assert names["drift"].y[-1] == pytest.approx(0.05 * 39 / 20 * 10, abs=0.1)
+    assert names["still"].y[names["linked"].track == 0].std() < 0.05
     exec(compile(cluster, "README.md", "exec"), names)
     table = spotfit.localize(names["movie"]).to_dataframe()
     assert names["light"] == pytest.approx(table.photons[table.good].mean())
     assert sum(part.spots for part in names["written"]) == len(table)
     assert Path("parts.spots.parquet").read_bytes() == whole
+    exec(compile(closed, "README.md", "exec"), names)
+    held = names["table"][50:]
+    assert len(names["table"]) == 250
+    assert (held[["y", "x"]].abs().max() < 0.3).all()
+    assert (held["correction"] == "moved").all()
     exec(compile(models, "README.md", "exec"), names)
     assert names["fits"].converged.mean() > 0.9
 

@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "napari_spotfit"
 ROOMS = (
     "widgets",
     "command_line",
+    "tracking",
     "localization",
     "results",
     "engine",

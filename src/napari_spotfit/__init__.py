@@ -27,15 +27,26 @@ if TYPE_CHECKING:
     from .models.profiles import Profile
     from .models.stopping import StopCondition
     from .precision import localization_precision
+    from .results.drift import Drift, fiducial_drift, load_drift, save_drift, subtract_drift
     from .results.flags import Flag
     from .results.labels import label_spots, per_label
     from .results.load import load_fits
     from .results.saving import save_fits
     from .results.spot_fits import SpotFits
     from .results.summary import per_frame, summarize
+    from .results.tracks import link_spots
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
+    from .tracking.controller import Controller, Correction
+    from .tracking.displacement import Displacement, Health
+    from .tracking.follow import track, track_async
+    from .tracking.log import TrackingLog, read_log
+    from .tracking.microscope import SimulatedMicroscope
+    from .tracking.session import FrameQueue, SimulatedCamera, Snapshot, TrackingSession
+    from .tracking.spectra import allan_deviation, power_spectrum
+    from .tracking.stage import CoreStage, StageCalibration, calibrate_stage
+    from .tracking.tracker import Tracker
     from .widgets.fit_layer import fit_layer
     from .widgets.to_layer import to_points_layer
 
@@ -43,21 +54,40 @@ __all__ = [
     "BackendFallbackWarning",
     "BackendUnavailableError",
     "Camera",
+    "Controller",
+    "CoreStage",
+    "Correction",
+    "Displacement",
+    "Drift",
     "Fitter",
     "Flag",
     "FormatWarning",
+    "FrameQueue",
+    "Health",
     "NoiseModel",
     "Profile",
     "Settings",
+    "SimulatedCamera",
+    "SimulatedMicroscope",
+    "Snapshot",
     "SpotFits",
+    "StageCalibration",
     "StopCondition",
+    "Tracker",
+    "TrackingLog",
+    "TrackingSession",
     "__version__",
+    "allan_deviation",
+    "calibrate_stage",
     "detect_spots",
     "estimate_sigma",
+    "fiducial_drift",
     "fit_at",
     "fit_layer",
     "fit_spots",
     "label_spots",
+    "link_spots",
+    "load_drift",
     "load_fits",
     "load_parts",
     "load_settings",
@@ -69,12 +99,18 @@ __all__ = [
     "open_image",
     "per_frame",
     "per_label",
+    "power_spectrum",
+    "read_log",
+    "save_drift",
     "save_fits",
     "save_settings",
     "simulate_movie",
     "simulate_spots",
+    "subtract_drift",
     "summarize",
     "to_points_layer",
+    "track",
+    "track_async",
 ]
 
 #: Where the public names live; each is loaded when it is first used.
@@ -82,20 +118,39 @@ _MODULES = {
     "BackendFallbackWarning": "engine.errors",
     "BackendUnavailableError": "engine.errors",
     "Camera": "images.camera",
+    "Controller": "tracking.controller",
+    "CoreStage": "tracking.stage",
+    "Correction": "tracking.controller",
+    "Displacement": "tracking.displacement",
+    "Drift": "results.drift",
     "Fitter": "localization.fitter",
     "Flag": "results.flags",
     "FormatWarning": "files.formats",
+    "FrameQueue": "tracking.session",
+    "Health": "tracking.displacement",
     "NoiseModel": "settings.noise_model",
     "Profile": "models.profiles",
     "Settings": "settings.settings",
+    "SimulatedCamera": "tracking.session",
+    "SimulatedMicroscope": "tracking.microscope",
+    "Snapshot": "tracking.session",
     "SpotFits": "results.spot_fits",
+    "StageCalibration": "tracking.stage",
     "StopCondition": "models.stopping",
+    "Tracker": "tracking.tracker",
+    "TrackingLog": "tracking.log",
+    "TrackingSession": "tracking.session",
+    "allan_deviation": "tracking.spectra",
+    "calibrate_stage": "tracking.stage",
     "detect_spots": "localization.detect_spots",
     "estimate_sigma": "localization.psf_width",
+    "fiducial_drift": "results.drift",
     "fit_at": "localization.fit_at",
     "fit_layer": "widgets.fit_layer",
     "fit_spots": "localization.fit_spots",
     "label_spots": "results.labels",
+    "link_spots": "results.tracks",
+    "load_drift": "results.drift",
     "load_fits": "results.load",
     "load_parts": "localization.to_folder",
     "load_settings": "files.settings_file",
@@ -107,12 +162,18 @@ _MODULES = {
     "open_image": "images.files.opening",
     "per_frame": "results.summary",
     "per_label": "results.labels",
+    "power_spectrum": "tracking.spectra",
+    "read_log": "tracking.log",
+    "save_drift": "results.drift",
     "save_fits": "results.saving",
     "save_settings": "files.settings_file",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
+    "subtract_drift": "results.drift",
     "summarize": "results.summary",
     "to_points_layer": "widgets.to_layer",
+    "track": "tracking.follow",
+    "track_async": "tracking.follow",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,10 +17,10 @@ from same_fits import assert_same
 
 import napari_spotfit
 from napari_spotfit import Settings, load_fits, localize, simulate_movie
-from napari_spotfit.command_line import localize as command
 from napari_spotfit.command_line.main import main
 from napari_spotfit.files.settings_file import save_settings
 from napari_spotfit.localization import stored
+from napari_spotfit.localization.batch import run as batch
 
 pytest.importorskip("pyarrow")
 
@@ -74,7 +75,7 @@ def test_one_table_of_all_says_the_file(folder, movies):
 def test_a_folder_has_a_table_of_each(inputs, folder, movies):
     run("localize", *inputs, "-o", "out", "--format", ".spots.csv", "-q")
     found = sorted(path.name for path in (folder / "out").iterdir())
-    assert found == ["a.npy.spots.csv", "b.npy.spots.csv"]
+    assert found == ["_batch.json", "a.npy.spots.csv", "b.npy.spots.csv"]
     assert_same(load_fits("out/b.npy.spots.csv"), localize(movies[1]))
 
 
@@ -148,7 +149,7 @@ def test_damaged_files_are_named_and_the_others_go_on(folder, movies):
 
 
 def test_spots_before_the_damage_are_kept(folder, movies, monkeypatch):
-    whole = command.localize_iter
+    whole = batch.localize_iter
 
     def damaged(file, **named):
         for part in whole(file, **named):
@@ -157,7 +158,7 @@ def test_spots_before_the_damage_are_kept(folder, movies, monkeypatch):
                 raise OSError(5, "Input/output error")
             yield part[9:]
 
-    monkeypatch.setattr(command, "localize_iter", damaged)
+    monkeypatch.setattr(batch, "localize_iter", damaged)
     result = run("localize", "a.npy", "b.npy", "-o", "all.csv", code=1)
     assert "“a.npy”: [Errno 5] Input/output error; 8 frames before it were fitted" in result.stderr
     fits = load_fits("all.csv")
@@ -170,7 +171,7 @@ def test_spots_before_the_damage_are_kept(folder, movies, monkeypatch):
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("several", [True, False])
 def test_ctrl_c_keeps_what_is_done_when_asked(keep, several, folder, movies, monkeypatch):
-    whole = command.localize_iter
+    whole = batch.localize_iter
 
     def interrupted(*arguments, **named):
         for part in whole(*arguments, **named):
@@ -179,7 +180,7 @@ def test_ctrl_c_keeps_what_is_done_when_asked(keep, several, folder, movies, mon
             yield part[9:]
             raise AssertionError("it goes on")
 
-    monkeypatch.setattr(command, "localize_iter", interrupted)
+    monkeypatch.setattr(batch, "localize_iter", interrupted)
     before = signal.getsignal(signal.SIGINT)
     inputs = ["a.npy", "b.npy"] if several else ["a.npy"]
     result = run("localize", *inputs, "-o", "a.csv", *(["--keep"] if keep else []), code=130)
@@ -193,12 +194,12 @@ def test_ctrl_c_keeps_what_is_done_when_asked(keep, several, folder, movies, mon
 
 KILLED = """
 import sys
-from napari_spotfit.command_line import localize as command
+from napari_spotfit.localization.batch import run as batch
 from napari_spotfit.command_line.main import main
 from napari_spotfit.localization import stored
 
 stored._PART_BYTES = 1  # a frame
-whole = command.localize_iter
+whole = batch.localize_iter
 def waiting(*given, **named):
     for number, part in enumerate(whole(*given, **named)):
         yield part
@@ -207,7 +208,7 @@ def waiting(*given, **named):
             sys.stdin.read()
 if len(sys.argv) > 1 and sys.argv[-1] == "killed":
     sys.argv.pop()
-    command.localize_iter = waiting
+    batch.localize_iter = waiting
 main()
 """
 
@@ -235,7 +236,7 @@ def test_a_killed_run_goes_on(inputs, folder):
 
 def test_parts_of_other_settings_are_not_used(folder, movies, monkeypatch):
     monkeypatch.setattr(stored, "_PART_BYTES", 1)
-    whole = command.localize_iter
+    whole = batch.localize_iter
 
     def stopped(*arguments, **named):
         for part in whole(*arguments, **named):
@@ -244,7 +245,7 @@ def test_parts_of_other_settings_are_not_used(folder, movies, monkeypatch):
 
     def stop():
         with monkeypatch.context() as patch:
-            patch.setattr(command, "localize_iter", stopped)
+            patch.setattr(batch, "localize_iter", stopped)
             result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5", code=130)
         assert "Run it again to go on, or with --fresh to begin anew" in result.stderr
         assert list(folder.glob("a.csv.parts/a.npy-*/_run.json"))
@@ -313,3 +314,92 @@ def test_simulate(name, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_csv("truth.csv"), truth)
     run("simulate", "movie.avi", code=2)
     assert "--size" in run("simulate", name, "--size", "big", code=2).output
+
+
+def test_labels_make_a_table_of_cells(folder, movies):
+    cells = np.zeros((48, 56), np.uint8)
+    cells[:, 20:] = 5
+    np.save(folder / "a_cells.npy", cells)
+    np.save(folder / "b_cells.npy", cells[:40])
+    result = run("localize", "?.npy", "-o", "out", "--labels", "_cells.npy", "--json", code=1)
+    assert "the mask “b_cells.npy” has 40×56 pixels, “b.npy” 8×48×56" in result.stderr
+    first = json.loads(result.stdout)["files"][0]
+    assert (first["state"], first["cells"]) == ("done", "out/a.npy.cells.csv")
+    fits = localize(movies[0])
+    expected = napari_spotfit.per_label(fits[fits.good], cells)
+    pd.testing.assert_frame_equal(pd.read_csv("out/a.npy.cells.csv"), expected)
+    label = napari_spotfit.label_spots(fits, cells)
+    np.testing.assert_array_equal(load_fits("out/a.npy.spots.parquet").label, label)
+
+
+def test_what_is_complete_is_kept(folder):
+    arguments = ("localize", "a.npy", "b.npy", "-o", "out", "--workers", 2)
+    run(*arguments)
+    assert run(*arguments).stderr.count("kept from an earlier run") == 2
+    assert "kept" not in run(*arguments, "--fresh").stderr
+    result = run("localize", "a.npy", "b.npy", "-o", "a.csv", "--workers", 2, code=2)
+    assert "choose a folder" in " ".join(result.stderr.replace("│", "").split())
+
+
+def test_benchmark():
+    arguments = ("benchmark", "--roi-size", 7, "--roi-size", 9, "--seconds", 0.01)
+    result = run(*arguments, "--backend", "cpu")
+    assert "On CPU" in result.stdout
+    assert "Gpufit" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if "7×7" in line).split()
+    assert float(row[1]) > 0.01
+    assert row[2:] == ["10.5", "11.1", "0.26"]
+    about = json.loads(run(*arguments, "--json").stdout)
+    assert set(about["million_fits_per_second"]) == {"7", "9"}
+    assert about["published"]["Gpufit"]["9"] == 8.2
+    assert "H200" in about["source"]
+
+
+def test_benchmark_without_a_gpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert "GPU" in run("benchmark", "--backend", "cuda", code=1).stderr
+
+
+def test_demo_without_a_display(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    result = run("demo")
+    assert "so the demo is written as files" in result.stderr
+    movie, fits = np.load("demo.npy"), load_fits("demo.spots.csv")
+    assert movie.shape == (60, 256, 256)
+    assert f"{len(fits)} spots, {fits.good.sum()} of them good" in result.stdout
+    assert fits.good.sum() > 2000
+
+
+@pytest.mark.skipif(
+    sys.platform == "linux" and not os.environ.get("DISPLAY"), reason="there is no display"
+)
+def test_demo_in_a_window(tmp_path, monkeypatch):
+    """The window opens, and the sample's spots are fitted; then it is closed."""
+    pytest.importorskip("napari")
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):  # so that it leaves nothing behind
+        monkeypatch.setenv(name, str(tmp_path))
+    program = """
+import napari
+from qtpy.QtCore import QTimer
+from napari_spotfit.command_line.main import main
+run = napari.run
+def look():
+    viewer = napari.current_viewer()
+    if "molecules spots" in viewer.layers:
+        print(len(viewer.layers["molecules spots"].data), flush=True)
+        viewer.close()
+def watched():
+    timer = QTimer(interval=50)
+    timer.timeout.connect(look)
+    timer.start()
+    run()
+napari.run = watched
+main(["demo"], standalone_mode=False)
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, encoding="utf-8", timeout=120
+    )
+    assert int(process.stdout.split()[0]) > 2000, process.stderr

@@ -242,8 +242,8 @@ class TestLocalize:
             return size
 
         peak(60)
-        # Some kilobytes a frame are the graph of the lazy array itself.
-        assert peak(160) < peak(60) + 6e6
+        # Some kilobytes a frame are the graph of the lazy array itself; a block may be read ahead.
+        assert peak(160) < peak(60) + 14e6
 
     def test_spots_at_the_edge_are_fitted_in_a_shifted_roi(self):
         y, x = np.indices((40, 40))

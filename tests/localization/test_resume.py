@@ -25,7 +25,9 @@ from napari_spotfit import (
     save_fits,
     simulate_movie,
 )
+from napari_spotfit.files.parquet import parquet_pieces
 from napari_spotfit.files.parts import difference, parts_in, read_run, remove_parts
+from napari_spotfit.images import frames
 from napari_spotfit.localization import stored, width_search
 
 da = pytest.importorskip("dask.array")
@@ -275,6 +277,33 @@ def test_a_file_that_is_cut_off_keeps_what_is_before(
         fit_until_it_ends()
     assert len(parts_in(folder)) == 4
     assert max(part.frame.max() for part in found if len(part)) < 16
+
+
+def test_frames_in_tiles_are_stored_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tall = simulate_movie(2, (2300, 64), spots_per_frame=900, photons=3000, seed=1)[0]
+    fits = localize(tall)
+    monkeypatch.setattr(frames, "LARGE_FRAME", 10_000)
+    monkeypatch.setattr(frames, "TILE", 200 * 64 * 2)
+    image = da.from_array(tall, chunks=(1, 100, -1))
+    coming = localize_iter(image, resume=tmp_path)
+    assert 0 < len(next(coming)) < 800
+    coming.close()
+    assert parts_in(tmp_path) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["_run.json"]
+
+    parts = localize_to_folder(image, tmp_path)
+    assert sum(part.spots for part in parts) == len(fits)
+    assert len(list(parquet_pieces(parts[0].path))) > 2
+    whole = parts[0].path.read_bytes()
+    again = list(localize_iter(image, resume=tmp_path))
+    assert len(again) > 4
+    assert_same(SpotFits.concatenate(again), fits)
+    assert localize_to_folder(image, tmp_path) == parts
+    parts[0].path.write_bytes(whole[: len(whole) // 2] + bytes(64) + whole[len(whole) // 2 + 64 :])
+    assert_same(SpotFits.concatenate(list(localize_iter(image, resume=tmp_path))), fits)
+    assert parts[0].path.read_bytes() == whole
 
 
 FULL = """

@@ -12,12 +12,20 @@ from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QLineEdit
 
+from napari_spotfit.widgets.fit_files import FitFiles
 from napari_spotfit.widgets.fit_spots import FitSpots
+from napari_spotfit.widgets.import_localisations import ImportLocalisations
 from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.napari_compat import main_window
 from napari_spotfit.widgets.spots import Spots
 
-WIDGETS = {"Fit spots": FitSpots, "Spots": Spots, "Inspect spot": InspectSpot}
+WIDGETS = {
+    "Fit spots": FitSpots,
+    "Spots": Spots,
+    "Inspect spot": InspectSpot,
+    "Fit many files": FitFiles,
+    "Import localisations…": ImportLocalisations,
+}
 
 
 @pytest.fixture
@@ -40,7 +48,7 @@ def by_palette(viewer, name):
     viewer.window._toggle_command_palette()
     boxes = main_window(viewer).findChildren(QLineEdit)
     line = next(one for one in boxes if type(one).__name__ == "QCommandLineEdit")
-    QTest.keyClicks(line, name)
+    QTest.keyClicks(line, name.removesuffix("…"))  # Qt types ASCII only
     listed = line.parent()._list
     while listed.command_at(listed._selected_index).title != f"{name} (Spot fit)":
         QTest.keyClick(line, Qt.Key.Key_Down)
@@ -63,10 +71,11 @@ def test_every_door_leads_to_working_widgets(viewer, hand, fit, make_movie, qtbo
     for name in WIDGETS:
         door(viewer, name)
         qtbot.waitUntil(lambda name=name: len(opened(viewer, name)) == 1)
-    (widget,), (spots,), (inspect,) = (opened(viewer, name) for name in WIDGETS)
+    (widget,), (spots,), (inspect,), (files,), _ = (opened(viewer, name) for name in WIDGETS)
     assert widget.settings.image.layer is image
     assert fit(widget).startswith("8 spots")
     layer = viewer.layers["movie spots"]
+    assert files.form.settings.native.findText("of “movie spots”") == 1
     assert widget.result.layer is spots.spots.layer is layer
     # What tells one layer from another must not go by a proxy of it.
     viewer.layers.selection.active = layer

@@ -5,7 +5,10 @@ from __future__ import annotations
 import click
 
 from ..version import __version__
+from .benchmark import benchmark
 from .convert import convert
+from .demo import demo
+from .drift import drift
 from .info import info
 from .localize import localize
 from .simulate import simulate
@@ -17,5 +20,5 @@ def main() -> None:
     """Find and fit the spots of images: single molecules, beads, smFISH dots."""
 
 
-for command in (localize, info, convert, simulate):
+for command in (localize, info, convert, drift, simulate, benchmark, demo):
     main.add_command(command)

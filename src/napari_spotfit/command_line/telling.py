@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -47,19 +46,3 @@ def progress(label: str, level: int) -> Iterator[Callable[[int, int], None]]:
             bar.update(done - bar.pos, f"{rate:.0f} frames/s")
 
         yield show
-
-
-@contextmanager
-def warnings_told(name: str, level: int) -> Iterator[list[str]]:
-    """Say warnings as sentences, and collect them."""
-    told: list[str] = []
-
-    def show(message: Warning | str, *rest: Any, **named: Any) -> None:
-        if str(message) not in told:
-            told.append(str(message))
-            say(f"{name}: {message}", level)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
-        yield told

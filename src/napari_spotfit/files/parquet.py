@@ -16,6 +16,7 @@ from .table import DERIVED, TEXT, WORDS, About, Column, SpotTable, UnreadableFil
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow import parquet
 
 
 def write_parquet(path: Path, table: SpotTable) -> None:
@@ -65,6 +66,30 @@ def read_parquet(path: Path) -> SpotTable:
     UnreadableFileError
         If the file is damaged, of a newer version, or something else.
     """
+    with _opened(path) as (file, about):
+        found = file.read()
+    return _table_of_arrow(found, about)
+
+
+def parquet_pieces(path: Path) -> Iterator[SpotTable]:
+    """Read a table some rows after the other, as they were written; one piece at least.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is missing; the message says how to get it.
+    UnreadableFileError
+        If the file is damaged, of a newer version, or something else.
+    """
+    with _opened(path) as (file, about):
+        for number in range(max(file.num_row_groups, 1)):
+            found = file.read_row_group(number) if file.num_row_groups else file.read()
+            yield _table_of_arrow(found, about)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
+    """Open a file; whatever is damaged in it is told as it is read."""
     need_pyarrow()
     import pyarrow as pa
     from pyarrow import parquet
@@ -77,11 +102,9 @@ def read_parquet(path: Path) -> SpotTable:
             if FORMAT_KEY.encode() not in metadata:
                 raise UnreadableFileError("it was not written by napari-spotfit")
             names = (name for name in metadata if not name.startswith(b"ARROW:"))
-            about = from_texts({name.decode(): metadata[name].decode() for name in names})
-            found = file.read()
+            yield file, from_texts({name.decode(): metadata[name].decode() for name in names})
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UnreadableFileError(f"it is damaged, or no Parquet file: {error}") from None
-    return _table_of_arrow(found, about)
 
 
 def need_pyarrow() -> None:

@@ -13,14 +13,14 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..settings.settings import Settings
-from .formats import read
-from .parquet import need_pyarrow, write_parquet
+from .parquet import need_pyarrow, parquet_pieces, parquet_writer
 from .table import SpotTable, UnreadableFileError
 
 #: Readers of folders of Parquet files leave out what begins with an underscore.
@@ -60,17 +60,16 @@ def part_path(folder: Path, first: int) -> Path:
     return folder / f"part-{first:09d}.parquet"
 
 
-def write_part(path: Path, table: SpotTable, key: Mapping[str, Any]) -> None:
-    """Write a part beside, and give it its name when it is complete.
+@contextmanager
+def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTable], None]]:
+    """Give what adds spots to a part beside, which takes its name when it is complete.
 
     Parameters
     ----------
     path : path
         Of :func:`part_path`.
-    table : SpotTable
-        The spots.
     key : mapping
-        Plain values that say what they were made of.
+        Plain values that say what the spots are made of.
 
     Raises
     ------
@@ -79,22 +78,42 @@ def write_part(path: Path, table: SpotTable, key: Mapping[str, Any]) -> None:
     """
     # Two workers may make the same part, of which one was taken for lost.
     beside = path.with_name(f".{path.stem}.{uuid.uuid4().hex}")
+    writer = ExitStack()
+    adds: list[Callable[[SpotTable], None]] = []
+
+    def add(table: SpotTable) -> None:
+        with _told_where(path):
+            if not adds:
+                first = SpotTable(table.columns, replace(table.about, part=key))
+                adds.append(writer.enter_context(parquet_writer(beside, first)))
+            adds[0](table)
+
     try:
-        write_parquet(beside, SpotTable(table.columns, replace(table.about, part=key)))
-        beside.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
+        yield add
+        with _told_where(path):
+            writer.close()
+            beside.replace(path)
     finally:
+        with suppress(OSError, ValueError):  # the error that matters has been told
+            writer.close()
         _drop(beside)
 
 
-def read_part(path: Path, key: Mapping[str, Any]) -> SpotTable | None:
-    """Return a part; None if it is not there, is damaged, or was made of something else."""
+def part_pieces(path: Path, key: Mapping[str, Any]) -> Iterator[SpotTable] | None:
+    """Return a part, some rows after the other, of which all can be read.
+
+    None if it is not there, is damaged, or was made of something else.
+    """
     try:
-        table = read(path)
+        pieces = parquet_pieces(path)
+        first = next(pieces)
+        if first.about.part != plain(key):
+            return None
+        # What has begun must not end with an error.
+        several = sum(1 for _ in pieces)
     except (FileNotFoundError, UnreadableFileError):
         return None
-    return table if table.about.part == plain(key) else None
+    return parquet_pieces(path) if several else iter([first])
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -117,11 +136,10 @@ def write_run(folder: Path, run: Run) -> None:
         "firsts": list(run.firsts),
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps(text, indent=1, ensure_ascii=False), encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
+        with _told_where(path):
+            folder.mkdir(parents=True, exist_ok=True)
+            beside.write_text(json.dumps(text, indent=1, ensure_ascii=False), encoding="utf-8")
+            beside.replace(path)
     finally:
         _drop(beside)
 
@@ -205,16 +223,20 @@ def difference(there: Any, here: Any, name: str = "") -> str:
     return "" if there == here else f"{name} is {there!r} there and {here!r} here"
 
 
-def _unwritable(path: Path, error: OSError) -> OSError:
-    """Return the error that names the place, of the same kind."""
-    # Arrow says the number in its text alone.
-    told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
-    code = error.errno or (int(told[1]) if told else errno.EIO)
-    return OSError(
-        code,
-        f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. The parts "
-        "before it are kept: run it again to go on after them",
-    )
+@contextmanager
+def _told_where(path: Path) -> Iterator[None]:
+    """Let errors of writing name the place."""
+    try:
+        yield
+    except OSError as error:
+        # Arrow says the number in its text alone.
+        told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
+        code = error.errno or (int(told[1]) if told else errno.EIO)
+        raise OSError(
+            code,
+            f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. The parts "
+            "before it are kept: run it again to go on after them",
+        ) from error
 
 
 def _drop(path: Path) -> None:

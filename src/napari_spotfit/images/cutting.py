@@ -148,14 +148,18 @@ def row_tiles(height: int, chunk: Any, rows: int) -> list[tuple[int, int]]:
     >>> row_tiles(10, 2, 5), row_tiles(10, (3, 7), 1)
     ([(0, 4), (4, 8), (8, 10)], [(0, 3), (3, 10)])
     """
-    ends = [*_begins(height, chunk)[1:].tolist(), height]
     tiles, first, last = [], 0, 0
-    for end in ends:
+    for end in edges(height, chunk)[1:].tolist():
         if last > first and end - first > rows:
             tiles.append((first, last))
             first = last
         last = end
     return [*tiles, (first, last)]
+
+
+def edges(size: int, chunk: Any) -> Numbers:
+    """Return where the chunks along an axis begin, and where the last one ends."""
+    return np.append(_begins(size, chunk), size)
 
 
 def _begins(size: int, chunk: Any) -> Numbers:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .cutting import Box, Cells, row_tiles
+from .cutting import Box, Cells, edges, row_tiles
 from .files.opening import opened
 
 #: Which frames: all (None), or along each leading axis a slice, an index or indices.
@@ -229,6 +229,19 @@ class FrameReader:
         """Whether frames are so large that they are read, and worked on, in tiles."""
         size = math.prod(self.frame_shape) * native_type(np.dtype(self._image.dtype)).itemsize
         return size > LARGE_FRAME and getattr(self._image, "reads_parts", True)
+
+    @property
+    def pixel_bytes(self) -> int:
+        """How many bytes a pixel has that is read."""
+        return native_type(np.dtype(self._image.dtype)).itemsize
+
+    def chunk_edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where chunks of a frame begin and end, along rows and along columns."""
+        chunks = getattr(self._image, "chunks", None) or self.frame_shape
+        rows, columns = (
+            edges(size, chunk) for size, chunk in zip(self.frame_shape, chunks[-2:], strict=True)
+        )
+        return rows, columns
 
     def tiles(self) -> list[tuple[int, int]]:
         """Return the first row of each tile of a frame, and the one after its last.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,8 @@ def _fingerprint(image: Any) -> str:
     in_memory = type(image) is np.ndarray or is_on_device(image) or not hasattr(image, "shape")
     most = _FRAMES
     if in_memory:
-        most = max(_BYTES // max(int(np.prod(reader.frame_shape)) * 8, 1), _FRAMES)
+        frame_bytes: int = math.prod(reader.frame_shape) * np.dtype(_dtype(image)).itemsize
+        most = max(_BYTES // frame_bytes, _FRAMES)
     count = min(most, reader.count)
     looked_at = np.unique(np.linspace(0, max(reader.count - 1, 0), count).astype(np.int64))
     found = hashlib.blake2b(digest_size=16)

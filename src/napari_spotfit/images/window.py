@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+#: Linux' MAP_NORESERVE, which Python has from 3.13 on: more may be asked for than there is.
+_NO_RESERVE = 0x4000
 
 
 class Window:
@@ -31,8 +35,8 @@ class Window:
     >>> window = Window((1000, 4), np.array([3999]), np.array([7.0]))
     >>> window.add(np.ones((10, 4)))
     >>> window.forget(8)
-    >>> window.first, window.last, window.frames[0, [0, 8, 9, 999], 3].tolist()
-    (8, 10, [0.0, 1.0, 1.0, 7.0])
+    >>> window.first, window.last, window.frames[0, [8, 9, 999], 3].tolist()
+    (8, 10, [1.0, 1.0, 7.0])
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class Window:
         self._shape, self._places, self._values = shape, places, values
         #: The first row that is there, and the one after the last.
         self.first = self.last = 0
+        self._memory: mmap.mmap | None = None
         #: The frame, of shape (1, Y, X).
         self.frames = self._empty()
 
@@ -50,23 +55,37 @@ class Window:
         self.last += len(rows)
 
     def forget(self, before: int) -> None:
-        """Free the memory of all rows before one, which others may still hold."""
+        """Free the memory of all rows before one."""
         before = min(max(before, self.first), self.last)
-        kept = self.frames[0, before : self.last]
-        self.frames = self._empty()
-        self.frames[0, before : self.last] = kept
+        if self._memory is None:
+            kept = self.frames[0, before : self.last]
+            self.frames = self._empty()
+            self.frames[0, before : self.last] = kept
+        else:
+            row = self.frames[0].nbytes // self._shape[0]
+            first, last = (n * row // mmap.PAGESIZE * mmap.PAGESIZE for n in (self.first, before))
+            if last > first:
+                self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
+                self._put_places()
         self.first = before
 
     def _empty(self) -> NDArray[Any]:
-        frames = _untouched((1, *self._shape), self._values.dtype)
-        frames.reshape(-1)[self._places] = self._values
-        return frames
+        shape, dtype = (1, *self._shape), self._values.dtype
+        self._memory = _reserved(math.prod(shape) * dtype.itemsize)
+        if self._memory is None:
+            self.frames = np.zeros(shape, dtype)
+        else:
+            self.frames = np.frombuffer(self._memory, dtype).reshape(shape)
+        self._put_places()
+        return self.frames
+
+    def _put_places(self) -> None:
+        self.frames.reshape(-1)[self._places] = self._values
 
 
-def _untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an array that takes memory only where it is written to."""
-    if not hasattr(mmap, "MAP_NORESERVE"):
-        return np.zeros(shape, dtype)
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
-    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=flags)
-    return np.frombuffer(memory, dtype).reshape(shape)
+def _reserved(size: int) -> mmap.mmap | None:
+    """Return memory that is there where it is written to, and can be freed; None without such."""
+    if sys.platform != "linux":
+        return None
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    return mmap.mmap(-1, size, flags=flags)

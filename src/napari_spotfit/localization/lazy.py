@@ -46,7 +46,8 @@ def lazy_table(
     settings = settings.changed(backend=kind_of(there, settings, frames))
     reader, calibration = measured(there, settings, maps)
     settings = with_estimates(settings, calibration.settings)
-    parts = _tasks(table_of, image, settings, ranges_of(reader, reader.select(frames)), maps)
+    ranges = ranges_of(reader, reader.select(frames), settings.backend)
+    parts = _tasks(table_of, image, settings, ranges, maps)
     # Columns and types, of no frames; the machine that fits may have a GPU, and this one none.
     plan = planned(there, settings.changed(backend="cpu"), None, maps)
     ((nothing, _),) = fitted(plan, [np.arange(0)])
@@ -70,16 +71,25 @@ def _tasks(
     """Return what Dask does for each part; nothing that is large is there more than once."""
     from dask.delayed import delayed
 
+    shape, camera = FrameReader(image).shape, maps.camera
     given = [_for_each(one, ranges, one is image) for one in (image, *maps[:3])]
-    camera = None if maps.camera is None else delayed(maps.camera, traverse=False)
-    others, shape = [delayed(one, traverse=False) for one in more], FrameReader(image).shape
+    # What all have in common is sent once, and looked through once.
     do = delayed(_done, pure=True)
+    common = delayed((work, more, shape, settings, camera), pure=True, traverse=False)
     for numbers, *own in zip(ranges, *given, strict=True):
-        yield do(work, others, shape, numbers, settings, *own, camera)
+        yield do(common, numbers, *own)
 
 
-def _done(work: Callable[..., Any], others: list[Any], *part: Any) -> Any:
-    return work(Part(*part), *others)
+def _done(
+    common: tuple[Any, ...],
+    numbers: NDArray[np.int64],
+    image: Any,
+    mask: Any,
+    weights: Any,
+    bad_pixels: Any,
+) -> Any:
+    work, more, shape, settings, camera = common
+    return work(Part(shape, numbers, settings, image, mask, weights, bad_pixels, camera), *more)
 
 
 def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool) -> list[Any]:
@@ -92,7 +102,8 @@ def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool) -> l
         values = values.path
     if isinstance(values, (str, os.PathLike)):
         path = Path(values).resolve()
-        return [File(path, path.stat().st_mtime_ns)] * len(ranges)
+        values = File(path, path.stat().st_mtime_ns)
+        return [delayed(values, pure=True, traverse=False)] * len(ranges)
     if is_on_device(values) or not (hasattr(values, "shape") and hasattr(values, "dtype")):
         values = to_host(as_array(values))
     if isinstance(values, np.ndarray) and (is_image or values.ndim > 2):
@@ -102,7 +113,7 @@ def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool) -> l
         if len(values.shape) > 2 or is_image:
             return _frames_of_dask(values, ranges)
         values = values.compute()
-    return [delayed(values, traverse=False)] * len(ranges)
+    return [delayed(values, pure=True, traverse=False)] * len(ranges)
 
 
 def _chosen(frames: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from fractions import Fraction
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,10 +14,9 @@ from ..images.camera import Camera
 from ..images.files.image_file import ImageFile
 from ..images.files.opening import opened
 from ..results.joining import joined_parts
-from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
-from .plan import Maps, fitted, planned
-from .stored import Store, StoredPart
+from .plan import Maps, Plan, fitted, planned
+from .stored import Store, StoredPart, StoredRun, parts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,21 +48,14 @@ class Part(NamedTuple):
     bad_pixels: Any = None
     camera: Camera | None = None
 
-    def fits(self) -> SpotFits:
-        """Return the fits."""
+    def plan(self) -> Plan:
+        """Return the plan by which it is fitted here."""
         # Dask gives each of its threads a part: more of our own would be in each other's way.
         settings = self.settings.changed(threads=self.settings.threads or 1)
         image, mask, weights, bad = map(
             self._here, (self.image, self.mask, self.weights, self.bad_pixels)
         )
-        plan = planned(image, settings, None, Maps(mask, weights, bad, self.camera))
-        done, parts = Fraction(0), []
-        for fits, count in fitted(plan, [self.numbers]):
-            done += count
-            parts.append((fits.to_host(), float(done / max(len(self.numbers), 1))))
-        fits = joined_parts(parts)
-        known = plan.settings.changed(threads=self.settings.threads)
-        return SpotFits(fits.columns, fits.index_names, known)
+        return planned(image, settings, None, Maps(mask, weights, bad, self.camera))
 
     def _here(self, given: Any) -> Any:
         """Return an image, or a map, as it is read here."""
@@ -80,15 +71,15 @@ class Part(NamedTuple):
 
 def table_of(part: Part) -> pd.DataFrame:
     """Return the fits of a part as a table."""
-    return part.fits().to_dataframe()
+    parts = fitted(part.plan(), [part.numbers])
+    return joined_parts((fits.to_host(), 1.0) for fits, _ in parts).to_dataframe()
 
 
 def stored(part: Part, store: Store) -> StoredPart:
     """Return the part that is in a folder, where it is written first if it is not there."""
-    there = store.load(part.numbers)
-    if there is not None:
-        return StoredPart(store.path(part.numbers), len(there))
-    return store.save(part.numbers, part.fits())
+    run = StoredRun(store, part.settings, [part.numbers])
+    spots = sum(len(fits) for fits, _ in parts_of(part.plan(), run))
+    return StoredPart(store.path(part.numbers), spots)
 
 
 @lru_cache(maxsize=16)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
@@ -22,6 +23,9 @@ from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 from .tiles import Tiled, fits_in_tiles
+
+#: From so many blocks a core on, each core takes blocks of its own.
+_SIDE_BY_SIDE = 4
 
 
 class Maps(NamedTuple):
@@ -96,6 +100,7 @@ def fitted(
     backend, calibration, reader = plan.backend, plan.calibration, plan.reader
     settings, recorded_settings = calibration.settings, plan.settings
     detection, variances = for_detection(calibration)
+    cores = settings.threads or threads.available()
     if reader.in_tiles and backend.kind == "cpu" and any(map(len, ranges)):
         masks = PerPixel.of_mask(plan.mask, reader.shape)
         tiled = Tiled(reader, calibration, detection, variances, masks)
@@ -105,6 +110,9 @@ def fitted(
                 yield collected(columns, index, recorded_settings), share
         return
     parts = [cut(reader, numbers, backend) for numbers in ranges]
+    if backend.kind == "cpu" and sum(blocks.chunks for blocks in parts) >= _SIDE_BY_SIDE * cores:
+        # Each core takes a block, and waits for no other.
+        backend, detection = backend._replace(workers=cores), detection.changed(threads=1)
 
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
         block = upload(backend, calibration, chunk.block, chunk.pixels)

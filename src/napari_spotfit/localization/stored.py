@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,13 +19,13 @@ from ..files.parts import (
     Run,
     difference,
     part_path,
+    part_pieces,
+    part_writer,
     parts_in,
     plain,
-    read_part,
     read_run,
     remove_parts,
     remove_unfinished,
-    write_part,
     write_run,
 )
 from ..images.cutting import all_before
@@ -38,8 +38,9 @@ from .key import key_of, with_settings
 from .plan import Maps, Plan, fitted, measured
 from .telling import warn_caller
 
-#: Bytes of the frames of a part: as much as a killed run loses, a second's work or so.
-_PART_BYTES = 128 << 20
+#: Bytes of the frames of a part: as much as a killed run loses, a second's work or so. A GPU works
+#: on several blocks of one part at a time.
+_PART_BYTES, _GPU_PART_BYTES = 128 << 20, 1 << 30
 
 
 class OtherRunError(ValueError):
@@ -69,19 +70,24 @@ class Store:
         """Return where the part of some frames lies."""
         return part_path(self.folder, first_of(numbers))
 
-    def load(self, numbers: NDArray[np.int64]) -> SpotFits | None:
-        """Return the fits of a part, None where it is missing, damaged, or of something else."""
-        table = read_part(self.path(numbers), self._key(numbers))
-        if table is None:
-            return None
-        fits = fits_of(table)
-        return SpotFits(fits.columns, fits.index_names, self.settings)
+    def load(self, numbers: NDArray[np.int64]) -> Iterator[SpotFits] | None:
+        """Return the fits of a part in pieces, None where it is to be made."""
+        pieces = part_pieces(self.path(numbers), self._key(numbers))
+        return None if pieces is None else (self._known(fits_of(piece)) for piece in pieces)
 
-    def save(self, numbers: NDArray[np.int64], fits: SpotFits) -> StoredPart:
+    @contextmanager
+    def saving(self, numbers: NDArray[np.int64]) -> Iterator[Callable[[SpotFits], None]]:
+        """Give what adds fits to a part."""
+        with part_writer(self.path(numbers), self._key(numbers)) as add:
+            yield lambda fits: add(self._known(fits).to_table())
+
+    def save(self, numbers: NDArray[np.int64], fits: SpotFits) -> None:
         """Write the fits of a part."""
-        path = self.path(numbers)
-        write_part(path, fits.to_table(), self._key(numbers))
-        return StoredPart(path, len(fits))
+        with self.saving(numbers) as add:
+            add(fits)
+
+    def _known(self, fits: SpotFits) -> SpotFits:
+        return SpotFits(fits.columns, fits.index_names, self.settings)
 
     def _key(self, numbers: NDArray[np.int64]) -> dict[str, Any]:
         return with_settings(self.key, self.settings, self.settings.backend, numbers)
@@ -102,12 +108,15 @@ def first_of(numbers: NDArray[np.int64]) -> int:
     return int(numbers[0]) if len(numbers) else 0
 
 
-def ranges_of(reader: FrameReader, numbers: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return the frames of each part, one part at least, whatever does the work.
+def ranges_of(
+    reader: FrameReader, numbers: NDArray[np.int64], kind: str
+) -> list[NDArray[np.int64]]:
+    """Return the frames of each part for a kind of backend; one part at least.
 
     All frames of a part come before those of later ones. Chunks of images are not divided.
     """
-    blocks = reader.blocks(numbers, 1, _PART_BYTES) or [numbers]
+    size = _GPU_PART_BYTES if kind == "cuda" else _PART_BYTES
+    blocks = reader.blocks(numbers, 1, size) or [numbers]
     ranges: list[NDArray[np.int64]] = []
     held: list[NDArray[np.int64]] = []
     for block, complete in zip(blocks, all_before(blocks), strict=True):
@@ -162,7 +171,7 @@ def store_in(
     if there is None:
         remove_parts(place)
     remove_unfinished(place)
-    ranges = ranges_of(reader, numbers)
+    ranges = ranges_of(reader, numbers, kind)
     write_run(place, Run(asked, settings, [first_of(numbers) for numbers in ranges]))
     return StoredRun(Store(place, key, calibration.settings), settings, ranges)
 
@@ -194,16 +203,26 @@ def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fract
     Those that are stored are read, and all others made and stored. Whoever stops iterating
     cancels the rest.
     """
+    make = _made_in_tiles if plan.reader.in_tiles else _made
     missing: list[NDArray[np.int64]] = []
     for numbers in run.ranges:
-        fits = run.store.load(numbers)
-        if fits is None:
+        pieces = run.store.load(numbers)
+        if pieces is None:
             missing.append(numbers)
             continue
-        yield from _made(plan, run.store, missing)
-        yield fits, len(numbers)
+        yield from make(plan, run.store, missing)
+        yield from _counted(pieces, len(numbers))
         missing = []
-    yield from _made(plan, run.store, missing)
+    yield from make(plan, run.store, missing)
+
+
+def _counted(pieces: Iterator[SpotFits], frames: int) -> Iterator[tuple[SpotFits, int]]:
+    """Yield pieces, the last one with the number of frames that all are."""
+    held = next(pieces)
+    for piece in pieces:
+        yield held, 0
+        held = piece
+    yield held, frames
 
 
 def _made(
@@ -212,7 +231,7 @@ def _made(
     """Make parts and store them, each while the next one is made."""
     if not ranges:
         return
-    waiting: Future[StoredPart] | None = None
+    waiting: Future[None] | None = None
     with (
         ThreadPoolExecutor(1, "napari-spotfit parts") as writer,
         closing(fitted(plan, ranges)) as stream,
@@ -232,6 +251,21 @@ def _made(
             yield part, len(numbers)
         if waiting is not None:
             waiting.result()
+
+
+def _made_in_tiles(
+    plan: Plan, store: Store, ranges: list[NDArray[np.int64]]
+) -> Iterator[tuple[SpotFits, int | Fraction]]:
+    """Make parts that memory may not hold, and store each while it is made."""
+    with closing(fitted(plan, ranges)) as stream:
+        for numbers in ranges:
+            left: int | Fraction = len(numbers)
+            with store.saving(numbers) as add:
+                while left > 0:
+                    fits, share = next(stream)
+                    add(fits)
+                    left -= share
+                    yield fits, share
 
 
 def _up_to(

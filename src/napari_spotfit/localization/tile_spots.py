@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import label
-from scipy.spatial import cKDTree
 
 from ..engine import threads
 from ..engine.cpu.detect import Detector
-from ..engine.detection.candidates import Candidates
+from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import MAXIMUM
 from ..engine.detection.nonmax_suppression import (
     DROPPED,
     Maxima,
     farther_apart,
+    in_order,
     join_bands,
     merge_plateaus,
 )
@@ -25,6 +25,8 @@ from ..settings.settings import Settings
 
 #: Half a side of what is looked at for a flat area, which grows by the other number.
 _AREA, _GROWS = 16, 4
+#: Columns whose maxima are looked at at once, at least.
+_COLUMNS = 2048
 #: Rows, in units of the least distance, in which spots are looked for that others may drop.
 _CHAIN = 64
 
@@ -67,21 +69,19 @@ class TileSpots:
         limit = _uncut(self._settled, areas)
         maxima = self._waiting
         if areas:
-            maxima = merge_plateaus(maxima, window.frames)
-        maxima = maxima[(maxima["y"] >= self.end) & (maxima["y"] < limit)]
+            maxima = merge_plateaus(in_order(maxima), window.frames)
+        maxima = _where(maxima, (maxima["y"] >= self.end) & (maxima["y"] < limit))
         if self._mask is not None:
-            maxima = maxima[self._mask[maxima["y"], maxima["x"]]]
+            maxima = _where(maxima, self._mask[maxima["y"], maxima["x"]])
         end = height if limit >= height else _uncut(self._certain(maxima, limit), areas)
         end = max(end, self.end)
-        chosen = farther_apart(
-            np.concatenate([self._kept, maxima]), self._shape, self._settings.min_distance
-        )
+        chosen = self._farther_apart(np.concatenate([self._kept, maxima]))
         new = Candidates._make(
             column[(chosen.y >= self.end) & (chosen.y < end)] for column in chosen
         )
         near = (chosen.y >= end - math.ceil(self._settings.min_distance)) & (chosen.y < end)
         self._kept = _as_maxima(Candidates._make(column[near] for column in chosen))
-        self._waiting = self._waiting[self._waiting["y"] >= end]
+        self._waiting = _where(self._waiting, self._waiting["y"] >= end)
         self.end = end
         self.first_needed = min(self._looked_at - detector.reach, end) - 1
         return new
@@ -98,13 +98,77 @@ class TileSpots:
         # A maximum belongs to one of the other band, to which others may belong.
         margin = math.ceil(3 * detector.settings.reach) + 1
         settled = height if is_all else max(self._looked_at - margin, self._settled)
-        maxima = self._maxima.copy()
-        join_bands(maxima, detector.settings, self._settings.min_distance)
-        y = maxima["y"]
-        ours = (maxima["band"] != DROPPED) & (y >= self._settled) & (y < settled)
-        self._waiting = np.concatenate([self._waiting, maxima[ours]])
-        self._maxima = self._maxima[y >= settled - 2 * margin]
+        y = self._maxima["y"]
+        ours = (y >= self._settled) & (y < settled) & self._are_own(detector, margin)
+        self._waiting = np.concatenate([self._waiting, _where(self._maxima, ours)])
+        self._maxima = _where(self._maxima, y >= settled - 2 * margin)
         self._settled = settled
+
+    def _are_own(self, detector: Detector, margin: int) -> NDArray[np.bool_]:
+        """Return which maxima are spots of their own, and not one with another band's."""
+        own = np.zeros(len(self._maxima), bool)
+
+        def join(rows: NDArray[np.int64], first: int, last: int) -> None:
+            maxima = self._maxima.take(rows)
+            order = _order(maxima)
+            maxima = maxima.take(order)
+            join_bands(maxima, detector.settings, self._settings.min_distance)
+            inside = (maxima["x"] >= first) & (maxima["x"] < last)
+            own[rows[order[inside]]] = maxima["band"][inside] != DROPPED
+
+        self._in_columns(join, self._maxima["x"], 2 * margin)
+        return own
+
+    def _farther_apart(self, maxima: Maxima) -> Candidates:
+        """Return maxima, in any order, in their order, less those too close to higher ones."""
+        distance, shape = self._settings.min_distance, self._shape
+        margin = _CHAIN * max(math.ceil(distance), 1)
+        parts: dict[int, Candidates] = {}
+        depend: list[bool] = []
+
+        def choose(rows: NDArray[np.int64], begin: int, end: int) -> None:
+            own = in_order(maxima.take(rows))
+            beside = (own["x"] < begin) | (own["x"] >= end)
+            x = own["x"][beside]
+            left, right = max(begin - margin, 0), min(end + margin, shape[1])
+            cut = (x < left + distance) & (left > 0) | (x >= right - distance) & (right < shape[1])
+            near = _reached(_where(own, beside), cut, distance)
+            reached = x[near]
+            depend.append(
+                bool(((reached > begin - 2 * distance) & (reached < begin)).any())
+                or bool(((reached < end + 2 * distance) & (reached >= end)).any())
+            )
+            spots = farther_apart(own, shape, distance)
+            inside = (spots.x >= begin) & (spots.x < end)
+            parts[begin] = Candidates._make(column[inside] for column in spots)
+
+        self._in_columns(choose, maxima["x"], margin)
+        if any(depend):
+            return farther_apart(in_order(maxima), shape, distance)
+        spots = joined([nothing(), *parts.values()])
+        order = np.argsort(spots.y * shape[1] + spots.x, kind="stable")
+        return Candidates._make(column[order] for column in spots)
+
+    def _in_columns(
+        self, work: Callable[[NDArray[np.int64], int, int], None], x: NDArray[np.int32], margin: int
+    ) -> None:
+        """Call a function with which maxima are in some columns and beside, and these columns.
+
+        Near memory is faster, and each core takes some of the columns.
+        """
+        size = max(_COLUMNS, margin)
+        own = (x // size).astype(np.uint16)
+        order = np.argsort(own, kind="stable")
+        count = -(-self._shape[1] // size)
+        ends = np.searchsorted(own[order], range(count + 1))
+
+        def columns(number: int, _: int) -> None:
+            first, last = number * size, min((number + 1) * size, self._shape[1])
+            rows = order[ends[max(number - 1, 0)] : ends[min(number + 2, count)]]
+            there = x[rows]
+            work(rows[(there >= first - margin) & (there < last + margin)], first, last)
+
+        threads.in_pieces(columns, count, 1, self._workers)
 
     def _flat_areas(self, window: Window, level: float) -> list[tuple[int, float]]:
         """Return the first and last rows of flat areas with maxima; ∞ where there may be more."""
@@ -123,18 +187,8 @@ class TileSpots:
             near = np.flatnonzero(places[:, 0] >= first)
             if not len(near):
                 return limit
-            own, height = places[near], maxima["height"][near]
-            tree = cKDTree(own)
-            reached = own[:, 0] > limit - distance
-            front = np.flatnonzero(reached)
-            while len(front):
-                pairs = tree.query_ball_point(own[front], distance)
-                others = np.concatenate([np.empty(0, np.int64), *map(np.asarray, pairs)])
-                brighter = np.repeat(height[front], list(map(len, pairs)))
-                others = others.astype(np.int64)
-                others = others[(height[others] <= brighter) & ~reached[others]]
-                front = np.unique(others)
-                reached[front] = True
+            own = places[near]
+            reached = _reached(maxima.take(near), own[:, 0] > limit - distance, distance)
             if not reached.any():
                 return limit
             lowest = int(own[reached, 0].min())
@@ -143,8 +197,40 @@ class TileSpots:
             rows *= _GROWS
 
 
+def _where(maxima: Maxima, which: NDArray[np.bool_]) -> Maxima:
+    """Return some maxima; NumPy's own way copies them number by number."""
+    return maxima.take(np.flatnonzero(which))
+
+
+def _order(maxima: Maxima) -> NDArray[np.int64]:
+    """Return the order of a frame's maxima by row and column."""
+    width = int(maxima["x"].max(initial=0)) + 1
+    return np.argsort(maxima["y"].astype(np.int64) * width + maxima["x"], kind="stable")
+
+
+def _reached(maxima: Maxima, reached: NDArray[np.bool_], distance: float) -> NDArray[np.bool_]:
+    """Return which maxima depend on some of them, which may drop others as close and no higher."""
+    front = np.flatnonzero(reached)
+    if not len(front):
+        return reached
+    from scipy.spatial import cKDTree  # takes longer to import than a few fits
+
+    reached, height = reached.copy(), maxima["height"]
+    places = np.column_stack([maxima["y"], maxima["x"]]).astype(float)
+    tree = cKDTree(places)
+    while len(front):
+        pairs = tree.query_ball_point(places[front], distance)
+        others = np.concatenate([np.empty(0), *map(np.asarray, pairs)]).astype(np.int64)
+        higher = np.repeat(height[front], list(map(len, pairs)))
+        front = np.unique(others[(height[others] <= higher) & ~reached[others]])
+        reached[front] = True
+    return reached
+
+
 def _flat_area(window: Window, y: int, x: int, level: float) -> tuple[int, float]:
     """Return the first and last row of a flat area; ∞ if it may go on where no pixels are yet."""
+    from scipy.ndimage import label  # takes longer to import than a few fits
+
     pixels, reach = window.frames[0], _AREA
     height, width = pixels.shape
     while True:

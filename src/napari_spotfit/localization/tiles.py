@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.cpu.detect import level_places
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.saturation import Highest
 from ..images.frames import FrameReader, to_host
+from ..images.kept_chunks import KeptChunks
 from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration
 from ..images.window import Window
@@ -61,10 +63,11 @@ def spots_in_tiles(tiled: Tiled, number: int) -> Generator[Found, int, None]:
     """Yield the spots of a frame, some rows after the other; send the first row still needed."""
     height, width = tiled.reader.frame_shape
     shape = height, width
-    pixels = taken = Window(shape, *_level_pixels(tiled, number))
+    kept = KeptChunks(tiled.reader, number, threads.available())
+    pixels = taken = Window(shape, *_level_pixels(tiled, number, kept))
     mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
     spots, highest = TileSpots(tiled.detection, shape, mask), -math.inf
-    for rows, corrected in read_ahead(_tiles(tiled, number)):
+    for rows, corrected in read_ahead(_tiles(tiled, number, kept)):
         if taken is pixels and corrected is not rows:
             taken = Window(shape, np.empty(0, np.int64), np.empty(0, rows.dtype))
         pixels.add(corrected[0])
@@ -94,44 +97,59 @@ def all_spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
     return spots._replace(frame=np.full(len(spots.y), number))
 
 
+class Rows(NamedTuple):
+    """Rows of a frame whose spots can be fitted."""
+
+    #: From the first row to the one before the last; the spots there, and beside.
+    begin: int
+    end: int
+    spots: Candidates
+    block: Block
+
+
 def fits_in_tiles(
     tiled: Tiled, backend: Backend, number: int
 ) -> Iterator[tuple[dict[str, NDArray[Any]], Fraction]]:
     """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
     calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
+    sigma = calibration.fitted.known_sigma
+    # Spots are found in the rows that come next while those before are fitted.
+    for rows in read_ahead(_rows_to_fit(tiled, number)):
+        own = rows.spots
+        places = np.column_stack([own.y, own.x]).astype(float)
+        columns = fit_block(
+            backend, rows.block, calibration, own.frame, places, sigma, tiled.detection
+        )
+        columns["score"] = own.score
+        inside = (own.y >= rows.begin) & (own.y < rows.end)
+        share = Fraction(rows.end - rows.begin, height)
+        yield {name: column[inside] for name, column in columns.items()}, share
+
+
+def _rows_to_fit(tiled: Tiled, number: int) -> Iterator[Rows]:
+    """Yield rows of a frame with all that their fits depend on."""
+    calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
     settings, numbers = calibration.fitted, np.array([number])
     reach, beside = _reach_of_fits(settings), settings.roi_shape[0] + _reach_of_pixels(settings)
     planes = calibration.planes(numbers, np.empty(0))
     variances = calibration.variances(numbers, np.empty(0))
-    bad = calibration.bad_pixels(numbers)
-    top = _Top(tiled.reader, number)
+    bad, top = calibration.bad_pixels(numbers), _Top(tiled.reader, number)
     source, held, begun = spots_in_tiles(tiled, number), nothing(), 0
-    found = next(source)
+    found, still_fitted = next(source), 0
     while True:
         held = joined([held, found.spots])
         is_last = found.end == height
         end = height if is_last else min(found.end, found.pixels.last - beside) - reach
         if end > begun or is_last:
-            own = _of(held, held.y < end + reach)
-            pixels = found.pixels.frames
-            block = Block(
-                pixels, pixels, planes, variances, found.taken.frames, bad, top.highest(found)
-            )
-            places = np.column_stack([own.y, own.x]).astype(float)
-            columns = fit_block(
-                backend, block, calibration, own.frame, places, settings.known_sigma,
-                tiled.detection,
-            )  # fmt: skip
-            columns["score"] = own.score
-            inside = (own.y >= begun) & (own.y < end)
-            share = Fraction(end - begun, height)
-            del block, pixels
-            yield {name: column[inside] for name, column in columns.items()}, share
-            begun = end
+            pixels, taken = found.pixels.frames, found.taken.frames
+            block = Block(pixels, pixels, planes, variances, taken, bad, top.highest(found))
+            yield Rows(begun, end, _of(held, held.y < end + reach), block)
+            # They are fitted while the next ones are looked for.
+            still_fitted, begun = begun, end
             held = _of(held, held.y >= begun - reach)
         if is_last:
             return
-        found = source.send(begun - reach - beside)
+        found = source.send(still_fitted - reach - beside)
 
 
 class _Top:
@@ -149,29 +167,33 @@ class _Top:
         def of_all() -> float:
             if self._of_all is None:
                 later = [rows for rows in self._reader.tiles() if rows[0] >= last]
-                parts = (_heightof(self._reader, self._number, *rows) for rows in later)
+                parts = (_rows_of(self._reader, self._number, *rows) for rows in later)
                 self._of_all = max([here, *map(_largest, parts)])
             return self._of_all
 
         return Highest(here, of_all)
 
 
-def _tiles(tiled: Tiled, number: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _tiles(
+    tiled: Tiled, number: int, kept: KeptChunks
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Yield the tiles of a frame: its rows as they are, and as the detection takes them."""
     reader, numbers = tiled.reader, np.array([number])
     columns = slice(0, reader.frame_shape[1])
     for first, last in reader.tiles():
-        rows = _heightof(reader, number, first, last)
+        rows = kept.rows(first, last)
         part = slice(first, last), columns
         yield rows, tiled.calibration.corrected(numbers, rows, mark_bad=True, part=part)
 
 
-def _heightof(reader: FrameReader, number: int, first: int, last: int) -> NDArray[Any]:
+def _rows_of(reader: FrameReader, number: int, first: int, last: int) -> NDArray[Any]:
     part = slice(first, last), slice(0, reader.frame_shape[1])
     return reader.read_part(np.array([number]), part)
 
 
-def _level_pixels(tiled: Tiled, number: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _level_pixels(
+    tiled: Tiled, number: int, kept: KeptChunks
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the pixels that tell a frame's level, as the detection takes them, and their places.
 
     All tiles count from the level of the frame, so that they are rounded alike.
@@ -183,9 +205,7 @@ def _level_pixels(tiled: Tiled, number: int) -> tuple[NDArray[np.int64], NDArray
         tiled.calibration.corrected(
             numbers, pixel, mark_bad=True, part=(slice(row, row + 1), slice(column, column + 1))
         )
-        for pixel, row, column in zip(
-            reader.read_points(number, y, x), y.tolist(), x.tolist(), strict=True
-        )
+        for pixel, row, column in zip(kept.points(y, x), y.tolist(), x.tolist(), strict=True)
     ]
     return places, np.concatenate(values).ravel()
 

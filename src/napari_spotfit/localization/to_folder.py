@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Unpack
+
+import numpy as np
 
 from ..files.parts import part_path, read_run
 from ..files.table import UnreadableFileError
@@ -114,12 +117,15 @@ def localize_to_folder(
     if lazy:
         return lazy_stored(image, run, maps)
     plan = planned(there, run.settings, frames, maps)
-    written, done = [], 0
-    for numbers, (fits, _) in zip(run.ranges, parts_of(plan, run), strict=True):
-        done += len(numbers)
-        written.append(StoredPart(run.store.path(numbers), len(fits)))
-        if progress is not None:
-            progress(done, len(plan.numbers))
+    spots, done, ends = 0, Fraction(0), np.cumsum([len(numbers) for numbers in run.ranges])
+    written: list[StoredPart] = []
+    for fits, count in parts_of(plan, run):
+        spots, done = spots + len(fits), done + count
+        if done == ends[len(written)]:
+            written.append(StoredPart(run.store.path(run.ranges[len(written)]), spots))
+            spots = 0
+            if progress is not None:
+                progress(int(done), len(plan.numbers))
     return written
 
 

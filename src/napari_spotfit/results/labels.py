@@ -117,26 +117,57 @@ def table_of_labels(
     label: NDArray[Any], sizes: Mapping[int, int], columns: Mapping[str, NDArray[Any]]
 ) -> pd.DataFrame:
     """Return the table of :func:`per_label` from the spots' labels and the labels' sizes."""
-    import pandas as pd
+    sums = LabelSums(sizes, columns)
+    sums.add(label, columns)
+    return sums.table()
 
-    known = np.fromiter(sizes, np.int64, len(sizes))
-    row = np.searchsorted(known, label)
-    there = row < len(known)
-    there[there] = known[row[there]] == label[there]
-    row, total = row[there], len(known)
-    table: dict[str, Any] = {
-        "label": known,
-        "pixels": np.fromiter(sizes.values(), np.int64, total),
-        "count": np.bincount(row, minlength=total),
-    }
-    for name, values in columns.items():
-        chosen = finite(values[there])
-        real = np.isfinite(chosen)
-        sums, counts = (np.bincount(row[real], weight, total) for weight in (chosen[real], None))
-        table[f"{name}_sum"] = sums
-        with np.errstate(invalid="ignore"):  # no spots
-            table[f"{name}_mean"] = sums / counts
-    return pd.DataFrame(table)
+
+class LabelSums:
+    """What the spots of every label add up to, of spots that come in parts.
+
+    Parameters
+    ----------
+    sizes : mapping of int to int
+        How many pixels each label has, in the order of the labels.
+    columns : iterable of str
+        The columns that are added up.
+    """
+
+    def __init__(self, sizes: Mapping[int, int], columns: Iterable[str]) -> None:
+        self._sizes = sizes
+        self._known = np.fromiter(sizes, np.int64, len(sizes))
+        self._count = np.zeros(len(sizes), np.int64)
+        #: The sums of each column, and of how many finite values they are.
+        self._sums = {name: (np.zeros(len(sizes)), np.zeros(len(sizes))) for name in columns}
+
+    def add(self, label: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> None:
+        """Add spots by their labels; those of label 0 count nowhere."""
+        known, total = self._known, len(self._known)
+        row = np.searchsorted(known, label)
+        there = row < total
+        there[there] = known[row[there]] == label[there]
+        row = row[there]
+        self._count += np.bincount(row, minlength=total)
+        for name, (sums, counts) in self._sums.items():
+            chosen = finite(columns[name][there])
+            real = np.isfinite(chosen)
+            sums += np.bincount(row[real], chosen[real], total)
+            counts += np.bincount(row[real], minlength=total)
+
+    def table(self) -> pd.DataFrame:
+        """Return a row for every label, those without spots too."""
+        import pandas as pd
+
+        table: dict[str, Any] = {
+            "label": self._known,
+            "pixels": np.fromiter(self._sizes.values(), np.int64, len(self._sizes)),
+            "count": self._count,
+        }
+        for name, (sums, counts) in self._sums.items():
+            table[f"{name}_sum"] = sums
+            with np.errstate(invalid="ignore"):  # no spots
+                table[f"{name}_mean"] = sums / counts
+        return pd.DataFrame(table)
 
 
 def _labels(labels: Any) -> Any:

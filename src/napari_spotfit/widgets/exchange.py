@@ -44,8 +44,8 @@ def read_localisations(
     pixel_size : float, optional
         Size of a pixel in nm; by default that of the viewer's image, if the file needs it.
     """
-    table = read(path, format, pixel_size=pixel_size or _pixel_size())
-    arguments = layer_arguments(points_arguments(fits_of(table)), _stem(path))
+    table = read(path, format, pixel_size=pixel_size or pixel_size_of_images())
+    arguments = layer_arguments(points_arguments(fits_of(table)), name_of_layer(path))
     arguments |= dict(table.about.layer or {})
     return arguments.pop("data"), arguments, "points"
 
@@ -93,7 +93,7 @@ def _is_theirs(path: Path) -> bool:
     return by_content(path) is named
 
 
-def _pixel_size() -> tuple[float, float] | None:
+def pixel_size_of_images() -> tuple[float, float] | None:
     """Return the size in nm of the pixels of the viewer's images, if they have one and one only."""
     viewer = open_viewer()
     if viewer is None:
@@ -107,7 +107,7 @@ def _pixel_size() -> tuple[float, float] | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _stem(path: str) -> str:
+def name_of_layer(path: str) -> str:
     """Return what to call the layer of a file."""
     name = Path(path).name
     named = by_name(Path(path))

@@ -130,10 +130,13 @@ class Detector:
 
     def maxima(self, first: int, last: int, workers: int = 1) -> Maxima:
         """Return the maxima of both bands that are spots', of some frames."""
-        return self._of_strips(first * self._strips, last * self._strips, workers)
+        return in_order(self._of_strips(first * self._strips, last * self._strips, workers))
 
     def maxima_in_rows(self, first: int, last: int, workers: int = 1) -> Maxima:
-        """Return those of some rows of the first frame, as :attr:`strip_rows` cuts it."""
+        """Return those of some rows of the first frame, as :attr:`strip_rows` cuts it.
+
+        They are in no order.
+        """
         across = self._strips // -(-int(self.settings.height) // self.strip_rows)
         return self._of_strips(
             first // self.strip_rows * across, -(-last // self.strip_rows) * across, workers
@@ -175,7 +178,8 @@ class Detector:
         count = last - first
         threads.in_pieces(find, count, -(-count // workers), workers)
         parts = [part for begin in sorted(found) for part in found[begin]]
-        return in_order(np.concatenate(parts).view(MAXIMUM).ravel())
+        maxima: Maxima = np.concatenate(parts).view(MAXIMUM).ravel()
+        return maxima
 
     def _in_strips(self, first: int, last: int) -> list[NDArray[np.uint8]]:
         """Return the maxima of strips of all frames, in as many parts as it takes.

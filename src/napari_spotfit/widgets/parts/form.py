@@ -18,6 +18,9 @@ from .layout import explain, fill
 from .number_box import NumberBox
 from .wheel import guard_wheel
 
+#: Pixels that a label is wider in the viewer's font than before it has it.
+_SPARE = 12
+
 
 class Number(ValuedContainerWidget[float | None]):
     """A number of magicgui's, or None, in a box that says what None means.
@@ -181,7 +184,7 @@ class SettingsForm:
 
     def beside(self, name: str, *widgets: QWidget, stretch: int = 0) -> None:
         """Put widgets beside a setting's control."""
-        _put_beside(self.controls[name], widgets, stretch)
+        put_beside(self.controls[name], widgets, stretch)
 
     def below(self, name: str, widget: QWidget) -> None:
         """Put a widget, as wide as the form, below a setting's row and what was put there before.
@@ -207,7 +210,7 @@ class SettingsForm:
         for one in _labels(row):
             one.setBuddy(widget)
         self.below(name, _row(row))
-        _put_beside(row, beside)
+        put_beside(row, beside)
         return row
 
     def allow(self, name: str, allowed: bool, why_not: str) -> None:
@@ -291,12 +294,22 @@ def _row(widget: Widget) -> QWidget:
     return native if row is None or isinstance(widget, CheckBox) else row
 
 
-def _put_beside(row: Widget, widgets: Iterable[QWidget], stretch: int = 0) -> None:
+def put_beside(row: Widget, widgets: Iterable[QWidget], stretch: int = 0) -> None:
+    """Put widgets behind a control and its label."""
     layout = _row(row).layout()
     assert isinstance(layout, QBoxLayout)
     layout.setStretchFactor(row.native, 1)
     for widget in widgets:
         layout.addWidget(widget, stretch)
+
+
+def align_labels(container: Container[Widget]) -> None:
+    """Let all labels be as wide as the widest, and lead to their controls."""
+    labels = [(row, label) for row in container for label in _labels(row)]
+    widest = max((label.sizeHint().width() for _, label in labels), default=0)
+    for row, label in labels:
+        label.setMinimumWidth(widest + _SPARE)
+        label.setBuddy(control_of(row))
 
 
 def _labels(widget: Widget) -> list[QLabel]:

@@ -1,4 +1,4 @@
-"""Which image files a command is to work on."""
+"""Which image files a batch is of."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from glob import has_magic, iglob
 from pathlib import Path
 
-import click
-
-from ..images.files.opening import ENDINGS, is_image_folder
+from ...images.files.opening import ENDINGS, is_image_folder
 
 
 def image_files(names: Sequence[str]) -> list[Path]:
@@ -18,7 +16,7 @@ def image_files(names: Sequence[str]) -> list[Path]:
 
     Raises
     ------
-    click.UsageError
+    ValueError
         If a pattern or a folder has none.
     """
     found: dict[Path, None] = {}
@@ -37,7 +35,7 @@ def image_files(names: Sequence[str]) -> list[Path]:
             files = [place]
         if not files:
             what = "folder" if place.is_dir() else "pattern"
-            raise click.UsageError(
+            raise ValueError(
                 f"there is no image file in the {what} “{name}”; their names end in "
                 f"{', '.join(ENDINGS)}"
             )

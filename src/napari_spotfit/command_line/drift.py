@@ -1,0 +1,75 @@
+"""``napari-spotfit drift``: the drift that fiducials tell, subtracted from a table of spots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from ..results.drift import fiducial_drift, load_drift, save_drift, subtract_drift
+from ..results.load import load_fits
+from ..results.tracks import link_spots
+from .telling import USUAL, say
+
+
+@click.command()
+@click.argument("source", metavar="TABLE", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path),
+    help="The table without the drift, in any format that “convert” knows.",
+)  # fmt: skip
+@click.option(
+    "--drift", "known", type=click.Path(exists=True, path_type=Path),
+    help="A drift that is known already (.csv, or Picasso's .txt), such as of another table.",
+)  # fmt: skip
+@click.option(
+    "--save-drift", "target", type=click.Path(path_type=Path),
+    help="Where the drift goes: a table (.csv), or as Picasso has it (.txt).",
+)  # fmt: skip
+@click.option(
+    "--max-distance", type=float, default=1.0, show_default=True, metavar="PX",
+    help="How far a fiducial moves from one frame to the next, at most.",
+)  # fmt: skip
+@click.option(
+    "--memory", type=int, default=5, show_default=True, metavar="FRAMES",
+    help="For how many frames one may be missing.",
+)  # fmt: skip
+@click.option(
+    "--least-share", type=float, default=0.5, show_default=True,
+    help="In which share of the frames a fiducial is seen, at least.",
+)  # fmt: skip
+def drift(
+    source: Path,
+    output: Path | None,
+    known: Path | None,
+    target: Path | None,
+    max_distance: float,
+    memory: int,
+    least_share: float,
+) -> None:
+    """Subtract the drift of fiducials from the spots of a movie.
+
+    Fiducials are spots that are seen in many frames, beads for example. Their good fits in TABLE
+    are linked over the frames, and the drift is the mean of their shifts by their standard errors.
+    """
+    if output is None and target is None:
+        raise click.UsageError("say where the table goes (-o), the drift (--save-drift), or both")
+    try:
+        fits = load_fits(source)
+        if known is not None:
+            found = load_drift(known)
+        else:
+            linked = link_spots(fits, max_distance, memory=memory)
+            found = fiducial_drift(linked, least_share=least_share)
+            used = f"{np.median(found.used):g} fiducials in most frames"
+            way = np.hypot(np.ptp(found.y), np.ptp(found.x))
+            error = np.nanmedian(np.hypot(found.y_stderr, found.x_stderr))
+            say(f"{source}: a drift over {way:.2f} px, ± {error:.3f} px, by {used}", USUAL)
+        if target is not None:
+            save_drift(found, target)
+        if output is not None:
+            subtract_drift(fits, found).save(output)
+            say(f"{output}: {len(fits)} spots", USUAL)
+    except (ImportError, OSError, ValueError) as error_:
+        raise click.ClickException(str(error_)) from None

@@ -1,0 +1,372 @@
+"""Many image files in, tables of spots out: what the command and the widget do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...engine import threads
+from ...files.formats import FORMATS
+from ...files.parts import parts_beside, parts_in, remove_beside
+from ...files.streamed import check_name
+from ...images.files.opening import open_image
+from ...images.frames import FrameReader
+from ...images.identity import identity
+from ...results.saving import save_fits
+from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
+from ..key import key_of, with_settings
+from ..localize import localize_iter
+from ..plan import NO_MAPS
+from ..stored import kind_of
+from .cells import Cells, cells_path, write_cells
+from .kept import KeptTables
+from .masks import mask_of, open_mask, without_masks
+from .outcome import DONE, FAILED, RUNNING, STOPPED, Outcome
+from .warned import warnings_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENDING = ".spots.parquet"
+#: Who is told of a file whenever there is something new; called in the thread that works on it.
+Tell = Callable[[Outcome], object]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a batch is to do.
+
+    Parameters
+    ----------
+    files : sequence of path
+        The image files.
+    output : path
+        A table for the spots of all, or a folder for a table of each.
+    settings : Settings
+        The settings of all fits.
+    ending : str
+        What the tables in a folder end in.
+    frames : slice, optional
+        Frames of each movie.
+    labels : str, optional
+        Where the masks are, as :func:`~.masks.mask_of` takes it.
+    workers : int
+        So many files at a time, where the output is a folder.
+    keep : bool
+        Whether the tables have what is done when the batch is stopped.
+    fresh : bool
+        Whether to begin anew where an earlier run has left something.
+    """
+
+    files: Sequence[Path]
+    output: Path
+    settings: Settings
+    ending: str = ENDING
+    frames: slice | None = None
+    labels: str | None = None
+    workers: int = 1
+    keep: bool = False
+    fresh: bool = False
+
+
+def batch_tables(batch: Batch) -> list[Path] | None:
+    """Return the table of each file where there is to be a folder of them, else None.
+
+    Raises
+    ------
+    ValueError, OSError
+        If a name says no format of spots, several images would have one table, or there is no
+        place for them.
+    """
+    output = batch.output
+    if not output.is_dir() and output.suffix.lower() in FORMATS:
+        check_name(output)
+        if batch.workers > 1 and len(batch.files) > 1:
+            raise ValueError(
+                "one table of all images is written one after the other; choose a folder for the "
+                "output to have several at a time"
+            )
+        return None
+    if output.suffix and not output.is_dir():
+        check_name(output)
+    output.mkdir(parents=True, exist_ok=True)
+    tables = [output / f"{file.name}{batch.ending}" for file in batch.files]
+    for table in tables:
+        check_name(table)
+    twice = next((table for table in tables if tables.count(table) > 1), None)
+    if twice is not None:
+        raise ValueError(f"the spots of several images would go to “{twice}”")
+    return tables
+
+
+def run_batch(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> list[Outcome]:
+    """Find and fit the spots of image files, and write them to tables.
+
+    A file that fails does not stop the others. What is complete and made of the same is kept, and
+    a file in which an earlier run was killed goes on where that was.
+
+    Parameters
+    ----------
+    batch : Batch
+        What to do.
+    tell : callable
+        Called with the outcome of a file whenever there is something new of it.
+    stopped : callable
+        Asked often whether to stop.
+
+    Returns
+    -------
+    list of Outcome
+        What became of each file; masks that are among the files are left out.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the output is not as :func:`batch_tables` wants it, or one table of all cannot be
+        written.
+    """
+    if batch.labels is not None:
+        batch = replace(batch, files=without_masks(batch.files, batch.labels))
+    tables = batch_tables(batch)
+    outcomes = [Outcome(file.as_posix()) for file in batch.files]
+    with warnings_of(tell) as own_warnings:
+        files = [
+            _File(batch, file, outcome, tell, stopped, own_warnings)
+            for file, outcome in zip(batch.files, outcomes, strict=True)
+        ]
+        if tables is None:
+            _one_table(files, batch.output)
+        else:
+            work = partial(_own_table, KeptTables(batch.output))
+            if batch.workers == 1:
+                for _ in map(work, files, tables):
+                    pass
+            else:
+                with ThreadPoolExecutor(batch.workers, "napari-spotfit files") as pool:
+                    list(pool.map(work, files, tables))
+    return outcomes
+
+
+def _shared(batch: Batch) -> Settings:
+    """Return the settings with which files that are worked on together share the cores."""
+    together = min(batch.workers, len(batch.files))
+    if together < 2 or batch.settings.threads is not None:
+        return batch.settings
+    return batch.settings.changed(threads=max(threads.available() // together, 1))
+
+
+class _StoppedError(Exception):
+    """The batch was stopped, where nothing is to be kept."""
+
+
+@dataclass
+class _File:
+    """One file of a batch, and what becomes of it."""
+
+    batch: Batch
+    path: Path
+    outcome: Outcome
+    tell: Tell
+    stopped: Callable[[], bool]
+    own_warnings: Any
+    cells: Cells | None = None
+    mask: Path | None = None
+
+    def say(self, state: str) -> None:
+        self.outcome.state = state
+        self.tell(self.outcome)
+
+    def fail(self, text: str) -> None:
+        self.outcome.error = text if self.path.name in text else f"“{self.path.name}”: {text}"
+        self.say(FAILED)
+
+
+def _own_table(kept: KeptTables, file: _File, table: Path) -> None:
+    """Write the spots of one file to a table of its own, unless they are there."""
+    if file.stopped():
+        return
+    with file.own_warnings(file.outcome):
+        key = _key(file)
+        if key is not None and not file.batch.fresh and (there := kept.outcome(table, key)):
+            file.outcome.__dict__.update(there.__dict__)
+            file.tell(file.outcome)
+            return
+        _write([file], table, _parts(file, table))
+        if key is not None and file.outcome.state == DONE:
+            kept.add(table, key, file.outcome)
+
+
+def _one_table(files: list[_File], output: Path) -> None:
+    """Write the spots of all files to one table."""
+    if len(files) == 1:
+        with files[0].own_warnings(files[0].outcome):
+            _write(files, output, _parts(files[0], output))
+        return
+    columns: list[str] = []
+
+    def parts() -> Generator[SpotFits, None, None]:
+        for file in files:
+            if file.stopped():
+                return
+            with file.own_warnings(file.outcome):
+                for part in _parts(file, output, columns):
+                    name = np.full(len(part), file.outcome.file, object)
+                    # Each file has its own σ and noise: the table has what was asked for.
+                    named = {"file": name, **part.columns}
+                    yield SpotFits(named, part.index_names, file.batch.settings)
+
+    _write(files, output, parts())
+
+
+def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, None]) -> None:
+    """Write parts to the table of some files; none is written where there are no parts."""
+    own = files[0] if len(files) == 1 else None
+    try:
+        with closing(parts):
+            first = next(parts, None)
+            if first is None:
+                return
+            save_fits(chain([first], parts), table)
+        _write_cells(files, table)
+    except _StoppedError:
+        return
+    except (ImportError, OSError, ValueError) as error:
+        text = f"“{table}” cannot be written: {error}"
+        if own is None:
+            raise type(error)(text) if isinstance(error, ImportError) else OSError(text) from None
+        own.fail(text)
+        return
+    for file in files:
+        file.outcome.output = table.as_posix() if file.outcome.frames else ""
+        if own is not None and file.outcome.state != FAILED:
+            file.tell(file.outcome)
+        if not (file.stopped() or file.outcome.state != DONE):
+            remove_beside(parts_beside(table, file.path))
+
+
+def _write_cells(files: list[_File], table: Path) -> None:
+    """Write the cells of the files that have some beside their table."""
+    tables: list[pd.DataFrame] = []
+    for file in files:
+        if file.cells is not None and file.outcome.frames:
+            tables.append(file.cells.table(file.outcome.file if len(files) > 1 else None))
+            file.outcome.cells = cells_path(table).as_posix()
+    if tables:
+        write_cells(cells_path(table), tables)
+
+
+def _parts(
+    file: _File, table: Path, columns: list[str] | None = None
+) -> Generator[SpotFits, None, None]:
+    """Yield the spots of one file, up to where it is damaged, and note what becomes of it.
+
+    Of several files for one table, all must have the same columns.
+    """
+    begun, outcome, batch = time.perf_counter(), file.outcome, file.batch
+    resume = _resumed(file, table)
+    file.say(RUNNING)
+
+    def count(done: int, total: int) -> None:
+        read[:] = done, total
+
+    read, stopping = [0, 0], False
+    try:
+        _open_mask(file)
+        for part in localize_iter(
+            file.path, frames=batch.frames, settings=_shared(batch), progress=count, resume=resume
+        ):
+            assert part.settings is not None
+            asked = part.settings.changed(threads=batch.settings.threads)
+            part = SpotFits(part.columns, part.index_names, asked)
+            labelled = part if file.cells is None else file.cells.labelled(part)
+            if columns is not None:
+                _check_alike(columns, labelled)
+            if stopping := file.stopped() and not batch.keep:
+                break
+            _add(outcome, part)
+            outcome.frames, outcome.frames_in_all = read
+            outcome.seconds = time.perf_counter() - begun
+            file.tell(outcome)
+            yield labelled
+            if stopping := file.stopped():
+                break
+        outcome.seconds = time.perf_counter() - begun
+        outcome.state = DONE if read[0] == read[1] else STOPPED
+        if stopping and not batch.keep:
+            file.say(STOPPED)
+            raise _StoppedError
+        if columns is not None:
+            file.tell(outcome)
+    except _StoppedError:
+        raise
+    except Exception as error:  # a reader's may be of any kind, and the other files go on
+        if resume is not None and isinstance(error, ValueError):  # so it will be next time
+            remove_beside(resume)
+        known = isinstance(error, (ImportError, OSError, TypeError, ValueError)) and str(error)
+        file.fail(str(error) if known else f"{type(error).__name__}: {error}")
+    finally:
+        outcome.seconds = time.perf_counter() - begun
+
+
+def _open_mask(file: _File) -> None:
+    """Find and open the mask of a file."""
+    if file.batch.labels is not None:
+        open_image(file.path)  # of two that are wrong, the image is told first
+        mask = mask_of(file.path, file.batch.labels)
+        file.cells = Cells(open_mask(mask, file.path))
+
+
+def _key(file: _File) -> dict[str, Any] | None:
+    """Return what a table of a file is made of; None where that cannot be told."""
+    batch = file.batch
+    try:
+        image = open_image(file.path)
+        key = key_of(image, NO_MAPS)
+        if batch.labels is not None:
+            key["labels"] = identity(mask_of(file.path, batch.labels))
+        kind = kind_of(image, batch.settings, batch.frames)
+        return with_settings(key, batch.settings, kind, FrameReader(image).select(batch.frames))
+    except Exception:  # told when it is worked on
+        return None
+
+
+def _resumed(file: _File, table: Path) -> Path | None:
+    """Return where the parts of a file are stored; None where nothing can write them."""
+    if find_spec("pyarrow") is None:
+        return None
+    folder = parts_beside(table, file.path)
+    if file.batch.fresh:
+        remove_beside(folder)
+    file.outcome.parts_before = len(parts_in(folder))
+    return folder
+
+
+def _check_alike(columns: list[str], part: SpotFits) -> None:
+    """Check that the spots of a file go into the table of those before it."""
+    columns[:] = columns or part.columns
+    if columns != list(part.columns):
+        odd = sorted(set(columns) ^ set(part.columns))
+        raise ValueError(
+            "its spots do not go into the table of the files before it, as its axes are others "
+            f"(columns {', '.join(odd)}); take a folder for the output"
+        )
+
+
+def _add(outcome: Outcome, part: SpotFits) -> None:
+    settings = part.settings
+    assert settings is not None
+    outcome.spots += len(part)
+    outcome.good += int(np.count_nonzero(part.good))
+    outcome.sigma, outcome.roi_size = settings.sigma, settings.roi_size
+    outcome.backend = settings.backend

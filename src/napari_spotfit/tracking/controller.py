@@ -1,0 +1,249 @@
+"""The loop closed: a stage moved back by what the fiducials tell, or held still, with a word."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from .displacement import Displacement
+from .stage import Stage, StageCalibration
+
+#: Micrometres along y, x and z.
+Way = tuple[float, float, float]
+
+#: For so many displacements after a jump the stage is held; then the new place is believed.
+_JUMP_FRAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What was done about a displacement.
+
+    Attributes
+    ----------
+    dy, dx, dz : float
+        Micrometres that the stage was told to move; 0 where it was held.
+    state : {"moved", "in the dead band", "held", "not armed"}
+        What was done.
+    why : str
+        Why the stage was held, or that a limit was reached; empty if there is nothing to say.
+    """
+
+    dy: float = 0.0
+    dx: float = 0.0
+    dz: float = 0.0
+    state: Literal["moved", "in the dead band", "held", "not armed"] = "not armed"
+    why: str = ""
+
+
+class Controller:
+    """Moves a stage against displacements: proportional and integral, within limits.
+
+    Nothing moves before :meth:`arm`. Where a displacement cannot be believed, the stage is held
+    still, and the correction says why.
+
+    Parameters
+    ----------
+    stage : Stage
+        What has ``move_by(dy, dx, dz)``, in micrometres.
+    calibration : StageCalibration
+        How the image moves with it.
+    proportional, integral : float
+        Shares of a displacement, and of the sum of all of them in time (per second), that the
+        stage is moved by. As each move adds to those before, a share of the displacement alone
+        takes back a drift to a constant remainder, and the integral that.
+    dead_band : float
+        Micrometres below which nothing is moved.
+    most_step, most_way : float
+        Micrometres that the stage moves at once at most, and from where it was armed.
+    jump : float
+        Micrometres between two displacements above which the stage is held, for three of them.
+    least_used : int
+        Fiducials that must take part.
+    timeout : float
+        Seconds without a displacement after which the integral is forgotten, and :meth:`watch`
+        says that none comes.
+    on_error : {"hold", "stop"}
+        Whether the loop goes on after the stage has raised an error, or is disarmed.
+
+    Raises
+    ------
+    ValueError
+        If a number is not of the kind above.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Controller, Displacement, StageCalibration
+    >>> class Printed:
+    ...     def move_by(self, dy, dx, dz):
+    ...         print(f"moved by {dy:.3f}, {dx:.3f} µm")
+    >>> controller = Controller(Printed(), StageCalibration.of_pixel_size(0.1), integral=0)
+    >>> controller.step(Displacement(0, time=0.0, y=0.2, x=0.0, used=5)).state
+    'not armed'
+    >>> controller.arm()
+    >>> controller.step(Displacement(1, time=0.1, y=0.2, x=0.0, used=5)).state
+    moved by -0.008, 0.000 µm
+    'moved'
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        calibration: StageCalibration,
+        *,
+        proportional: float = 0.4,
+        integral: float = 0.1,
+        dead_band: float = 0.0,
+        most_step: float = 0.5,
+        most_way: float = 20.0,
+        jump: float = 0.2,
+        least_used: int = 1,
+        timeout: float = 1.0,
+        on_error: Literal["hold", "stop"] = "hold",
+    ) -> None:
+        limits = {
+            "proportional": proportional, "integral": integral, "dead_band": dead_band,
+            "most_step": most_step, "most_way": most_way, "jump": jump, "timeout": timeout,
+        }  # fmt: skip
+        for name, value in limits.items():
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be 0 or above; got {value!r}")
+        if proportional >= 2:
+            raise ValueError(f"a proportional share of 2 or more never settles; got {proportional}")
+        if on_error not in ("hold", "stop"):
+            raise ValueError(f'on_error must be "hold" or "stop"; got {on_error!r}')
+        self._stage, self._calibration = stage, calibration
+        self._proportional, self._integral = proportional, integral
+        self._dead_band, self._most_step, self._most_way = dead_band, most_step, most_way
+        self._jump, self._least_used = jump, least_used
+        self._timeout, self._on_error = timeout, on_error
+        self._armed = False
+        self._sum: Way = (0.0, 0.0, 0.0)
+        self._way: Way = (0.0, 0.0, 0.0)
+        self._last: float | None = None
+        self._before: Way | None = None
+        self._odd = 0
+
+    @property
+    def armed(self) -> bool:
+        """Whether the stage may move."""
+        return self._armed
+
+    def arm(self) -> None:
+        """Let the stage move from the next displacement on."""
+        self._forget()
+        self._armed = True
+
+    def disarm(self) -> None:
+        """Hold the stage from now on."""
+        self._armed = False
+
+    def step(self, displacement: Displacement, now: float | None = None) -> Correction:
+        """Move the stage against a displacement, or say why not.
+
+        Parameters
+        ----------
+        displacement : Displacement
+            Of a :class:`~napari_spotfit.Tracker`.
+        now : float, optional
+            Seconds; by default the displacement's own time, else the clock's.
+
+        Returns
+        -------
+        Correction
+            What was done.
+        """
+        if now is None:
+            now = displacement.time if displacement.time is not None else time.monotonic()
+        if not self._armed:
+            return Correction()
+        why = self._why_held(displacement, now)
+        if why:
+            return Correction(state="held", why=why)
+        off = self._calibration.to_stage(displacement)
+        passed = 0.0 if self._last is None else max(now - self._last, 0.0)
+        if passed > self._timeout:
+            self._sum, passed = (0.0, 0.0, 0.0), 0.0
+        self._last = now
+        if math.hypot(*off) < self._dead_band:
+            return Correction(state="in the dead band")
+        total = _added(self._sum, off, passed)
+        y, x, z = (
+            -self._proportional * one - self._integral * s
+            for one, s in zip(off, total, strict=True)
+        )
+        move, why = self._limited((y, x, z))
+        if not why:  # what cannot be moved is not summed up, either
+            self._sum = total
+        return self._moved(move, why)
+
+    def watch(self, now: float | None = None) -> Correction:
+        """Say whether displacements still come; the stage is held in any case until one does."""
+        if now is None:
+            now = time.monotonic()
+        if not self._armed:
+            return Correction()
+        if self._last is not None and now - self._last > self._timeout:
+            return Correction(state="held", why=f"no displacement for {now - self._last:.1f} s")
+        return Correction(state="in the dead band")
+
+    def _forget(self) -> None:
+        self._sum = self._way = (0.0, 0.0, 0.0)
+        self._last = self._before = None
+        self._odd = 0
+
+    def _why_held(self, displacement: Displacement, now: float) -> str:
+        if displacement.problem:
+            return displacement.problem
+        if displacement.used < self._least_used:
+            return f"{displacement.used} fiducials take part, {self._least_used} must"
+        if not (math.isfinite(displacement.y) and math.isfinite(displacement.x)):
+            return "the displacement is not known"
+        if self._last is not None and now < self._last:
+            return f"the displacement comes too late: {now:g} s after one of {self._last:g} s"
+        place = self._calibration.to_stage(displacement)
+        before, self._before = self._before, place
+        if before is not None and math.dist(place, before) > self._jump:
+            self._odd = _JUMP_FRAMES
+        if self._odd and before is not None:
+            self._odd -= 1
+            return (
+                f"a jump of {1000 * math.dist(place, before):.0f} nm: the image is looked at again"
+            )
+        return ""
+
+    def _limited(self, wanted: Way) -> tuple[Way, str]:
+        """Return a move within the limits, and which of them was reached."""
+        size = math.hypot(*wanted)
+        share, why = 1.0, ""
+        if size > self._most_step:
+            share = self._most_step / size
+            why = f"no more than {self._most_step:g} µm are moved at once"
+        move = _added((0.0, 0.0, 0.0), wanted, share)
+        if math.hypot(*_added(self._way, move)) > self._most_way:
+            return (0.0, 0.0, 0.0), (
+                f"the stage would be farther than {self._most_way:g} µm from where it was armed"
+            )
+        return move, why
+
+    def _moved(self, move: Way, why: str) -> Correction:
+        if not any(move):
+            return Correction(state="held" if why else "in the dead band", why=why)
+        try:
+            self._stage.move_by(*move)
+        except Exception as error:
+            if self._on_error == "stop":
+                self._armed = False
+            after = "the loop is disarmed" if self._on_error == "stop" else "it is tried again"
+            return Correction(state="held", why=f"the stage says: {error}; {after}")
+        self._way = _added(self._way, move)
+        # What the stage itself has moved is no jump.
+        if self._before is not None:
+            self._before = _added(self._before, move)
+        return Correction(*move, state="moved", why=why)
+
+
+def _added(one: Way, other: Way, times: float = 1.0) -> Way:
+    return one[0] + times * other[0], one[1] + times * other[1], one[2] + times * other[2]

@@ -1,0 +1,205 @@
+"""What a loop has seen and done, on disk while it runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .controller import Correction
+from .displacement import Displacement
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: A part is written when it has so many rows, or is so many seconds old.
+_ROWS, _SECONDS = 20_000, 2.0
+_NUMBERS = (
+    "time", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr",
+    "rotation", "rotation_stderr", "scale", "scale_stderr",
+)  # fmt: skip
+
+
+class TrackingLog:
+    """A Parquet file of displacements and corrections, which a killed run leaves readable.
+
+    While it is open, its rows are in a folder beside it, ``<name>.parts``, in files that are
+    complete; :meth:`close` makes one file of them. :func:`read_log` reads either.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; rows are added to what is there.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is missing.
+    OSError
+        If it cannot be written.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from napari_spotfit import Displacement, TrackingLog, read_log
+    >>> with TemporaryDirectory() as folder:
+    ...     with TrackingLog(f"{folder}/drift.parquet") as log:
+    ...         log.add(Displacement(0, y=0.25, x=0.0, used=3))
+    ...         log.mark("laser on")
+    ...     table = read_log(f"{folder}/drift.parquet")
+    >>> table[["frame", "y", "used", "event"]].values.tolist()
+    [[0, 0.25, 3, 'laser on']]
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        import pyarrow  # noqa: F401  # so that it is missed now, not in the middle of a run
+
+        self.path = Path(path)
+        self._parts = _parts_of(self.path)
+        self._parts.mkdir(parents=True, exist_ok=True)
+        self._rows: list[dict[str, Any]] = []
+        self._written = time.monotonic()
+        self._writing: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def add(self, displacement: Displacement, correction: Correction | None = None) -> None:
+        """Add a displacement, and what was done about it."""
+        self._raise()
+        row: dict[str, Any] = {"frame": displacement.frame}
+        row |= {name: getattr(displacement, name) for name in _NUMBERS}
+        row["used"], row["problem"] = displacement.used, displacement.problem
+        row["health"], row["positions"] = displacement.health, displacement.positions
+        row["event"] = ""
+        done = correction or Correction()
+        row |= {"moved_y": done.dy, "moved_x": done.dx, "moved_z": done.dz}
+        row |= {"correction": done.state, "why": done.why}
+        self._rows.append(row)
+        if len(self._rows) >= _ROWS or time.monotonic() - self._written > _SECONDS:
+            self.flush(wait=False)
+
+    def mark(self, event: str) -> None:
+        """Mark an event at the last displacement; before the first, at none."""
+        if self._rows:
+            events = [self._rows[-1]["event"], event]
+            self._rows[-1]["event"] = "; ".join(one for one in events if one)
+        else:
+            self._rows.append(_empty_row(event))
+
+    def flush(self, *, wait: bool = True) -> None:
+        """Write what is held, by a thread of its own."""
+        if self._writing is not None:
+            if self._writing.is_alive() and not wait:
+                return
+            self._writing.join()
+        self._raise()
+        rows, self._rows, self._written = self._rows, [], time.monotonic()
+        if not rows:
+            return
+        self._writing = threading.Thread(target=self._write, args=(rows,), name="spotfit log")
+        self._writing.start()
+        if wait:
+            self._writing.join()
+            self._raise()
+
+    def close(self) -> None:
+        """Write all that is held, and make one file of the parts."""
+        if not self._parts.exists():
+            return
+        self.flush()
+        table = read_log(self.path)
+        unfinished = self.path.with_name(f"{self.path.name}.unfinished")
+        _to_parquet(table, unfinished)
+        unfinished.replace(self.path)
+        shutil.rmtree(self._parts)
+
+    def __enter__(self) -> TrackingLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        try:
+            number = 1 + max((int(path.stem) for path in self._parts.glob("*.parquet")), default=-1)
+            unfinished = self._parts / f"{number:08d}.unfinished"
+            _to_parquet(_table(rows), unfinished)
+            unfinished.replace(unfinished.with_suffix(".parquet"))
+        except Exception as error:
+            self._rows = rows + self._rows  # nothing is lost
+            self._error = error
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise OSError(f"the log “{self.path}” cannot be written: {error}") from error
+
+
+def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Return the rows of a log, of one that was closed, is open, or was killed.
+
+    Parameters
+    ----------
+    path : str or path
+        What the :class:`TrackingLog` was made for.
+
+    Returns
+    -------
+    DataFrame
+        ``frame``, ``time`` in seconds, ``y``, ``x``, ``z`` and their standard errors in pixels,
+        ``rotation`` in degrees, ``scale``, ``used``, ``health`` and ``positions`` of each fiducial,
+        ``problem``, ``event``, and ``moved_y``, ``moved_x``, ``moved_z`` in micrometres with
+        ``correction`` and ``why``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such log.
+    """
+    import pandas as pd
+
+    place = Path(path)
+    files = [place] if place.is_file() else []
+    parts = _parts_of(place)
+    files += sorted(parts.glob("*.parquet")) if parts.is_dir() else []
+    if not files:
+        if parts.is_dir():
+            return _table([])
+        raise FileNotFoundError(f"there is no log “{place}”")
+    return pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+
+
+def _parts_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.parts")
+
+
+def _empty_row(event: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"frame": -1}
+    row |= dict.fromkeys(_NUMBERS, np.nan)
+    row |= {"used": 0, "problem": "", "health": np.empty(0, np.uint8), "event": event}
+    row |= {"positions": np.empty((0, 2)), "moved_y": 0.0, "moved_x": 0.0, "moved_z": 0.0}
+    return row | {"correction": "not armed", "why": ""}
+
+
+def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [row | {"positions": np.ravel(row["positions"])} for row in rows]
+    table = pd.DataFrame(rows, columns=list(_empty_row("")))
+    numbers = [*_NUMBERS, "moved_y", "moved_x", "moved_z"]
+    table[numbers] = table[numbers].astype(float)
+    return table.astype({"frame": np.int64, "used": np.int64})
+
+
+def _to_parquet(table: pd.DataFrame, path: Path) -> None:
+    table.to_parquet(path, index=False)

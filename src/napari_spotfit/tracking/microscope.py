@@ -1,0 +1,234 @@
+"""A simulated microscope: fiducials on a drifting, trembling sample, a camera, and a stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+#: Half the side of what is drawn of a fiducial, in σ; fringes of the background that are drawn.
+_REACH, _FRINGES = 5.0, 16
+#: Counts of the camera without light; seconds in which fringes move by one of their periods.
+_OFFSET, _FRINGE_PERIOD = 100.0, 60.0
+#: After so many time constants a stage has come to rest.
+_AT_REST = 12.0
+
+
+class SimulatedStage:
+    """A stage with lag, backlash and noise.
+
+    Parameters
+    ----------
+    lag : float
+        Seconds after which a move has 63 % of its way behind it.
+    backlash : float
+        Micrometres that are lost where the direction turns.
+    noise : float
+        Micrometres by which a move is off, r.m.s.
+    seed : int
+        Same seed, same noise.
+
+    Examples
+    --------
+    >>> stage = SimulatedStage(lag=0.1, backlash=0.0, noise=0.0)
+    >>> stage.move_by(0.0, 1.0, 0.0)
+    >>> [round(float(stage.place(time)[1]), 2) for time in (0.0, 0.1, 1.0)]
+    [0.0, 0.63, 1.0]
+    """
+
+    def __init__(self, lag: float, backlash: float, noise: float, seed: int = 0) -> None:
+        self.lag, self.backlash, self.noise = lag, backlash, noise
+        #: The time of the next move, in seconds.
+        self.now = 0.0
+        self._random = np.random.default_rng((seed, 1))
+        self._begun, self._from, self._to = 0.0, np.zeros(2), np.zeros(2)
+        self._direction = np.zeros(2)
+
+    def move_by(self, dy: float, dx: float, dz: float) -> None:
+        """Begin to move by so many micrometres; there is no motor along z."""
+        if not all(map(math.isfinite, (dy, dx, dz))):
+            raise ValueError(f"a stage moves by finite numbers of µm; got {dy!r}, {dx!r}, {dz!r}")
+        move = np.array([dy, dx])
+        direction = np.sign(move)
+        turned = (direction != 0) & (self._direction != 0) & (direction != self._direction)
+        self._direction = np.where(direction != 0, direction, self._direction)
+        move[turned] -= direction[turned] * np.minimum(self.backlash, np.abs(move[turned]))
+        self._from, self._begun = self.place(self.now), self.now
+        self._to = self._to + move + (move != 0) * self._random.normal(0.0, self.noise, 2)
+
+    def place(self, time: float) -> Floats:
+        """Return where it is, y and x in micrometres from where it began."""
+        passed = max(time - self._begun, 0.0)
+        share = math.exp(-passed / self.lag) if self.lag > 0 else 0.0
+        return np.asarray(self._to + (self._from - self._to) * share)
+
+
+class SimulatedMicroscope:
+    """A camera that sees fiducials on a sample that drifts and trembles, and a stage to hold it.
+
+    The background has fringes, as thinned sensors show them, which wander slowly.
+
+    Parameters
+    ----------
+    count : int
+        How many fiducials.
+    shape : (int, int)
+        Rows and columns of a frame.
+    photons, sigma, background : float
+        Of a fiducial in a frame; its width in pixels; photons of a pixel besides.
+    fringes : float
+        How strong they are, as a share of the background; what they lay under a fiducial as a slope
+        moves its fit.
+    pixel_size : float
+        Micrometres.
+    angle : float
+        Degrees by which the stage's axes are turned against the camera's.
+    drift : (float, float)
+        Micrometres a second, along y and x of the stage.
+    step, step_every : float
+        Micrometres by which the sample slips along x, and every how many seconds.
+    vibration, frequency : float
+        Amplitude along y in micrometres, and hertz.
+    lag, backlash, stage_noise : float
+        Of the stage, see :class:`SimulatedStage`.
+    seed : int
+        Same seed, same sample and noise.
+
+    Attributes
+    ----------
+    fiducials : ndarray of float64, shape (count, 2)
+        Where they are at first, y and x in pixels.
+    matrix : ndarray of float64, shape (2, 2)
+        Pixels of the image for a micrometre of the stage.
+    stage : SimulatedStage
+        What moves the sample.
+    now : float
+        Seconds of its own clock, which :meth:`frame` sets.
+
+    Examples
+    --------
+    >>> from napari_spotfit import SimulatedMicroscope
+    >>> scope = SimulatedMicroscope(5, (96, 96), drift=(0.0, 0.01), seed=2)
+    >>> scope.frame(0.5).shape, scope.displacement(10.0).round(2).tolist()
+    ((96, 96), [0.0, 1.0])
+    """
+
+    def __init__(
+        self,
+        count: int = 20,
+        shape: tuple[int, int] = (256, 256),
+        *,
+        photons: float = 10_000.0,
+        sigma: float = 1.3,
+        background: float = 20.0,
+        fringes: float = 0.25,
+        pixel_size: float = 0.1,
+        angle: float = 0.0,
+        drift: tuple[float, float] = (0.0, 0.0),
+        step: float = 0.0,
+        step_every: float = 60.0,
+        vibration: float = 0.0,
+        frequency: float = 30.0,
+        lag: float = 0.005,
+        backlash: float = 0.002,
+        stage_noise: float = 0.0005,
+        seed: int = 0,
+    ) -> None:
+        reach = math.ceil(_REACH * sigma)
+        self._reach, self._sigma, self._photons, self._seed = reach, sigma, photons, seed
+        self._drift, self._step, self._step_every = np.array(drift, float), step, step_every
+        self._vibration, self._frequency = vibration, frequency
+        turned = math.radians(angle)
+        rotation = np.array(
+            [[math.cos(turned), math.sin(turned)], [-math.sin(turned), math.cos(turned)]]
+        )
+        self.matrix: Floats = rotation / pixel_size
+        self.stage = SimulatedStage(lag, backlash, stage_noise, seed)
+        self.now = 0.0
+        random = np.random.default_rng((seed, 0))
+        self.fiducials = _places(count, shape, 4.0 * reach, random)
+        expected = _backgrounds(background, fringes, shape)
+        self._expected = expected
+        # Beside the fiducials, one noisy frame that lies elsewhere each time does for all.
+        self._slopes = np.rint(expected - background + _OFFSET).astype(np.uint16)
+        self._noise = np.tile(random.poisson(background, shape).astype(np.uint16), (2, 2))
+
+    def displacement(self, time: float) -> Floats:
+        """Return by how much the image has moved since time 0, y and x in pixels."""
+        sample = self._drift * time
+        sample[0] += self._vibration * math.sin(2.0 * math.pi * self._frequency * time)
+        sample[1] += self._step * math.floor(time / self._step_every)
+        return np.asarray(self.matrix @ (sample + self.stage.place(time)))
+
+    def frame(self, time: float) -> NDArray[np.uint16]:
+        """Return what the camera sees at a time, in seconds; its clock is at that time then.
+
+        It depends on seed, time and the stage alone.
+        """
+        self.now = self.stage.now = time
+        number = int(time / _FRINGE_PERIOD * _FRINGES) % _FRINGES
+        random = np.random.default_rng((self._seed, 2, round(time * 1e6)))
+        slopes = self._slopes[number]
+        (rows, columns), (y, x) = slopes.shape, random.integers(0, slopes.shape)
+        frame: NDArray[np.uint16] = slopes + self._noise[y : y + rows, x : x + columns]
+        places = self.fiducials + self.displacement(time)
+        size, reach = frame.shape, self._reach
+        corners = np.rint(places).astype(int) - reach
+        inside = ((corners >= 0) & (corners + 2 * reach < np.array(size) - 1)).all(axis=1)
+        places, corners = places[inside], corners[inside]
+        if not len(places):
+            return frame
+        along = np.arange(2 * reach + 1)
+        down, across = corners[:, :1] + along, corners[:, 1:] + along
+        where = down[:, :, np.newaxis], across[:, np.newaxis, :]
+        profile_y, profile_x = (
+            np.exp(-0.5 * ((at - place[:, np.newaxis]) / self._sigma) ** 2)
+            for at, place in ((down, places[:, 0]), (across, places[:, 1]))
+        )
+        height = self._photons / (2.0 * math.pi * self._sigma**2)
+        light = height * profile_y[:, :, np.newaxis] * profile_x[:, np.newaxis, :]
+        light += self._expected[number][where]
+        frame[where] = random.poisson(light) + _OFFSET
+        return frame
+
+    def frames(self, rate: float, count: int) -> Iterator[tuple[float, NDArray[np.uint16]]]:
+        """Yield times and frames at a rate in hertz, in the microscope's own time."""
+        begin = self.now
+        for number in range(1, count + 1):
+            time = begin + number / rate
+            yield time, self.frame(time)
+
+    def grab_at_rest(self) -> NDArray[np.uint16]:
+        """Return a frame once the stage has come to rest."""
+        return self.frame(self.now + max(_AT_REST * self.stage.lag, 1e-3))
+
+
+def _places(
+    count: int, shape: tuple[int, int], apart: float, random: np.random.Generator
+) -> Floats:
+    """Return places on a grid, each a little beside its own."""
+    across = math.ceil(math.sqrt(count))
+    down = math.ceil(count / across)
+    steps = np.array(shape) / (down, across)
+    if steps.min() < apart:
+        raise ValueError(
+            f"{count} fiducials do not fit into frames of {shape[0]}×{shape[1]} px, "
+            f"{apart:.0f} px apart; take fewer, or larger frames"
+        )
+    grid = np.stack(np.meshgrid(np.arange(down), np.arange(across), indexing="ij"), axis=-1)
+    middles = (grid.reshape(-1, 2)[:count] + 0.5) * steps
+    return np.asarray(middles + random.uniform(-0.2, 0.2, middles.shape) * apart)
+
+
+def _backgrounds(background: float, fringes: float, shape: tuple[int, int]) -> Floats:
+    """Return fringes at as many times as are drawn."""
+    y, x = np.indices(shape)
+    phase = 2.0 * math.pi * (x / 41.0 + y / 67.0 + 0.3 * np.sin(y / 90.0))
+    turns = 2.0 * math.pi * np.arange(_FRINGES) / _FRINGES
+    return np.asarray(
+        background * (1.0 + fringes * np.cos(phase - turns[:, np.newaxis, np.newaxis]))
+    )

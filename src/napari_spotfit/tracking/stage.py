@@ -1,0 +1,201 @@
+"""Stages: what they are, and how the image moves when they do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .displacement import Displacement
+from .tracker import Tracker
+
+Floats = NDArray[np.float64]
+
+#: A calibration is refused whose moves are told to fewer than so many standard errors.
+_LEAST_ERRORS = 5.0
+
+
+class Stage(Protocol):
+    """Whatever moves the sample, in micrometres relative to where it is."""
+
+    def move_by(self, dy: float, dx: float, dz: float) -> object:
+        """Move by so many micrometres along the stage's own axes."""
+
+
+@dataclass(frozen=True)
+class StageCalibration:
+    """How far the image moves, in pixels, for each micrometre of a stage.
+
+    Attributes
+    ----------
+    matrix : ndarray of float64, shape (2, 2)
+        Pixels along y and x (rows) for a micrometre of the stage along y and x (columns).
+    errors : ndarray of float64, shape (2, 2)
+        Its standard errors; NaN where it was not measured.
+
+    Raises
+    ------
+    ValueError
+        If the matrix cannot be inverted: the stage's axes move the image along one line.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Displacement, StageCalibration
+    >>> calibration = StageCalibration.of_pixel_size(0.1)
+    >>> calibration.to_stage(Displacement(0, y=5.0, x=-10.0))
+    (0.5, -1.0, 0.0)
+    """
+
+    matrix: Floats
+    errors: Floats
+
+    def __post_init__(self) -> None:
+        matrix = np.asarray(self.matrix, float)
+        if matrix.shape != (2, 2) or not np.isfinite(matrix).all():
+            raise ValueError(f"a calibration is a matrix of 2×2 numbers; got {self.matrix!r}")
+        size = np.linalg.norm(matrix, axis=0)
+        if abs(np.linalg.det(matrix)) <= 0.05 * size[0] * size[1]:
+            raise ValueError(
+                "both axes of the stage move the image along nearly the same line, so that no "
+                f"shift of the image tells where to move: {matrix.tolist()} px/µm"
+            )
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "errors", np.asarray(self.errors, float))
+
+    @classmethod
+    def of_pixel_size(cls, pixel_size: float) -> StageCalibration:
+        """Return that of a stage whose axes are those of the image.
+
+        Parameters
+        ----------
+        pixel_size : float
+            Micrometres of the sample that a pixel shows.
+        """
+        if not (pixel_size > 0 and math.isfinite(pixel_size)):
+            raise ValueError(f"pixel_size must be above 0 µm; got {pixel_size!r}")
+        return cls(np.eye(2) / pixel_size, np.full((2, 2), math.nan))
+
+    def to_stage(self, displacement: Displacement) -> tuple[float, float, float]:
+        """Return micrometres along y, x and z of the stage that move the image so far."""
+        y, x = np.linalg.solve(self.matrix, (displacement.y, displacement.x))
+        z = displacement.z if math.isfinite(displacement.z) else 0.0
+        return float(y), float(x), z
+
+
+def calibrate_stage(
+    stage: Stage,
+    grab: Callable[[], Any],
+    tracker: Tracker,
+    *,
+    step: float = 0.2,
+    repeats: int = 3,
+) -> StageCalibration:
+    """Measure how the image moves with a stage, by moving it a known way and back.
+
+    Parameters
+    ----------
+    stage : Stage
+        What has ``move_by(dy, dx, dz)``, in micrometres; it ends where it began.
+    grab : callable
+        Returns a frame that was taken after the stage has come to rest.
+    tracker : Tracker
+        Follows fiducials in these frames.
+    step : float
+        Micrometres of a move; the fiducials are found again if that is not much more than a
+        pixel, or a jump that all of them make.
+    repeats : int
+        How often each axis is moved there and back.
+
+    Returns
+    -------
+    StageCalibration
+        The matrix by least squares, with its standard errors.
+
+    Raises
+    ------
+    RuntimeError
+        If a frame tells no displacement, or the moves are lost in the noise.
+
+    Examples
+    --------
+    >>> from napari_spotfit import SimulatedMicroscope, Tracker, calibrate_stage
+    >>> scope = SimulatedMicroscope(seed=1)
+    >>> with Tracker(scope.fiducials, sigma=1.3) as tracker:
+    ...     calibration = calibrate_stage(scope.stage, scope.grab_at_rest, tracker)
+    >>> bool(abs(calibration.matrix - scope.matrix).max() < 0.2)
+    True
+    """
+    if not (step > 0 and math.isfinite(step)) or repeats < 1:
+        raise ValueError(
+            f"step must be above 0 µm, and repeats 1 or more; got {step!r}, {repeats!r}"
+        )
+    columns, errors = [], []
+    for axis in (0, 1):
+        moves = []
+        for _ in range(repeats):
+            before = _told(tracker, grab)
+            for sign in (1.0, -1.0):
+                move = [0.0, 0.0, 0.0]
+                move[axis] = sign * step
+                stage.move_by(*move)
+                after = _told(tracker, grab)
+                moves.append(sign * (after - before) / step)
+                before = after
+        columns.append(np.mean(moves, axis=0))
+        errors.append(np.std(moves, axis=0, ddof=1) / math.sqrt(len(moves)))
+        if np.linalg.norm(columns[-1]) < _LEAST_ERRORS * np.linalg.norm(errors[-1]):
+            raise RuntimeError(
+                f"a move of {step:g} µm along {'yx'[axis]} moves the image by "
+                f"{step * np.linalg.norm(columns[-1]):.3f} px, no more than chance does: does the "
+                "stage move? Else make larger steps"
+            )
+    return StageCalibration(np.column_stack(columns), np.column_stack(errors))
+
+
+def _told(tracker: Tracker, grab: Callable[[], Any]) -> Floats:
+    found = tracker.update(grab())
+    if found.problem:
+        raise RuntimeError(f"the stage cannot be calibrated: {found.problem}")
+    return np.array([found.y, found.x])
+
+
+class CoreStage:
+    """XY and Z stages of a microscope that pymmcore-plus controls.
+
+    Parameters
+    ----------
+    core : CMMCorePlus
+        The microscope.
+    xy, z : str or bool, default True
+        Names of the devices; True for the current ones, False for none.
+
+    Raises
+    ------
+    ValueError
+        If a device is asked for that is not there.
+    """
+
+    def __init__(self, core: Any, xy: str | bool = True, z: str | bool = False) -> None:
+        self._core = core
+        self._xy = _device(core.getXYStageDevice, xy, "XY stage")
+        self._z = _device(core.getFocusDevice, z, "focus device")
+
+    def move_by(self, dy: float, dx: float, dz: float) -> None:
+        """Begin to move by so many micrometres; axes without a stage stay."""
+        if self._xy and (dy or dx):
+            self._core.setRelativeXYPosition(self._xy, dx, dy)
+        if self._z and dz:
+            self._core.setRelativePosition(self._z, dz)
+
+
+def _device(current: Callable[[], str], wanted: str | bool, what: str) -> str:
+    if wanted is False:
+        return ""
+    name = current() if wanted is True else str(wanted)
+    if not name:
+        raise ValueError(f"the microscope has no {what}: load its configuration first")
+    return name

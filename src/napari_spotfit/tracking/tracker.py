@@ -1,0 +1,416 @@
+"""Fiducials followed from frame to frame: by how much the sample has moved, at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..images.frames import as_array, to_host
+from ..localization.fitter import Fitter
+from ..results.flags import Flag
+from ..results.shifts import Similarity, robust_mean, similarity
+from ..results.spot_fits import SpotFits
+from ..settings.keywords import Options
+from ..settings.options import takes_settings, with_roi
+from ..settings.settings import Settings
+from .displacement import Displacement, Health
+from .references import References
+from .search import find_fiducials, shift_after_jump
+
+Floats = NDArray[np.float64]
+
+#: Fits that have found no spot.
+_NOT_FOUND = int(
+    Flag.NOT_CONVERGED | Flag.NEGATIVE | Flag.WEAK | Flag.AT_BOUND | Flag.MOVED | Flag.DUPLICATE
+    | Flag.WIDE | Flag.NARROW
+)  # fmt: skip
+_SATURATED = int(Flag.SATURATED)
+#: Of which the place is known, by their health.
+_SEEN = np.isin(range(len(Health)), (Health.GOOD, Health.SATURATED, Health.DIM, Health.BRIGHT))
+#: Fiducials whose places come nearer than so many σ draw each other's fits.
+_TOO_NEAR = 5.0
+#: Which these are is looked at in each so-manieth frame.
+_LOOK_AGAIN = 100
+#: Pixels from the border in which a fiducial does not count.
+_MARGIN = 3.0
+#: All are searched in the whole frame where fewer than this share take part, and after so many
+#: frames again.
+_FEW, _SEARCH_AGAIN = 0.5, 10
+
+
+class FrameError(ValueError):
+    """A frame that tells no displacement, where that is to end it all."""
+
+
+class Tracker:
+    """Follows fiducials, and tells by how much they have moved together.
+
+    Each frame is fitted at the places where the fiducials should be by now. Their shifts are
+    averaged by their own standard errors, without those that are lost, blink, bleach, are
+    saturated, are too close to another, or move apart; which ones take part does not change the
+    displacement. A lost one is looked for in each frame where it should be, and after a jump of
+    all of them in the whole frame.
+
+    Parameters
+    ----------
+    fiducials : SpotFits, array of shape (n, 2), or None
+        Fits in one frame, or y and x in pixels. By default the bright spots of the first frame
+        that stand alone.
+    roi_size : int or (int, int), optional
+        Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
+    rotation, scale : bool, default False
+        Whether the field may turn, or change its magnification, which is told as well; two
+        fiducials at least.
+    stop : bool, default False
+        Whether a frame that tells nothing raises an error. Else its displacement is NaN, with the
+        reason in ``problem``.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones, those of :func:`fit_at`. Fits bring
+        their own.
+
+    Attributes
+    ----------
+    positions : ndarray of float64, shape (n, 2)
+        Where the fiducials were last, or should be; y and x in pixels.
+    health : ndarray of uint8, shape (n,)
+        :class:`Health` of each in the last frame.
+    settings : Settings or None
+        What the fits are made with; None before the first frame if they are to be found there.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If fiducials or settings are not of the kind above.
+
+    Notes
+    -----
+    One thread at a time. The first frame is the reference: there the displacement is 0.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Tracker, simulate_movie
+    >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=4, photons=5000, seed=3)
+    >>> frame = movie[0]
+    >>> with Tracker(sigma=1.3) as tracker:
+    ...     _ = tracker.update(frame)
+    ...     moved = tracker.update(np.roll(frame, 1, axis=1))
+    >>> round(moved.y, 2) + 0.0, round(moved.x, 2)
+    (0.0, 1.0)
+    """
+
+    @takes_settings("fit", "stop", "bounds", "camera", "run", also=("sigma",))
+    def __init__(
+        self,
+        fiducials: SpotFits | ArrayLike | None = None,
+        *,
+        roi_size: int | tuple[int, int] | None = None,
+        rotation: bool = False,
+        scale: bool = False,
+        stop: bool = False,
+        settings: Settings | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        if isinstance(fiducials, SpotFits) and settings is None:
+            settings = fiducials.settings
+        self._given = with_roi(settings, roi_size, options, Tracker.__init__)
+        self._rotation, self._scale, self._stop = rotation, scale, stop
+        self._start = None if fiducials is None else _checked(fiducials)
+        self._fitter: Fitter | None = None
+        self._references: References | None = None
+        self._shift, self._bent = np.zeros(2), np.zeros((2, 2))
+        self._count, self._since_search = 0, _SEARCH_AGAIN
+        self._time: float | None = None
+        self._row, self._pixels = 0, np.empty(0)
+        self._near = np.zeros(0, bool)
+        self._kind: tuple[tuple[int, ...], Any] | None = None
+        self.positions: Floats = np.empty((0, 2)) if self._start is None else self._start
+        self.health = np.zeros(len(self.positions), np.uint8)
+
+    @property
+    def settings(self) -> Settings | None:
+        """What the fits are made with."""
+        return None if self._fitter is None else self._fitter.settings
+
+    def update(self, frame: Any, time: float | None = None) -> Displacement:
+        """Return by how much the fiducials have moved in a frame.
+
+        Parameters
+        ----------
+        frame : array, shape (Y, X)
+            The frame, of NumPy or CuPy; all of one shape and type.
+        time : float, optional
+            When it was taken, in seconds: frames that come doubled or late are told by it.
+
+        Returns
+        -------
+        Displacement
+            In pixels since the first frame, with standard errors.
+
+        Raises
+        ------
+        FrameError
+            If the frame tells nothing, and the tracker is to stop there.
+        ValueError
+            If no fiducial is found in the first frame.
+        """
+        frame = as_array(frame)
+        problem = self._problem_of(frame, time)
+        if problem:
+            return self._nothing(problem, time)
+        self._time = self._time if time is None else time
+        if self._references is None:
+            return self._begin(frame, time)
+        if self._is_as_before(frame):
+            return self._nothing("the frame is the one before once more", time)
+        found = self._displacement(self._fits(frame, self._expected()), time)
+        self._since_search += 1
+        few = found.used < _FEW * len(self.positions)
+        if few and self._since_search > _SEARCH_AGAIN:
+            found = self._after_jump(frame, time) or found
+        self._count += 1
+        if not found.used:
+            return self._nothing(_none_left(found), time, found)
+        return found
+
+    def close(self) -> None:
+        """Free all memory that is held."""
+        if self._fitter is not None:
+            self._fitter.close()
+
+    def __enter__(self) -> Tracker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _problem_of(self, frame: Any, time: float | None) -> str:
+        """Say what speaks against a frame before it is looked at."""
+        kind = tuple(frame.shape), frame.dtype
+        if self._kind is None:
+            if len(frame.shape) != 2:
+                raise ValueError(f"a frame must have the shape (rows, columns); got {kind[0]}")
+            self._kind = kind
+        if kind != self._kind:
+            return (
+                f"the frame has the shape {kind[0]} and dtype {kind[1]}, those before "
+                f"{self._kind[0]} and {self._kind[1]}; make another Tracker for these"
+            )
+        if time is not None and self._time is not None and time <= self._time:
+            which = "has the time of the one before" if time == self._time else "comes too late"
+            return f"the frame {which}: {time:g} s after one of {self._time:g} s"
+        return ""
+
+    def _is_as_before(self, frame: Any) -> bool:
+        """Whether a row of pixels has the very noise of the frame before."""
+        before, self._pixels = self._pixels, to_host(frame[self._row]).copy()
+        return np.array_equal(before, self._pixels)
+
+    def _nothing(
+        self, problem: str, time: float | None, found: Displacement | None = None
+    ) -> Displacement:
+        """Return a displacement that is not known, or raise why."""
+        if self._stop:
+            raise FrameError(problem)
+        health = self.health if found is None else found.health
+        return Displacement(
+            self._count, time, health=health, positions=self.positions.copy(), problem=problem
+        )
+
+    def _begin(self, frame: Any, time: float | None) -> Displacement:
+        """Take a frame as the reference."""
+        settings = self._given
+        if self._start is None:
+            fits = find_fiducials(frame, settings)
+            assert fits.settings is not None
+            settings, self._start = fits.settings, np.column_stack([fits.y, fits.x]).astype(float)
+        self._fitter = Fitter(settings=settings)
+        fits = self._fits(frame, self._start)
+        places = np.column_stack([fits.y, fits.x]).astype(float)
+        found = (fits.flags & _NOT_FOUND) == 0
+        if not found.any():
+            raise ValueError(
+                f"none of the {len(found)} fiducials is found in the first frame; say where they "
+                "are"
+            )
+        places[~found] = self._start[~found]
+        photons = np.where(found, fits.photons, math.nan).astype(float)
+        self.positions = places
+        self._references = References(places, _errors(fits.columns), photons)
+        self._found_once = found
+        self._row = int(np.clip(np.rint(self._start[0, 0]), 0, frame.shape[0] - 1))
+        self._is_as_before(frame)
+        first = self._displacement(fits, time)
+        self._count += 1
+        return first
+
+    def _expected(self) -> Floats:
+        """Return where the fiducials should be."""
+        references = self._references
+        assert references is not None
+        return references.places + self._shift + self._bend(references.places)
+
+    def _bend(self, places: Floats) -> Floats:
+        """Return by how much places have moved besides, as the field has turned or grown."""
+        if not self._rotation and not self._scale:
+            return np.zeros(2)
+        return np.asarray((places - places.mean(axis=0)) @ self._bent.T)
+
+    def _fits(self, frame: Any, places: Floats) -> SpotFits:
+        assert self._fitter is not None
+        return self._fitter.fit_at(frame, places)
+
+    def _displacement(self, fits: SpotFits, time: float | None) -> Displacement:
+        """Return what the fits of all fiducials tell together, and learn from them."""
+        references = self._references
+        assert references is not None
+        columns = fits.columns
+        places, errors = _side_by_side(columns, "y", "x"), _errors(columns)
+        photons = columns["photons"].astype(float)
+        health = self._health_of(columns, photons, errors)
+        shifts = places - references.places
+        # One that is found for the first time belongs where it is.
+        new = (health == Health.GOOD) & ~self._found_once
+        known = (health == Health.GOOD) & self._found_once
+        turning = self._rotation or self._scale
+        if turning and np.count_nonzero(known) > 2:
+            self._turned(shifts, errors, known)
+        mean = robust_mean(shifts - self._bend(references.places), errors, known)
+        health[known & ~mean.taken] = Health.APART
+        used = int(np.count_nonzero(mean.taken))
+        told = Similarity(mean.shift, mean.errors)
+        if turning and used > 1:
+            told = self._turned(shifts, errors, mean.taken)
+        shift, spread = told.shift, told.errors
+        if used:
+            self._shift = shift
+            residuals = shifts - shift - self._bend(references.places)
+            references.learn(residuals, photons, mean.taken)
+            for number in np.flatnonzero(new):
+                references.set(
+                    int(number), references.places[number] + residuals[number], errors[number],
+                    float(photons[number]),
+                )  # fmt: skip
+            self._found_once |= new
+        seen = _SEEN[health]
+        if not seen.all():
+            places = np.where(seen[:, np.newaxis], places, self._expected())
+        self.positions = places
+        self.health = health
+        return Displacement(
+            self._count, time, float(shift[0]), float(shift[1]), math.nan,
+            float(spread[0]), float(spread[1]), math.nan, *told[2:],
+            used, health, self.positions,
+        )  # fmt: skip
+
+    def _turned(self, shifts: Floats, errors: Floats, taken: NDArray[np.bool_]) -> Similarity:
+        """Return shift, rotation and scale of those taken, and keep them for the next frame."""
+        assert self._references is not None
+        places = self._references.places
+        told = similarity(
+            shifts[taken], errors[taken], places[taken], places.mean(axis=0),
+            rotation=self._rotation, scale=self._scale,
+        )  # fmt: skip
+        angle = math.radians(told.rotation) if self._rotation else 0.0
+        grown = told.scale - 1.0 if self._scale else 0.0
+        self._bent = np.array([[grown, angle], [-angle, grown]])
+        return told
+
+    def _health_of(
+        self, columns: Mapping[str, Any], photons: Floats, errors: Floats
+    ) -> NDArray[np.uint8]:
+        """Return what is the matter with each fiducial, seen by itself."""
+        references, flags = self._references, columns["flags"]
+        assert references is not None
+        assert self._kind is not None
+        lost = (flags & _NOT_FOUND) != 0
+        lost |= np.isnan(errors[:, 0] + errors[:, 1])
+        dim, bright = references.light_is_odd(photons, columns["photons_stderr"], ~lost)
+        expected, (rows, across) = self._expected(), self._kind[0]
+        last = np.array([rows - 1 - _MARGIN, across - 1 - _MARGIN])
+        outside = ((expected < _MARGIN) | (expected > last)).any(axis=1)
+        health = np.zeros(len(photons), np.uint8)
+        for which, reason in (
+            (bright, Health.BRIGHT), (dim, Health.DIM), (self._crowded(), Health.CROWDED),
+            ((flags & _SATURATED) != 0, Health.SATURATED), (lost, Health.LOST),
+            (outside, Health.OUTSIDE),
+        ):  # fmt: skip
+            if which.any():
+                health[which] = reason
+        return health
+
+    def _crowded(self) -> NDArray[np.bool_]:
+        """Return which fiducials are too close to another one: they keep their distances."""
+        if self._count % _LOOK_AGAIN == 0 or len(self._near) != len(self.positions):
+            assert self._references is not None
+            places = self._references.places
+            sigma = (self.settings.sigma if self.settings is not None else None) or 1.3
+            between = places[:, np.newaxis] - places[np.newaxis]
+            square = (between * between).sum(axis=2)
+            np.fill_diagonal(square, math.inf)
+            self._near = np.asarray(square.min(axis=1) < (_TOO_NEAR * sigma) ** 2)
+        return self._near
+
+    def _after_jump(self, frame: Any, time: float | None) -> Displacement | None:
+        """Search the whole frame for the fiducials; None if they are nowhere."""
+        self._since_search = 0  # what fails is not tried in each frame
+        references, settings = self._references, self.settings
+        assert references is not None
+        assert settings is not None
+        shift = shift_after_jump(frame, references.places, settings)
+        if shift is None:
+            return None
+        before, self._shift = self._shift, shift
+        found = self._displacement(self._fits(frame, self._expected()), time)
+        if not found.used:
+            self._shift = before
+            return None
+        self._since_search = _SEARCH_AGAIN
+        return found
+
+
+def _checked(fiducials: SpotFits | ArrayLike) -> Floats:
+    """Return places of fiducials, or raise an error that says what is accepted."""
+    if isinstance(fiducials, SpotFits):
+        places = np.column_stack([fiducials.y, fiducials.x]).astype(float)
+    else:
+        places = np.array(fiducials, float)
+    if places.ndim != 2 or places.shape[1] != 2 or not len(places):
+        raise ValueError(
+            "fiducials must be fits of one frame or have the shape (n, 2), y and x of one at "
+            f"least; got {places.shape}"
+        )
+    if not np.isfinite(places).all():
+        raise ValueError("all places of fiducials must be finite numbers")
+    return places
+
+
+def _side_by_side(columns: Mapping[str, Any], one: str, other: str) -> Floats:
+    """Return two columns in one array."""
+    both = np.empty((len(columns[one]), 2))
+    both[:, 0], both[:, 1] = columns[one], columns[other]
+    return both
+
+
+def _errors(columns: Mapping[str, Any]) -> Floats:
+    """Return standard errors along y and x; NaN where they are not known."""
+    if "y_stderr" not in columns:
+        raise ValueError("a Tracker needs standard errors: errors=True")
+    errors = _side_by_side(columns, "y_stderr", "x_stderr")
+    errors[errors <= 0] = math.nan
+    return errors
+
+
+def _none_left(found: Displacement) -> str:
+    reasons = list(found.left_out.values())
+    common = max(set(reasons), key=reasons.count) if reasons else "was never found"
+    return f"no fiducial is left ({reasons.count(common)} of {len(found.health)}: {common})"

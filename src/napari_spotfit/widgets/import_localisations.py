@@ -1,0 +1,198 @@
+"""The widget "Import localisations": tables whose names do not tell what they are."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from magicgui.widgets import ComboBox, Container, LineEdit, Widget
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
+
+from ..files.exchange.registry import EXCHANGE
+from ..files.exchange.scene import PixelSizeNeededError, size_of_layer
+from ..settings.parameter import Parameter
+from .exchange import pixel_size_of_images
+from .importing.found import Found, look_at
+from .importing.preview import FirstRows
+from .layers.history import history_of
+from .layers.points import make_points_layer
+from .napari_compat import is_image
+from .parts.docking import Docked
+from .parts.form import Number, align_labels, control_of, put_beside
+from .parts.latest import Latest
+from .parts.layer_choice import LayerChoice
+from .parts.layout import explain, fill
+from .parts.status import StatusLine, number
+from .parts.wheel import guard_wheel
+
+if TYPE_CHECKING:
+    import napari
+
+_GUESS = "as the file tells"
+_SMALLEST = (420, 170)
+_FILE_TIP = (
+    "<p>A table of localisations, whatever its name: of Picasso, ThunderSTORM, SMAP, DECODE, SMLM, "
+    "TrackMate, napari, big-fish, RS-FISH, or with columns x and y.</p>"
+)
+_FORMAT_TIP = (
+    "<p>Which program's table it is. The titles of the columns tell it; else say it here. The "
+    "format decides where the first pixel's centre is, and whether frames count from 0 or 1.</p>"
+)
+_PIXEL_TIP = (
+    "<p>Side of a pixel in nm, for tables with lengths in nm or µm. Empty: that of the image, or "
+    "of the viewer's images, if they have a scale with a unit.</p>"
+)
+_IMAGE_TIP = (
+    "<p>The image whose localisations these are: the points then lie on it, whatever its scale. "
+    "<i>none</i>: they lie in pixels, or to scale where the file says how large these are.</p>"
+)
+_IMPORT_TIP = "<p>Add what is shown below as a layer of points.</p>"
+_PIXEL = Parameter(
+    "Pixel size", "", "camera", unit="nm", minimum=0, above_minimum=True, none_means="not said"
+)
+_FILES = "Tables (*.csv *.txt *.tsv *.hdf5 *.h5 *.smlm *.zip *.parquet *.loc);;All files (*)"
+
+
+class ImportLocalisations(Docked):
+    """Opens tables of other programs that are not told by their names.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer; napari passes it in.
+    """
+
+    title = "Import localisations…"
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__(viewer, below=_SMALLEST)
+        self.file = LineEdit(label="File", tooltip=_FILE_TIP)
+        choices = [(_GUESS, ""), *((one.title, one.name) for one in EXCHANGE.values())]
+        self.format = ComboBox(label="Format", choices=choices, tooltip=_FORMAT_TIP)
+        self.pixel = Number(label="Pixel size", about=_PIXEL, nullable=True, tooltip=_PIXEL_TIP)
+        self.image = LayerChoice(self._viewer.layers, is_image, nothing="none", optional=True)
+        self.import_button, self.status = QPushButton("Import"), StatusLine()
+        self.rows = FirstRows()
+        self.looking = Latest(self)
+        self._found: Found | None = None
+        self._lay_out()
+        self._connect()
+        self._show(None)
+        self.status.say("Choose a file to see what is in it.")
+        self.bind()
+
+    @property
+    def found(self) -> Found | None:
+        """What is in the file, as it is shown."""
+        return self._found
+
+    def follow_viewer(self) -> None:
+        """Follow the viewer's images."""
+        self.image.bind()
+
+    def leave_viewer(self) -> None:
+        """Stop following them."""
+        self.image.unbind()
+        self.looking.drop()
+
+    def look(self) -> None:
+        """Look at the file, in the background, with what is said of it."""
+        self._show(None)
+        path = Path(self.file.value.strip()).expanduser()
+        if not self.file.value.strip():
+            self.status.say("Choose a file to see what is in it.")
+            return
+        self.status.say(f"Reading “{path.name}”…")
+        self.looking.ask(partial(look_at, path, self.format.value or None, self._pixel_size()))
+
+    def add(self) -> None:
+        """Add what is shown as a layer."""
+        if self._found is None:
+            return
+        try:
+            layer = self._layer(self._found)
+        except (TypeError, ValueError) as error:
+            self.status.fail(str(error))
+            return
+        history_of(self._viewer)  # so that what is done to it can be undone
+        self._viewer.add_layer(layer)
+        self.status.say(f"“{layer.name}” has {number(len(layer.data))} points")
+
+    def _layer(self, found: Found) -> Any:
+        from napari.layers import Points
+
+        image: Any = self.image.layer
+        if image is not None:
+            return make_points_layer(found.points, image, found.name)
+        return Points(**found.layer_arguments())
+
+    def _pixel_size(self) -> Any:
+        """Return what is known of the size of a pixel."""
+        image: Any = self.image.layer
+        if (said := self.pixel.get_value()) is not None:
+            return said
+        own = None if image is None else size_of_layer(image.scale, image.units)
+        return own or pixel_size_of_images()
+
+    def _on_found(self, found: Found) -> None:
+        self._show(found)
+        self.status.say(found.in_words())
+
+    def _on_failed(self, error: Exception) -> None:
+        self._show(None)
+        text = str(error) or type(error).__name__
+        if isinstance(error, PixelSizeNeededError):
+            text = (
+                f"“{Path(self.file.value).name}” has lengths in nm or µm: say under Pixel size how "
+                "many nm a pixel has, or choose an image that has a scale with a unit"
+            )
+            self.pixel.box.setFocus()
+        self.status.fail(text)
+
+    def _show(self, found: Found | None) -> None:
+        self._found = found
+        self.rows.show_fits(None if found is None else found.fits)
+        self.import_button.setEnabled(found is not None)
+
+    def _ask_file(self) -> None:
+        name, _ = QFileDialog.getOpenFileName(self, "Localisations", "", _FILES)
+        if name:
+            self.file.value = name
+            self.look()
+
+    def _connect(self) -> None:
+        self.file.native.editingFinished.connect(self._on_edited)
+        self.file_button.clicked.connect(lambda: self._ask_file())
+        self.format.changed.connect(lambda: self.look())
+        self.pixel.changed.connect(lambda: self.look())
+        self.image.changed.connect(lambda: self.look())
+        self.import_button.clicked.connect(lambda: self.add())
+        self.looking.done.connect(self._on_found)
+        self.looking.failed.connect(self._on_failed)
+
+    def _on_edited(self) -> None:
+        if self.file.native.isModified():
+            self.file.native.setModified(False)
+            self.look()
+
+    def _lay_out(self) -> None:
+        rows: Container[Widget] = Container(widgets=[self.file, self.format, self.pixel])
+        rows.margins = (0, 0, 0, 0)
+        rows.native.layout().setSpacing(4)
+        for row, tip in (
+            (self.file, _FILE_TIP), (self.format, _FORMAT_TIP), (self.pixel, _PIXEL_TIP),
+        ):  # fmt: skip
+            explain(control_of(row), row.label, tip)
+        self.file.native.setPlaceholderText("a table, whatever its name")
+        self.file_button = QPushButton("File…")
+        explain(self.file_button, "Choose a file", "<p>Choose a table of localisations.</p>")
+        put_beside(self.file, [self.file_button])
+        explain(self.image, "Image", _IMAGE_TIP)
+        explain(self.import_button, "Import", _IMPORT_TIP)
+        guard_wheel(self.format.native)
+        align_labels(rows)
+        put_beside(self.pixel, [QLabel("Image")])
+        put_beside(self.pixel, [self.image], stretch=1)
+        below = fill(QHBoxLayout(), (self.status, 1), self.import_button)
+        fill(QVBoxLayout(self), rows.native, below, (self.rows, 1), margins=(6, 4, 6, 4), spacing=4)

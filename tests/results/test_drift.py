@@ -1,0 +1,178 @@
+"""Spots are linked over frames, and the drift that fiducials tell is the true one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from napari_spotfit import (
+    Drift,
+    SimulatedMicroscope,
+    SpotFits,
+    fiducial_drift,
+    link_spots,
+    load_drift,
+    load_fits,
+    localize,
+    save_drift,
+    subtract_drift,
+)
+from napari_spotfit.command_line.main import main
+
+
+@pytest.fixture(scope="module")
+def beads():
+    """Return the fits of drifting beads, and the true drift in pixels."""
+    scope = SimulatedMicroscope(
+        5, (128, 128), photons=5000.0, drift=(0.3, -0.2), vibration=0.01, frequency=3.0, seed=1
+    )
+    times, frames = zip(*scope.frames(20.0, 60), strict=True)
+    truth = np.array([scope.displacement(time) for time in times])
+    fits = localize(np.array(frames), sigma=1.3, gain=1.0, offset=100.0)
+    return fits, truth - truth[0]
+
+
+def test_each_bead_is_one_track(beads):
+    fits, _ = beads
+    linked = link_spots(fits, 2.0)
+    counts = np.bincount(linked.track[linked.track >= 0])
+    assert (counts >= 59).sum() == 5
+    for number in np.flatnonzero(counts >= 59):
+        track = linked[linked.track == number]
+        assert np.abs(np.diff(track.y)).max() < 2.0
+        assert (np.diff(track.frame) >= 1).all()
+
+
+def test_the_drift_is_the_true_one_within_its_errors(beads):
+    fits, truth = beads
+    drift = fiducial_drift(link_spots(fits, 2.0))
+    assert len(drift) == 60
+    assert (drift.used >= 4).all()
+    told = np.column_stack([drift.y, drift.x]) - truth
+    told -= told.mean(axis=0)
+    errors = np.column_stack([drift.y_stderr, drift.x_stderr])
+    assert 0.8 < np.sqrt((told**2).mean()) / errors.mean() < 1.2
+
+
+def test_spots_without_drift_stay_where_they_are(beads):
+    fits, truth = beads
+    linked = link_spots(fits, 2.0)
+    still = subtract_drift(linked, fiducial_drift(linked))
+    for number in range(3):
+        track = still[still.track == number]
+        if len(track) > 50:
+            assert np.std(track.y) < 3 * np.median(track.y_stderr)
+    assert np.ptp(truth[:, 0]) > 5
+
+
+def made(rows, **more):
+    """Return fits of (frame, y, x), with small errors."""
+    frame, y, x = (np.array(column, float) for column in zip(*rows, strict=True))
+    count = len(frame)
+    columns = {
+        "frame": frame.astype(np.int64), "y": y, "x": x, "photons": np.full(count, 100.0),
+        "amplitude": np.full(count, 10.0), "stop_condition": np.zeros(count, np.uint8),
+        "y_stderr": np.full(count, 0.01, np.float32), "x_stderr": np.full(count, 0.01, np.float32),
+        "flags": np.zeros(count, np.uint32),
+    }  # fmt: skip
+    return SpotFits(columns | more, ("frame",))
+
+
+def test_a_missing_fiducial_and_a_wrong_one_change_nothing():
+    rows = [
+        (frame, 20.0 * number + 0.1 * frame, 30.0 + (2.0 if number == 3 and frame == 4 else 0.0))
+        for frame in range(10)
+        for number in range(4)
+        if not (number == 1 and 3 <= frame < 6)
+    ]
+    drift = fiducial_drift(link_spots(made(rows), 3.0, memory=4))
+    assert drift.y == pytest.approx(0.1 * np.arange(10))
+    assert drift.x == pytest.approx(np.zeros(10), abs=1e-9)
+    assert drift.used.tolist() == [4, 4, 4, 3, 2, 3, 4, 4, 4, 4]
+
+
+def test_frames_without_fiducials_are_interpolated_and_said():
+    rows = [(frame, 0.2 * frame, 7.0) for frame in range(10) if frame not in (4, 5)]
+    drift = fiducial_drift(link_spots(made(rows), 3.0, memory=4), frames=11)
+    assert drift.y == pytest.approx([0.2 * min(frame, 9) for frame in range(11)])
+    assert drift.used.tolist() == [1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0]
+    assert np.isnan(drift.y_stderr[[4, 5, 10]]).all()
+
+
+def test_doubtful_spots_are_not_linked():
+    fits = made([(0, 5.0, 5.0), (1, 5.1, 5.0)], flags=np.array([0, 32], np.uint32))
+    assert link_spots(fits, 2.0).track.tolist() == [0, -1]
+    assert link_spots(fits, 2.0, least_frames=2).track.tolist() == [-1, -1]
+
+
+def test_movies_of_several_axes_are_linked_apart():
+    fits = made(
+        [(0, 5.0, 5.0), (0, 5.0, 5.0), (1, 5.0, 5.0), (1, 5.0, 5.0)],
+        axis_0=np.array([0, 1, 0, 1]), axis_1=np.array([0, 0, 1, 1]),
+    )  # fmt: skip
+    track = link_spots(fits, 2.0).track
+    assert track[0] == track[2] != track[1] == track[3]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda fits: link_spots(fits, -1.0), "max_distance"),
+        (lambda fits: link_spots(fits, 1.0, memory=-1), "memory"),
+        (lambda fits: fiducial_drift(fits), "link_spots"),
+        (lambda fits: fiducial_drift(link_spots(fits, 1.0), frames=100), "no track is seen in 50%"),
+        (lambda fits: subtract_drift(fits, drift_of(1)), "of 1 frames"),
+        (lambda fits: save_drift(drift_of(2), "drift.xml"), r"\.csv or \.txt"),
+    ],
+)
+def test_what_cannot_be_done_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(made([(0, 1.0, 1.0), (1, 1.0, 1.0)]))
+
+
+def drift_of(count):
+    zeros = np.zeros(count)
+    return Drift(zeros, zeros, zeros, zeros, np.ones(count, np.int64))
+
+
+def test_a_drift_is_saved_and_loaded(tmp_path, beads):
+    drift = fiducial_drift(link_spots(beads[0], 2.0))
+    save_drift(drift, tmp_path / "a.csv")
+    again = load_drift(tmp_path / "a.csv")
+    for name in ("y", "x", "y_stderr", "x_stderr", "used"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(drift, name))
+    save_drift(drift, tmp_path / "a.txt")
+    as_picasso = np.loadtxt(tmp_path / "a.txt")
+    np.testing.assert_allclose(as_picasso, np.column_stack([drift.x, drift.y]))
+    assert load_drift(tmp_path / "a.txt").y == pytest.approx(drift.y)
+    (tmp_path / "b.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"b\.csv"):
+        load_drift(tmp_path / "b.csv")
+
+
+def test_the_command_subtracts_the_drift(tmp_path, beads):
+    fits, _ = beads
+    fits.save(tmp_path / "beads.spots.parquet")
+    table, drift = tmp_path / "still.spots.parquet", tmp_path / "beads.drift.csv"
+    given = ["drift", str(tmp_path / "beads.spots.parquet"), "-o", str(table)]
+    done = CliRunner().invoke(main, [*given, "--save-drift", str(drift), "--max-distance", "2"])
+    assert done.exit_code == 0, done.output
+    assert "by 5 fiducials in most frames" in done.output
+    expected = subtract_drift(fits, fiducial_drift(link_spots(fits, 2.0, memory=5)))
+    np.testing.assert_array_equal(load_fits(table).y, expected.y)
+    again = tmp_path / "again.spots.parquet"
+    done = CliRunner().invoke(main, [*given[:2], "-o", str(again), "--drift", str(drift)])
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(load_fits(again).y, expected.y)
+    done = CliRunner().invoke(main, given[:2])
+    assert done.exit_code == 2
+    assert "--save-drift" in done.output
+
+
+def test_errors_of_a_bead_alone_are_its_own():
+    drift = fiducial_drift(link_spots(made([(0, 1.0, 1.0), (1, 1.5, 1.0)]), 1.0))
+    assert drift.y_stderr == pytest.approx([0.01, 0.01])
+    assert not math.isnan(drift.x[1])

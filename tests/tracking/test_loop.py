@@ -1,0 +1,267 @@
+"""A stage is calibrated, moved back, held where nothing should be believed; and all is logged."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from napari_spotfit import (
+    Controller,
+    CoreStage,
+    Displacement,
+    SimulatedMicroscope,
+    StageCalibration,
+    Tracker,
+    TrackingLog,
+    calibrate_stage,
+    read_log,
+)
+
+KNOWN = {"sigma": 1.3, "gain": 1.0, "offset": 100.0, "backend": "cpu", "threads": 1}
+
+
+class Recorded:
+    """A stage that notes what it is told, and fails when asked to."""
+
+    def __init__(self):
+        self.moves = []
+        self.broken = False
+
+    def move_by(self, dy, dx, dz):
+        if self.broken:
+            raise RuntimeError("serial port closed")
+        self.moves.append((dy, dx, dz))
+
+
+def moved(frame, y=0.0, x=0.0, **more):
+    return Displacement(frame, **({"time": 0.01 * frame, "y": y, "x": x, "used": 5} | more))
+
+
+def armed(**options):
+    stage = Recorded()
+    controller = Controller(stage, StageCalibration.of_pixel_size(0.1), **options)
+    controller.arm()
+    return stage, controller
+
+
+def test_a_turned_stage_is_calibrated_and_ends_where_it_was():
+    scope = SimulatedMicroscope(9, (128, 128), angle=20.0, seed=1)
+    with Tracker(scope.fiducials, **KNOWN) as tracker:
+        found = calibrate_stage(scope.stage, scope.grab_at_rest, tracker)
+    assert np.abs(found.matrix - scope.matrix).max() < 0.25
+    assert (found.errors < 0.2).all()
+    assert np.abs(scope.stage.place(scope.now + 10)).max() < 0.03
+
+
+def test_a_stage_that_does_not_move_is_no_stage():
+    scope = SimulatedMicroscope(4, (96, 96), seed=1)
+    with Tracker(scope.fiducials, **KNOWN) as tracker, pytest.raises(RuntimeError, match="chance"):
+        calibrate_stage(Recorded(), scope.grab_at_rest, tracker)
+
+
+@pytest.mark.parametrize("matrix", [[[1, 2], [2, 4]], [[1, 0]], [[math.nan, 0], [0, 1]]])
+def test_impossible_calibrations_are_refused(matrix):
+    with pytest.raises(ValueError, match=r"matrix|line"):
+        StageCalibration(np.array(matrix, float), np.zeros((2, 2)))
+
+
+def test_the_loop_holds_the_sample():
+    scope = SimulatedMicroscope(
+        9, (128, 128), angle=10.0, drift=(0.02, -0.01), step=0.02, step_every=3.0,
+        vibration=0.0005, seed=2,
+    )  # fmt: skip
+    calibration = StageCalibration(scope.matrix, np.zeros((2, 2)))
+    controller = Controller(scope.stage, calibration)
+    places = []
+    with Tracker(scope.fiducials, **KNOWN) as tracker:
+        for number, (time, frame) in enumerate(scope.frames(50.0, 500)):
+            told = tracker.update(frame, time)
+            if number == 50:
+                controller.arm()
+            assert controller.step(told).state != "moved" or number >= 50
+            places.append(scope.displacement(time))
+    free, held = np.array(places)[:50], np.array(places)[100:]
+    assert np.ptp(free, axis=0).max() > 0.15
+    off = held - held.mean(axis=0)
+    assert np.sqrt((off**2).sum(axis=1).mean()) * 100 < 6  # nm, the 20 nm slips among them
+    assert np.abs(held.mean(axis=0)).max() * 100 < 5
+
+
+def test_nothing_moves_unless_it_is_armed():
+    stage, controller = armed()
+    controller.disarm()
+    assert controller.step(moved(0, y=1.0)).state == "not armed"
+    assert stage.moves == []
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"problem": "no fiducial is left"}, "no fiducial is left"),
+        ({"used": 1}, "1 fiducials take part, 2 must"),
+        ({"y": math.nan}, "not known"),
+    ],
+)
+def test_what_cannot_be_believed_holds_the_stage(given, why):
+    stage, controller = armed(least_used=2)
+    done = controller.step(moved(1, **({"y": 0.5} | given)))
+    assert (done.state, stage.moves) == ("held", [])
+    assert why in done.why
+
+
+def test_a_jump_holds_the_stage_until_it_is_confirmed():
+    stage, controller = armed(jump=0.1, integral=0, proportional=0.1)
+    controller.step(moved(0, y=0.1))
+    states = [controller.step(moved(1 + i, y=5.0)) for i in range(5)]
+    assert ["jump" in one.why for one in states] == [True, True, True, False, False]
+    assert [one.state for one in states[3:]] == ["moved", "moved"]
+    assert len(stage.moves) == 3
+
+
+def test_limits_are_kept_and_said():
+    stage, controller = armed(most_step=0.01, most_way=0.025, jump=10, integral=1.0)
+    told = [controller.step(moved(i, y=3.0)) for i in range(5)]
+    assert [round(one[0], 3) for one in stage.moves] == [-0.01, -0.01]
+    assert "at once" in told[0].why
+    assert "from where it was armed" in told[-1].why
+    # Nothing was summed up that could not be moved.
+    assert controller.step(moved(6, y=0.0)).state == "in the dead band"
+
+
+def test_a_dead_band_is_left_alone():
+    stage, controller = armed(dead_band=0.005)
+    assert controller.step(moved(0, y=0.04)).state == "in the dead band"
+    assert controller.step(moved(1, y=0.06)).state == "moved"
+    assert len(stage.moves) == 1
+
+
+def test_late_displacements_hold_and_silence_is_said():
+    stage, controller = armed(timeout=0.5)
+    controller.step(moved(10, y=0.1))
+    assert "too late" in controller.step(moved(5, y=0.1)).why
+    assert controller.watch(now=0.2).why == ""
+    assert "no displacement for 0.9 s" in controller.watch(now=1.0).why
+    assert len(stage.moves) == 1
+
+
+@pytest.mark.parametrize(("on_error", "stays"), [("hold", True), ("stop", False)])
+def test_a_stage_that_fails_is_said(on_error, stays):
+    stage, controller = armed(on_error=on_error)
+    stage.broken = True
+    done = controller.step(moved(0, y=0.1))
+    assert done.state == "held"
+    assert "serial port closed" in done.why
+    assert controller.armed is stays
+    stage.broken = False
+    assert (controller.step(moved(1, y=0.1)).state == "moved") is stays
+
+
+@pytest.mark.parametrize("wrong", [{"proportional": 2.5}, {"most_step": -1}, {"on_error": "run"}])
+def test_wrong_numbers_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Controller(Recorded(), StageCalibration.of_pixel_size(0.1), **wrong)
+
+
+def test_a_stage_of_pymmcore_plus_is_moved():
+    unicore = pytest.importorskip("pymmcore_plus.experimental.unicore")
+
+    class Device(unicore.XYStageDevice):
+        place = (0.0, 0.0)
+
+        def get_position_um(self):
+            return self.place
+
+        def set_position_um(self, x, y):
+            self.place = x, y
+
+        def set_relative_position_um(self, dx, dy):
+            self.place = self.place[0] + dx, self.place[1] + dy
+
+        def busy(self):
+            return False
+
+        def nothing(self, *_):
+            pass
+
+        home = stop = set_origin = set_origin_x = set_origin_y = nothing
+
+        def get_step_size_um(self):
+            return 0.001, 0.001
+
+        def get_limits_um(self):
+            return (-100.0, 100.0), (-100.0, 100.0)
+
+    core, device = unicore.UniMMCore(), Device()
+    with pytest.raises(ValueError, match="no XY stage"):
+        CoreStage(core)
+    core.loadPyDevice("XY", device)
+    core.initializeDevice("XY")
+    core.setXYStageDevice("XY")
+    CoreStage(core).move_by(0.1, -0.2, 5.0)
+    assert device.place == pytest.approx((-0.2, 0.1))
+    with pytest.raises(ValueError, match="no focus device"):
+        CoreStage(core, z=True)
+
+
+def test_a_log_has_all_rows_in_one_file(tmp_path):
+    scope = SimulatedMicroscope(4, (96, 96), seed=3)
+    with Tracker(scope.fiducials, **KNOWN) as tracker, TrackingLog(tmp_path / "a.parquet") as log:
+        log.mark("began")
+        for time, frame in scope.frames(100.0, 7):
+            log.add(tracker.update(frame, time))
+            if time == pytest.approx(0.03):
+                log.mark("laser on")
+                log.flush()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+    table = read_log(tmp_path / "a.parquet")
+    assert table["frame"].tolist() == [-1, *range(7)]
+    assert table["event"].tolist() == ["began", "", "", "laser on", "", "", "", ""]
+    assert table["positions"][3].shape == (8,)
+    assert table["health"][3].tolist() == [0, 0, 0, 0]
+
+
+def test_more_rows_are_added_to_a_log(tmp_path):
+    for frame in (0, 1):
+        with TrackingLog(tmp_path / "a.parquet") as log:
+            log.add(moved(frame))
+    assert read_log(tmp_path / "a.parquet")["frame"].tolist() == [0, 1]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
+def test_a_killed_run_leaves_a_readable_log(tmp_path):
+    code = textwrap.dedent(
+        f"""
+        from napari_spotfit import Displacement, TrackingLog
+        log = TrackingLog({str(tmp_path / "a.parquet")!r})
+        for frame in range(100):
+            log.add(Displacement(frame, y=0.5))
+        log.flush()
+        log.add(Displacement(100))
+        print("there", flush=True)
+        input()
+        """
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert run.stdout.readline().strip() == b"there"
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    run.stdin.close()
+    run.stdout.close()
+    assert len(read_log(tmp_path / "a.parquet")) == 100
+    with TrackingLog(tmp_path / "a.parquet") as log:
+        log.add(moved(200))
+    assert read_log(tmp_path / "a.parquet")["frame"].tolist() == [*range(100), 200]
+
+
+def test_there_is_no_log(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no log"):
+        read_log(tmp_path / "a.parquet")
