@@ -188,11 +188,14 @@ SPOTFIT_INLINE void smooth_quads_along_y(const Work& work, const Run& run, Smoot
         if (x < 0) continue;
         const auto quad = [&](int y) {
             const PIXEL* row = frame.pixels + (far_from_border ? y : mirrored(y, height)) * width;
-            if constexpr (ALIGNED) return *reinterpret_cast<const Quad<PIXEL>*>(row + x);
-            Quad<PIXEL> pixels;
-            UNROLL
-            for (int k = 0; k < QUAD; ++k) pixels.at[k] = row[least(x + k, width - 1)];
-            return pixels;
+            if constexpr (ALIGNED) {
+                return *reinterpret_cast<const Quad<PIXEL>*>(row + x);
+            } else {
+                Quad<PIXEL> pixels;
+                UNROLL
+                for (int k = 0; k < QUAD; ++k) pixels.at[k] = row[least(x + k, width - 1)];
+                return pixels;
+            }
         };
         const Quad<PIXEL> own = quad(run.y);
         alignas(Quad<float>) float results[WIDTHS][QUAD];
@@ -255,7 +258,7 @@ SPOTFIT_INLINE void smooth_quads_along_x(const Work& work, const Run& run, Smoot
 }
 
 // Filters runs of a strip, by a warp each, and marks pixels that are high enough.
-extern "C" __global__ void __launch_bounds__(THREADS, 3) filter_strip(Work work, int first_block) {
+extern "C" __global__ void __launch_bounds__(THREADS, 2) filter_strip(Work work, int first_block) {
     __shared__ Smoothed runs[WARPS];
     Smoothed& smoothed = runs[threadIdx.x / WARP];
     const DetectionSettings& s = work.settings;
