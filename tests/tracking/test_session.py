@@ -1,0 +1,100 @@
+"""A session: its own thread, what it counts, and what it does when something goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from napari_spotfit import (
+    Controller,
+    FrameQueue,
+    SimulatedCamera,
+    SimulatedMicroscope,
+    StageCalibration,
+    Tracker,
+    TrackingLog,
+    TrackingSession,
+    read_log,
+)
+
+
+def scope_of(**options: float) -> SimulatedMicroscope:
+    return SimulatedMicroscope(4, (96, 96), drift=(0.01, 0.02), seed=5, **options)
+
+
+def session_of(scope: SimulatedMicroscope, queue: FrameQueue, **more: object) -> TrackingSession:
+    return TrackingSession(queue, Tracker(scope.fiducials, sigma=1.3), **more)  # type: ignore[arg-type]
+
+
+def fill(scope: SimulatedMicroscope, queue: FrameQueue, count: int) -> None:
+    for at, frame in scope.frames(rate=20, count=count):
+        queue.put(frame, at)
+
+
+def test_every_frame_is_tracked_and_logged_with_its_events(tmp_path: Path) -> None:
+    scope, queue = scope_of(), FrameQueue(size=100)
+    session = session_of(scope, queue, log=TrackingLog(tmp_path / "log.parquet"))
+    fill(scope, queue, 40)
+    session.mark("laser on")
+    session.start()
+    session.finish()
+    seen, table = session.snapshot(), read_log(tmp_path / "log.parquet")
+    assert (seen.frames, seen.dropped, len(table)) == (40, 0, 40)
+    truth = np.array([scope.displacement(at) - scope.displacement(0.05) for at in seen.time])
+    assert np.abs(np.column_stack([seen.y, seen.x]) - truth).max() < 0.03
+    assert table.x.to_numpy() == pytest.approx(seen.x)
+    assert list(table.event[table.event != ""]) == ["laser on"]
+    assert seen.rate == pytest.approx(20)
+    assert 0 < seen.latency <= seen.worst
+
+
+def test_frames_that_do_not_fit_are_dropped_and_counted() -> None:
+    scope, queue = scope_of(), FrameQueue(size=10)
+    fill(scope, queue, 25)
+    session = session_of(scope, queue)
+    session.start()
+    session.finish()
+    seen = session.snapshot()
+    assert (seen.frames, seen.dropped, seen.time[0]) == (10, 15, pytest.approx(16 / 20))
+
+
+def test_nothing_moves_unless_armed_and_the_end_disarms() -> None:
+    for armed in (False, True):
+        scope, queue = scope_of(), FrameQueue(size=100)
+        calibration = StageCalibration(scope.matrix, np.zeros((2, 2)))
+        controller = Controller(scope.stage, calibration)
+        if armed:
+            controller.arm()
+        fill(scope, queue, 20)
+        session = session_of(scope, queue, controller=controller)
+        session.start()
+        session.finish()
+        assert bool(np.any(scope.stage.place(100.0))) is armed
+        assert not controller.armed
+
+
+def test_an_error_ends_it_and_is_told_and_the_log_is_readable(tmp_path: Path) -> None:
+    queue = FrameQueue()
+    queue.put(np.zeros((64, 64), np.uint16), 0.0)  # without any fiducial
+    session = TrackingSession(
+        queue, Tracker([[30.0, 30.0]], sigma=1.3), log=TrackingLog(tmp_path / "log.parquet")
+    )
+    session.start()
+    session.finish()
+    assert "none of the 1 fiducials is found" in session.snapshot().error
+    assert len(read_log(tmp_path / "log.parquet")) == 0
+
+
+def test_a_camera_streams_until_it_is_stopped() -> None:
+    scope, queue = scope_of(), FrameQueue(size=1000)
+    camera = SimulatedCamera(scope, queue, rate=500.0)
+    session = session_of(scope, queue)
+    session.start()
+    camera.start()
+    while session.snapshot().frames < 20:
+        assert session.running
+    camera.stop()
+    session.finish()
+    assert np.diff(session.snapshot().time) == pytest.approx(1 / 500)
