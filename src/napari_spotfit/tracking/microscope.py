@@ -153,7 +153,9 @@ class SimulatedMicroscope:
         self.fiducials = _places(count, shape, 4.0 * reach, random)
         expected = _backgrounds(background, fringes, shape)
         self._expected = expected
-        self._noisy: NDArray[np.uint16] = (random.poisson(expected) + _OFFSET).astype(np.uint16)
+        # Beside the fiducials, one noisy frame that lies elsewhere each time does for all.
+        self._slopes = np.rint(expected - background + _OFFSET).astype(np.uint16)
+        self._noise = np.tile(random.poisson(background, shape).astype(np.uint16), (2, 2))
 
     def displacement(self, time: float) -> Floats:
         """Return by how much the image has moved since time 0, y and x in pixels."""
@@ -169,8 +171,10 @@ class SimulatedMicroscope:
         """
         self.now = self.stage.now = time
         number = int(time / _FRINGE_PERIOD * _FRINGES) % _FRINGES
-        frame: NDArray[np.uint16] = self._noisy[number].copy()
         random = np.random.default_rng((self._seed, 2, round(time * 1e6)))
+        slopes = self._slopes[number]
+        (rows, columns), (y, x) = slopes.shape, random.integers(0, slopes.shape)
+        frame: NDArray[np.uint16] = slopes + self._noise[y : y + rows, x : x + columns]
         places = self.fiducials + self.displacement(time)
         size, reach = frame.shape, self._reach
         corners = np.rint(places).astype(int) - reach
@@ -179,11 +183,11 @@ class SimulatedMicroscope:
         if not len(places):
             return frame
         along = np.arange(2 * reach + 1)
-        rows, columns = corners[:, :1] + along, corners[:, 1:] + along
-        where = rows[:, :, np.newaxis], columns[:, np.newaxis, :]
+        down, across = corners[:, :1] + along, corners[:, 1:] + along
+        where = down[:, :, np.newaxis], across[:, np.newaxis, :]
         profile_y, profile_x = (
             np.exp(-0.5 * ((at - place[:, np.newaxis]) / self._sigma) ** 2)
-            for at, place in ((rows, places[:, 0]), (columns, places[:, 1]))
+            for at, place in ((down, places[:, 0]), (across, places[:, 1]))
         )
         height = self._photons / (2.0 * math.pi * self._sigma**2)
         light = height * profile_y[:, :, np.newaxis] * profile_x[:, np.newaxis, :]

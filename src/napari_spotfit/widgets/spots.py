@@ -30,6 +30,7 @@ from .parts.layout import explain, fill
 from .parts.status import StatusLine, number
 from .parts.wheel import guard_wheel
 from .table.cells_page import CellsPage
+from .table.drift_page import DriftPage
 from .table.export_bar import ExportBar
 from .table.filter_list import FilterList
 from .table.filter_page import FilterPage
@@ -77,6 +78,7 @@ _PAGES = {
     "Sub-pixel": "subpixel",
     "Summary": "summary",
     "Cells": "cells",
+    "Drift": "drift",
 }
 _AnyPage = TypeVar("_AnyPage", bound=Page)
 
@@ -135,6 +137,13 @@ class Spots(Docked):
             page.bind()
         return page
 
+    @cached_property
+    def drift(self) -> DriftPage:
+        """The drift that fiducials tell."""
+        page = self._placed(DriftPage(self._viewer, self.spots, self._history), "Drift")
+        self._listen(page)
+        return page
+
     def follow_viewer(self) -> None:
         """Connect to the viewer and show its state."""
         self._history.join(self)
@@ -152,7 +161,7 @@ class Spots(Docked):
         self.spots.show_layer(None)
         self.layer.unbind()
         self._viewer.layers.selection.events.active.disconnect(self._on_active)
-        for name in ("summary", "cells"):
+        for name in ("summary", "cells", "drift"):
             if name in vars(self):
                 getattr(self, name).unbind()
 
@@ -258,7 +267,7 @@ class Spots(Docked):
         self.tabs.currentChanged.connect(self._on_tab)
         self._on_tab()
 
-    def _listen(self, part: ExportBar | FilterList | TableExport) -> None:
+    def _listen(self, part: ExportBar | FilterList | TableExport | DriftPage) -> None:
         part.said.connect(self._say)
         part.failed.connect(self._fail)
 

@@ -1,0 +1,73 @@
+"""Spots of a layer moved back by a drift, and tracks beside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...results.drift import Drift
+from ...results.spot_fits import SpotFits
+from ...results.tracks import NO_TRACK
+from .images import transform_arguments
+from .marks import draw_marks, is_marked
+from .state import LayerState, set_data
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Points
+
+    from .history import History
+
+_WHAT = "the subtraction of the drift"
+
+
+def can_be_subtracted(layer: Points) -> str:
+    """Say why a layer's spots have no drift; nothing if they may have one."""
+    if layer.ndim != 3 or "frame" not in layer.features:
+        return "Drift is told over the frames of a movie: these spots have another number of axes."
+    if "y_stderr" not in layer.features:
+        return "These spots have no standard errors: fit again with standard errors."
+    return ""
+
+
+def subtract(layer: Points, drift: Drift, history: History) -> None:
+    """Move the spots of a layer back, undoably; those past the drift's frames stay.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        A layer of fitted spots of a movie.
+    drift : Drift
+        The drift.
+    history : History
+        Where it is recorded.
+    """
+    before = LayerState.of(layer)
+    frame = np.rint(layer.data[:, 0]).astype(np.int64)
+    inside = (frame >= 0) & (frame < len(drift))
+    data, features = layer.data.copy(), layer.features.copy()
+    for axis, name in ((1, "y"), (2, "x")):
+        shift = np.zeros(len(data))
+        shift[inside] = getattr(drift, name)[frame[inside]]
+        data[:, axis] -= shift
+        if name in features:
+            features[name] = features[name].to_numpy() - shift
+    marked, selected = is_marked(layer), set(layer.selected_data)
+    with history.pause():
+        set_data(layer, data)
+        layer.features = features
+        if marked:
+            draw_marks(layer)
+        if set(layer.selected_data) != selected:
+            layer.selected_data = selected
+    history.record(layer, before, _WHAT)
+    history.shown.emit(layer)
+
+
+def put_tracks(viewer: Viewer, layer: Points, linked: SpotFits) -> None:
+    """Add a Tracks layer with linked spots where a layer of spots lies."""
+    tracks = linked[linked.track != NO_TRACK]
+    rows = np.column_stack([tracks.track, tracks.frame, tracks.y, tracks.x]).astype(float)
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    viewer.add_tracks(rows, name=f"{layer.name} tracks", **transform_arguments(layer))

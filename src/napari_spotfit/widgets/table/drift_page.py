@@ -1,0 +1,273 @@
+"""The drift that fiducials among a layer's spots tell: found, seen, saved and subtracted."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
+
+from ...results.drift import Drift, fiducial_drift, save_drift
+from ...results.tracks import link_spots
+from ...settings.parameter import Parameter
+from ..layers.drifting import can_be_subtracted, put_tracks, subtract
+from ..layers.fits import fits_of_features
+from ..layers.history import History
+from ..parts.latest import Latest
+from ..parts.layout import explain, fill, sentence
+from ..parts.number_box import NumberBox
+from ..parts.plots import BLUE, ORANGE, Plot, faint
+from ..parts.status import number
+from .columns import Units
+from .page import Page
+from .shown_spots import ShownSpots
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from napari.layers import Points
+
+    from ...results.spot_fits import SpotFits
+
+_DISTANCE = Parameter(
+    "Farthest step", "How far a fiducial moves from one frame to the next, at most.", "run",
+    unit="px", minimum=0, step=0.5,
+)  # fmt: skip
+_MEMORY = Parameter(
+    "Missing", "For how many frames a fiducial may be missing and be the same afterwards.", "run",
+    unit="frames", minimum=0,
+)  # fmt: skip
+_SHARE = Parameter(
+    "Seen in", "In which share of the frames a spot must be seen to be a fiducial.", "run",
+    unit="%", minimum=1, maximum=100, step=10,
+)  # fmt: skip
+_HINT = (
+    "Fiducials are spots that stay: beads, for example. Select some, or filter for them, or let "
+    "all spots that are shown be looked through."
+)
+_FIND_TIP = (
+    "<p>Link the spots that are selected, or else all that are shown, over the frames, and average "
+    "the shifts of those that stay, by their standard errors.</p>"
+)
+_SUBTRACT_TIP = (
+    "<p>Move all spots of this layer back by the drift, also those that are hidden. "
+    "<i>Undo</i> takes it back.</p>"
+)
+_TRACKS_TIP = "<p>Add a Tracks layer with the fiducials, which napari draws over time.</p>"
+_SAVE_TIP = "<p>Save the drift as a table (.csv), or as text that Picasso reads (.txt).</p>"
+_PLOT_TIP = (
+    "<p>How far the sample has moved since the first frame, with a band of one standard error: "
+    "y blue, x orange.</p>"
+)
+
+
+class _Found(NamedTuple):
+    """What was found among some spots of a layer."""
+
+    linked: SpotFits
+    drift: Drift
+
+
+class DriftPage(Page):
+    """Finds the drift of the spots that are shown.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    spots : ShownSpots
+        The spots.
+    history : History
+        Where it is recorded that spots have moved.
+    """
+
+    #: Something that the user should know, and something that went wrong.
+    said, failed = Signal(str), Signal(str)
+
+    def __init__(self, viewer: Viewer, spots: ShownSpots, history: History):
+        super().__init__(spots)
+        self._viewer, self._history = viewer, history
+        self.distance = NumberBox(_DISTANCE, sample="00.0 px")
+        self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames")
+        self.share = NumberBox(_SHARE, whole=True, sample="100 %")
+        self.hint, self.plot = sentence(), Plot("frame", "drift [px]")
+        self.find_button, self.subtract_button = QPushButton("Find drift"), QPushButton("Subtract")
+        self.tracks_button, self.save_button = QPushButton("Tracks"), QPushButton("Save…")
+        self.work = Latest(self)
+        self._found: _Found | None = None
+        self._of: Points | None = None
+        self._curves = [_Curve(self.plot, color) for color in (BLUE, ORANGE)]
+        self._lay_out()
+        self._connect()
+        self._show_nothing(_HINT)
+
+    def unbind(self) -> None:
+        """Stop working."""
+        self.work.drop()
+
+    def find_drift(self) -> None:
+        """Look for fiducials among the spots that are selected, or shown."""
+        layer = self._spots.layer
+        if layer is None:
+            return
+        why = can_be_subtracted(layer)
+        if why:
+            self._show_nothing(why)
+            return
+        rows = np.flatnonzero(self._spots.shown)
+        selected = np.array(sorted(layer.selected_data), np.int64)
+        tracks = selected if len(selected) > 1 else rows
+        job = partial(
+            _find, layer.features, dict(layer.metadata), tracks, float(self.distance.get() or 0),
+            int(self.memory.get() or 0), float(self.share.get() or 1) / 100,
+        )  # fmt: skip
+        self.hint.setText(f"Looking through {number(len(tracks))} spots…")
+        self.find_button.setEnabled(False)
+        self.work.ask(lambda: (layer, job()))
+
+    def subtract(self) -> None:
+        """Move the layer's spots back."""
+        layer = self._spots.layer
+        if self._found is None or layer is None or layer is not self._of:
+            return
+        subtract(layer, self._found.drift, self._history)
+        self._show_nothing("Subtracted from all spots of this layer. Undo takes it back.")
+
+    def save_to(self, path: Path) -> None:
+        """Write the drift to a file."""
+        if self._found is None:
+            return
+        try:
+            save_drift(self._found.drift, path)
+        except (OSError, ValueError) as error:
+            self.failed.emit(f"{path} was not written: {error}")
+            return
+        self.said.emit(f"The drift of {number(len(self._found.drift))} frames saved as {path}")
+
+    def _connect(self) -> None:
+        self.find_button.clicked.connect(self.find_drift)
+        self.subtract_button.clicked.connect(self.subtract)
+        self.tracks_button.clicked.connect(self._add_tracks)
+        self.save_button.clicked.connect(self._ask_where)
+        self.work.done.connect(self._on_done)
+        self.work.failed.connect(lambda error: self._show_nothing(str(error)))
+        self.table_due.connect(self._on_table)
+
+    def _on_table(self) -> None:
+        if self._spots.layer is not self._of:
+            self.work.drop()
+            self._show_nothing(_HINT)
+        elif self._found is not None:
+            self._show(self._found)  # in other units
+
+    def _on_done(self, done: tuple[Points, _Found]) -> None:
+        layer, found = done
+        if layer is self._spots.layer:
+            self._of, self._found = layer, found
+            self._show(found)
+
+    def _show(self, found: _Found) -> None:
+        units, drift = self._spots.units, found.drift
+        factor, unit = units.factor("x"), units.unit("x") or "px"
+        self.plot.setLabel("left", f"drift [{unit}]")
+        for curve, name in zip(self._curves, "yx", strict=True):
+            curve.show(factor * getattr(drift, name), factor * getattr(drift, f"{name}_stderr"))
+        self.plot.autoRange()
+        self.hint.setText(_in_words(found, units))
+        self._offer(True)
+
+    def _show_nothing(self, why: str) -> None:
+        self._found, self._of = None, self._spots.layer
+        for curve in self._curves:
+            curve.show(np.empty(0), np.empty(0))
+        self.hint.setText(why)
+        self._offer(False)
+
+    def _offer(self, some: bool) -> None:
+        self.find_button.setEnabled(self._spots.layer is not None)
+        for button in (self.subtract_button, self.tracks_button, self.save_button):
+            button.setEnabled(some)
+
+    def _add_tracks(self) -> None:
+        layer = self._spots.layer
+        if self._found is not None and layer is not None and layer is self._of:
+            put_tracks(self._viewer, layer, self._found.linked)
+
+    def _ask_where(self) -> None:
+        layer = self._spots.layer
+        if layer is None:
+            return
+        name = f"{layer.name}.drift.csv".replace("/", "-")
+        kinds = "table (*.csv);;Picasso's text (*.txt)"
+        path, _ = QFileDialog.getSaveFileName(self, "Save drift", name, kinds)
+        if path:
+            self.save_to(Path(path) if Path(path).suffix else Path(f"{path}.csv"))
+
+    def _lay_out(self) -> None:
+        for box, value, parameter in (
+            (self.distance, 1.0, _DISTANCE), (self.memory, 5, _MEMORY), (self.share, 50, _SHARE),
+        ):  # fmt: skip
+            box.put(value)
+            explain(box, parameter.label, f"<p>{parameter.doc}</p>")
+        explain(self.plot, "Drift over the frames", _PLOT_TIP)
+        for button, tip in (
+            (self.find_button, _FIND_TIP), (self.subtract_button, _SUBTRACT_TIP),
+            (self.tracks_button, _TRACKS_TIP), (self.save_button, _SAVE_TIP),
+        ):  # fmt: skip
+            button.setToolTip(tip)
+        choice = fill(
+            QHBoxLayout(), QLabel(_DISTANCE.label), self.distance, QLabel(_MEMORY.label),
+            self.memory, QLabel(_SHARE.label), self.share, 1, self.find_button,
+        )  # fmt: skip
+        buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
+        self.plot.setMinimumHeight(60)
+        fill(
+            QVBoxLayout(self), choice, self.hint, (self.plot, 1), buttons,
+            margins=(6, 6, 6, 6), spacing=4,
+        )  # fmt: skip
+
+
+class _Curve:
+    """A line with a band around it."""
+
+    def __init__(self, plot: Plot, color: str) -> None:
+        self._line = pg.PlotDataItem(pen=pg.mkPen(color, width=1.5), connect="finite")
+        self._low, self._high = pg.PlotDataItem(pen=None), pg.PlotDataItem(pen=None)
+        band = pg.FillBetweenItem(self._low, self._high, brush=faint(color, 70))
+        for item in (band, self._low, self._high, self._line):
+            plot.addItem(item)
+
+    def show(self, values: NDArray[np.float64], errors: NDArray[np.float64]) -> None:
+        """Draw values, one for each frame."""
+        frames, errors = np.arange(len(values), dtype=float), np.nan_to_num(errors)
+        self._line.setData(frames, values)
+        self._low.setData(frames, values - errors)
+        self._high.setData(frames, values + errors)
+
+
+def _find(
+    features: Any, metadata: dict[str, Any], rows: NDArray[np.int64],
+    distance: float, memory: int, share: float,
+) -> _Found:  # fmt: skip
+    """Return the drift that some rows of a layer tell."""
+    fits = fits_of_features(features, metadata)
+    frames = int(fits.frame.max(initial=-1)) + 1
+    linked = link_spots(fits[rows], distance, memory=memory)
+    return _Found(linked, fiducial_drift(linked, frames, least_share=share))
+
+
+def _in_words(found: _Found, units: Units) -> str:
+    drift, factor, unit = found.drift, units.factor("x"), units.unit("x") or "px"
+    way = factor * float(np.hypot(np.ptp(drift.y), np.ptp(drift.x)))
+    error = factor * float(np.nanmedian(np.hypot(drift.y_stderr, drift.x_stderr)))
+    missing = int(np.count_nonzero(drift.used == 0))
+    count = int(drift.used.max())
+    text = (
+        f"{number(count)} fiducial{'s' * (count != 1)}: {way:.3g} {unit} of drift over "
+        f"{number(len(drift))} frames, ± {error:.2g} {unit} in each"
+    )
+    return f"{text}; {number(missing)} frames without any are interpolated" if missing else text

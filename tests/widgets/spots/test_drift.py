@@ -1,0 +1,105 @@
+"""The drift that beads among the spots tell: found, drawn, saved, subtracted and taken back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from event_loop import settle
+from hand import LEFT
+from spot_table import dock
+
+from napari_spotfit import SimulatedMicroscope, load_drift, localize, to_points_layer
+
+
+@pytest.fixture
+def layer(viewer):
+    scope = SimulatedMicroscope(4, (96, 96), drift=(0.4, -0.2), seed=1)
+    movie = np.array([frame for _, frame in scope.frames(20.0, 30)])
+    image = viewer.add_image(movie, name="beads", scale=(1, 0.1, 0.1), units=("pixel", "um", "um"))
+    return viewer.add_layer(to_points_layer(localize(movie, sigma=1.3), image))
+
+
+@pytest.fixture
+def page(viewer, layer, qtbot):
+    spots = dock(viewer)
+    spots.tabs.setCurrentWidget(spots.drift)
+    return spots.drift
+
+
+def press(button, qtbot):
+    qtbot.mouseClick(button, LEFT)
+
+
+def find(page, qtbot):
+    press(page.find_button, qtbot)
+    qtbot.waitUntil(lambda: not page.work.busy)
+    settle()
+
+
+def test_drift_is_found_and_drawn_in_the_layers_units(page, qtbot, viewer):
+    assert not page.subtract_button.isEnabled()
+    find(page, qtbot)
+    assert page.hint.text().startswith("4 fiducials: ")
+    assert "30 frames" in page.hint.text()
+    x, y = page._curves[0]._line.getData()
+    assert x.tolist() == list(range(30))
+    assert y[-1] == pytest.approx(0.4 * 29 / 20 * 10, abs=0.1)
+    page._spots.set_physical(True)
+    settle()
+    assert page._curves[0]._line.getData()[1][-1] == pytest.approx(0.4 * 29 / 20, abs=0.01)
+    assert "µm of drift" in page.hint.text()
+
+
+def test_it_is_subtracted_and_taken_back(page, layer, qtbot, viewer):
+    before = layer.data.copy()
+    find(page, qtbot)
+    press(page.subtract_button, qtbot)
+    order = np.lexsort((before[:, 0], np.rint(before[:, 1] / 24), np.rint(before[:, 2] / 24)))
+    assert np.ptp(before[order][:25, 1]) > 3
+    assert np.abs(layer.data[:, 1] - layer.features["y"]).max() < 1e-9
+    assert layer.data[:, 1].std() < before[:, 1].std()
+    assert "Undo takes it back" in page.hint.text()
+    assert page._history.last == "the subtraction of the drift"
+    page._history.undo()
+    np.testing.assert_array_equal(layer.data, before)
+    np.testing.assert_array_equal(layer.features["y"], before[:, 1])
+    page._history.redo()
+    assert not np.array_equal(layer.data, before)
+
+
+def test_tracks_lie_on_the_spots(page, layer, qtbot, viewer):
+    find(page, qtbot)
+    press(page.tracks_button, qtbot)
+    tracks = viewer.layers[-1]
+    assert tracks.name == f"{layer.name} tracks"
+    assert len(np.unique(tracks.data[:, 0])) >= 4
+    np.testing.assert_allclose(tracks.scale, layer.scale)
+
+
+def test_it_is_saved(page, qtbot, tmp_path):
+    find(page, qtbot)
+    said = []
+    page.said.connect(said.append)
+    page.save_to(tmp_path / "beads.drift.csv")
+    assert len(load_drift(tmp_path / "beads.drift.csv")) == 30
+    assert "30 frames" in said[0]
+    page.failed.connect(said.append)
+    page.save_to(tmp_path / "nowhere" / "beads.drift.csv")
+    assert "was not written" in said[-1]
+
+
+def test_selected_spots_are_the_fiducials(page, layer, qtbot):
+    near = np.flatnonzero(np.abs(layer.data[:, 1:] - layer.data[0, 1:]).max(axis=1) < 12)
+    layer.selected_data = set(near.tolist())
+    find(page, qtbot)
+    assert page.hint.text().startswith("1 fiducial: ")
+
+
+def test_what_has_no_drift_is_said(viewer, qtbot):
+    image = viewer.add_image(np.zeros((64, 64)))
+    fits = localize(np.random.default_rng(1).poisson(50, (64, 64)).astype(float), sigma=1.3)
+    viewer.add_layer(to_points_layer(fits, image))
+    spots = dock(viewer)
+    spots.tabs.setCurrentWidget(spots.drift)
+    press(spots.drift.find_button, qtbot)
+    assert "another number of axes" in spots.drift.hint.text()
