@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from qtpy.QtCore import Qt
 
-from napari_spotfit import SimulatedMicroscope, read_log
+from napari_spotfit import SimulatedMicroscope, localize, read_log, to_points_layer
+from napari_spotfit.widgets.layers.history import history_of
 from napari_spotfit.widgets.track import Track
 
 
@@ -69,6 +70,15 @@ def test_a_layer_that_grows_is_followed_by_clicked_fiducials(viewer, widget, han
     assert drawn(widget) == pytest.approx(10 * np.arange(20), abs=5)  # nm
     assert drawn(widget, "y") == pytest.approx(np.zeros(20), abs=5)
     assert "0 dropped" in widget.status.text()
+    fits = localize(movie, sigma=1.3)
+    spots = viewer.add_layer(to_points_layer(fits, layer))
+    before = spots.data.copy()
+    viewer.layers.selection.active = spots
+    press(widget.correct_button)
+    frame = before[:, 0].astype(int)
+    assert before[:, 2] - spots.data[:, 2] == pytest.approx(0.1 * frame, abs=0.05)
+    history_of(viewer).undo()
+    np.testing.assert_array_equal(spots.data, before)
 
 
 def test_what_cannot_be_tracked_is_told(viewer, widget, qtbot, press):

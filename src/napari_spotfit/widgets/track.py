@@ -8,13 +8,17 @@ from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QGridLayout, QLineEdit, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ..tracking.session import Snapshot, TrackingSession
+from .layers.drifting import can_be_subtracted, subtract
+from .layers.history import history_of
+from .layers.points import is_result
+from .napari_compat import is_points
 from .parts.docking import Docked
 from .parts.layout import explain, fill
 from .parts.scrolled import Scrolled
 from .parts.status import StatusLine, number
 from .tracking.form import TrackForm
 from .tracking.plots import TrackPlots
-from .tracking.sources import Source
+from .tracking.sources import LayerSource, Source, drift_of
 
 if TYPE_CHECKING:
     import napari
@@ -44,6 +48,10 @@ class Track(Docked):
         self.start_button, self.pause_button = QPushButton("Start"), QPushButton("Pause")
         self.pick_button, self.mark_button = QPushButton("Pick"), QPushButton("Mark")
         self.arm_button, self.event_line = QPushButton("Arm the stage"), QLineEdit()
+        self.correct_button = QPushButton("Correct the layer")
+        #: What was seen last; None before the first start.
+        self.seen: Snapshot | None = None
+        self._of_layer = False
         self._session: TrackingSession | None = None
         self._source: Source | None = None
         self._timer, self._drawn = QTimer(self), 0
@@ -80,7 +88,8 @@ class Track(Docked):
         except (ImportError, OSError, TypeError, ValueError) as error:
             self.status.fail(str(error))
             return
-        self._source = source
+        self._source, self.seen = source, None
+        self._of_layer = isinstance(source, LayerSource) and source.layer.ndim == 3
         self._session = TrackingSession(
             source.queue, tracker, controller=source.controller, log=log
         )
@@ -113,7 +122,7 @@ class Track(Docked):
         self._show(session.snapshot(), spectra=self._drawn % _SPECTRA_EVERY == 0)
 
     def _show(self, seen: Snapshot, *, spectra: bool) -> None:
-        pixel_size = self.form.pixel_size.value
+        self.seen, pixel_size = seen, self.form.pixel_size.value
         self.plots.show_displacement(seen, pixel_size)
         if spectra:
             self.plots.show_spectra(seen, pixel_size)
@@ -149,6 +158,24 @@ class Track(Docked):
         layer.mode = "add"
         self.form.fiducials.value = layer
 
+    def _on_correct(self) -> None:
+        """Take the drift from the spots of the layer that is selected in the layer list."""
+        layer, seen = self._viewer.layers.selection.active, self.seen
+        if not is_result(layer):
+            self.status.fail("Select a layer of fitted spots in the layer list first.")
+            return
+        assert is_points(layer)
+        why = can_be_subtracted(layer)
+        if why or seen is None:
+            self.status.fail(why)
+            return
+        try:
+            subtract(layer, drift_of(seen), history_of(self._viewer))
+        except ValueError as error:
+            self.status.fail(str(error))
+            return
+        self.status.say(f"The drift was taken from “{layer.name}”; Ctrl+Z takes it back.")
+
     def _allow(self) -> None:
         running = self.running
         self.form.container.enabled = not running
@@ -159,6 +186,7 @@ class Track(Docked):
             self.arm_button.setChecked(False)
         for part in (self.pause_button, self.mark_button, self.event_line):
             part.setEnabled(running)
+        self.correct_button.setEnabled(not running and self._of_layer and self.seen is not None)
         stage = self._source is not None and self._source.controller is not None
         self.arm_button.setEnabled(running and stage)
 
@@ -167,6 +195,7 @@ class Track(Docked):
         self.start_button.clicked.connect(lambda: self._on_start())
         self.pick_button.clicked.connect(lambda: self._on_pick())
         self.mark_button.clicked.connect(lambda: self._on_mark())
+        self.correct_button.clicked.connect(lambda: self._on_correct())
         self.event_line.returnPressed.connect(lambda: self._on_mark())
         for button, slot in (
             (self.pause_button, self._on_pause), (self.arm_button, self._on_arm)
@@ -181,6 +210,9 @@ class Track(Docked):
             (self.pause_button, "Pause", "Let frames pass by untracked; the stage is held."),
             (self.pick_button, "Pick fiducials", "Click fiducials in the image, in a new layer."),
             (self.mark_button, "Mark", "Write the event into the log, at the next frame."),
+            (self.correct_button, "Correct the layer",
+             "Take the drift from the layer of fitted spots that is selected, frame by frame; "
+             "Ctrl+Z takes it back. After an image layer with a time axis was tracked."),
             (self.event_line, "Event", "What happens now, for the log; Enter marks it."),
             (self.arm_button, "Arm the stage",
              f"Let the stage move against the drift. Off until pressed. {_NO_STAGE}"),
@@ -193,6 +225,7 @@ class Track(Docked):
             self.arm_button, self.mark_button, self.event_line,
         )):  # fmt: skip
             buttons.addWidget(control, place // 2, place % 2)
+        buttons.addWidget(self.correct_button, 3, 0, 1, 2)
         left, splitter = QWidget(), QSplitter()
         scrolled = Scrolled(self.form.container.native, least=60)
         fill(QVBoxLayout(left), scrolled, buttons, self.status, 1, spacing=4)

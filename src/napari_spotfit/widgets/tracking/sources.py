@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
+from ...results.drift import Drift
 from ...tracking.controller import Controller
 from ...tracking.microscope import SimulatedMicroscope
-from ...tracking.session import FrameQueue, SimulatedCamera
+from ...tracking.session import FrameQueue, SimulatedCamera, Snapshot
 from ...tracking.stage import StageCalibration
 
 if TYPE_CHECKING:
@@ -94,6 +97,30 @@ class LayerSource:
         for number in range(self._seen, len(data)):
             self.queue.put(data[number], float(number))
         self._seen = max(self._seen, len(data))
+
+
+def drift_of(seen: Snapshot) -> Drift:
+    """Return the drift of a layer's frames, of which a session has told all.
+
+    Raises
+    ------
+    ValueError
+        If no displacement is known, or the first frames are no longer kept.
+    """
+    known = np.isfinite(seen.y) & np.isfinite(seen.x)
+    if not known.any():
+        raise ValueError("no frame has told a displacement: nothing can be corrected")
+    if seen.frames > len(seen.time):
+        raise ValueError(
+            f"the movie has {seen.frames} frames, of which {len(seen.time)} are kept here: "
+            "use the page Drift of Spots"
+        )
+    at = np.arange(round(seen.time[-1]) + 1)
+    y, x, y_stderr, x_stderr = (
+        np.asarray(np.interp(at, seen.time[known], column[known]))
+        for column in (seen.y, seen.x, seen.y_stderr, seen.x_stderr)
+    )
+    return Drift(y, x, y_stderr, x_stderr, np.isin(at, seen.time[known]).astype(np.int64))
 
 
 class CoreSource:
