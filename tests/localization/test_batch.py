@@ -272,3 +272,33 @@ def test_warnings_are_of_their_file(folder):
 def test_several_at_a_time_need_a_folder(folder):
     with pytest.raises(ValueError, match="choose a folder for the output"):
         run(["a.tif", "b.tif"], "all.csv", workers=2)
+
+
+def test_what_is_corrupt_within_is_named_with_its_frame(folder, movies):
+    zarr = pytest.importorskip("zarr")
+    tifffile.imwrite("z.tif", movies[0], compression="zlib", metadata={"axes": "TYX"})
+    with tifffile.TiffFile("z.tif") as file:
+        offset = file.pages[4].dataoffsets[0]
+    damaged = bytearray(Path("z.tif").read_bytes())
+    damaged[offset : offset + 50] = b"rubbish 10" * 5
+    Path("z.tif").write_bytes(damaged)
+    zarr.create_array("z.zarr", data=movies[0], chunks=(2, *SHAPE))
+    chunk = sorted(one for one in Path("z.zarr").rglob("*") if one.is_file())[1]
+    assert "zarr.json" not in chunk.name
+    chunk.write_bytes(b"rubbish")
+    outcomes = run(["z.tif", "z.zarr", "b.tif"], "out")
+    assert [one.state for one in outcomes] == ["failed", "failed", "done"]
+    assert "“z.tif” cannot be read: frame 4 is damaged or missing" in outcomes[0].error
+    assert "“z.zarr” cannot be read: frame 2 is damaged or missing" in outcomes[1].error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
+def test_a_full_disk_for_one_table_of_all(folder, movies):
+    Path(".all.spots.parquet.part").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"“all.spots.parquet” cannot be written: .*No space left"):
+        run(["a.tif", "b.tif"], "all.spots.parquet")
+    assert not Path("all.spots.parquet").exists()
+    outcomes = run(["a.tif", "b.tif"], "all.spots.parquet")
+    assert [one.state for one in outcomes] == ["done", "done"]
+    assert outcomes[0].parts_before  # what was done was kept
+    assert len(load_fits("all.spots.parquet")) == sum(one.spots for one in outcomes)

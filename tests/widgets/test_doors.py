@@ -18,6 +18,7 @@ from napari_spotfit.widgets.import_localisations import ImportLocalisations
 from napari_spotfit.widgets.inspect_spot import InspectSpot
 from napari_spotfit.widgets.napari_compat import main_window
 from napari_spotfit.widgets.spots import Spots
+from napari_spotfit.widgets.track import Track
 
 WIDGETS = {
     "Fit spots": FitSpots,
@@ -25,6 +26,7 @@ WIDGETS = {
     "Inspect spot": InspectSpot,
     "Fit many files": FitFiles,
     "Import localisations…": ImportLocalisations,
+    "Track": Track,
 }
 
 
@@ -71,7 +73,7 @@ def test_every_door_leads_to_working_widgets(viewer, hand, fit, make_movie, qtbo
     for name in WIDGETS:
         door(viewer, name)
         qtbot.waitUntil(lambda name=name: len(opened(viewer, name)) == 1)
-    (widget,), (spots,), (inspect,), (files,), _ = (opened(viewer, name) for name in WIDGETS)
+    (widget,), (spots,), (inspect,), (files,), *_ = (opened(viewer, name) for name in WIDGETS)
     assert widget.settings.image.layer is image
     assert fit(widget).startswith("8 spots")
     layer = viewer.layers["movie spots"]

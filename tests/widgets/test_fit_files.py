@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
+from event_loop import no_worker
 from qtpy.QtCore import Qt
 
 from napari_spotfit import Settings, label_spots, load_fits, localize, simulate_movie
@@ -160,3 +161,18 @@ def test_every_control_has_a_tooltip(widget):
         assert row.tooltip
     for part in (widget.fit_button, widget.cancel_button, widget.table):
         assert part.toolTip()
+
+
+def test_closing_the_widget_stops_the_batch_and_keeps_what_is_done(
+    viewer, widget, folder, movies, qtbot, press, monkeypatch
+):
+    monkeypatch.setattr(stored, "_PART_BYTES", 1)  # a frame
+    tifffile.imwrite(folder / "long.tif", np.concatenate([movies[0]] * 60))
+    type_into(qtbot, widget.form.images, folder / "long.tif")
+    press(widget.fit_button)
+    qtbot.waitUntil(lambda: widget.table.outcomes[0].frames > 2)
+    viewer.window.remove_dock_widget(widget)
+    qtbot.waitUntil(no_worker)
+    table = folder / "spots/long.tif.spots.parquet"
+    assert not table.exists()
+    assert len(list(table.with_name(f"{table.name}.parts").glob("*/part-*.parquet"))) > 2

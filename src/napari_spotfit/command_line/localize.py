@@ -44,7 +44,7 @@ SOME_FAILED, STOPPED = 1, 130
 )  # fmt: skip
 @click.option(
     "--workers", type=click.IntRange(1), default=1, show_default=True,
-    help="So many files at a time, which share the cores: for many small ones.",
+    help="So many files at a time, which share the cores: for small ones on many cores.",
 )  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep what is done when Ctrl-C stops the run.")
 @click.option("--fresh", is_flag=True, help="Begin anew, whatever an earlier run has left or done.")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .controller import Controller
-from .displacement import Displacement
+from .displacement import Displacement, Health
 from .log import TrackingLog
 from .microscope import SimulatedMicroscope
 from .tracker import Tracker
@@ -21,6 +21,8 @@ from .tracker import Tracker
 _TIME, _Y, _X, _Y_STDERR, _X_STDERR, _LATENCY = range(6)
 #: Seconds after which a thread that waits looks whether it is to stop.
 _LOOK = 0.05
+#: How much a frame counts in the share of frames in which a fiducial takes part.
+_SHARE = 0.01
 
 
 class FrameQueue:
@@ -131,6 +133,8 @@ class Snapshot:
         Frames a second, of the last ones.
     latency, worst : float
         Seconds from a frame's arrival to its displacement: median of the last ones, and the most.
+    taking_part : ndarray of float64, shape (fiducials,)
+        In which share of the last hundred frames or so each fiducial took part.
     events : tuple of (float, str)
         Marks, with the time of the frame before.
     correction : str
@@ -151,6 +155,7 @@ class Snapshot:
     rate: float
     latency: float
     worst: float
+    taking_part: NDArray[np.float64]
     events: tuple[tuple[float, str], ...]
     correction: str
     error: str
@@ -206,6 +211,7 @@ class TrackingSession:
         self._count = self._late = 0
         self._worst = 0.0
         self._last: Displacement | None = None
+        self._taking_part = np.empty(0)
         self._events: list[tuple[float, str]] = []
         self._marks: deque[str] = deque()
         self._correction = self._error = ""
@@ -261,7 +267,8 @@ class TrackingSession:
             record[:, _Y_STDERR], record[:, _X_STDERR],
             self._last, count, self._queue.dropped, self._late,
             (len(recent) - 1) / float(passed) if passed > 0 else 0.0,
-            latency, self._worst, tuple(self._events), self._correction, self._error,
+            latency, self._worst, self._taking_part.copy(), tuple(self._events),
+            self._correction, self._error,
         )  # fmt: skip
 
     def _join(self) -> None:
@@ -289,6 +296,10 @@ class TrackingSession:
         row = found.time, found.y, found.x, found.y_stderr, found.x_stderr, latency
         self._record[self._count % len(self._record)] = row
         self._last = found
+        good = found.health == Health.GOOD
+        if len(good) == len(self._taking_part):
+            good = self._taking_part + _SHARE * (good - self._taking_part)
+        self._taking_part = good.astype(float)
         self._late += latency > self._late_after
         self._worst = max(self._worst, latency)
         self._count += 1

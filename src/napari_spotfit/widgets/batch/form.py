@@ -57,8 +57,8 @@ _FORMAT_TIP = (
     "layers. One table of all has the column <i>file</i>.</p>"
 )
 _WORKERS_TIP = (
-    "<p>So many images at a time, which share the cores: for many small ones. One table of all is "
-    "written one after the other.</p>"
+    "<p>So many images at a time, which share the cores: for small ones on many cores. One "
+    "table of all is written one after the other.</p>"
 )
 _FRESH_TIP = (
     "<p>Make everything again. Else complete tables are kept where image, masks and settings are "

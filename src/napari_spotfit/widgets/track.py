@@ -1,0 +1,247 @@
+"""The widget "Track": fiducials followed while frames come, the drift in sight, a stage held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qtpy.QtCore import QTimer
+from qtpy.QtWidgets import QGridLayout, QLineEdit, QPushButton, QSplitter, QVBoxLayout, QWidget
+
+from ..tracking.session import Snapshot, TrackingSession
+from .layers.drifting import can_be_subtracted, subtract
+from .layers.history import history_of
+from .layers.points import is_result
+from .napari_compat import is_points
+from .parts.docking import Docked
+from .parts.layout import explain, fill
+from .parts.scrolled import Scrolled
+from .parts.status import StatusLine, number
+from .tracking.form import TrackForm
+from .tracking.plots import TrackPlots
+from .tracking.sources import LayerSource, Source, drift_of
+
+if TYPE_CHECKING:
+    import napari
+
+#: Milliseconds between two drawings, and how many of them there are to one of the spectra.
+_INTERVAL, _SPECTRA_EVERY = 100, 10
+#: The smallest width and height.
+_SMALLEST = (420, 230)
+_NO_STAGE = "The stage moves only with the simulated microscope; others are held from Python."
+
+
+class Track(Docked):
+    """Tracks fiducials in a thread of its own and shows by how much the sample moves.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer; napari passes it in.
+    """
+
+    title = "Track"
+
+    def __init__(self, viewer: napari.viewer.Viewer):
+        super().__init__(viewer, below=_SMALLEST)
+        self.form, self.plots = TrackForm(self._viewer), TrackPlots()
+        self.status = StatusLine()
+        self.start_button, self.pause_button = QPushButton("Start"), QPushButton("Pause")
+        self.pick_button, self.mark_button = QPushButton("Pick"), QPushButton("Mark")
+        self.arm_button, self.event_line = QPushButton("Arm the stage"), QLineEdit()
+        self.correct_button = QPushButton("Correct the layer")
+        #: What was seen last; None before the first start.
+        self.seen: Snapshot | None = None
+        self._of_layer = False
+        self._session: TrackingSession | None = None
+        self._source: Source | None = None
+        self._timer, self._drawn = QTimer(self), 0
+        self._timer.setInterval(_INTERVAL)
+        self._lay_out()
+        self._connect()
+        self._allow()
+        self.bind()
+
+    @property
+    def running(self) -> bool:
+        """Whether frames are tracked, or waited for."""
+        return self._session is not None
+
+    def follow_viewer(self) -> None:
+        """List the viewer's layers, and follow them."""
+        events = self._viewer.layers.events
+        for event in (events.inserted, events.removed):
+            event.connect(self.form.refresh)
+        self.form.refresh()
+
+    def leave_viewer(self) -> None:
+        """Stop what runs, and leave no callback behind."""
+        self.stop()
+        events = self._viewer.layers.events
+        for event in (events.inserted, events.removed):
+            event.disconnect(self.form.refresh)
+
+    def start(self) -> None:
+        """Track what the form says."""
+        try:
+            source, tracker = self.form.make_source(), self.form.make_tracker()
+            log = self.form.make_log()
+        except (ImportError, OSError, TypeError, ValueError) as error:
+            self.status.fail(str(error))
+            return
+        self._source, self.seen = source, None
+        self._of_layer = isinstance(source, LayerSource) and source.layer.ndim == 3
+        self._session = TrackingSession(
+            source.queue, tracker, controller=source.controller, log=log
+        )
+        self._session.start()
+        source.start()
+        self._drawn = 0
+        self._timer.start()
+        self.status.say("Waiting for the first frame…")
+        self._allow()
+
+    def stop(self) -> None:
+        """Stop, and show what was seen to the end."""
+        if self._session is None or self._source is None:
+            return
+        self._timer.stop()
+        self._source.stop()
+        self._session.stop()
+        self._show(self._session.snapshot(), spectra=True)
+        self._session = self._source = None
+        self._allow()
+
+    def _on_timer(self) -> None:
+        session = self._session
+        if session is None:
+            return
+        if not session.running:
+            self.stop()
+            return
+        self._drawn += 1
+        self._show(session.snapshot(), spectra=self._drawn % _SPECTRA_EVERY == 0)
+
+    def _show(self, seen: Snapshot, *, spectra: bool) -> None:
+        self.seen, pixel_size = seen, self.form.pixel_size.value
+        self.plots.show_displacement(seen, pixel_size)
+        if spectra:
+            self.plots.show_spectra(seen, pixel_size)
+        if seen.error:
+            self.status.fail(seen.error)
+        elif seen.frames:
+            self.status.say(_words(seen))
+
+    def _on_start(self) -> None:
+        self.stop() if self.running else self.start()
+
+    def _on_pause(self, paused: bool) -> None:
+        if self._session is not None:
+            self._session.pause(paused)
+
+    def _on_mark(self) -> None:
+        if self._session is not None:
+            self._session.mark(self.event_line.text().strip() or "event")
+            self.event_line.clear()
+
+    def _on_arm(self, armed: bool) -> None:
+        controller = None if self._source is None else self._source.controller
+        if controller is not None:
+            controller.arm() if armed else controller.disarm()
+        self.arm_button.setText("ARMED: the stage moves" if armed else "Arm the stage")
+        self.arm_button.setStyleSheet("background: #b00020; color: white;" if armed else "")
+
+    def _on_pick(self) -> None:
+        """Let fiducials be clicked in the canvas, in a layer of points of their own."""
+        layer = self._viewer.add_points(
+            ndim=2, name="fiducials", face_color="transparent", border_color="red", size=12
+        )
+        layer.mode = "add"
+        self.form.fiducials.value = layer
+
+    def _on_correct(self) -> None:
+        """Take the drift from the spots of the layer that is selected in the layer list."""
+        layer, seen = self._viewer.layers.selection.active, self.seen
+        if not is_result(layer):
+            self.status.fail("Select a layer of fitted spots in the layer list first.")
+            return
+        assert is_points(layer)
+        why = can_be_subtracted(layer)
+        if why or seen is None:
+            self.status.fail(why)
+            return
+        try:
+            subtract(layer, drift_of(seen), history_of(self._viewer))
+        except ValueError as error:
+            self.status.fail(str(error))
+            return
+        self.status.say(f"The drift was taken from “{layer.name}”; Ctrl+Z takes it back.")
+
+    def _allow(self) -> None:
+        running = self.running
+        self.form.container.enabled = not running
+        self.start_button.setText("Stop" if running else "Start")
+        self.pick_button.setEnabled(not running)
+        if not running:
+            self.pause_button.setChecked(False)
+            self.arm_button.setChecked(False)
+        for part in (self.pause_button, self.mark_button, self.event_line):
+            part.setEnabled(running)
+        self.correct_button.setEnabled(not running and self._of_layer and self.seen is not None)
+        stage = self._source is not None and self._source.controller is not None
+        self.arm_button.setEnabled(running and stage)
+
+    def _connect(self) -> None:
+        self._timer.timeout.connect(self._on_timer)
+        self.start_button.clicked.connect(lambda: self._on_start())
+        self.pick_button.clicked.connect(lambda: self._on_pick())
+        self.mark_button.clicked.connect(lambda: self._on_mark())
+        self.correct_button.clicked.connect(lambda: self._on_correct())
+        self.event_line.returnPressed.connect(lambda: self._on_mark())
+        for button, slot in (
+            (self.pause_button, self._on_pause), (self.arm_button, self._on_arm)
+        ):  # fmt: skip
+            button.setCheckable(True)
+            button.toggled.connect(slot)
+
+    def _lay_out(self) -> None:
+        self.event_line.setPlaceholderText("event")
+        explained: tuple[tuple[QWidget, str, str], ...] = (
+            (self.start_button, "Start or stop", "Track until it is pressed again."),
+            (self.pause_button, "Pause", "Let frames pass by untracked; the stage is held."),
+            (self.pick_button, "Pick fiducials", "Click fiducials in the image, in a new layer."),
+            (self.mark_button, "Mark", "Write the event into the log, at the next frame."),
+            (self.correct_button, "Correct the layer",
+             "Take the drift from the layer of fitted spots that is selected, frame by frame; "
+             "Ctrl+Z takes it back. After an image layer with a time axis was tracked."),
+            (self.event_line, "Event", "What happens now, for the log; Enter marks it."),
+            (self.arm_button, "Arm the stage",
+             f"Let the stage move against the drift. Off until pressed. {_NO_STAGE}"),
+        )  # fmt: skip
+        for part, name, tip in explained:
+            explain(part, name, f"<p>{tip}</p>")
+        buttons = QGridLayout()
+        for place, control in enumerate((
+            self.start_button, self.pause_button, self.pick_button,
+            self.arm_button, self.mark_button, self.event_line,
+        )):  # fmt: skip
+            buttons.addWidget(control, place // 2, place % 2)
+        buttons.addWidget(self.correct_button, 3, 0, 1, 2)
+        left, splitter = QWidget(), QSplitter()
+        scrolled = Scrolled(self.form.container.native, least=60)
+        fill(QVBoxLayout(left), scrolled, buttons, self.status, 1, spacing=4)
+        splitter.addWidget(left)
+        splitter.addWidget(self.plots)
+        splitter.setStretchFactor(0, 1)
+        splitter.setStretchFactor(1, 3)
+        splitter.setChildrenCollapsible(False)
+        fill(QVBoxLayout(self), (splitter, 1), margins=(6, 4, 6, 4), spacing=4)
+
+
+def _words(seen: Snapshot) -> str:
+    """Say how many frames there were, how fast, and what was missed."""
+    text = f"{number(seen.frames)} frames, {seen.rate:.0f}/s; latency {1000 * seen.latency:.2f} ms"
+    text += f" (worst {1000 * seen.worst:.1f}); {number(seen.dropped)} dropped, "
+    text += f"{number(seen.late)} late"
+    if seen.last is not None and seen.last.problem:
+        text += f". ⚠ {seen.last.problem}"
+    return f"{text}. Stage: {seen.correction}" if seen.correction else text

@@ -1,0 +1,149 @@
+"""What is tracked, and how, as a form of magicgui's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from magicgui.widgets import ComboBox, Container, FloatSpinBox, LineEdit, Widget
+from numpy.typing import NDArray
+
+from ...tracking.log import TrackingLog
+from ...tracking.tracker import Tracker
+from ..napari_compat import is_image, is_points
+from ..parts.form import align_labels
+from ..parts.layout import explain
+from ..parts.wheel import guard_wheel
+from .sources import CoreSource, LayerSource, SimulatedSource, Source
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+SIMULATED, CORE = "simulated microscope", "pymmcore-plus"
+_FOUND = "found in the first frame"
+_SOURCE_TIP = (
+    "<p>Where frames come from: a microscope that is simulated in real time, with a stage; the "
+    "acquisitions of pymmcore-plus; or an image layer, its frames that are there and those that "
+    "come while it grows or is replaced.</p>"
+)
+_FIDUCIALS_TIP = (
+    "<p>What is followed: the bright spots of the first frame that stand alone, or the points of a "
+    "layer. <b>Pick</b> makes one: click the fiducials in the image.</p>"
+)
+_SIGMA_TIP = "<p>Standard deviation of a fiducial's image, in pixels.</p>"
+_PIXEL_TIP = "<p>Side of a pixel in the sample, in nanometres; displacements are shown so.</p>"
+_RATE_TIP = "<p>Frames a second of the simulated microscope.</p>"
+_LOG_TIP = (
+    "<p>A Parquet file that gets every displacement while it is tracked, and stays readable should "
+    "the program be killed. Empty: none. Rows are added to a file that is there.</p>"
+)
+
+
+class TrackForm:
+    """The rows of the form.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer whose layers are offered.
+    """
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self.source = ComboBox(label="Frames of", choices=self._sources, tooltip=_SOURCE_TIP)
+        self.fiducials = ComboBox(
+            label="Fiducials", choices=self._fiducials, tooltip=_FIDUCIALS_TIP
+        )
+        self.sigma = FloatSpinBox(
+            label="PSF σ (px)", value=1.3, min=0.3, max=50, step=0.1, tooltip=_SIGMA_TIP
+        )
+        self.pixel_size = FloatSpinBox(
+            label="Pixel (nm)", value=100, min=1, max=100_000, step=1, tooltip=_PIXEL_TIP
+        )
+        self.rate = FloatSpinBox(
+            label="Frames/s", value=200, min=1, max=5000, step=50, tooltip=_RATE_TIP
+        )
+        self.log = LineEdit(label="Log", tooltip=_LOG_TIP)
+        rows = [self.source, self.fiducials, self.sigma, self.pixel_size, self.rate, self.log]
+        self.container: Container[Widget] = Container(widgets=rows)
+        self.container.margins = (0, 0, 0, 0)
+        for row in rows:
+            explain(row.native, row.label, row.tooltip or "")
+            guard_wheel(row.native)
+        self.log.native.setPlaceholderText("none")
+        align_labels(self.container)
+        self.source.changed.connect(self._on_source)
+
+    def make_source(self) -> Source:
+        """Return where frames come from.
+
+        Raises
+        ------
+        ImportError
+            If pymmcore-plus is missing.
+        """
+        chosen = self.source.value
+        if chosen == SIMULATED:
+            return SimulatedSource(self.rate.value, self.pixel_size.value)
+        if chosen == CORE:
+            try:
+                from pymmcore_plus import CMMCorePlus
+            except ImportError:
+                raise ImportError(
+                    "pymmcore-plus is missing: pip install “napari-spotfit[microscope]”"
+                ) from None
+            return CoreSource(CMMCorePlus.instance())
+        if chosen.ndim > 3:
+            raise ValueError(
+                f"“{chosen.name}” has {chosen.ndim} axes; frames are (y, x) or (time, y, x)"
+            )
+        return LayerSource(chosen)
+
+    def make_tracker(self) -> Tracker:
+        """Return what follows the fiducials that are chosen.
+
+        Raises
+        ------
+        ValueError
+            If a layer of points is empty.
+        """
+        return Tracker(self._places(), sigma=self.sigma.value)
+
+    def make_log(self) -> TrackingLog | None:
+        """Return where all is kept, if it is asked for.
+
+        Raises
+        ------
+        ImportError, OSError
+            If it cannot be written.
+        """
+        name = self.log.value.strip()
+        return TrackingLog(Path(name).expanduser()) if name else None
+
+    def refresh(self, event: Any = None) -> None:
+        """List the layers that there are now."""
+        self.source.reset_choices()
+        self.fiducials.reset_choices()
+
+    def _places(self) -> NDArray[np.float64] | None:
+        layer = self.fiducials.value
+        if layer == _FOUND:
+            return None
+        if not len(layer.data):
+            raise ValueError(f"“{layer.name}” has no points: click the fiducials in the image")
+        # Of spots in many frames, those of the first one are followed.
+        data = np.asarray(layer.data, float)
+        first = (data[:, :-2] == data[:, :-2].min(axis=0)).all(axis=1)
+        return np.asarray(data[first, -2:])
+
+    def _sources(self, widget: Any = None) -> list[tuple[str, Any]]:
+        images = [(f"“{one.name}”", one) for one in self._viewer.layers if is_image(one)]
+        return [(SIMULATED, SIMULATED), (CORE, CORE), *images]
+
+    def _fiducials(self, widget: Any = None) -> list[tuple[str, Any]]:
+        points = [(f"of “{one.name}”", one) for one in self._viewer.layers if is_points(one)]
+        return [(_FOUND, _FOUND), *points]
+
+    def _on_source(self, value: Any) -> None:
+        self.rate.enabled = value == SIMULATED

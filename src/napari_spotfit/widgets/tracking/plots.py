@@ -1,0 +1,110 @@
+"""Plots of a session: displacement, power spectrum, Allan deviation, and each fiducial's health."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyqtgraph as pg
+from numpy.typing import NDArray
+from qtpy.QtWidgets import QGridLayout, QWidget
+
+from ...tracking.session import Snapshot
+from ...tracking.spectra import allan_deviation, power_spectrum
+from ..parts.layout import explain
+from ..parts.plots import BLUE, ORANGE, Plot, faint
+
+#: So many frames are drawn, and so many make a spectrum.
+_DRAWN, _OF_SPECTRUM = 2000, 8192
+_BAND = 70
+_COLORS = (("y", BLUE), ("x", ORANGE))
+
+
+class TrackPlots(QWidget):
+    """All plots of a session."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.displacement = Plot("time (s)", "y, x (nm)")
+        self.spectrum = Plot("frequency (Hz)", "nm²/Hz")
+        self.allan = Plot("averaged over (s)", "Allan (nm)")
+        self.health = Plot("fiducial", "takes part (%)")
+        explain(self.displacement, "Displacement", _DISPLACEMENT_TIP)
+        explain(self.spectrum, "Power spectrum", _SPECTRUM_TIP)
+        explain(self.allan, "Allan deviation", _ALLAN_TIP)
+        self.lines, self._edges = {}, {}
+        for name, color in _COLORS:
+            pair = [pg.PlotDataItem(pen=None), pg.PlotDataItem(pen=None)]
+            band = pg.FillBetweenItem(*pair, brush=faint(color, _BAND))
+            self.displacement.addItem(band)
+            for edge in pair:
+                self.displacement.addItem(edge)
+            self._edges[name] = pair
+            self.lines[name] = self.displacement.plot(pen=color)
+        self._spectra = {name: self.spectrum.plot(pen=color) for name, color in _COLORS}
+        self._allans = {name: self.allan.plot(pen=color) for name, color in _COLORS}
+        for plot in (self.spectrum, self.allan):
+            plot.setLogMode(True, True)
+        self.bars = pg.BarGraphItem(x=[], height=[], width=0.8, brush=BLUE)
+        self.health.addItem(self.bars)
+        self.health.setYRange(0, 100)
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.addWidget(self.displacement, 0, 0, 1, 3)
+        for column, plot in enumerate((self.spectrum, self.allan, self.health)):
+            grid.addWidget(plot, 1, column)
+        grid.setRowStretch(0, 3)
+        grid.setRowStretch(1, 2)
+
+    def show_displacement(self, seen: Snapshot, pixel_size: float) -> None:
+        """Draw the last displacements and how many fiducials took part; nanometres a pixel."""
+        time = seen.time[-_DRAWN:]
+        if not len(time):
+            return
+        time = time - seen.time[0]
+        for name, _ in _COLORS:
+            values = getattr(seen, name)[-_DRAWN:] * pixel_size
+            errors = getattr(seen, f"{name}_stderr")[-_DRAWN:] * pixel_size
+            known = np.isfinite(values) & np.isfinite(errors)
+            for edge, sign in zip(self._edges[name], (-1, 1), strict=True):
+                edge.setData(time[known], (values + sign * errors)[known])
+            self.lines[name].setData(time, values, connect="finite")
+        share = 100.0 * seen.taking_part
+        left_out = {} if seen.last is None else seen.last.left_out
+        colors = [ORANGE if number in left_out else BLUE for number in range(len(share))]
+        self.bars.setOpts(x=np.arange(len(share)), height=share, brushes=colors)
+        words = "<br>".join(f"{number} {why}" for number, why in left_out.items())
+        explain(self.health, "Fiducials", f"<p>{_HEALTH_TIP}</p><p>{words}</p>")
+
+    def show_spectra(self, seen: Snapshot, pixel_size: float) -> None:
+        """Draw power spectrum and Allan deviation."""
+        if seen.rate <= 0:
+            return
+        for name, _ in _COLORS:
+            values: NDArray[np.float64] = getattr(seen, name)[-_OF_SPECTRUM:] * pixel_size
+            if np.count_nonzero(np.isfinite(values)) < 16:
+                continue
+            self._spectra[name].setData(*_above_0(*power_spectrum(values, seen.rate)))
+            self._allans[name].setData(*_above_0(*allan_deviation(values, seen.rate)))
+
+
+def _above_0(
+    x: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what has a place on axes of logarithms."""
+    return x[y > 0], y[y > 0]
+
+
+_DISPLACEMENT_TIP = (
+    "<p>By how much the sample has moved since the first frame, along y (blue) and x (orange), in "
+    "nanometres, with the band of one standard error.</p>"
+)
+_SPECTRUM_TIP = (
+    "<p>Power spectrum of the last frames, along y (blue) and x (orange): a vibration is a peak at "
+    "its frequency.</p>"
+)
+_ALLAN_TIP = (
+    "<p>Allan deviation: by how much means over a time differ from the next. Where it falls, "
+    "averaging longer helps; where it rises, the sample drifts meanwhile.</p>"
+)
+_HEALTH_TIP = (
+    "In how many of the last hundred frames or so each fiducial took part; orange takes none now."
+)

@@ -1,0 +1,105 @@
+"""Track: with real clicks, the simulated microscope, a layer that grows, and pymmcore-plus."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from qtpy.QtCore import Qt
+
+from napari_spotfit import SimulatedMicroscope, localize, read_log, to_points_layer
+from napari_spotfit.widgets.layers.history import history_of
+from napari_spotfit.widgets.track import Track
+
+
+@pytest.fixture
+def widget(viewer, qtbot):
+    widget = Track(viewer)
+    viewer.window.add_dock_widget(widget, name=Track.title)
+    yield widget
+    widget.stop()
+
+
+def drawn(widget, name="x"):
+    values = widget.plots.lines[name].getData()[1]
+    return np.empty(0) if values is None else values
+
+
+def test_the_simulated_microscope_is_held_only_once_it_is_armed(widget, qtbot, press, tmp_path):
+    qtbot.keyClicks(widget.form.log.native, str(tmp_path / "log.parquet"))
+    press(widget.start_button)
+    source = widget._source
+    qtbot.waitUntil(lambda: len(drawn(widget)) > 40)
+    assert not source.controller.armed
+    assert not source.scope.stage.place(1e9).any()
+    press(widget.arm_button)
+    qtbot.waitUntil(lambda: "Stage: moved" in widget.status.text())
+    assert widget.arm_button.text().startswith("ARMED")
+    qtbot.keyClicks(widget.event_line, "laser on")
+    qtbot.keyClick(widget.event_line, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: bool(widget._session.snapshot().events))
+    press(widget.pause_button)
+    assert widget._session.paused
+    press(widget.start_button)
+    assert not widget.running
+    assert not source.controller.armed
+    assert not widget.arm_button.isChecked()
+    table = read_log(tmp_path / "log.parquet")
+    assert list(table.event[table.event != ""]) == ["laser on"]
+    assert (table.correction[:40] == "not armed").all()
+    assert (table.correction == "moved").any()
+    assert len(widget.plots.bars.opts["height"]) == 20
+
+
+def test_a_layer_that_grows_is_followed_by_clicked_fiducials(viewer, widget, hand, qtbot, press):
+    scope = SimulatedMicroscope(4, (96, 96), drift=(0.0, 0.1), seed=3)
+    movie = np.array([frame for _, frame in scope.frames(10, 20)])
+    layer = viewer.add_image(movie[:10], name="movie")
+    viewer.dims.set_current_step(0, 0)
+    widget.form.source.value = layer
+    press(widget.pick_button)
+    points = viewer.layers["fiducials"]
+    for place in scope.fiducials[:3]:
+        hand.click(points, place)
+    assert len(points.data) == 3
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: len(drawn(widget)) == 10)
+    assert not widget.arm_button.isEnabled()
+    layer.data = movie
+    qtbot.waitUntil(lambda: len(drawn(widget)) == 20)
+    press(widget.start_button)
+    assert drawn(widget) == pytest.approx(10 * np.arange(20), abs=5)  # nm
+    assert drawn(widget, "y") == pytest.approx(np.zeros(20), abs=5)
+    assert "0 dropped" in widget.status.text()
+    fits = localize(movie, sigma=1.3)
+    spots = viewer.add_layer(to_points_layer(fits, layer))
+    before = spots.data.copy()
+    viewer.layers.selection.active = spots
+    press(widget.correct_button)
+    frame = before[:, 0].astype(int)
+    assert before[:, 2] - spots.data[:, 2] == pytest.approx(0.1 * frame, abs=0.05)
+    history_of(viewer).undo()
+    np.testing.assert_array_equal(spots.data, before)
+
+
+def test_what_cannot_be_tracked_is_told(viewer, widget, qtbot, press):
+    layer = viewer.add_image(np.zeros((3, 64, 64), np.uint16), name="dark")
+    widget.form.source.value = layer
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: not widget.running)
+    assert widget.status.text().startswith("⚠")
+    assert widget.start_button.text() == "Start"
+    press(widget.pick_button)
+    press(widget.start_button)
+    assert "has no points" in widget.status.text()
+
+
+def test_frames_of_pymmcore_plus(widget, qtbot, press):
+    core = pytest.importorskip("pymmcore_plus").CMMCorePlus.instance()
+    scope = SimulatedMicroscope(4, (96, 96), drift=(0.1, 0.0), seed=3)
+    widget.form.source.value = "pymmcore-plus"
+    press(widget.start_button)
+    for _, frame in scope.frames(10, 8):
+        core.mda.events.frameReady.emit(frame, None, {})
+    qtbot.waitUntil(lambda: len(drawn(widget)) == 8)
+    assert drawn(widget, "y")[-1] == pytest.approx(70, abs=5)
+    press(widget.start_button)
