@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 def test_the_script_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = (block for block in BLOCKS if "viewer" not in block)
-    script, files, movies, parts, loop, drift, cluster, closed, models = blocks
+    script, files, movies, parts, many, loop, drift, cluster, closed, models = blocks
     names: dict = {}
     exec(compile(script, "README.md", "exec"), names)
     assert len(names["fits"]) == 100_000
@@ -34,6 +34,9 @@ def test_the_script_runs(tmp_path, monkeypatch):
     whole = Path("long.spots.parquet").read_bytes()
     assert Path("resumed.spots.parquet").read_bytes() == whole
     assert Path("spots.spots.parquet").read_bytes() == whole
+    exec(compile(many, "README.md", "exec"), names)
+    assert names["outcome"].state == "done"
+    assert len(list(Path("tables").glob("movie*.npy.spots.parquet"))) == 2
     exec(compile(loop, "README.md", "exec"), names)
     assert len(names["fits"]) == 2
     exec(compile(drift, "README.md", "exec"), names)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .files.settings_file import load_settings, save_settings
     from .images.camera import Camera
     from .images.files.opening import open_image
+    from .localization.batch.localize_files import localize_files
     from .localization.detect_spots import detect_spots
     from .localization.fit_at import fit_at
     from .localization.fit_spots import fit_spots
@@ -93,6 +94,7 @@ __all__ = [
     "load_settings",
     "localization_precision",
     "localize",
+    "localize_files",
     "localize_iter",
     "localize_to_folder",
     "noise_model",
@@ -156,6 +158,7 @@ _MODULES = {
     "load_settings": "files.settings_file",
     "localization_precision": "precision",
     "localize": "localization.localize",
+    "localize_files": "localization.batch.localize_files",
     "localize_iter": "localization.localize",
     "localize_to_folder": "localization.to_folder",
     "noise_model": "localization.noise",

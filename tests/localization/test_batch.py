@@ -13,7 +13,15 @@ import pytest
 import tifffile
 from same_fits import assert_same
 
-from napari_spotfit import Settings, label_spots, load_fits, localize, per_label, simulate_movie
+from napari_spotfit import (
+    Settings,
+    label_spots,
+    load_fits,
+    localize,
+    localize_files,
+    per_label,
+    simulate_movie,
+)
 from napari_spotfit.localization import stored
 from napari_spotfit.localization.batch import run as runs
 from napari_spotfit.localization.batch.masks import mask_of
@@ -76,6 +84,37 @@ def test_each_file_has_its_table_and_its_cells(workers, folder, movies, cells):
         assert outcome.spots == len(fits)
         assert outcome.frames == outcome.frames_in_all == 6
         assert [s for f, s in states if f == outcome.file][:: len(states)] == ["running"]
+
+
+def test_from_python_it_is_what_the_command_does(folder, movies, cells):
+    tifffile.imwrite("cells.tif", cells)
+    told = []
+    outcomes = localize_files(
+        ["a.tif", Path("b.tif")], "out", sigma=1.3, labels="cells.tif", progress=told.append
+    )
+    assert [one.state for one in outcomes] == ["done", "done"]
+    assert {one.file for one in told} == {"a.tif", "b.tif"}
+    same = run(["a.tif", "b.tif"], "same", labels="cells.tif")
+    for one, other in zip(outcomes, same, strict=True):
+        assert_same(load_fits(one.output), load_fits(other.output))
+        assert Path(one.cells).read_text() == Path(other.cells).read_text()
+    again = localize_files("?.tif", "out", sigma=1.3, labels="cells.tif")
+    assert [one.state for one in again] == ["kept", "kept"]
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ({"workers": 0}, "workers must be a whole number of files at a time, 1 or more: 0"),
+        ({"frames": 3}, "frames must be a slice"),
+        ({"ending": ".spots.txt"}, "spots.txt"),
+        ({"files": "*.nothing"}, "there is no image file in the pattern “\\*.nothing”"),
+        ({"sigma": -1}, "sigma"),
+    ],
+)
+def test_from_python_what_is_wrong_is_told_first(named, words, folder):
+    with pytest.raises((TypeError, ValueError), match=words):
+        localize_files(named.pop("files", "a.tif"), "out", **named)
 
 
 def test_one_table_of_all_has_the_cells_of_all(folder, movies, cells):

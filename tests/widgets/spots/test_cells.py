@@ -247,11 +247,24 @@ def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
 def test_a_label_of_the_users_own_stays(viewer, qtbot):
     layer = add_spots(viewer, 20)
     layer.features = layer.features.assign(label="mine")
-    labels = viewer.add_labels(cells(64, 64), **PLACE)
+    labels = viewer.add_labels(cells(64, 64), name="labels", **PLACE)
     spots = dock(viewer)
     count(spots, labels, qtbot)
     assert set(layer.features["label"]) == {"mine"}
-    assert "rename it" in spots.cells.hint.text()
+    assert "is not that of “labels”" in spots.cells.hint.text()
+
+
+def test_labels_that_a_batch_has_found_are_taken_up(viewer, qtbot):
+    layer = add_spots(viewer, 50)
+    labels = viewer.add_labels(cells(64, 64), name="cells", **PLACE)
+    expected = expected_labels(layer, labels)
+    layer.features = layer.features.assign(label=expected)
+    spots = dock(viewer)
+    count(spots, labels, qtbot)
+    assert shown_table(spots.cells)["count"].sum() == np.count_nonzero(expected)
+    labels.data = np.where(labels.data == 7, 8, labels.data)
+    wait(spots, qtbot)
+    np.testing.assert_array_equal(layer.features["label"], np.where(expected == 7, 8, expected))
 
 
 def test_labels_with_too_many_axes_are_refused(viewer, qtbot):

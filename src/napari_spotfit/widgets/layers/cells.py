@@ -50,17 +50,18 @@ def put_labels(points: Points, label: NDArray[np.int64], labels: Labels) -> None
     Raises
     ------
     ValueError
-        If the layer has such a feature that came from elsewhere.
+        If the layer has such a feature that came from elsewhere and says otherwise.
     """
     features = points.features
-    if LABEL in features and LABELS not in points.metadata:
+    same = LABEL in features and np.array_equal(features[LABEL].to_numpy(), label)
+    if LABEL in features and LABELS not in points.metadata and not same:
         raise ValueError(
-            f"“{points.name}” has a feature “{LABEL}” that was not made here; rename it to have "
-            "the spots' labels there"
+            f"“{points.name}” has a feature “{LABEL}” that was not made here and is not that of "
+            f"“{labels.name}”; choose the labels it was made with, or take the feature out"
         )
     if points.metadata.get(LABELS) != labels.name:
         points.metadata = {**points.metadata, LABELS: labels.name}
-    if LABEL in features and np.array_equal(features[LABEL].to_numpy(), label):
+    if same:
         return
     # Numbers, not categories: napari colours numbers by a scale.
     values = label.astype(np.float64)
