@@ -14,6 +14,7 @@ import napari_spotfit
 PACKAGE = Path(__file__).parents[1] / "src" / "napari_spotfit"
 #: From the doors down: a room may import from those after it.
 ROOMS = (
+    "__main__",
     "widgets",
     "command_line",
     "tracking",

@@ -49,8 +49,8 @@ def run(*arguments, code=0):
 
 
 def test_a_process_of_its_own(folder, movies):
-    program = "from napari_spotfit.command_line.main import main; main()"
-    localized = [sys.executable, "-c", program, "localize", "a.npy", "-o", "a.spots.csv", "--json"]
+    command = [sys.executable, "-m", "napari_spotfit", "localize"]
+    localized = [*command, "a.npy", "-o", "a.spots.csv", "--json"]
     process = subprocess.run(localized, capture_output=True, encoding="utf-8")
     assert process.returncode == 0, process.stderr
     assert_same(load_fits("a.spots.csv"), localize(movies[0]))

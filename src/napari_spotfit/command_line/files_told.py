@@ -83,10 +83,15 @@ class FilesTold:
 def in_words(outcome: Outcome, *, verbose: bool = False) -> str:
     """Say what became of a file."""
     share = outcome.good / max(outcome.spots, 1)
-    found = f"{outcome.spots} spots ({share:.0%} good) in {outcome.frames} frames"
+    spots, frames = _counted(outcome.spots, "spot"), _counted(outcome.frames, "frame")
+    found = f"{spots} ({share:.0%} good) in {frames}"
     if outcome.state == KEPT:
         return f"{outcome.file}: {found}, kept from an earlier run"
     more = ""
     if verbose:
         more = f"; σ {outcome.sigma} px, ROI {outcome.roi_size} px, {outcome.backend}"
     return f"{outcome.file}: {found}, {outcome.seconds:.1f} s, {outcome.rate:.0f} frames/s{more}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
