@@ -10,11 +10,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from demo import fit, open_sample
 from screenshots import dock, own_settings, wait_until
+
+import napari_spotfit as spotfit
 
 if TYPE_CHECKING:
     import napari
@@ -68,7 +71,47 @@ def take_all(folder: Path, room: tuple[int, int]) -> None:
     inspector.inspect(layer, int(np.flatnonzero(layer.features["good"] == 0)[0]))
     wait_until(lambda: True)
     camera.take("inspect")
+    with TemporaryDirectory() as name:
+        take_of_files(viewer, camera, Path(name))
+    take_of_loop(viewer, camera)
     viewer.close()
+
+
+def take_of_files(viewer: napari.Viewer, camera: Camera, folder: Path) -> None:
+    """Fit a few files, one of which is damaged, and import a table."""
+    for seed in range(4):
+        movie, _ = spotfit.simulate_movie(20, spots_per_frame=20, seed=seed)
+        np.save(folder / f"field {seed + 1}.npy", movie)
+    (folder / "field 5.npy").write_bytes(b"no array")
+    files = alone(viewer, "Fit many files")
+    files.form.images.value = str(folder)
+    camera.take("files")
+    files.fit_button.click()
+    wait_until(lambda: not files.running)
+    camera.take("files-done")
+    table = folder / "localisations.csv"
+    spotfit.localize(movie).save(table, "thunderstorm", pixel_size=100)
+    importer = alone(viewer, "Import localisations…")
+    importer.file.value = str(table)
+    importer.look()
+    wait_until(lambda: importer.found is not None)
+    camera.take("import")
+
+
+def take_of_loop(viewer: napari.Viewer, camera: Camera) -> None:
+    """Follow the fiducials of the simulated microscope."""
+    track = alone(viewer, "Track")
+    camera.take("track")
+    track.start_button.click()
+    wait_until(lambda: track.seen is not None and track.seen.frames > 300)
+    camera.take("track-running")
+    track.start_button.click()
+
+
+def alone(viewer: napari.Viewer, name: str) -> Any:
+    """Open a widget in the place of all others."""
+    viewer.window.remove_dock_widget("all")
+    return dock(viewer, name)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from ..localization.batch.masks import without_masks
 from ..localization.batch.outcome import DONE, FAILED, KEPT, STOPPED, WAITING, Outcome
@@ -208,6 +208,8 @@ class FitFiles(Docked):
         splitter.setStretchFactor(0, 2)
         splitter.setStretchFactor(1, 3)
         splitter.setChildrenCollapsible(False)
+        # Else the spring that napari puts below what it docks on the right takes half of the room.
+        splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         fill(QVBoxLayout(self), (splitter, 1), margins=(6, 4, 6, 4), spacing=4)
 
 
