@@ -226,3 +226,18 @@ def test_frames_that_come_asynchronously_are_followed():
 
     found = asyncio.run(all_of_it())
     assert found == pytest.approx([0.0, 0.01, 0.02], abs=0.02)
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_errors_hold_where_one_frame_tells_the_noise_wrongly(seed: int) -> None:
+    # Small and flat: the noise of the fiducials' light is told to be a quarter of what it is.
+    scope = SimulatedMicroscope(4, (96, 96), drift=(0.01, -0.02), seed=seed)
+    moved, off = [], []
+    with Tracker(scope.fiducials, sigma=1.3) as tracker:
+        for at, frame in scope.frames(rate=20, count=200):
+            moved.append(tracker.update(frame, at))
+            off.append([moved[-1].y, moved[-1].x] - scope.displacement(at))
+    last = slice(20, None)
+    errors = np.array([[one.y_stderr, one.x_stderr] for one in moved[last]])
+    assert np.std(off[last], axis=0) == pytest.approx(errors.mean(axis=0), rel=0.2)
+    assert sum(one.used == 4 for one in moved) > 195

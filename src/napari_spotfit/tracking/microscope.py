@@ -153,9 +153,12 @@ class SimulatedMicroscope:
         self.fiducials = _places(count, shape, 4.0 * reach, random)
         expected = _backgrounds(background, fringes, shape)
         self._expected = expected
-        # Beside the fiducials, one noisy frame that lies elsewhere each time does for all.
-        self._slopes = np.rint(expected - background + _OFFSET).astype(np.uint16)
-        self._noise = np.tile(random.poisson(background, shape).astype(np.uint16), (2, 2))
+        # Beside the fiducials, one noisy frame that lies elsewhere each time does for all, stronger
+        # where there is more light: so one learns the camera's gain from it.
+        self._level = (expected + _OFFSET + 0.5).astype(np.float32)  # the half rounds
+        self._strength = np.sqrt(expected).astype(np.float32)
+        noise = (random.poisson(background, shape) - background) / math.sqrt(background or 1.0)
+        self._noise = np.tile(noise.astype(np.float32), (2, 2))
 
     def displacement(self, time: float) -> Floats:
         """Return by how much the image has moved since time 0, y and x in pixels."""
@@ -172,9 +175,11 @@ class SimulatedMicroscope:
         self.now = self.stage.now = time
         number = int(time / _FRINGE_PERIOD * _FRINGES) % _FRINGES
         random = np.random.default_rng((self._seed, 2, round(time * 1e6)))
-        slopes = self._slopes[number]
-        (rows, columns), (y, x) = slopes.shape, random.integers(0, slopes.shape)
-        frame: NDArray[np.uint16] = slopes + self._noise[y : y + rows, x : x + columns]
+        level = self._level[number]
+        (rows, columns), (y, x) = level.shape, random.integers(0, level.shape)
+        noise = self._noise[y : y + rows, x : x + columns]
+        pixels = level + self._strength[number] * noise
+        frame: NDArray[np.uint16] = pixels.astype(np.uint16)
         places = self.fiducials + self.displacement(time)
         size, reach = frame.shape, self._reach
         corners = np.rint(places).astype(int) - reach

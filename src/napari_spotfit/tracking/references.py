@@ -47,6 +47,10 @@ class References:
         """Standard errors of the places, which the displacements of all frames have in common."""
         return np.asarray(self._first_errors / np.sqrt(self._frames)[:, np.newaxis])
 
+    def beside(self, share: float) -> Floats:
+        """Return such a share of how far a place is from its reference, for an error of 1."""
+        return share * np.sqrt(1.0 + 1.0 / self._frames)[:, np.newaxis]
+
     def learn(self, residuals: Floats, photons: Floats, taken: NDArray[np.bool_]) -> None:
         """Take a frame into account: where fiducials were beside the displacement, and their light.
 

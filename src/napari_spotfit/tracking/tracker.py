@@ -20,6 +20,7 @@ from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .displacement import Displacement, Health
 from .references import References
+from .scatter import Scatter
 from .search import find_fiducials, shift_after_jump
 
 Floats = NDArray[np.float64]
@@ -122,7 +123,7 @@ class Tracker:
         self._start = None if fiducials is None else _checked(fiducials)
         self._fitter: Fitter | None = None
         self._references: References | None = None
-        self._shift, self._bent = np.zeros(2), np.zeros((2, 2))
+        self._shift, self._bent, self._scatter = np.zeros(2), np.zeros((2, 2)), Scatter()
         self._count, self._since_search = 0, _SEARCH_AGAIN
         self._time: float | None = None
         self._row, self._pixels = 0, np.empty(0)
@@ -275,6 +276,7 @@ class Tracker:
         assert references is not None
         columns = fits.columns
         places, errors = _side_by_side(columns, "y", "x"), _errors(columns)
+        errors *= self._scatter.factor
         photons = columns["photons"].astype(float)
         health = self._health_of(columns, photons, errors)
         shifts = places - references.places
@@ -294,6 +296,8 @@ class Tracker:
         if used:
             self._shift = shift
             residuals = shifts - shift - self._bend(references.places)
+            if self._count:
+                self._learn_scatter(residuals, errors, mean.taken)
             references.learn(residuals, photons, mean.taken)
             for number in np.flatnonzero(new):
                 references.set(
@@ -311,6 +315,15 @@ class Tracker:
             float(spread[0]), float(spread[1]), math.nan, *told[2:],
             used, health, self.positions,
         )  # fmt: skip
+
+    def _learn_scatter(self, residuals: Floats, errors: Floats, taken: NDArray[np.bool_]) -> None:
+        """Learn how far those taken are from where they belong, in their errors as first told."""
+        assert self._references is not None
+        used = int(np.count_nonzero(taken))
+        free = 1.0 - (2 + self._rotation + self._scale) / (2 * used)
+        if free > 0:
+            deviates = residuals / (errors * self._references.beside(math.sqrt(free)))
+            self._scatter.learn(self._scatter.factor * deviates[taken])
 
     def _turned(self, shifts: Floats, errors: Floats, taken: NDArray[np.bool_]) -> Similarity:
         """Return shift, rotation and scale of those taken, and keep them for the next frame."""

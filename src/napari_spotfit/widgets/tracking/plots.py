@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from threading import Thread
+
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
@@ -23,6 +26,8 @@ class TrackPlots(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
+        # It takes a second, for which the first spectrum would make the tracking wait.
+        Thread(target=import_module, args=("scipy.signal",), daemon=True).start()
         self.displacement = Plot("time (s)", "y, x (nm)")
         self.spectrum = Plot("frequency (Hz)", "nm²/Hz")
         self.allan = Plot("averaged over (s)", "Allan (nm)")
