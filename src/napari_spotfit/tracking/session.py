@@ -53,6 +53,10 @@ class FrameQueue:
         self._some = threading.Condition()
         self.dropped = 0
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
     def put(self, frame: Any, at: float | None = None) -> None:
         """Add a frame and when it was taken, in seconds; never waits for the tracking."""
         arrived = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QTimer
@@ -23,8 +24,11 @@ from .tracking.sources import LayerSource, Source, drift_of
 if TYPE_CHECKING:
     import napari
 
-#: Milliseconds between two drawings, and how many of them there are to one of the spectra.
-_INTERVAL, _SPECTRA_EVERY = 100, 10
+#: Milliseconds between two drawings at least, and seconds between two of the spectra.
+_INTERVAL, _SPECTRA = 100, 1.0
+#: While Qt draws, nothing is tracked, and it draws the whole window: no more of the viewer's time
+#: is spent on it than this share, and none while so many frames wait, but for one a second.
+_SHARE, _WAITING, _LONGEST = 0.1, 4, 1.0
 #: The smallest width and height.
 _SMALLEST = (420, 230)
 _NO_STAGE = "The stage moves only with the simulated microscope; others are held from Python."
@@ -54,7 +58,8 @@ class Track(Docked):
         self._of_layer = False
         self._session: TrackingSession | None = None
         self._source: Source | None = None
-        self._timer, self._drawn = QTimer(self), 0
+        self._timer = QTimer(self)
+        self._drawn_at = self._spectra_at = self._worked = 0.0
         self._timer.setInterval(_INTERVAL)
         self._lay_out()
         self._connect()
@@ -95,7 +100,7 @@ class Track(Docked):
         )
         self._session.start()
         source.start()
-        self._drawn = 0
+        self._spectra_at = time.perf_counter()
         self._timer.start()
         self.status.say("Waiting for the first frame…")
         self._allow()
@@ -118,8 +123,22 @@ class Track(Docked):
         if not session.running:
             self.stop()
             return
-        self._drawn += 1
-        self._show(session.snapshot(), spectra=self._drawn % _SPECTRA_EVERY == 0)
+        if not self._has_time():
+            return
+        spectra = self._drawn_at - self._spectra_at > _SPECTRA
+        self._spectra_at = self._drawn_at if spectra else self._spectra_at
+        self._show(session.snapshot(), spectra=spectra)
+
+    def _has_time(self) -> bool:
+        """Whether to draw again; if so, from now on it counts how long that takes."""
+        assert self._source is not None
+        now, worked = time.perf_counter(), time.thread_time()
+        passed = now - self._drawn_at
+        busy = worked - self._worked > _SHARE * passed or len(self._source.queue) > _WAITING
+        if busy and passed < _LONGEST:
+            return False
+        self._drawn_at, self._worked = now, worked
+        return True
 
     def _show(self, seen: Snapshot, *, spectra: bool) -> None:
         self.seen, pixel_size = seen, self.form.pixel_size.value

@@ -36,8 +36,8 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
         self.setMouseEnabled(False, False)
         self.setMenuEnabled(False)
         self.hideButtons()
-        # Half of the topmost number stands above its axis.
-        self.plotItem.layout.setContentsMargins(0, 6, 0, 0)
+        # Half of the topmost number stands above its axis, and a label's foot below it.
+        self.plotItem.layout.setContentsMargins(0, 6, 0, 5)
         for axis, text in (("bottom", x), ("left", y)):
             # The units are in the labels: 0.13, not 130 (×0.001).
             self.getAxis(axis).enableAutoSIPrefix(False)

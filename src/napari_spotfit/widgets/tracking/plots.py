@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from threading import Thread
 
@@ -15,8 +16,10 @@ from ...tracking.spectra import allan_deviation, power_spectrum
 from ..parts.layout import explain
 from ..parts.plots import BLUE, ORANGE, Plot, faint
 
-#: So many frames are drawn, and so many make a spectrum.
-_DRAWN, _OF_SPECTRUM = 2000, 8192
+#: So many frames are drawn, and so many make a spectrum, no fewer than the last.
+_DRAWN, _OF_SPECTRUM, _LEAST = 2000, 8192, 16
+#: Over fewer decades, numbers stand at twos and fives, too.
+_FEW_DECADES = 1.2
 _BAND = 70
 _COLORS = (("y", BLUE), ("x", ORANGE))
 
@@ -31,7 +34,7 @@ class TrackPlots(QWidget):
         self.displacement = Plot("time (s)", "y, x (nm)")
         self.spectrum = Plot("frequency (Hz)", "nm²/Hz")
         self.allan = Plot("averaged over (s)", "Allan (nm)")
-        self.health = Plot("fiducial", "takes part (%)")
+        self.health = Plot("fiducial", "used (%)")
         explain(self.displacement, "Displacement", _DISPLACEMENT_TIP)
         explain(self.spectrum, "Power spectrum", _SPECTRUM_TIP)
         explain(self.allan, "Allan deviation", _ALLAN_TIP)
@@ -51,6 +54,7 @@ class TrackPlots(QWidget):
         self.bars = pg.BarGraphItem(x=[], height=[], width=0.8, brush=BLUE)
         self.health.addItem(self.bars)
         self.health.setYRange(0, 100)
+        explain(self.health, "Fiducials", f"<p>{_HEALTH_TIP}</p>")
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.addWidget(self.displacement, 0, 0, 1, 3)
@@ -77,18 +81,34 @@ class TrackPlots(QWidget):
         colors = [ORANGE if number in left_out else BLUE for number in range(len(share))]
         self.bars.setOpts(x=np.arange(len(share)), height=share, brushes=colors)
         words = "<br>".join(f"{number} {why}" for number, why in left_out.items())
-        explain(self.health, "Fiducials", f"<p>{_HEALTH_TIP}</p><p>{words}</p>")
+        self.health.setToolTip(f"<p>{_HEALTH_TIP}</p><p>{words}</p>")
 
     def show_spectra(self, seen: Snapshot, pixel_size: float) -> None:
         """Draw power spectrum and Allan deviation."""
         if seen.rate <= 0:
             return
-        for name, _ in _COLORS:
-            values: NDArray[np.float64] = getattr(seen, name)[-_OF_SPECTRUM:] * pixel_size
-            if np.count_nonzero(np.isfinite(values)) < 16:
-                continue
-            self._spectra[name].setData(*_above_0(*power_spectrum(values, seen.rate)))
-            self._allans[name].setData(*_above_0(*allan_deviation(values, seen.rate)))
+        for plot, curves, told in (
+            (self.spectrum, self._spectra, power_spectrum),
+            (self.allan, self._allans, allan_deviation),
+        ):
+            drawn = []
+            for name, curve in curves.items():
+                values: NDArray[np.float64] = getattr(seen, name)[-_OF_SPECTRUM:] * pixel_size
+                if np.count_nonzero(np.isfinite(values)) >= _LEAST:
+                    drawn.append(_above_0(*told(values, seen.rate)))
+                    curve.setData(*drawn[-1])
+            for axis, numbers in zip(("bottom", "left"), zip(*drawn, strict=True), strict=False):
+                plot.getAxis(axis).setTicks([_decades(np.concatenate(numbers))])
+
+
+def _decades(values: NDArray[np.float64]) -> list[tuple[float, str]]:
+    """Return where an axis of logarithms has numbers, so few that none lies over another."""
+    if not len(values):
+        return []
+    least, most = math.log10(values.min()), math.log10(values.max())
+    steps = (1, 2, 5) if most - least < _FEW_DECADES else (1,)
+    marks = [step * 10.0**power for power in range(-12, 13) for step in steps]
+    return [(math.log10(mark), f"{mark:g}") for mark in marks]
 
 
 def _above_0(
