@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import numpy as np
+import pandas as pd
 import pytest
 from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import SimulatedMicroscope, localize, read_log, to_points_layer
 from napari_spotfit.widgets.layers.history import history_of
@@ -40,10 +44,16 @@ def test_the_simulated_microscope_is_held_only_once_it_is_armed(widget, qtbot, p
     press(widget.pause_button)
     assert widget._session.paused
     press(widget.start_button)
-    assert not widget.running
+    qtbot.waitUntil(lambda: not widget.running)
     assert not source.controller.armed
     assert not widget.arm_button.isChecked()
+    press(widget.export.copy_button)
+    copied = pd.read_csv(StringIO(QApplication.clipboard().text()), sep="\t")
+    assert len(copied) == widget.seen.frames
+    assert list(copied.event.dropna()) == ["laser on"]
+    np.testing.assert_allclose(copied.x_nm, 100 * copied.x)
     table = read_log(tmp_path / "log.parquet")
+    np.testing.assert_allclose(copied.y, table.y)
     assert list(table.event[table.event != ""]) == ["laser on"]
     assert (table.correction[:40] == "not armed").all()
     assert (table.correction == "moved").any()
@@ -67,6 +77,7 @@ def test_a_layer_that_grows_is_followed_by_clicked_fiducials(viewer, widget, han
     layer.data = movie
     qtbot.waitUntil(lambda: len(drawn(widget)) == 20)
     press(widget.start_button)
+    qtbot.waitUntil(lambda: not widget.running)
     assert drawn(widget) == pytest.approx(10 * np.arange(20), abs=5)  # nm
     assert drawn(widget, "y") == pytest.approx(np.zeros(20), abs=5)
     assert "0 dropped" in widget.status.text()

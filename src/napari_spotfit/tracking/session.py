@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from .displacement import Displacement, Health
 from .log import TrackingLog
 from .microscope import SimulatedMicroscope
 from .tracker import Tracker
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Columns of the record.
 _TIME, _Y, _X, _Y_STDERR, _X_STDERR, _LATENCY = range(6)
@@ -164,6 +167,18 @@ class Snapshot:
     correction: str
     error: str
 
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a row for each of the last frames, named as in a log, with events."""
+        import pandas as pd
+
+        names = ("time", "y", "x", "y_stderr", "x_stderr")
+        table = pd.DataFrame({name: getattr(self, name) for name in names}).assign(event="")
+        for at, event in self.events:
+            for row in table.index[table.time == at]:
+                there = table.loc[row, "event"]
+                table.loc[row, "event"] = f"{there}; {event}" if there else event
+        return table
+
 
 class TrackingSession:
     """Tracks the frames of a queue in a thread of its own.
@@ -248,10 +263,14 @@ class TrackingSession:
         """Mark an event at the next frame."""
         self._marks.append(event)
 
-    def stop(self) -> None:
-        """Stop after the frame in hand, disarm the controller, and close tracker and log."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Stop after the frame in hand, disarm the controller, and close tracker and log.
+
+        A long log takes seconds to close; without waiting, ``running`` says when that is done.
+        """
         self._stopping.set()
-        self._join()
+        if wait:
+            self._join()
 
     def finish(self) -> None:
         """Track the frames that wait, then stop."""

@@ -6,7 +6,15 @@ import time
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QGridLayout, QLineEdit, QPushButton, QSplitter, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QGridLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QPushButton,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ..tracking.session import Snapshot, TrackingSession
 from .layers.drifting import can_be_subtracted, subtract
@@ -17,6 +25,7 @@ from .parts.docking import Docked
 from .parts.layout import explain, fill
 from .parts.scrolled import Scrolled
 from .parts.status import StatusLine, number
+from .table.table_export import NamedTable, TableExport
 from .tracking.form import TrackForm
 from .tracking.plots import TrackPlots
 from .tracking.sources import LayerSource, Source, drift_of
@@ -53,9 +62,10 @@ class Track(Docked):
         self.pick_button, self.mark_button = QPushButton("Pick"), QPushButton("Mark")
         self.arm_button, self.event_line = QPushButton("Arm the stage"), QLineEdit()
         self.correct_button = QPushButton("Correct the layer")
+        self.export = TableExport(self._named, "the displacements of the last 20,000 frames")
         #: What was seen last; None before the first start.
         self.seen: Snapshot | None = None
-        self._of_layer = False
+        self._of_layer = self._stopping = False
         self._session: TrackingSession | None = None
         self._source: Source | None = None
         self._timer = QTimer(self)
@@ -106,12 +116,14 @@ class Track(Docked):
         self._allow()
 
     def stop(self) -> None:
-        """Stop, and show what was seen to the end."""
+        """Stop, wait for the log, and show what was seen to the end."""
         if self._session is None or self._source is None:
             return
         self._timer.stop()
-        self._source.stop()
+        if not self._stopping:
+            self._source.stop()
         self._session.stop()
+        self._stopping = False
         self._show(self._session.snapshot(), spectra=True)
         self._session = self._source = None
         self._allow()
@@ -123,7 +135,7 @@ class Track(Docked):
         if not session.running:
             self.stop()
             return
-        if not self._has_time():
+        if self._stopping or not self._has_time():
             return
         spectra = self._drawn_at - self._spectra_at > _SPECTRA
         self._spectra_at = self._drawn_at if spectra else self._spectra_at
@@ -151,7 +163,14 @@ class Track(Docked):
             self.status.say(_words(seen))
 
     def _on_start(self) -> None:
-        self.stop() if self.running else self.start()
+        if self._session is None or self._source is None:
+            self.start()
+        elif not self._stopping:
+            self._stopping = True  # a long log is not waited for: the timer sees its end
+            self._source.stop()
+            self._session.stop(wait=False)
+            self.status.say("Stopping: the log is closed…")
+            self._allow()
 
     def _on_pause(self, paused: bool) -> None:
         if self._session is not None:
@@ -177,6 +196,16 @@ class Track(Docked):
         layer.mode = "add"
         self.form.fiducials.value = layer
 
+    def _named(self) -> NamedTable | None:
+        """Return what was seen last as a table, in pixels and in nanometres."""
+        seen, pixel_size = self.seen, self.form.pixel_size.value
+        if seen is None or not len(seen.time):
+            return None
+        table = seen.to_dataframe()
+        table.insert(3, "y_nm", table.y * pixel_size)
+        table.insert(4, "x_nm", table.x * pixel_size)
+        return NamedTable("displacements", "displacements", table)
+
     def _on_correct(self) -> None:
         """Take the drift from the spots of the layer that is selected in the layer list."""
         layer, seen = self._viewer.layers.selection.active, self.seen
@@ -199,15 +228,17 @@ class Track(Docked):
         running = self.running
         self.form.container.enabled = not running
         self.start_button.setText("Stop" if running else "Start")
+        self.start_button.setEnabled(not self._stopping)
         self.pick_button.setEnabled(not running)
         if not running:
             self.pause_button.setChecked(False)
             self.arm_button.setChecked(False)
         for part in (self.pause_button, self.mark_button, self.event_line):
-            part.setEnabled(running)
+            part.setEnabled(running and not self._stopping)
         self.correct_button.setEnabled(not running and self._of_layer and self.seen is not None)
+        self.export.offer(running or self.seen is not None)
         stage = self._source is not None and self._source.controller is not None
-        self.arm_button.setEnabled(running and stage)
+        self.arm_button.setEnabled(running and stage and not self._stopping)
 
     def _connect(self) -> None:
         self._timer.timeout.connect(self._on_timer)
@@ -216,6 +247,8 @@ class Track(Docked):
         self.mark_button.clicked.connect(lambda: self._on_mark())
         self.correct_button.clicked.connect(lambda: self._on_correct())
         self.event_line.returnPressed.connect(lambda: self._on_mark())
+        self.export.said.connect(self.status.say)
+        self.export.failed.connect(self.status.fail)
         for button, slot in (
             (self.pause_button, self._on_pause), (self.arm_button, self._on_arm)
         ):  # fmt: skip
@@ -244,7 +277,8 @@ class Track(Docked):
             self.arm_button, self.mark_button, self.event_line,
         )):  # fmt: skip
             buttons.addWidget(control, place // 2, place % 2)
-        buttons.addWidget(self.correct_button, 3, 0, 1, 2)
+        below = fill(QHBoxLayout(), (self.correct_button, 1), self.export)
+        buttons.addLayout(below, 3, 0, 1, 2)
         left, splitter = QWidget(), QSplitter()
         scrolled = Scrolled(self.form.container.native, least=60)
         fill(QVBoxLayout(left), scrolled, buttons, self.status, 1, spacing=4)
