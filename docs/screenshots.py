@@ -9,18 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import napari
 import numpy as np
-from demo import fit, open_sample, save_window
+from demo import WINDOW, fit, open_sample, save_window
 from qtpy.QtCore import QEventLoop, QTimer
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from hand import Hand
 from own_settings import own_settings
-
-if TYPE_CHECKING:
-    import napari
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -112,6 +110,22 @@ def show_camera(sample: str) -> None:
     viewer.close()
 
 
+def show_loop() -> None:
+    """Follow fiducials of the simulated microscope, and hold its sample still from a time on."""
+    viewer = napari.Viewer()
+    viewer.window.resize(*WINDOW)
+    track = dock(viewer, "Track")
+    track.start_button.click()
+    wait_until(lambda: track.seen is not None and track.seen.frames > 800)
+    track.arm_button.click()
+    wait_until(lambda: track.seen.frames > 2000)
+    viewer.reset_view()
+    save_window(viewer, IMAGES / "track.png")
+    print(track.status.text())
+    track.stop()
+    viewer.close()
+
+
 def main() -> None:
     """Take all pictures."""
     IMAGES.mkdir(exist_ok=True)
@@ -119,6 +133,7 @@ def main() -> None:
     show_movie("molecules")
     tell("smfish")
     show_camera("scmos")
+    show_loop()
 
 
 if __name__ == "__main__":

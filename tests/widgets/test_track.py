@@ -35,6 +35,7 @@ def test_the_simulated_microscope_is_held_only_once_it_is_armed(widget, qtbot, p
     qtbot.waitUntil(lambda: len(drawn(widget)) > 40)
     assert not source.controller.armed
     assert not source.scope.stage.place(1e9).any()
+    assert widget._viewer.layers["camera"].data.shape == (256, 256)
     press(widget.arm_button)
     qtbot.waitUntil(lambda: "Stage: moved" in widget.status.text())
     assert widget.arm_button.text().startswith("ARMED")
@@ -60,16 +61,21 @@ def test_the_simulated_microscope_is_held_only_once_it_is_armed(widget, qtbot, p
     assert len(widget.plots.bars.opts["height"]) == 20
 
 
-def test_a_layer_that_grows_is_followed_by_clicked_fiducials(viewer, widget, hand, qtbot, press):
+@pytest.mark.parametrize(
+    "place", [{}, {"scale": (1, 0.1, 0.1), "rotate": 20, "translate": (0, 3, -2)}]
+)
+def test_a_layer_that_grows_is_followed_by_clicked_fiducials(
+    place, viewer, widget, hand, qtbot, press
+):
     scope = SimulatedMicroscope(4, (96, 96), drift=(0.0, 0.1), seed=3)
     movie = np.array([frame for _, frame in scope.frames(10, 20)])
-    layer = viewer.add_image(movie[:10], name="movie")
+    layer = viewer.add_image(movie[:10], name="movie", **place)
     viewer.dims.set_current_step(0, 0)
     widget.form.source.value = layer
     press(widget.pick_button)
     points = viewer.layers["fiducials"]
-    for place in scope.fiducials[:3]:
-        hand.click(points, place)
+    for bead in scope.fiducials[:3]:
+        hand.click(points, layer.data_to_world((0, *bead))[-2:])
     assert len(points.data) == 3
     press(widget.start_button)
     qtbot.waitUntil(lambda: len(drawn(widget)) == 10)

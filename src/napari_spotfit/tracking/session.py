@@ -132,6 +132,8 @@ class Snapshot:
     ----------
     time, y, x, y_stderr, x_stderr : ndarray of float64, shape (n,)
         Seconds, displacements and standard errors in pixels, of the last frames.
+    frame : array or None
+        The last frame.
     last : Displacement or None
         Of the last frame.
     frames, dropped, late : int
@@ -155,6 +157,7 @@ class Snapshot:
     x: NDArray[np.float64]
     y_stderr: NDArray[np.float64]
     x_stderr: NDArray[np.float64]
+    frame: Any
     last: Displacement | None
     frames: int
     dropped: int
@@ -229,6 +232,7 @@ class TrackingSession:
         self._record = np.full((2 * kept, 6), np.nan)
         self._count = self._late = 0
         self._worst = 0.0
+        self._frame: Any = None
         self._last: Displacement | None = None
         self._taking_part = np.empty(0)
         self._events: list[tuple[float, str]] = []
@@ -288,7 +292,7 @@ class TrackingSession:
         return Snapshot(
             record[:, _TIME], record[:, _Y], record[:, _X],
             record[:, _Y_STDERR], record[:, _X_STDERR],
-            self._last, count, self._queue.dropped, self._late,
+            self._frame, self._last, count, self._queue.dropped, self._late,
             (len(recent) - 1) / float(passed) if passed > 0 else 0.0,
             latency, self._worst, self._taking_part.copy(), tuple(self._events),
             self._correction, self._error,
@@ -318,7 +322,7 @@ class TrackingSession:
         latency = time.perf_counter() - arrived
         row = found.time, found.y, found.x, found.y_stderr, found.x_stderr, latency
         self._record[self._count % len(self._record)] = row
-        self._last = found
+        self._frame, self._last = frame, found
         good = found.health == Health.GOOD
         if len(good) == len(self._taking_part):
             good = self._taking_part + _SHARE * (good - self._taking_part)

@@ -27,6 +27,7 @@ from .parts.scrolled import Scrolled
 from .parts.status import StatusLine, number
 from .table.table_export import NamedTable, TableExport
 from .tracking.form import TrackForm
+from .tracking.live import LiveFrames
 from .tracking.plots import TrackPlots
 from .tracking.sources import LayerSource, Source, drift_of
 
@@ -38,6 +39,8 @@ _INTERVAL, _SPECTRA = 100, 1.0
 #: While Qt draws, nothing is tracked, and it draws the whole window: no more of the viewer's time
 #: is spent on it than this share, and none while so many frames wait, but for one a second.
 _SHARE, _WAITING, _LONGEST = 0.1, 4, 1.0
+#: Diameter in pixels of what marks a fiducial.
+_RING = 12.0
 #: The smallest width and height.
 _SMALLEST = (420, 230)
 _NO_STAGE = "The stage moves only with the simulated microscope; others are held from Python."
@@ -57,7 +60,7 @@ class Track(Docked):
     def __init__(self, viewer: napari.viewer.Viewer):
         super().__init__(viewer, below=_SMALLEST)
         self.form, self.plots = TrackForm(self._viewer), TrackPlots()
-        self.status = StatusLine()
+        self.status, self._live = StatusLine(), LiveFrames(self._viewer)
         self.start_button, self.pause_button = QPushButton("Start"), QPushButton("Pause")
         self.pick_button, self.mark_button = QPushButton("Pick"), QPushButton("Mark")
         self.arm_button, self.event_line = QPushButton("Arm the stage"), QLineEdit()
@@ -157,6 +160,8 @@ class Track(Docked):
         self.plots.show_displacement(seen, pixel_size)
         if spectra:
             self.plots.show_spectra(seen, pixel_size)
+        if seen.frame is not None and not isinstance(self._source, LayerSource):
+            self._live.show(seen.frame)
         if seen.error:
             self.status.fail(seen.error)
         elif seen.frames:
@@ -191,8 +196,9 @@ class Track(Docked):
     def _on_pick(self) -> None:
         """Let fiducials be clicked in the canvas, in a layer of points of their own."""
         layer = self._viewer.add_points(
-            ndim=2, name="fiducials", face_color="transparent", border_color="red", size=12
-        )
+            ndim=2, name="fiducials", face_color="transparent", border_color="red",
+            size=_RING * self.form.pixel_in_view(),
+        )  # fmt: skip
         layer.mode = "add"
         self.form.fiducials.value = layer
 

@@ -121,6 +121,11 @@ class TrackForm:
         name = self.log.value.strip()
         return TrackingLog(Path(name).expanduser()) if name else None
 
+    def pixel_in_view(self) -> float:
+        """Return the side of a pixel of the frames in the viewer's world."""
+        image = self.source.value
+        return float(np.mean(image.scale[-2:])) if is_image(image) else 1.0
+
     def refresh(self, event: Any = None) -> None:
         """List the layers that there are now."""
         self.source.reset_choices()
@@ -132,8 +137,13 @@ class TrackForm:
             return None
         if not len(layer.data):
             raise ValueError(f"“{layer.name}” has no points: click the fiducials in the image")
+        data, image = np.asarray(layer.data, float), self.source.value
+        if is_image(image):  # wherever the two layers lie
+            places = [image.world_to_data(layer.data_to_world(point)) for point in data]
+            data = np.array(
+                [[*point[:-2], *place[-2:]] for point, place in zip(data, places, strict=True)]
+            )
         # Of spots in many frames, those of the first one are followed.
-        data = np.asarray(layer.data, float)
         first = (data[:, :-2] == data[:, :-2].min(axis=0)).all(axis=1)
         return np.asarray(data[first, -2:])
 
