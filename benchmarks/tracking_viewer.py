@@ -12,6 +12,7 @@ import threading
 import time
 
 import napari
+import numpy as np
 from qtpy.QtCore import QEventLoop, QTimer
 
 from napari_spotfit import FrameQueue, SimulatedMicroscope
@@ -41,6 +42,10 @@ class DrawnFrames:
         self.late = 0.0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def look(self) -> np.ndarray:
+        """Return the first one."""
+        return self._frames[0]
 
     def start(self) -> None:
         """Begin to hand them on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import (
@@ -112,6 +112,7 @@ class Track(Docked):
             source.queue, tracker, controller=source.controller, log=log
         )
         self._session.start()
+        self._show_frame(source.look())  # a new layer takes a second, in which frames would wait
         source.start()
         self._spectra_at = time.perf_counter()
         self._timer.start()
@@ -160,12 +161,16 @@ class Track(Docked):
         self.plots.show_displacement(seen, pixel_size)
         if spectra:
             self.plots.show_spectra(seen, pixel_size)
-        if seen.frame is not None and not isinstance(self._source, LayerSource):
-            self._live.show(seen.frame)
+        self._show_frame(seen.frame)
         if seen.error:
             self.status.fail(seen.error)
         elif seen.frames:
             self.status.say(_words(seen))
+
+    def _show_frame(self, frame: Any) -> None:
+        """Show what the camera sees, unless that is a layer already."""
+        if frame is not None and not isinstance(self._source, LayerSource):
+            self._live.show(frame)
 
     def _on_start(self) -> None:
         if self._session is None or self._source is None:

@@ -26,6 +26,9 @@ class Source(Protocol):
     #: What holds the sample still; None where there is no stage.
     controller: Controller | None
 
+    def look(self) -> Any:
+        """Return a frame as they will be, to show before the first comes; None if there is none."""
+
     def start(self) -> None:
         """Begin."""
 
@@ -53,6 +56,10 @@ class SimulatedSource:
         self.controller: Controller | None = Controller(self.scope.stage, calibration)
         self._camera = SimulatedCamera(self.scope, self.queue, rate)
 
+    def look(self) -> Any:
+        """Return what the camera sees now."""
+        return self.scope.frame(self.scope.now)
+
     def start(self) -> None:
         """Begin to stream."""
         self._camera.start()
@@ -79,6 +86,9 @@ class LayerSource:
         self.queue = FrameQueue(2**62)
         self.controller: Controller | None = None
         self._seen = 0
+
+    def look(self) -> Any:
+        """Return nothing: the layer shows its frames itself."""
 
     def start(self) -> None:
         """Give what is there, and follow the layer."""
@@ -136,6 +146,9 @@ class CoreSource:
         self.queue = FrameQueue(_WAITING)
         self.controller: Controller | None = None
         self._ready = core.mda.events.frameReady
+
+    def look(self) -> Any:
+        """Return nothing: no light is spent before the acquisition."""
 
     def start(self) -> None:
         """Follow the acquisition."""
