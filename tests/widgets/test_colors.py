@@ -115,7 +115,9 @@ def test_the_canvas_draws_the_colours(open_viewer, make_movie, layer):
         color_faces(layer, feature, "turbo")
         markers = viewer.window._qt_viewer.layer_to_visual[layer].node.points_markers
         seen.append(markers._data["a_bg_color"].copy())
-        visible = layer.face_color[layer._view_indices]
+        # napari before 0.9 calls it the other way round.
+        drawn = next(n for n in ("_view_indices", "_indices_view") if hasattr(layer, n))
+        visible = layer.face_color[getattr(layer, drawn)]
         np.testing.assert_allclose(seen[-1], visible, atol=1e-6)
     assert not np.array_equal(seen[0], seen[1])
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import numpy as np
 import pandas as pd
 import pytest
 from event_loop import no_worker, settle
 from napari.utils.notifications import notification_manager
 from npe2 import PluginManager
+from packaging.version import Version
 from same_fits import assert_same
 from spot_table import add_spots, click_row, dock, make_fits
 
@@ -285,7 +288,8 @@ def test_napari_picks_the_writer_by_the_files_name(plugins):
     for end, command in ((".spots.parquet", "save_parquet"), (".spots.csv", "save_csv")):
         writer, _ = manager.get_writer(f"a{end}", ["points"])
         assert writer.command == f"{PLUGIN}.{command}"
-    for name in ("a.csv", "a"):
+    # For a name without an end, napari before 0.8 takes the plugin that is registered first.
+    for name in ("a.csv", "a") if Version(version("napari")) >= Version("0.8") else ("a.csv",):
         writer, _ = manager.get_writer(name, ["points"])
         assert writer.plugin_name == "napari", name
 
