@@ -2,7 +2,8 @@
 
 A uint16 movie is written as TIFF and as Zarr; each run is a process of its own, which reads it,
 finds and fits its spots and writes them as Parquet. Beside it stand the same frames in memory. The
-files are in the system's cache: all is about this program and not about the disk. ``--frames`` says
+files are in the system's cache, and what is imported is so before: all is about this program and
+not about the disk. ``--frames`` says
 how many frames there are, ``--lengths`` of which the memory is compared. Then, what it takes to
 read and to compute alone, over what both take together; and an image of ``--side`` squared pixels,
 a Dask array in chunks of 2048 squared, whose spots come as fast as those of small frames. All
@@ -92,6 +93,11 @@ def memory() -> float:
 
 def one(kind: str, path: Path, table: Path) -> None:
     """Do one run, in a process of its own, and print what it took as JSON."""
+    import pandas  # noqa: F401  # takes up to a second, which no movie makes longer
+    import pyarrow.parquet  # noqa: F401
+    import tifffile  # noqa: F401
+    import zarr  # noqa: F401
+
     from napari_spotfit import localize, localize_iter, open_image, save_fits
 
     localize(np.zeros((1, 32, 32), np.uint16), sigma=1.3, roi_size=9)  # the library is loaded

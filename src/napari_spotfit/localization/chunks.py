@@ -21,8 +21,9 @@ from ..images.per_pixel import PerPixel
 Given = TypeVar("Given")
 Made = TypeVar("Made")
 
-#: Results that wait for earlier ones, for each worker at most.
-_AHEAD = 4
+#: Results that wait for earlier ones, for each worker at most; how many items wait for a worker:
+#: else it rests while whoever takes the results writes them to a file.
+_AHEAD, _READY = 4, 3
 
 
 class Chunk(NamedTuple):
@@ -114,9 +115,9 @@ def side_by_side(
             future = pool.submit(work, item)
             under_way.append(future)
             running.add(future)
-            # One more than there is room for waits. What is done early waits for those before it,
-            # while others go on: workers may differ in speed.
-            while len(running) > workers or len(under_way) > _AHEAD * workers:
+            # What is done early waits for those before it, while others go on: workers may differ
+            # in speed.
+            while len(running) >= workers + _READY or len(under_way) > _AHEAD * workers:
                 if under_way[0].done() or len(under_way) > _AHEAD * workers:
                     yield under_way.popleft().result()
                 else:
