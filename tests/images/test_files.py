@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 from pathlib import Path
 
@@ -134,6 +135,23 @@ def test_all_functions_take_files(movie, fits, tmp_path):
     assert np.array_equal(detect_spots(path), detect_spots(movie))
     assert_same(fit_at(path, fits.points()), fit_at(movie, fits.points()))
     assert noise_model(path) == noise_model(movie)
+
+
+def test_frames_that_somebody_has_stay_as_they_are(movie, tmp_path):
+    """Memory that nobody has any more serves the next frames."""
+    np.save(tmp_path / "movie.npy", movie)
+    image = open_image(tmp_path / "movie.npy")
+    first, row = image[0:2], image[2:4][1, 3]
+    place = first.ctypes.data
+    np.testing.assert_array_equal(image[4:6], movie[4:6])
+    np.testing.assert_array_equal(first, movie[0:2])
+    np.testing.assert_array_equal(row, movie[3, 3])
+    del first
+    again = image[6:8]
+    assert again.ctypes.data == place
+    np.testing.assert_array_equal(again, movie[6:8])
+    again[:] = 0
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(image))[6:8], movie[6:8])
 
 
 def test_files_that_are_open_are_taken_as_they_are(movie, fits, tmp_path):

@@ -6,8 +6,10 @@ import multiprocessing
 import sys
 import threading
 
+import numpy as np
 import pytest
 
+from napari_spotfit import localize, simulate_movie
 from napari_spotfit.engine import threads
 from napari_spotfit.localization.chunks import read_ahead, side_by_side
 
@@ -27,7 +29,7 @@ def test_results_come_in_order_and_no_more_than_asked_are_under_way():
         return -item
 
     assert list(side_by_side(work, range(100), 3)) == [-item for item in range(100)]
-    assert 3 <= most[0] <= 4
+    assert most[0] == 3
 
 
 def test_a_slow_worker_does_not_hold_the_others_up():
@@ -83,6 +85,23 @@ def test_errors_and_those_who_stop_end_the_rest(workers):
     results = side_by_side(work, range(4), workers)
     assert next(results) == 0
     results.close()
+
+
+def test_blocks_side_by_side_share_no_threads_besides(monkeypatch):
+    """Threads within blocks that have one core each are in each other's way: 20 % slower."""
+    frames, _ = simulate_movie(50, (128, 128), spots_per_frame=40, seed=1)
+    movie = np.resize(frames, (2100, 128, 128))
+    known = localize(movie[:20], roi_size=9, threads=2).settings
+    shared, together = [], threads.together
+    monkeypatch.setattr(
+        threads, "together", lambda works, stop: (shared.append(works), together(works, stop))
+    )
+    alone = localize(movie[:700], settings=known)
+    assert shared  # too few blocks for two cores: these are shared
+    shared.clear()
+    fits = localize(movie, settings=known)
+    assert not shared
+    assert (fits.y[: len(alone)] == alone.y).all()
 
 
 def test_one_item_is_made_ahead_in_another_thread():

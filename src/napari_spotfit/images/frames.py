@@ -206,8 +206,12 @@ class FrameReader:
 
     def frames_of(self, at_least: int, block_bytes: int) -> int:
         """Return how many frames are so many bytes, or the other number if that is more."""
-        frame_bytes: int = math.prod(self.frame_shape) * np.dtype(self._image.dtype).itemsize
-        return max(block_bytes // frame_bytes, at_least, 1)
+        return max(block_bytes // self.frame_bytes, at_least, 1)
+
+    @property
+    def frame_bytes(self) -> int:
+        """How many bytes a frame has in the image."""
+        return int(math.prod(self.frame_shape) * np.dtype(self._image.dtype).itemsize)
 
     def blocks(
         self, numbers: NDArray[np.int64], at_least: int, block_bytes: int

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_search
 from ..images.cutting import all_before
@@ -109,7 +108,10 @@ def side_by_side(
     if workers <= 1:
         yield from map(work, given)
         return
-    pool, under_way, running = threads.pool(), deque[Future[Made]](), set[Future[Made]]()
+    # Threads of its own: of those that all share, as many would work as there are items.
+    pool, under_way, running = (
+        ThreadPoolExecutor(workers, "napari-spotfit"), deque[Future[Made]](), set[Future[Made]](),
+    )  # fmt: skip
     try:
         for item in given:
             future = pool.submit(work, item)
@@ -126,9 +128,7 @@ def side_by_side(
         while under_way:
             yield under_way.popleft().result()
     finally:
-        for future in under_way:
-            future.cancel()
-        wait(under_way)
+        pool.shutdown(cancel_futures=True)
 
 
 def _mask(masks: PerPixel, block: NDArray[np.int64]) -> NDArray[np.bool_]:

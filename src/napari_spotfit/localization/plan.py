@@ -24,8 +24,9 @@ from .estimates import estimated, for_detection
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 from .tiles import Tiled, fits_in_tiles
 
-#: From so many blocks a core on, each core takes blocks of its own.
-_SIDE_BY_SIDE = 4
+#: From so many blocks a core on, each core takes blocks of its own. Larger ones are handed over
+#: less often, where a movie has as many all the same; those in memory have so many bytes at most.
+_SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
 
 
 class Maps(NamedTuple):
@@ -109,7 +110,9 @@ def fitted(
                 index = leading_indices(np.full(len(columns["y"]), number), reader)
                 yield collected(columns, index, recorded_settings), share
         return
-    parts = [cut(reader, numbers, backend) for numbers in ranges]
+    frames = sum(map(len, ranges))
+    suited = _block_bytes(frames * reader.frame_bytes, cores) if backend.kind == "cpu" else 0
+    parts = [cut(reader, numbers, backend, suited) for numbers in ranges]
     if backend.kind == "cpu" and sum(blocks.chunks for blocks in parts) >= _SIDE_BY_SIDE * cores:
         # Each core takes a block, and waits for no other.
         backend, detection = backend._replace(workers=cores), detection.changed(threads=1)
@@ -135,3 +138,8 @@ def fitted(
         if chunk.all_before:
             yield in_frame_order(held, reader.leading), done
             held, done = [], 0
+
+
+def _block_bytes(total: int, cores: int) -> int:
+    """Return how many bytes a block should have for cores that take one each."""
+    return min(total // (_ENOUGH * cores), _LARGE_BLOCK, _IN_MEMORY // (2 * cores))

@@ -116,7 +116,7 @@ def fit_block(
     if detection is not None and detection.sigma is not None:
         lone = backend.lone_pixels(block.frames, corners, settings.roi_shape, detection)
     columns = backend.fit_rois(
-        block.frames, corners, settings.roi_shape, settings, rois.start, planes=block.planes,
+        block.frames, corners, settings.roi_shape, here, rois.start, planes=block.planes,
         variance_map=block.variances, lost=joined(saturated, lone),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .image_file import ImageFile, ReadBox, ReadFrames, unreadable
+
+#: How many pieces of memory are kept for frames.
+_IDLE = 2
 
 
 def plain_frames(
@@ -69,20 +75,67 @@ def frames_at(
             f"it was cut off: it should have {promised} frames of {shape[-2]}×{shape[-1]} px of "
             f"{dtype}, and ends within frame {max(there, 0)}",
         )
-    return partial(_read, path, shape[-2:], dtype, offset)
+    return PlainFrames(path, shape[-2:], dtype, offset)
 
 
-def _read(
-    path: Path, frame: tuple[int, ...], dtype: np.dtype[Any], offset: int, first: int, count: int
-) -> NDArray[Any]:
-    pixels = math.prod(frame)
-    with path.open("rb") as file:
-        file.seek(offset + first * pixels * dtype.itemsize)
+class PlainFrames:
+    """Reads frames that lie one after the other, into memory that is kept for the next ones.
+
+    The system takes as long to give new memory as to read what goes there.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    frame : tuple of int
+        Rows and columns.
+    dtype : dtype
+        Of its pixels.
+    offset : int
+        Bytes before the first frame.
+    """
+
+    def __init__(
+        self, path: Path, frame: tuple[int, ...], dtype: np.dtype[Any], offset: int
+    ) -> None:
+        self._where = path, frame, dtype, offset
+        #: Memory that nobody has any more.
+        self._idle: deque[NDArray[np.uint8]] = deque(maxlen=_IDLE)
+
+    def __call__(self, first: int, count: int) -> NDArray[Any]:
+        """Return so many frames from a first one on; their memory is others' when they go."""
+        path, frame, dtype, offset = self._where
+        size = math.prod(frame) * dtype.itemsize
+        memory = self._memory(count * size)
         # Not mapped: what was read would count as memory of this process.
-        values = np.fromfile(file, dtype, count * pixels)
-    if len(values) < count * pixels:
-        raise ValueError("the file ends before it does; it has become shorter")
-    return values.reshape(count, *frame)
+        with path.open("rb", buffering=0) as file:
+            file.seek(offset + first * size)
+            if _filled(memory, file) < len(memory):
+                raise ValueError("the file ends before it does; it has become shorter")
+        return memory.view(dtype).reshape(count, *frame)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PlainFrames, self._where
+
+    def _memory(self, size: int) -> NDArray[np.uint8]:
+        try:
+            memory = self._idle.pop()
+        except IndexError:
+            memory = np.empty(size, np.uint8)
+        if len(memory) != size:
+            memory = np.empty(size, np.uint8)
+        # An array of its own, which all views of the frames keep.
+        lent = np.frombuffer(memory.data, np.uint8)
+        weakref.finalize(lent, self._idle.append, memory).atexit = False
+        return lent
+
+
+def _filled(memory: NDArray[np.uint8], file: FileIO) -> int:
+    """Read a file until memory is full, or the file ends; return how many bytes there were."""
+    done = 0
+    while done < len(memory) and (count := file.readinto(memory.data[done:])):
+        done += count
+    return done
 
 
 def read_npy(path: Path) -> ImageFile:
