@@ -60,6 +60,7 @@ class FailingGpu:
             workers=3,
             ran_on=lambda: "NVIDIA Test",
             prepare_fits=lambda *kind: self._failing("prepared", cpu.prepare_fits(*kind)),
+            prepare_places=lambda *kind: self._failing("places", cpu.prepare_places(*kind)),
         )
 
     def _failing(self, task: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,13 +30,16 @@ struct PlaceFits {
     unsigned char* pixels;
     float *own, *planes, *variances, *start;
     FitResults cut_results;
-    int lone_count;  // is written
+    unsigned char* whole;  // memory for the pixels of all ROIs, where fits are made elsewhere
+    int lone_count;        // is written
 };
 }
 
 namespace {
 
 constexpr double UNKNOWN = __builtin_nan("");
+// Of a pixel, by its type.
+constexpr int BYTES[] = {1, 2, 2, 4, 8};
 
 // The nearest whole number, the even one of two, as NumPy has it.
 double rounded(double x) {
@@ -141,15 +144,23 @@ struct Work {
                                                              results);
     }
 
-    // Fits the listed ROIs without the pixels that do not count, and puts the results in their rows.
-    void fit_cut(long long count, int bytes) const {
-        for (long long place = 0; place < count; ++place) prepare(place, bytes);
+    // Makes ready what the fits of all listed ROIs read.
+    void prepare_cut(long long count) const {
+        for (long long place = 0; place < count; ++place) prepare(place, BYTES[p.source.pixel_type]);
+    }
+
+    // Fits the listed ROIs without the pixels that do not count.
+    void fit_cut(long long count) const {
         HostRois source = p.source;
         source.frames = p.pixels, source.height = p.rows, source.width = p.columns;
         source.corners = nullptr, source.start = p.start;
         source.planes = {p.own, 0};
         if (source.variance.values) source.variance = {p.variances, 0};
         fit(source, p.estimator | 1, count, p.cut_results);
+    }
+
+    // Puts the results of the listed ROIs in their rows.
+    void put_cut(long long count) const {
         const FitResults &from = p.cut_results, &to = p.results;
         for (long long place = 0; place < count; ++place) {
             const long long i = p.cut[place];
@@ -159,9 +170,6 @@ struct Work {
         }
     }
 };
-
-// Of a pixel, by its type.
-constexpr int BYTES[] = {1, 2, 2, 4, 8};
 
 }  // namespace
 
@@ -173,6 +181,31 @@ SPOTFIT_EXPORT long long spotfit_fit_places(int index, PlaceFits* fits) {
     const long long cut = work.find_cut();
     // The few among them are fitted twice, which costs less than to leave them out.
     work.fit(fits->source, fits->estimator, fits->spots.count, fits->results);
-    if (cut) work.fit_cut(cut, BYTES[fits->source.pixel_type]);
+    work.prepare_cut(cut);
+    if (cut) work.fit_cut(cut);
+    work.put_cut(cut);
     return cut;
+}
+
+// The same in three parts, between which a GPU fits. All ROIs are cut out; returns -1 where nothing can be fitted.
+SPOTFIT_EXPORT int spotfit_cut_places(int index, PlaceFits* fits) {
+    const Work work{*fits, *instruction_set(index).functions};
+    if (!work.put_rois() || work.any_flat_top()) return -1;
+    const HostRois& source = fits->source;
+    work.functions.own_pixels->cut_out(source.frames, BYTES[source.pixel_type], source.height, source.width, false,
+                                       source.corners, fits->spots.count, fits->rows, fits->columns, fits->whole);
+    return 0;
+}
+
+// Finds the ROIs with pixels that do not count, and makes ready what their fits read; returns how many there are.
+SPOTFIT_EXPORT long long spotfit_prepare_cut_places(int index, PlaceFits* fits) {
+    const Work work{*fits, *instruction_set(index).functions};
+    const long long cut = work.find_cut();
+    work.prepare_cut(cut);
+    return cut;
+}
+
+// Puts the results of these in their rows.
+SPOTFIT_EXPORT void spotfit_put_cut_places(int index, PlaceFits* fits, long long cut) {
+    Work{*fits, *instruction_set(index).functions}.put_cut(cut);
 }

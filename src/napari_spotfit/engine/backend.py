@@ -32,6 +32,9 @@ class Backend(NamedTuple):
     #: Prepares fits of cut-outs that are made again and again, as
     #: :class:`~.cpu.prepared.PreparedFits` says.
     prepare_fits: Callable[..., Callable[..., dict[str, Any]]]
+    #: Prepares fits at places of frames of the host's, as
+    #: :class:`~.cpu.place_fits.PlaceFits` says.
+    prepare_places: Callable[..., Callable[..., Any]]
     #: Whether cut-outs of the host may have any number type and layout, as they are converted on
     #: the way.
     reads_all: bool = False

@@ -52,7 +52,7 @@ def with_fallback(
     return Backend(
         cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels,
         run.saturated_pixels, cuda.frames_at_once, cuda.block_bytes, cuda.workers, run.ran_on,
-        run.prepare_fits, reads_all=cuda.reads_all, kind=cuda.kind,
+        run.prepare_fits, run.prepare_places, reads_all=cuda.reads_all, kind=cuda.kind,
     )  # fmt: skip
 
 
@@ -97,20 +97,26 @@ class _Run:
         return self._work("saturated_pixels", frames, rest, {})
 
     def prepare_fits(self, *kind: Any) -> Callable[..., dict[str, Any]]:
+        return self._prepare("prepare_fits", kind)
+
+    def prepare_places(self, *kind: Any) -> Callable[..., Any]:
+        return self._prepare("prepare_places", kind)
+
+    def _prepare(self, task: str, kind: tuple[Any, ...]) -> Callable[..., Any]:
         """Prepare fits that are made again and again: on a GPU, until the last one fails."""
         made: dict[str, Any] = {}
 
-        def prepared(backend: Backend) -> Callable[..., dict[str, Any]]:
+        def prepared(backend: Backend) -> Callable[..., Any]:
             if made.get("by") is not backend:
                 given = kind if backend.kind == "cuda" else tuple(map(_to_host, kind))
-                made.update(by=backend, fit=backend.prepare_fits(*given))
-            fit: Callable[..., dict[str, Any]] = made["fit"]
+                made.update(by=backend, fit=getattr(backend, task)(*given))
+            fit: Callable[..., Any] = made["fit"]
             return fit
 
-        def fit(pixels: Any, start: Any = None) -> dict[str, Any]:
+        def fit(*given: Any) -> Any:
             while (cuda := self._cuda) is not None:
                 try:
-                    return prepared(cuda)(pixels, start)
+                    return prepared(cuda)(*given)
                 except Unfinished as part:
                     self._leave(cuda, part.failed)
                 except cuda_errors() as error:
@@ -118,7 +124,7 @@ class _Run:
             with self._cpu_at_work:
                 if self._cpu is None:
                     self._cpu = self._make_cpu()
-                return prepared(self._cpu)(to_host(pixels), to_host(start))
+                return prepared(self._cpu)(*map(to_host, given))
 
         return fit
 

@@ -121,6 +121,7 @@ def _cpu(settings: Settings) -> Backend:
 def _cpu_of(count: int) -> Backend:
     from .cpu.fit import fit_rois
     from .cpu.lone_pixels import lone_pixels
+    from .cpu.place_fits import PlaceFits
     from .cpu.prepared import PreparedFits
     from .own_pixels import fit_own_pixels
     from .saturation import saturated_pixels
@@ -138,6 +139,7 @@ def _cpu_of(count: int) -> Backend:
         workers=1,
         ran_on=lambda: name,
         prepare_fits=PreparedFits,
+        prepare_places=PlaceFits,
     )
 
 
@@ -166,7 +168,7 @@ def _threads(settings: Settings) -> int:
 
 @lru_cache(maxsize=16)
 def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
-    from .cuda import devices, prepared, spread
+    from .cuda import devices, place_fits, prepared, spread
 
     name = devices.names(gpus)
     functions = spread.over([gpu.number for gpu in gpus])
@@ -178,6 +180,7 @@ def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
         workers=max(_GPU_WORKERS, _WORKERS_OF_EACH * len(gpus)),
         ran_on=lambda: name,
         prepare_fits=prepared.PreparedFits,
+        prepare_places=place_fits.PlaceFits,
         reads_all=True,
         kind="cuda",
     )

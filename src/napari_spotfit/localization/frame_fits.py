@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_fits
 from ..engine.cpu.library import Library, load
-from ..engine.cpu.place_fits import PlaceFits
 from ..engine.select import select_backend
 from ..images.frames import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
@@ -35,7 +35,8 @@ class FrameFits:
 
     def __init__(self, calibration: PixelCalibration) -> None:
         self._detection, _ = for_detection(calibration)
-        self._few: PlaceFits | None = None
+        #: What fits few places, and by which backend.
+        self._few: tuple[Backend, Callable[..., Any]] | None = None
         self._columns: dict[str, NDArray[Any]] | None = None
         self.begin(calibration)
 
@@ -58,8 +59,8 @@ class FrameFits:
         places : ndarray of float64, shape (n, 2)
             y and x in pixels.
         """
-        if backend.kind == "cpu" and not is_on_device(pixels):
-            columns = self._fit_few(pixels, places)
+        if not is_on_device(pixels):
+            columns = self._fit_few(backend, pixels, places)
             if columns is not None:
                 return columns
         return self._fit_any(backend, pixels, places)
@@ -74,19 +75,22 @@ class FrameFits:
             self._backends[worth] = select_backend(settings, worth)
         return self._backends[worth]
 
-    def _fit_few(self, taken: Any, places: NDArray[np.float64]) -> dict[str, NDArray[Any]] | None:
-        """Fit few ROIs without further ado on the CPU; None if there is more to it."""
+    def _fit_few(
+        self, backend: Backend, taken: Any, places: NDArray[np.float64]
+    ) -> dict[str, NDArray[Any]] | None:
+        """Fit few ROIs without further ado; None if there is more to it."""
         calibration, settings = self.calibration, self.calibration.fitted
         pixels = calibration.corrected(_FIRST, taken, mark_bad=True)
-        if self._few is None:
-            self._few = PlaceFits(
+        if self._few is None or self._few[0] is not backend:
+            self._few = backend, backend.prepare_places(
                 settings, self._detection, pixels.shape[1:], calibration.planes(_FIRST, pixels),
                 calibration.variances(_FIRST, pixels),
             )  # fmt: skip
-        placed = self._few.fit(pixels, taken, places)
+        placed = self._few[1](pixels, taken, places)
         if placed is None:
             return None
-        columns, corners = placed.columns, placed.corners
+        columns: dict[str, NDArray[Any]] = placed.columns
+        corners = placed.corners
         calibration.check_counts(pixels, corners)
         if columns is not self._columns:
             self._columns, self._verdicts = columns, ImageVerdicts(columns, settings)

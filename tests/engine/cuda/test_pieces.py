@@ -14,11 +14,12 @@ import numpy as np
 import on_host
 import pytest
 
-from napari_spotfit import Settings, simulate_spots
+from napari_spotfit import NoiseModel, Settings, simulate_movie, simulate_spots
 from napari_spotfit.engine.backend import Backend
-from napari_spotfit.engine.cuda import fit, pieces, prepared, spread, staging
+from napari_spotfit.engine.cuda import fit, pieces, place_fits, prepared, spread, staging
 from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import with_fallback
+from napari_spotfit.engine.own_pixels import fit_own_pixels
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.images.pixel_calibration import Planes
 
@@ -60,7 +61,8 @@ def backend_of(numbers):
     functions = spread.over(numbers)
     return Backend(
         "some GPUs", *functions, frames_at_once=1, block_bytes=1, workers=2,
-        ran_on=lambda: "some GPUs", prepare_fits=prepared.PreparedFits, reads_all=True, kind="cuda",
+        ran_on=lambda: "some GPUs", prepare_fits=prepared.PreparedFits,
+        prepare_places=place_fits.PlaceFits, reads_all=True, kind="cuda",
     )  # fmt: skip
 
 
@@ -298,6 +300,49 @@ def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, estimator):
             few, None, SHAPE, settings, planes=planes
         )["x"],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+def test_fits_at_places_give_the_same_rows(gpus, monkeypatch, estimator):
+    """The GPU fits what the library cuts out; ROIs without some pixels once more."""
+    frame, truth = simulate_movie(1, (60, 64), spots_per_frame=40, photons=2500, seed=5)
+    frame = frame.astype(np.uint16)
+    frame[0, 11, 11] = 20_000
+    places = np.vstack([truth[["y", "x"]], [[11.0, 12.0], [-0.4, 63.2]]])
+    noise = NoiseModel(1.0, 0.0, 1.0)
+    settings = SETTINGS.changed(
+        estimator=estimator, gain=1.0, sigma=1.3, roi_size=SHAPE, noise=noise
+    )
+    kind = settings, settings, frame.shape[1:]
+    cpu = select_backend(settings.changed(backend="cpu"))
+    by_cpu = cpu.prepare_places(*kind)(frame, frame, places)
+    corners = by_cpu.corners.copy()
+    start = np.full((len(places), 3), np.nan, np.float32)
+    start[:, :2] = places - corners[:, 1:]
+    expected = fit_own_pixels(
+        on_host.fit_rois, frame, corners, SHAPE, settings, start, places=places, lost=by_cpu.lone
+    )
+    made = gpus(1)
+    monkeypatch.setattr(place_fits, "FEW_BYTES", 1 << 20)
+    fit = run(1).prepare_places(*kind)
+    for count in (3, len(places)):
+        placed = fit(frame, frame, places[:count])
+        assert placed.columns["y"].shape == (count,)
+    assert_same(placed.columns, expected)
+    np.testing.assert_array_equal(placed.corners, corners)
+    np.testing.assert_array_equal(placed.lone.rois, by_cpu.lone.rois)
+    np.testing.assert_array_equal(placed.lone.pixels, by_cpu.lone.pixels)
+    assert 3 <= made.launches[0] <= 4
+    # What is left to others: places outside, what is saturated, too many pixels.
+    assert fit(frame, frame, places - 5) is None
+    frame[0, 20:23, 30:33] = 65535
+    assert fit(frame, frame, np.full((1, 2), (21.0, 31.0))) is None
+    monkeypatch.setattr(place_fits, "FEW_BYTES", 1000)
+    assert fit(frame, frame, places[:20]) is None
+    made.fail(0, "launch")
+    with pytest.warns(BackendFallbackWarning, match="does the rest"):
+        placed = fit(frame, frame, places[:3])
+    assert_same(placed.columns, cpu.prepare_places(*kind)(frame, frame, places[:3]).columns)
 
 
 def test_other_errors_are_raised(gpus, spots):

@@ -41,7 +41,7 @@ class _PlaceFits(ctypes.Structure):
         *fields("pointer crowded lone cut lone_pixels pixels own planes"),
         *fields("pointer variances start"),
         ("cut_results", FitResults),
-        ("lone_count", ctypes.c_int),
+        *fields("pointer whole", "int lone_count"),
     )
 
 
@@ -88,8 +88,9 @@ class PlaceFits:
             self._most = 0
             return
         self._kind = fit_kind(settings, (rows, columns), planes is not None)
+        self._library = self._kind.library
 
-    def fit(
+    def __call__(
         self, frame: NDArray[Any], taken: NDArray[Any], places: NDArray[np.float64]
     ) -> Placed | None:
         """Return fits at places.
@@ -123,10 +124,19 @@ class PlaceFits:
         given.source.frames, given.taken = address(frame), address(taken)
         if self._lone_source is not None:
             self._lone_source.frames = given.source.frames
-        cut = self._call(self._index, self._by_reference)
+        cut = self._run()
         if cut < 0:
             return None
         return Placed(self._columns, self._corners, self._lost(cut) if given.lone_count else None)
+
+    def _run(self) -> int:
+        """Fit, and return how many ROIs lack some pixels; -1 where nothing is fitted."""
+        cut: int = self._fit_places(self._library.index, self._by_reference)
+        return cut
+
+    def _new(self, size: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """Return memory."""
+        return np.empty(size, dtype)
 
     def _lost(self, cut: int) -> Lost:
         """Return the lone pixels."""
@@ -142,7 +152,7 @@ class PlaceFits:
         made: list[NDArray[Any]] = []
 
         def new(size: tuple[int, ...], of: Any) -> NDArray[Any]:
-            made.append(np.empty(size, of))
+            made.append(self._new(size, of))
             return made[-1]
 
         size = row_bytes(settings) * room
@@ -159,8 +169,12 @@ class PlaceFits:
                 0, ctypes.pointer(numbers), PIXEL_TYPES[dtype.str[1:]]
             )
             self._bands = bands
+        self._start, self._cut_start = (new((room, shape), np.float32) for _ in range(2))
+        self._pixels, self._whole = (new((room, rows, columns), dtype) for _ in range(2))
+        self._own = new((room, rows, columns), np.float32)
+        self._results, self._cut_results = results, new((size,), np.uint8)
         source = HostRois(
-            0, *self._shape, address(self._all_corners), address(new((room, shape), np.float32)),
+            0, *self._shape, address(self._all_corners), address(self._start),
             PixelMap.of(self._planes), PixelMap.of(self._variance_map), 0,
             PIXEL_TYPES[dtype.str[1:]],
         )  # fmt: skip
@@ -174,16 +188,15 @@ class PlaceFits:
             address(new((kind.work_bytes,), np.uint8)),
             FitResults.at(address(results), room, settings),
             address(new((room,), bool)), address(self._lone), address(self._cut),
-            address(self._lone_pixels), address(new((room, rows, columns), dtype)),
-            address(new((room, rows, columns), np.float32)),
+            address(self._lone_pixels), address(self._pixels), address(self._own),
             address(new((rows, columns), np.float32)),
             address(new((room, rows, columns), np.float32)),
-            address(new((room, shape), np.float32)),
-            FitResults.at(address(new((size,), np.uint8)), room, settings), 0,
+            address(self._cut_start),
+            FitResults.at(address(self._cut_results), room, settings), address(self._whole), 0,
         )  # fmt: skip
         self._kept, self._room, self._count = made, room, -1
-        self._call = kind.library.functions.spotfit_fit_places
-        self._index, self._by_reference = kind.library.index, ctypes.byref(self._given)
+        self._fit_places = self._library.functions.spotfit_fit_places
+        self._by_reference = ctypes.byref(self._given)
 
     def _cells(self, room: int, new: Callable[..., NDArray[Any]]) -> SpotCells:
         """Return the places by cells of a frame, none where all pixels count."""
