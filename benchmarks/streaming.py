@@ -8,7 +8,8 @@ how many frames there are, ``--lengths`` of which the memory is compared. Then, 
 read and to compute alone, over what both take together; and an image of ``--side`` squared pixels,
 a Dask array in chunks of 2048 squared, whose spots come as fast as those of small frames. All
 figures of long movies: ``--frames 80000 --no-memory --kinds tiff zarr --repeats 1 --side 30000
---lengths 1000 10000 100000``.
+--lengths 1000 10000 100000``. On a GPU, of frames in memory and without libraries for files:
+``--backend cuda --frames 80000 --kinds array --no-memory --side 0 --lengths``.
 """
 
 from __future__ import annotations
@@ -22,21 +23,25 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-KINDS = ("memory", "tiff", "pages", "zarr", "zstd.zarr")
+KINDS = ("memory", "array", "tiff", "pages", "zarr", "zstd.zarr")
 NAMES = {
     "memory": "NumPy array",
+    "array": "NumPy array, made in memory",
     "tiff": "TIFF, frames one after the other",
     "pages": "TIFF, pages apart",
     "zarr": "Zarr, 100 frames a chunk",
     "zstd.zarr": "Zarr, 10 frames a chunk, Zstandard",
 }
+Backend = Literal["cpu", "cuda"]
 #: Frames that are simulated; a movie repeats them.
 _DIFFERENT = 200
 
@@ -51,6 +56,8 @@ def simulated(size: int, spots: int) -> np.ndarray:
 
 def write(kind: str, path: Path, frames: int, size: int, spots: int) -> None:
     """Write a movie, a few frames at a time."""
+    if kind == "array":
+        return
     import tifffile
     import zarr
 
@@ -80,8 +87,10 @@ def write(kind: str, path: Path, frames: int, size: int, spots: int) -> None:
             first += len(piece)
 
 
-def name_of(kind: str) -> str:
-    """Return the name of a kind's file."""
+def name_of(kind: str, options: argparse.Namespace) -> str:
+    """Return the name of a kind's file, or what there is of an array that has none."""
+    if kind == "array":
+        return f"{options.frames}x{options.size}x{options.spots}"
     return kind if kind.endswith("zarr") else f"{kind}.tif"
 
 
@@ -91,12 +100,11 @@ def memory() -> float:
     return int(text[text.index("VmHWM:") :].split()[1]) / 1024
 
 
-def one(kind: str, path: Path, table: Path) -> None:
+def one(kind: str, path: Path, table: Path, backend: Backend) -> None:
     """Do one run, in a process of its own, and print what it took as JSON."""
-    import pandas  # noqa: F401  # takes up to a second, which no movie makes longer
-    import pyarrow.parquet  # noqa: F401
-    import tifffile  # noqa: F401
-    import zarr  # noqa: F401
+    for module in ("pandas", "pyarrow.parquet", "tifffile", "zarr"):
+        with suppress(ImportError):
+            import_module(module)  # takes up to a second, which no movie makes longer
 
     from napari_spotfit import localize, localize_iter, open_image, save_fits
 
@@ -110,14 +118,18 @@ def one(kind: str, path: Path, table: Path) -> None:
         return
     image: Any = path
     threads = None
-    if kind in ("memory", "compute"):
+    if kind == "array":
+        frames, size, spots = map(int, path.name.split("x"))
+        image = np.resize(simulated(size, spots), (frames, size, size))
+        save_fits(localize_iter(image[:2000], backend=backend), table)  # kernels are compiled
+    elif kind in ("memory", "compute"):
         image = np.asarray(open_image(path))
         threads = 1 if kind == "compute" else None
     elif kind in ("large", "small"):
         image = large(int(path.name), kind == "small")
     before, begun, cpu = memory(), time.perf_counter(), time.process_time()
-    spots = save_fits(localize_iter(image, threads=threads, backend="cpu"), table)
-    told(begun, cpu, before, spots)
+    found = save_fits(localize_iter(image, threads=threads, backend=backend), table)
+    told(begun, cpu, before, found)
 
 
 def told(begun: float, cpu: float, before: float, spots: int) -> None:
@@ -154,12 +166,14 @@ def large(side: int, small: bool) -> Any:
 
 def throughput(folder: Path, options: argparse.Namespace) -> None:
     """Print what reading and computing take alone, and how near a run comes to it."""
+    if not options.memory:
+        return
     cores = len(os.sched_getaffinity(0))
     print(f"Reading and computing, CPU seconds, and what {cores} cores make of it:")
-    for kind in options.kinds if options.memory else ():
-        path, table = folder / name_of(kind), folder / "table.parquet"
+    for kind in options.kinds:
+        path, table = folder / name_of(kind, options), folder / "table.parquet"
         runs = [
-            [run(one, path, table) for one in ("read", "compute", kind)]
+            [run(one, path, table, options) for one in ("read", "compute", kind)]
             for _ in range(options.repeats)
         ]
         read, computed = (statistics.median(one[i]["cpu"] for one in runs) for i in (0, 1))
@@ -175,7 +189,7 @@ def large_image(folder: Path, options: argparse.Namespace) -> None:
     if not options.side:
         return
     side = Path(str(options.side))
-    both = {kind: run(kind, side, folder / "table.parquet") for kind in ("small", "large")}
+    both = {kind: run(kind, side, folder / "table.parquet", options) for kind in ("small", "large")}
     print(f"A Dask image of {options.side}×{options.side} px, beside frames of 256×256 px:")
     for kind, found in both.items():
         speed = found["spots"] / found["seconds"]
@@ -191,10 +205,11 @@ def large_image(folder: Path, options: argparse.Namespace) -> None:
     )
 
 
-def run(kind: str, path: Path, table: Path) -> dict[str, float]:
+def run(kind: str, path: Path, table: Path, options: argparse.Namespace) -> dict[str, float]:
     """Return what one run took."""
     command = [sys.executable, __file__, "--one", kind, str(path), str(table)]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+    command += ["--backend", options.backend]
+    done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
@@ -203,14 +218,14 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     """Print seconds and memory of every kind, run in turns."""
     paths = {}
     for kind in options.kinds:
-        paths[kind] = folder / name_of(kind)
+        paths[kind] = folder / name_of(kind, options)
         write(kind, paths[kind], options.frames, options.size, options.spots)
     kinds = ["memory", *options.kinds] if options.memory else options.kinds
     paths["memory"] = paths[options.kinds[0]]
     runs: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     for _ in range(options.repeats):
         for kind in kinds:
-            runs[kind].append(run(kind, paths[kind], folder / "table.parquet"))
+            runs[kind].append(run(kind, paths[kind], folder / "table.parquet", options))
     print(f"  {'':36}{'s':>7}{'frames/s':>10}{'CPU s':>7}{'of first':>11}{'peak MB':>9}")
     middle = {kind: statistics.median(one["seconds"] for one in runs[kind]) for kind in kinds}
     for kind in kinds:
@@ -232,9 +247,9 @@ def lengths(folder: Path, options: argparse.Namespace) -> None:
     for kind in options.kinds:
         line = []
         for frames in options.lengths:
-            path = folder / f"{frames} {name_of(kind)}"
+            path = folder / f"{frames} {name_of(kind, options)}"
             write(kind, path, frames, options.size, options.spots)
-            found = run(kind, path, folder / "table.parquet")
+            found = run(kind, path, folder / "table.parquet", options)
             line.append(
                 f"{frames} frames {found['peak']:5.0f} (+{found['peak'] - found['before']:.0f})"
             )
@@ -249,17 +264,18 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=256, help="pixels of a side")
     parser.add_argument("--spots", type=int, default=45, help="in a frame")
     parser.add_argument("--lengths", type=int, nargs="*", default=[1000, 10_000])
-    parser.add_argument("--kinds", nargs="+", choices=KINDS[1:], default=KINDS[1:])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS[1:], default=KINDS[2:])
     parser.add_argument(
         "--no-memory", dest="memory", action="store_false", help="without all frames in memory"
     )
     parser.add_argument("--side", type=int, default=10_000, help="pixels of a large image's side")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", help="where the movies are written; by default a temporary one")
+    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        one(options.one[0], Path(options.one[1]), Path(options.one[2]))
+        one(options.one[0], Path(options.one[1]), Path(options.one[2]), options.backend)
         return
     print(
         f"{options.frames} frames of {options.size}×{options.size} px, {options.spots} spots each; "

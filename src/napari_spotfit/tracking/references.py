@@ -29,23 +29,17 @@ class References:
 
     Parameters
     ----------
-    places, errors : ndarray of float64, shape (n, 2)
-        y and x in the first frame, and their standard errors.
+    places : ndarray of float64, shape (n, 2)
+        y and x in the first frame.
     photons : ndarray of float64, shape (n,)
         Their light there; NaN where it is not known.
     """
 
-    def __init__(self, places: Floats, errors: Floats, photons: Floats) -> None:
+    def __init__(self, places: Floats, photons: Floats) -> None:
         self.places = places.copy()
         self.photons = photons.copy()
-        self._first_errors = errors
         self._frames = np.ones(len(places))
         self._odd_frames = np.zeros(len(places), np.int64)
-
-    @property
-    def errors(self) -> Floats:
-        """Standard errors of the places, which the displacements of all frames have in common."""
-        return np.asarray(self._first_errors / np.sqrt(self._frames)[:, np.newaxis])
 
     def beside(self, share: float) -> Floats:
         """Return such a share of how far a place is from its reference, for an error of 1."""
@@ -75,10 +69,9 @@ class References:
         step = (photons - self.photons) / np.minimum(frames, _LIGHT_FRAMES)
         self.photons[taken] += step[taken]
 
-    def set(self, number: int, place: Floats, errors: Floats, photons: float) -> None:
+    def set(self, number: int, place: Floats, photons: float) -> None:
         """Let a fiducial that was never found before belong where it is now."""
-        self.places[number], self._first_errors[number] = place, errors
-        self.photons[number], self._frames[number] = photons, 1
+        self.places[number], self.photons[number], self._frames[number] = place, photons, 1
 
     def light_is_odd(
         self, photons: Floats, errors: Floats, judged: NDArray[np.bool_]

@@ -31,6 +31,8 @@ _NOT_FOUND = int(
     | Flag.WIDE | Flag.NARROW
 )  # fmt: skip
 _SATURATED = int(Flag.SATURATED)
+#: Plain numbers: NumPy takes ten times as long to compare with those of an enumeration.
+_GOOD, _APART = int(Health.GOOD), int(Health.APART)
 #: Of which the place is known, by their health.
 _SEEN = np.isin(range(len(Health)), (Health.GOOD, Health.SATURATED, Health.DIM, Health.BRIGHT))
 #: Fiducials whose places come nearer than so many σ draw each other's fits.
@@ -246,7 +248,7 @@ class Tracker:
         places[~found] = self._start[~found]
         photons = np.where(found, fits.photons, math.nan).astype(float)
         self.positions = places
-        self._references = References(places, _errors(fits.columns), photons)
+        self._references = References(places, photons)
         self._found_once = found
         self._row = int(np.clip(np.rint(self._start[0, 0]), 0, frame.shape[0] - 1))
         self._is_as_before(frame)
@@ -281,13 +283,13 @@ class Tracker:
         health = self._health_of(columns, photons, errors)
         shifts = places - references.places
         # One that is found for the first time belongs where it is.
-        new = (health == Health.GOOD) & ~self._found_once
-        known = (health == Health.GOOD) & self._found_once
+        good = health == _GOOD
+        new, known = good & ~self._found_once, good & self._found_once
         turning = self._rotation or self._scale
         if turning and np.count_nonzero(known) > 2:
             self._turned(shifts, errors, known)
         mean = robust_mean(shifts - self._bend(references.places), errors, known)
-        health[known & ~mean.taken] = Health.APART
+        health[known & ~mean.taken] = _APART
         used = int(np.count_nonzero(mean.taken))
         told = Similarity(mean.shift, mean.errors)
         if turning and used > 1:
@@ -300,10 +302,8 @@ class Tracker:
                 self._learn_scatter(residuals, errors, mean.taken)
             references.learn(residuals, photons, mean.taken)
             for number in np.flatnonzero(new):
-                references.set(
-                    int(number), references.places[number] + residuals[number], errors[number],
-                    float(photons[number]),
-                )  # fmt: skip
+                place = references.places[number] + residuals[number]
+                references.set(int(number), place, float(photons[number]))
             self._found_once |= new
         seen = _SEEN[health]
         if not seen.all():
@@ -352,13 +352,14 @@ class Tracker:
         last = np.array([rows - 1 - _MARGIN, across - 1 - _MARGIN])
         outside = ((expected < _MARGIN) | (expected > last)).any(axis=1)
         health = np.zeros(len(photons), np.uint8)
+        crowded, saturated = self._crowded(), (flags & _SATURATED) != 0
+        if not (bright | dim | crowded | saturated | lost | outside).any():
+            return health
         for which, reason in (
-            (bright, Health.BRIGHT), (dim, Health.DIM), (self._crowded(), Health.CROWDED),
-            ((flags & _SATURATED) != 0, Health.SATURATED), (lost, Health.LOST),
-            (outside, Health.OUTSIDE),
+            (bright, Health.BRIGHT), (dim, Health.DIM), (crowded, Health.CROWDED),
+            (saturated, Health.SATURATED), (lost, Health.LOST), (outside, Health.OUTSIDE),
         ):  # fmt: skip
-            if which.any():
-                health[which] = reason
+            health[which] = int(reason)
         return health
 
     def _crowded(self) -> NDArray[np.bool_]:
