@@ -72,7 +72,26 @@ struct Work {
             }
             for (int j = 2; j < p.shape; ++j) start[p.shape * i + j] = float(UNKNOWN);
         }
+        fetch();
         return true;
+    }
+
+    // Fetches the ROIs, and a pixel around them: a frame fresh from a camera is in no cache, and one row after the
+    // other comes as late as all at once.
+    void fetch() const {
+        const long long bytes = BYTES[p.source.pixel_type], row = p.source.width * bytes;
+        const char* const frame = static_cast<const char*>(p.source.frames);
+        const char* const last = frame + p.source.height * row - 1;
+        for (long long i = 0; i < p.spots.count; ++i) {
+            const long long top = p.source.corners[3 * i + 1], left = p.source.corners[3 * i + 2];
+            const long long ends[] = {0, (p.columns + 2) * bytes - 1};
+            const char* place = frame + (top - 1) * row + (left - 1) * bytes;
+            for (int k = 0; k < p.rows + 2; ++k, place += row)
+                for (const long long end : ends) {
+                    const char* const at = place + end;
+                    if (at >= frame && at <= last) __builtin_prefetch(at);
+                }
+        }
     }
 
     // Whether the highest pixels of any ROI may be saturated ones.

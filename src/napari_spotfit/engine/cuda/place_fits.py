@@ -50,18 +50,27 @@ class PlaceFits(place_fits.PlaceFits):
         if self._whole[:count].nbytes > FEW_BYTES or functions.spotfit_cut_places(index, fits) < 0:
             return -1
         with self._device, self._stream:
-            self._launch(self._whole, None, self._start, self._results, count)
+            self._launch(self._whole, self._first_pixels, None, self._start, self._results, count)
             cut: int = functions.spotfit_prepare_cut_places(index, fits)
             if cut:
-                self._launch(self._pixels, self._own, self._cut_start, self._cut_results, cut)
+                own = self._own
+                self._launch(self._pixels, None, own, self._cut_start, self._cut_results, cut)
             self._stream.synchronize()
         if cut:
             functions.spotfit_put_cut_places(index, fits, cut)
         return cut
 
+    def _make_room(self, room: int, dtype: np.dtype[Any], taken: np.dtype[Any]) -> None:
+        super()._make_room(room, dtype, taken)
+        # To the kernel each ROI is a frame: that of cut-outs rounds in another order.
+        self._first_pixels = self._new((room, 3), np.int64)
+        self._first_pixels[:] = 0
+        self._first_pixels[:, 0] = range(room)
+
     def _launch(
         self,
         pixels: NDArray[Any],
+        corners: NDArray[np.int64] | None,
         own: NDArray[np.float32] | None,
         start: NDArray[np.float32],
         results: NDArray[np.uint8],
@@ -70,11 +79,11 @@ class PlaceFits(place_fits.PlaceFits):
         """Begin to fit ROIs, by what is known of their pixels."""
         settings = self._settings
         task = task_of(
-            settings, settings.roi_shape, pixels.dtype.str[1:], gather=False,
-            planes=own is not None, variance_map=False,
+            settings, settings.roi_shape, pixels.dtype.str[1:],
+            gather=corners is not None, planes=own is not None, variance_map=False,
         )  # fmt: skip
         kernel, given = task.launches(
-            pixels, None, start, Maps(own, None), address(results), count, self._room
+            pixels, corners, start, Maps(own, None), address(results), count, self._room
         )
         for one in given:
             kernel(*one)
