@@ -110,6 +110,30 @@ def test_what_cannot_be_tracked_is_told(viewer, widget, qtbot, press):
     assert "has no points" in widget.status.text()
 
 
+@pytest.mark.parametrize(("choice", "frames"), [("hold, and go on", 12), ("stop", 5)])
+def test_trouble_is_held_through_or_ends_it_all(viewer, widget, qtbot, press, choice, frames):
+    """A frame without light: the tracking goes on with the next one, or stops and says why."""
+    scope = SimulatedMicroscope(8, (128, 128), seed=2)
+    movie = np.stack([scope.frame(0.01 * number) for number in range(12)])
+    movie[5] = movie.min()
+    widget.form.source.value = viewer.add_image(movie)
+    widget.form.trouble.value = choice
+    press(widget.start_button)
+    stops = choice == "stop"
+    qtbot.waitUntil(lambda: not widget.running if stops else len(drawn(widget)) == frames)
+    assert widget.seen.frames == frames
+    assert bool(widget.seen.error) == stops
+    if stops:
+        assert "no fiducial is left" in widget.status.text()
+        assert widget.start_button.text() == "Start"
+        widget.form.source.value = "simulated microscope"
+        assert widget.form.make_source().controller._on_error == "stop"
+    else:
+        assert np.isnan(drawn(widget)[5])
+        press(widget.start_button)
+        qtbot.waitUntil(lambda: not widget.running)
+
+
 def test_frames_of_pymmcore_plus(widget, qtbot, press):
     core = pytest.importorskip("pymmcore_plus").CMMCorePlus.instance()
     scope = SimulatedMicroscope(4, (96, 96), drift=(0.1, 0.0), seed=3)

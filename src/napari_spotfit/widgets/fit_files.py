@@ -15,6 +15,7 @@ from .batch.first_frames import FirstFrames, read_first_frames, show_first_frame
 from .batch.form import BatchForm
 from .parts import remember
 from .parts.docking import Docked
+from .parts.follow import Follower
 from .parts.layout import explain, fill
 from .parts.scrolled import Scrolled
 from .parts.status import StatusLine, number, time_left
@@ -52,6 +53,7 @@ class FitFiles(Docked):
         super().__init__(viewer, below=_SMALLEST)
         self.form = BatchForm(self._viewer, self)
         self.table, self.status = FilesTable(), StatusLine()
+        self._layers = Follower(self.form.refresh)
         self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
         self._run: BatchRun | None = None
         self._opening: Work | None = None
@@ -70,15 +72,12 @@ class FitFiles(Docked):
     def follow_viewer(self) -> None:
         """List the results in the viewer as settings, and follow them."""
         events = self._viewer.layers.events
-        for event in (events.inserted, events.removed):
-            event.connect(self.form.refresh)
+        self._layers.follow(events.inserted, events.removed)
         self.form.refresh()
 
     def leave_viewer(self) -> None:
         """Stop what runs, and leave no callback behind; what is done is kept."""
-        events = self._viewer.layers.events
-        for event in (events.inserted, events.removed):
-            event.disconnect(self.form.refresh)
+        self._layers.follow()
         if self._run is not None:
             self._run.stop()
         if self._opening is not None:

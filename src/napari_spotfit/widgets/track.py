@@ -22,6 +22,7 @@ from .layers.history import history_of
 from .layers.points import is_result
 from .napari_compat import is_points
 from .parts.docking import Docked
+from .parts.follow import Follower
 from .parts.layout import explain, fill
 from .parts.scrolled import Scrolled
 from .parts.status import StatusLine, number
@@ -61,6 +62,7 @@ class Track(Docked):
         super().__init__(viewer, below=_SMALLEST)
         self.form, self.plots = TrackForm(self._viewer), TrackPlots()
         self.status, self._live = StatusLine(), LiveFrames(self._viewer)
+        self._layers = Follower(self.form.refresh)
         self.start_button, self.pause_button = QPushButton("Start"), QPushButton("Pause")
         self.pick_button, self.mark_button = QPushButton("Pick"), QPushButton("Mark")
         self.arm_button, self.event_line = QPushButton("Arm the stage"), QLineEdit()
@@ -87,16 +89,13 @@ class Track(Docked):
     def follow_viewer(self) -> None:
         """List the viewer's layers, and follow them."""
         events = self._viewer.layers.events
-        for event in (events.inserted, events.removed):
-            event.connect(self.form.refresh)
+        self._layers.follow(events.inserted, events.removed)
         self.form.refresh()
 
     def leave_viewer(self) -> None:
         """Stop what runs, and leave no callback behind."""
         self.stop()
-        events = self._viewer.layers.events
-        for event in (events.inserted, events.removed):
-            event.disconnect(self.form.refresh)
+        self._layers.follow()
 
     def start(self) -> None:
         """Track what the form says."""

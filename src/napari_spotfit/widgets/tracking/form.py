@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from magicgui.widgets import ComboBox, Container, FloatSpinBox, LineEdit, Widget
@@ -34,6 +34,12 @@ _FIDUCIALS_TIP = (
 _SIGMA_TIP = "<p>Standard deviation of a fiducial's image, in pixels.</p>"
 _PIXEL_TIP = "<p>Side of a pixel in the sample, in nanometres; displacements are shown so.</p>"
 _RATE_TIP = "<p>Frames a second of the simulated microscope.</p>"
+_HOLD, _END = "hold, and go on", "stop"
+_TROUBLE_TIP = (
+    "<p>What happens when a frame tells no displacement, or the stage raises an error: the stage "
+    "is held, and moves again once all is well; or tracking stops, and says why. The stage is held "
+    "either way.</p>"
+)
 _LOG_TIP = (
     "<p>A Parquet file that gets every displacement while it is tracked, and stays readable should "
     "the program be killed. Empty: none. Rows are added to a file that is there.</p>"
@@ -64,8 +70,12 @@ class TrackForm:
         self.rate = FloatSpinBox(
             label="Frames/s", value=200, min=1, max=5000, step=50, tooltip=_RATE_TIP
         )
+        self.trouble = ComboBox(label="In trouble", choices=(_HOLD, _END), tooltip=_TROUBLE_TIP)
         self.log = LineEdit(label="Log", tooltip=_LOG_TIP)
-        rows = [self.source, self.fiducials, self.sigma, self.pixel_size, self.rate, self.log]
+        rows = [
+            self.source, self.fiducials, self.sigma, self.pixel_size, self.rate, self.trouble,
+            self.log,
+        ]  # fmt: skip
         self.container: Container[Widget] = Container(widgets=rows)
         self.container.margins = (0, 0, 0, 0)
         for row in rows:
@@ -85,7 +95,8 @@ class TrackForm:
         """
         chosen = self.source.value
         if chosen == SIMULATED:
-            return SimulatedSource(self.rate.value, self.pixel_size.value)
+            on_error: Literal["hold", "stop"] = "stop" if self._stops else "hold"
+            return SimulatedSource(self.rate.value, self.pixel_size.value, on_error)
         if chosen == CORE:
             try:
                 from pymmcore_plus import CMMCorePlus
@@ -108,7 +119,7 @@ class TrackForm:
         ValueError
             If a layer of points is empty.
         """
-        return Tracker(self._places(), sigma=self.sigma.value)
+        return Tracker(self._places(), sigma=self.sigma.value, stop=self._stops)
 
     def make_log(self) -> TrackingLog | None:
         """Return where all is kept, if it is asked for.
@@ -130,6 +141,11 @@ class TrackForm:
         """List the layers that there are now."""
         self.source.reset_choices()
         self.fiducials.reset_choices()
+
+    @property
+    def _stops(self) -> bool:
+        """Whether trouble ends it all."""
+        return bool(self.trouble.value == _END)
 
     def _places(self) -> NDArray[np.float64] | None:
         layer = self.fiducials.value

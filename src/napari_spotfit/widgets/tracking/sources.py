@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -45,15 +45,21 @@ class SimulatedSource:
         Frames a second.
     pixel_size : float
         Nanometres.
+    on_error : {"hold", "stop"}
+        What becomes of the loop when the stage raises an error.
     """
 
-    def __init__(self, rate: float, pixel_size: float) -> None:
+    def __init__(
+        self, rate: float, pixel_size: float, on_error: Literal["hold", "stop"] = "hold"
+    ) -> None:
         self.scope = SimulatedMicroscope(
             drift=(0.004, -0.002), vibration=0.003, pixel_size=pixel_size / 1000, seed=1
         )
         self.queue = FrameQueue(_WAITING)
         calibration = StageCalibration.of_pixel_size(pixel_size / 1000)
-        self.controller: Controller | None = Controller(self.scope.stage, calibration)
+        self.controller: Controller | None = Controller(
+            self.scope.stage, calibration, on_error=on_error
+        )
         self._camera = SimulatedCamera(self.scope, self.queue, rate)
 
     def look(self) -> Any:
