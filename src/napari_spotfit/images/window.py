@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ class Window:
 
     def add(self, rows: NDArray[Any]) -> None:
         """Add the rows that come next."""
+        self._expect(self.last, self.last + len(rows))
         self.frames[0, self.last : self.last + len(rows)] = rows
         self.last += len(rows)
 
@@ -62,12 +64,32 @@ class Window:
             self.frames = self._empty()
             self.frames[0, before : self.last] = kept
         else:
-            row = self.frames[0].nbytes // self._shape[0]
-            first, last = (n * row // mmap.PAGESIZE * mmap.PAGESIZE for n in (self.first, before))
-            if last > first:
-                self._memory.madvise(mmap.MADV_DONTNEED, first, last - first)
-                self._put_places()
+            for begin, end in self._between_places(self.first, before):
+                self._memory.madvise(mmap.MADV_DONTNEED, begin, end - begin)
         self.first = before
+
+    def _expect(self, first: int, last: int) -> None:
+        """Let the memory of some rows come in large pages: small ones take longer than the rows."""
+        if self._memory is None:
+            return
+        row = self._shape[1] * self._values.dtype.itemsize
+        begin = first * row // mmap.PAGESIZE * mmap.PAGESIZE
+        with suppress(AttributeError, OSError):  # of a system without them
+            self._memory.madvise(mmap.MADV_HUGEPAGE, begin, last * row - begin)
+
+    def _between_places(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the bytes, whole pages, of some rows without the pixels that are there always.
+
+        Other threads read these at any time.
+        """
+        size, page = self._values.dtype.itemsize, mmap.PAGESIZE
+        begin, end = (row * self._shape[1] * size // page for row in (first, last))
+        own = np.unique(self._places * size // page)
+        own = own[(own >= begin) & (own < end)]
+        begins, ends = np.append(begin, own + 1), np.append(own, end)
+        there = ends > begins
+        pairs = zip(begins[there] * page, ends[there] * page, strict=True)
+        return [(int(one), int(other)) for one, other in pairs]
 
     def _empty(self) -> NDArray[Any]:
         shape, dtype = (1, *self._shape), self._values.dtype
