@@ -365,13 +365,14 @@ class Tracker:
     def _crowded(self) -> NDArray[np.bool_]:
         """Return which fiducials are too close to another one: they keep their distances."""
         if self._count % _LOOK_AGAIN == 0 or len(self._near) != len(self.positions):
-            from scipy.spatial import cKDTree  # takes longer to import than many frames
-
             assert self._references is not None
             places = self._references.places
             sigma = (self.settings.sigma if self.settings is not None else None) or 1.3
-            nearest = cKDTree(places).query(places, k=2)[0][:, 1]
-            self._near = np.asarray(nearest < _TOO_NEAR * sigma)
+            # One axis after the other: in an array of both it takes ten times as long.
+            y, x = (axis[:, np.newaxis] - axis for axis in np.ascontiguousarray(places.T))
+            square = y * y + x * x
+            np.fill_diagonal(square, math.inf)
+            self._near = np.asarray(square.min(axis=1) < (_TOO_NEAR * sigma) ** 2)
         return self._near
 
     def _after_jump(self, frame: Any, time: float | None) -> Displacement | None:
