@@ -66,6 +66,19 @@ def test_a_stage_that_does_not_move_is_no_stage():
         calibrate_stage(Recorded(), scope.grab_at_rest, tracker)
 
 
+def test_a_calibration_that_fails_leaves_the_stage_where_it_began():
+    scope, stage, frames = SimulatedMicroscope(6, (96, 96), seed=3), Recorded(), iter(range(4))
+
+    def grab():
+        next(frames)
+        return scope.grab_at_rest()
+
+    with Tracker(scope.fiducials, **KNOWN) as tracker, pytest.raises(StopIteration):
+        calibrate_stage(stage, grab, tracker)
+    assert len(stage.moves) == 4  # there, back, there, and back as no frame came
+    assert np.sum(stage.moves, axis=0) == pytest.approx(0)
+
+
 @pytest.mark.parametrize("matrix", [[[1, 2], [2, 4]], [[1, 0]], [[math.nan, 0], [0, 1]]])
 def test_impossible_calibrations_are_refused(matrix):
     with pytest.raises(ValueError, match=r"matrix|line"):

@@ -102,3 +102,24 @@ def test_a_camera_streams_until_it_is_stopped() -> None:
     camera.stop()
     session.finish()
     assert np.diff(session.snapshot().time) == pytest.approx(1 / 500)
+
+
+def test_a_stage_is_calibrated_while_frames_come() -> None:
+    scope, queue = scope_of(angle=10.0), FrameQueue()
+    controller = Controller(scope.stage, StageCalibration.of_pixel_size(0.1))
+    session = session_of(scope, queue, controller=controller)
+    camera = SimulatedCamera(scope, queue, 200.0)
+    session.start()
+    with pytest.raises(RuntimeError, match="no frame has told a displacement"):
+        session.calibrate(scope.stage, rest=0.01)
+    camera.start()
+    found = session.calibrate(scope.stage, rest=0.1)
+    assert abs(found.matrix - scope.matrix).max() < 0.2
+    assert np.isfinite(found.errors).all()
+    controller.arm()
+    with pytest.raises(RuntimeError, match="the stage is armed"):
+        session.calibrate(scope.stage)
+    camera.stop()
+    session.stop()
+    with pytest.raises(RuntimeError, match="the tracking has ended"):
+        session.calibrate(scope.stage)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from io import StringIO
 
 import numpy as np
@@ -11,6 +13,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import SimulatedMicroscope, localize, read_log, to_points_layer
+from napari_spotfit.tracking.session import FrameQueue, SimulatedCamera
 from napari_spotfit.widgets.layers.history import history_of
 from napari_spotfit.widgets.track import Track
 
@@ -144,3 +147,102 @@ def test_frames_of_pymmcore_plus(widget, qtbot, press):
     qtbot.waitUntil(lambda: len(drawn(widget)) == 8)
     assert drawn(widget, "y")[-1] == pytest.approx(70, abs=5)
     press(widget.start_button)
+
+
+@pytest.fixture
+def microscope(monkeypatch):
+    """A microscope of pymmcore-plus whose stage moves a simulated sample, and its camera."""
+    unicore = pytest.importorskip("pymmcore_plus.experimental.unicore")
+    scope = SimulatedMicroscope(8, (128, 128), drift=(0.02, 0.0), angle=30.0, seed=4)
+
+    class Device(unicore.XYStageDevice):
+        place, works = (0.0, 0.0), True
+
+        def get_position_um(self):
+            return self.place
+
+        def set_position_um(self, x, y):
+            self.set_relative_position_um(x - self.place[0], y - self.place[1])
+
+        def set_relative_position_um(self, dx, dy):
+            self.place = self.place[0] + dx, self.place[1] + dy
+            if self.works:
+                scope.stage.move_by(dy, dx, 0.0)
+
+        def busy(self):
+            return False
+
+        def nothing(self, *_):
+            pass
+
+        home = stop = set_origin = set_origin_x = set_origin_y = nothing
+
+        def get_step_size_um(self):
+            return 0.001, 0.001
+
+        def get_limits_um(self):
+            return (-100.0, 100.0), (-100.0, 100.0)
+
+    core, device = unicore.UniMMCore(), Device()
+    device.scope = scope
+    core.loadPyDevice("XY", device)
+    core.initializeDevice("XY")
+    core.setXYStageDevice("XY")
+    monkeypatch.setattr("pymmcore_plus.core._mmcore_plus._instance", weakref.ref(core))
+    queue, ended = FrameQueue(), threading.Event()
+
+    def stream():
+        while not ended.is_set():
+            taken = queue.take(0.05)
+            if taken is not None:
+                core.mda.events.frameReady.emit(taken[0], None, {})
+
+    camera, streaming = SimulatedCamera(scope, queue, 50.0), threading.Thread(target=stream)
+    streaming.start()
+    camera.start()
+    yield device
+    camera.stop()
+    ended.set()
+    streaming.join()
+
+
+def test_a_stage_of_pymmcore_plus_is_calibrated_once_it_is_armed(microscope, widget, qtbot, press):
+    """The image is turned by 30° against the stage, which nobody has said."""
+    widget.form.source.value = "pymmcore-plus"
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: len(drawn(widget)) > 20)
+    assert microscope.place == (0.0, 0.0)
+    press(widget.arm_button)
+    assert widget.arm_button.text() == "Calibrating…"
+    qtbot.waitUntil(lambda: microscope.place != (0.0, 0.0))
+    assert widget._source.controller is None
+    qtbot.waitUntil(lambda: "Stage: moved" in widget.status.text(), timeout=30_000)
+    assert widget.arm_button.text().startswith("ARMED")
+    matrix = widget._source.controller._calibration.matrix
+    assert abs(matrix - microscope.scope.matrix).max() < 1  # of 10 px/µm
+    before = len(drawn(widget))
+    qtbot.waitUntil(lambda: len(drawn(widget)) > before + 60, timeout=30_000)
+    press(widget.arm_button)
+    assert not widget._source.controller.armed
+    held = drawn(widget, "y")[before + 30 : before + 60]
+    assert abs(held).max() < 40  # nm; it drifts by 20 nm a second, for ten seconds by now
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: not widget.running)
+
+
+def test_a_stage_that_does_not_move_is_not_armed(microscope, widget, qtbot, press):
+    microscope.works = False
+    widget.form.source.value = "pymmcore-plus"
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: len(drawn(widget)) > 20)
+    press(widget.arm_button)
+    qtbot.waitUntil(lambda: "is not armed" in widget.status.text(), timeout=30_000)
+    assert "does the stage move?" in widget.status.text()
+    assert not widget.arm_button.isChecked()
+    assert widget.arm_button.text() == "Arm the stage"
+    assert microscope.place == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert widget._source.controller is None
+    press(widget.arm_button)
+    press(widget.start_button)  # in the middle of it
+    qtbot.waitUntil(lambda: not widget.running)
+    qtbot.waitUntil(lambda: microscope.place == pytest.approx((0.0, 0.0), abs=1e-9))

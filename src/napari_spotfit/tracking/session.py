@@ -15,6 +15,7 @@ from .controller import Controller
 from .displacement import Displacement, Health
 from .log import TrackingLog
 from .microscope import SimulatedMicroscope
+from .stage import Stage, StageCalibration, calibration_by
 from .tracker import Tracker
 
 if TYPE_CHECKING:
@@ -266,6 +267,53 @@ class TrackingSession:
     def mark(self, event: str) -> None:
         """Mark an event at the next frame."""
         self._marks.append(event)
+
+    def calibrate(
+        self, stage: Stage, *, step: float = 0.2, repeats: int = 3, rest: float = 0.2
+    ) -> StageCalibration:
+        """Measure how the image moves with a stage while frames come, by moving it back and forth.
+
+        Parameters
+        ----------
+        stage : Stage
+            What has ``move_by(dy, dx, dz)``, in micrometres; it ends where it began.
+        step, repeats
+            As :func:`~napari_spotfit.calibrate_stage` takes them.
+        rest : float
+            Seconds after which the stage rests; for as long, frames are averaged then.
+
+        Returns
+        -------
+        StageCalibration
+            The matrix by least squares, with its standard errors.
+
+        Raises
+        ------
+        RuntimeError
+            If the controller is armed, the tracking ends, no frame tells a displacement, or the
+            moves are lost in the noise.
+        """
+        if self.controller is not None and self.controller.armed:
+            raise RuntimeError("the stage is armed, and is moved against the drift: disarm it")
+        return calibration_by(stage, lambda: self._at_rest(rest), step, repeats)
+
+    def _at_rest(self, rest: float) -> NDArray[np.float64]:
+        """Return y and x in pixels once the stage rests."""
+        self._wait(rest)
+        first = self._count
+        self._wait(rest)
+        rows = np.arange(first, self._count) % len(self._record)
+        places = self._record[rows, _Y : _X + 1]
+        places = places[np.isfinite(places).all(axis=1)]
+        if not len(places):
+            raise RuntimeError(
+                f"no frame has told a displacement for {rest:g} s: the stage cannot be calibrated"
+            )
+        return np.asarray(places.mean(axis=0))
+
+    def _wait(self, seconds: float) -> None:
+        if self._stopping.wait(seconds) or not self.running:
+            raise RuntimeError("the tracking has ended: the stage cannot be calibrated")
 
     def stop(self, *, wait: bool = True) -> None:
         """Stop after the frame in hand, disarm the controller, and close tracker and log.

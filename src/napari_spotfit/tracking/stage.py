@@ -129,31 +129,50 @@ def calibrate_stage(
     >>> bool(abs(calibration.matrix - scope.matrix).max() < 0.2)
     True
     """
+    return calibration_by(stage, lambda: _told(tracker, grab), step, repeats)
+
+
+def calibration_by(
+    stage: Stage, told: Callable[[], Floats], step: float, repeats: int
+) -> StageCalibration:
+    """Return a calibration by what tells y and x of the image, in pixels, once the stage rests."""
     if not (step > 0 and math.isfinite(step)) or repeats < 1:
         raise ValueError(
             f"step must be above 0 µm, and repeats 1 or more; got {step!r}, {repeats!r}"
         )
-    columns, errors = [], []
-    for axis in (0, 1):
-        moves = []
-        for _ in range(repeats):
-            before = _told(tracker, grab)
-            for sign in (1.0, -1.0):
-                move = [0.0, 0.0, 0.0]
-                move[axis] = sign * step
-                stage.move_by(*move)
-                after = _told(tracker, grab)
-                moves.append(sign * (after - before) / step)
-                before = after
-        columns.append(np.mean(moves, axis=0))
-        errors.append(np.std(moves, axis=0, ddof=1) / math.sqrt(len(moves)))
-        if np.linalg.norm(columns[-1]) < _LEAST_ERRORS * np.linalg.norm(errors[-1]):
-            raise RuntimeError(
-                f"a move of {step:g} µm along {'yx'[axis]} moves the image by "
-                f"{step * np.linalg.norm(columns[-1]):.3f} px, no more than chance does: does the "
-                "stage move? Else make larger steps"
-            )
+    columns, errors, away = [], [], np.zeros(3)
+    try:
+        for axis in (0, 1):
+            moves = _moves(stage, told, axis, step, repeats, away)
+            columns.append(np.mean(moves, axis=0))
+            errors.append(np.std(moves, axis=0, ddof=1) / math.sqrt(len(moves)))
+            if np.linalg.norm(columns[-1]) < _LEAST_ERRORS * np.linalg.norm(errors[-1]):
+                raise RuntimeError(
+                    f"a move of {step:g} µm along {'yx'[axis]} moves the image by "
+                    f"{step * np.linalg.norm(columns[-1]):.3f} px, no more than chance does: does "
+                    "the stage move? Else make larger steps"
+                )
+    finally:
+        if away.any():  # something has gone wrong
+            stage.move_by(*(-away).tolist())
     return StageCalibration(np.column_stack(columns), np.column_stack(errors))
+
+
+def _moves(
+    stage: Stage, told: Callable[[], Floats], axis: int, step: float, repeats: int, away: Floats
+) -> list[Floats]:
+    """Return how far the image moves for a micrometre, there and back; note where the stage is."""
+    move, moves = np.zeros(3), []
+    for _ in range(repeats):
+        before = told()
+        for sign in (1.0, -1.0):
+            move[axis] = sign * step
+            stage.move_by(*move.tolist())
+            away += move
+            after = told()
+            moves.append(sign * (after - before) / step)
+            before = after
+    return moves
 
 
 def _told(tracker: Tracker, grab: Callable[[], Any]) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QTimer
@@ -16,7 +17,9 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from ..tracking.controller import Controller
 from ..tracking.session import Snapshot, TrackingSession
+from ..tracking.stage import Stage, StageCalibration
 from .layers.drifting import can_be_subtracted, subtract
 from .layers.history import history_of
 from .layers.points import is_result
@@ -44,7 +47,10 @@ _SHARE, _WAITING, _LONGEST = 0.1, 4, 1.0
 _RING = 12.0
 #: The smallest width and height.
 _SMALLEST = (420, 230)
-_NO_STAGE = "The stage moves only with the simulated microscope; others are held from Python."
+_STAGES = (
+    "The simulated microscope has one; so has pymmcore-plus where there is an XY stage, which is "
+    "first moved back and forth by 0.2 µm some times, to see how the image moves with it."
+)
 
 
 class Track(Docked):
@@ -71,6 +77,9 @@ class Track(Docked):
         #: What was seen last; None before the first start.
         self.seen: Snapshot | None = None
         self._of_layer = self._stopping = False
+        #: The stage that moves back and forth; what there is to say of it.
+        self._calibrating: Future[StageCalibration] | None = None
+        self._of_stage = ""
         self._session: TrackingSession | None = None
         self._source: Source | None = None
         self._timer = QTimer(self)
@@ -105,7 +114,7 @@ class Track(Docked):
         except (ImportError, OSError, TypeError, ValueError) as error:
             self.status.fail(str(error))
             return
-        self._source, self.seen = source, None
+        self._source, self.seen, self._of_stage = source, None, ""
         self._of_layer = isinstance(source, LayerSource) and source.layer.ndim == 3
         self._session = TrackingSession(
             source.queue, tracker, controller=source.controller, log=log
@@ -126,7 +135,7 @@ class Track(Docked):
         if not self._stopping:
             self._source.stop()
         self._session.stop()
-        self._stopping = False
+        self._stopping, self._calibrating = False, None
         self._show(self._session.snapshot(), spectra=True)
         self._session = self._source = None
         self._allow()
@@ -138,6 +147,8 @@ class Track(Docked):
         if not session.running:
             self.stop()
             return
+        if self._calibrating is not None and self._calibrating.done():
+            self._on_calibrated(self._calibrating)
         if self._stopping or not self._has_time():
             return
         spectra = self._drawn_at - self._spectra_at > _SPECTRA
@@ -164,7 +175,7 @@ class Track(Docked):
         if seen.error:
             self.status.fail(seen.error)
         elif seen.frames:
-            self.status.say(_words(seen))
+            self.status.say(f"{_words(seen)}{self._of_stage}")
 
     def _show_frame(self, frame: Any) -> None:
         """Show what the camera sees, unless that is a layer already."""
@@ -191,11 +202,41 @@ class Track(Docked):
             self.event_line.clear()
 
     def _on_arm(self, armed: bool) -> None:
-        controller = None if self._source is None else self._source.controller
-        if controller is not None:
-            controller.arm() if armed else controller.disarm()
-        self.arm_button.setText("ARMED: the stage moves" if armed else "Arm the stage")
-        self.arm_button.setStyleSheet("background: #b00020; color: white;" if armed else "")
+        source = self._source
+        if source is not None and source.controller is not None:
+            source.controller.arm() if armed else source.controller.disarm()
+        elif source is not None and source.stage is not None and armed:
+            self._calibrate(source.stage)
+        moves = armed and self._calibrating is None
+        red = "background: #b00020; color: white;"
+        text = "ARMED: the stage moves" if moves else "Calibrating…" if armed else "Arm the stage"
+        self.arm_button.setText(text)
+        self.arm_button.setStyleSheet(red if armed else "")
+
+    def _calibrate(self, stage: Stage) -> None:
+        """Move a stage back and forth in a thread, unless it does already."""
+        if self._calibrating is None and self._session is not None:
+            helper = ThreadPoolExecutor(1, "napari-spotfit stage")
+            self._calibrating = helper.submit(self._session.calibrate, stage)
+            helper.shutdown(wait=False)
+            self._of_stage = ". The stage is moved back and forth…"
+
+    def _on_calibrated(self, done: Future[StageCalibration]) -> None:
+        """Arm a stage of which it is known now how the image moves with it, or say why not."""
+        self._calibrating, source, session = None, self._source, self._session
+        assert source is not None
+        assert session is not None
+        assert source.stage is not None
+        try:
+            calibration = done.result()
+        except Exception as error:  # a stage's may be of any kind
+            self._of_stage = f". ⚠ The stage is not armed: {error}"
+            self.arm_button.setChecked(False)
+            return
+        self._of_stage = ""
+        controller = Controller(source.stage, calibration, on_error=self.form.on_error)
+        source.controller = session.controller = controller
+        self._on_arm(self.arm_button.isChecked())
 
     def _on_pick(self) -> None:
         """Let fiducials be clicked in the canvas, in a layer of points of their own."""
@@ -247,7 +288,8 @@ class Track(Docked):
             part.setEnabled(running and not self._stopping)
         self.correct_button.setEnabled(not running and self._of_layer and self.seen is not None)
         self.export.offer(running or self.seen is not None)
-        stage = self._source is not None and self._source.controller is not None
+        source = self._source
+        stage = source is not None and (source.controller or source.stage) is not None
         self.arm_button.setEnabled(running and stage and not self._stopping)
 
     def _connect(self) -> None:
@@ -277,7 +319,7 @@ class Track(Docked):
              "Ctrl+Z takes it back. After an image layer with a time axis was tracked."),
             (self.event_line, "Event", "What happens now, for the log; Enter marks it."),
             (self.arm_button, "Arm the stage",
-             f"Let the stage move against the drift. Off until pressed. {_NO_STAGE}"),
+             f"Let the stage move against the drift. Off until pressed. {_STAGES}"),
         )  # fmt: skip
         for part, name, tip in explained:
             explain(part, name, f"<p>{tip}</p>")

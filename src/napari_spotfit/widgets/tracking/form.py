@@ -95,8 +95,7 @@ class TrackForm:
         """
         chosen = self.source.value
         if chosen == SIMULATED:
-            on_error: Literal["hold", "stop"] = "stop" if self._stops else "hold"
-            return SimulatedSource(self.rate.value, self.pixel_size.value, on_error)
+            return SimulatedSource(self.rate.value, self.pixel_size.value, self.on_error)
         if chosen == CORE:
             try:
                 from pymmcore_plus import CMMCorePlus
@@ -111,6 +110,11 @@ class TrackForm:
             )
         return LayerSource(chosen)
 
+    @property
+    def on_error(self) -> Literal["hold", "stop"]:
+        """What becomes of the loop in trouble."""
+        return "stop" if self.trouble.value == _END else "hold"
+
     def make_tracker(self) -> Tracker:
         """Return what follows the fiducials that are chosen.
 
@@ -119,7 +123,7 @@ class TrackForm:
         ValueError
             If a layer of points is empty.
         """
-        return Tracker(self._places(), sigma=self.sigma.value, stop=self._stops)
+        return Tracker(self._places(), sigma=self.sigma.value, stop=self.on_error == "stop")
 
     def make_log(self) -> TrackingLog | None:
         """Return where all is kept, if it is asked for.
@@ -141,11 +145,6 @@ class TrackForm:
         """List the layers that there are now."""
         self.source.reset_choices()
         self.fiducials.reset_choices()
-
-    @property
-    def _stops(self) -> bool:
-        """Whether trouble ends it all."""
-        return bool(self.trouble.value == _END)
 
     def _places(self) -> NDArray[np.float64] | None:
         layer = self.fiducials.value

@@ -10,7 +10,7 @@ from ...results.drift import Drift
 from ...tracking.controller import Controller
 from ...tracking.microscope import SimulatedMicroscope
 from ...tracking.session import FrameQueue, SimulatedCamera, Snapshot
-from ...tracking.stage import StageCalibration
+from ...tracking.stage import CoreStage, Stage, StageCalibration
 
 if TYPE_CHECKING:
     from napari.layers import Image
@@ -25,6 +25,8 @@ class Source(Protocol):
     queue: FrameQueue
     #: What holds the sample still; None where there is no stage.
     controller: Controller | None
+    #: A stage that has to be calibrated before there is a controller; None where there is none.
+    stage: Stage | None
 
     def look(self) -> Any:
         """Return a frame as they will be, to show before the first comes; None if there is none."""
@@ -60,6 +62,7 @@ class SimulatedSource:
         self.controller: Controller | None = Controller(
             self.scope.stage, calibration, on_error=on_error
         )
+        self.stage: Stage | None = None
         self._camera = SimulatedCamera(self.scope, self.queue, rate)
 
     def look(self) -> Any:
@@ -91,6 +94,7 @@ class LayerSource:
         # They are views of what the layer holds: none needs to be dropped.
         self.queue = FrameQueue(2**62)
         self.controller: Controller | None = None
+        self.stage: Stage | None = None
         self._seen = 0
 
     def look(self) -> Any:
@@ -140,7 +144,7 @@ def drift_of(seen: Snapshot) -> Drift:
 
 
 class CoreSource:
-    """What pymmcore-plus' acquisitions bring.
+    """What pymmcore-plus' acquisitions bring, and the microscope's XY stage, if it has one.
 
     Parameters
     ----------
@@ -151,6 +155,7 @@ class CoreSource:
     def __init__(self, core: Any) -> None:
         self.queue = FrameQueue(_WAITING)
         self.controller: Controller | None = None
+        self.stage: Stage | None = CoreStage(core) if core.getXYStageDevice() else None
         self._ready = core.mda.events.frameReady
 
     def look(self) -> Any:
