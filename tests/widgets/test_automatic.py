@@ -77,6 +77,19 @@ def test_preview_click_and_fit_ask_the_image_once(viewer, widget, wide, hand, fi
     assert len(asked) == 1
 
 
+def test_a_fit_right_after_a_pick_is_what_is_described(viewer, widget, wide, hand, fit, qtbot):
+    best = localize(wide.data)[:1]
+    viewer.dims.set_current_step(0, int(best.frame[0]))
+    hand.click(wide, (best.y[0], best.x[0]), SHIFT)
+    qtbot.waitUntil(lambda: "wide (picked)" in viewer.layers)
+    widget._picked_soon.setTimeout(600_000)
+    widget._on_picked(viewer.layers["wide (picked)"])  # which waits to be described
+    fit(widget)
+    widget._picked_soon.flush()
+    assert widget.result.layer is not viewer.layers["wide (picked)"]
+    assert len(widget.result.layer.data) > 1
+
+
 def test_another_image_is_asked_by_itself(viewer, widget, wide, fit, make_movie, asked):
     fit(widget)
     wide_text, _ = texts(widget)

@@ -141,5 +141,6 @@ def fitted(
 
 
 def _block_bytes(total: int, cores: int) -> int:
-    """Return how many bytes a block should have for cores that take one each."""
-    return min(total // (_ENOUGH * cores), _LARGE_BLOCK, _IN_MEMORY // (2 * cores))
+    """Return how many bytes a block has at least, for cores that take one each."""
+    large = min(_LARGE_BLOCK, _IN_MEMORY // (2 * cores))
+    return large if total >= _ENOUGH * cores * large else 0

@@ -182,7 +182,7 @@ class FitSpots(Docked):
         self._run = LayerFit(image, job, self._results, self)
         self._run.progressed.connect(self._on_progress)
         self._run.fitted.connect(self._on_fitted)
-        self._run.shown.connect(self.result.show_layer)
+        self._run.shown.connect(self._show_fitted)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
         self._began = time.monotonic()
@@ -295,6 +295,11 @@ class FitSpots(Docked):
         if self._picked is not None:
             draw_thumbnail(self._picked)
         self.result.show_layer(self._picked)
+
+    def _show_fitted(self, layer: Points) -> None:
+        """Describe what was fitted, not afterwards what was picked before."""
+        self._picked_soon.flush(restart_timer=False)
+        self.result.show_layer(layer)
 
     def _on_picked(self, layer: Points) -> None:
         """Describe the picked spots once they are drawn, which counts more while dragging."""
