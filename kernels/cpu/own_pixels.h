@@ -23,7 +23,7 @@ struct SpotCells {
 namespace spotfit {
 
 struct OwnPixelFunctions {
-    // Fills `starts` and `by_cell`.
+    // Fills `starts` and `by_cell`; -1 as the first start says that the spots need no cells, as they lie row by row.
     void (*sort)(const SpotCells&);
     // Which of the ROIs first ... last - 1 have pixels that are not their own.
     void (*find_crowded)(const SpotCells&, long long first, long long last, unsigned char* crowded);

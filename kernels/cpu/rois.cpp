@@ -1,5 +1,6 @@
 // ROIs of spots: where they lie, which are fitted together, and where their results go. Compiled once for all
 // machines. Python's side of it is src/napari_spotfit/engine/rois.py.
+#include "../columns.h"
 #include "interface.h"
 
 // ROIs around spots of frames, and where their fits start.
@@ -26,13 +27,6 @@ struct RoiParts {
     float* own_start;
 };
 
-// Numbers of so many bytes each, of one column.
-struct ColumnOfRows {
-    const void* from;
-    void* to;
-    long long bytes;
-};
-
 namespace {
 
 // To the nearest whole number, of two to the even one, for all that may be a pixel's.
@@ -48,13 +42,6 @@ long long first_pixel(double place, long long side, long long size, float& start
     corner = corner > size - side ? size - side : corner;
     start = static_cast<float>(place - static_cast<double>(corner));
     return corner;
-}
-
-template <class T>
-void put(const ColumnOfRows& column, const long long* rows, long long count) {
-    const T* from = static_cast<const T*>(column.from);
-    T* to = static_cast<T*>(column.to);
-    for (long long i = 0; i < count; ++i) to[rows ? rows[i] : i] = from[i];
 }
 
 }  // namespace
@@ -92,11 +79,8 @@ SPOTFIT_EXPORT long long spotfit_part_rois(const RoiParts* parts) {
 // Writes numbers of columns to their rows; null: to the first ones.
 SPOTFIT_EXPORT void spotfit_put_rows(const ColumnOfRows* columns, int column_count, const long long* rows,
                                      long long count) {
-    for (int i = 0; i < column_count; ++i) {
-        const ColumnOfRows& column = columns[i];
-        if (column.bytes == 1) put<unsigned char>(column, rows, count);
-        if (column.bytes == 2) put<unsigned short>(column, rows, count);
-        if (column.bytes == 4) put<unsigned>(column, rows, count);
-        if (column.bytes == 8) put<unsigned long long>(column, rows, count);
-    }
+    for (int k = 0; k < column_count; ++k)
+        with_numbers(columns[k], [&](const auto* from, auto* to) {
+            for (long long i = 0; i < count; ++i) to[rows ? rows[i] : i] = from[i];
+        });
 }

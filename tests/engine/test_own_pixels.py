@@ -9,8 +9,10 @@ from same_fits import assert_same
 from scenes import light, on_grid, places
 
 from napari_spotfit import Camera, Flag, Settings, StopCondition, fit_at, fit_spots, localize
-from napari_spotfit.engine import own_pixels
+from napari_spotfit.engine import own_pixels, select
+from napari_spotfit.engine.cpu import fit as cpu_fit
 from napari_spotfit.engine.cuda import cut_out as there
+from napari_spotfit.engine.cuda import placed_results
 from napari_spotfit.engine.own_pixels import Spots
 
 BOTH = ("leave out", "ignore")
@@ -41,14 +43,18 @@ def own_by_hand(corner, own, others, roi_shape):
     return (to_own < to_others).all(axis=-1)
 
 
+@pytest.mark.parametrize("ordered", [False, True], ids=["in any order", "row by row"])
 @pytest.mark.parametrize("whole", [True, False], ids=["pixels", "anywhere"])
 @pytest.mark.parametrize("roi_shape", [(9, 9), (5, 14), (40, 7)])
-def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole):
+def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole, ordered):
     rng = np.random.default_rng([*roi_shape, whole])
     centres = rng.uniform(-0.5, 59.5, (300, 2))
     centres = np.clip(np.rint(centres), 0, 59) if whole else centres
     centres[50:53] = centres[50]
-    frame = np.sort(rng.integers(0, 6, 300))
+    # Of those that lie row by row there are few in a frame.
+    frame = np.sort(rng.integers(0, 60 if ordered else 6, 300))
+    if ordered:
+        centres = centres[np.lexsort((centres[:, 0], frame))]
     corners = np.column_stack([frame, corners_of(centres, roi_shape, (60, 60))])
     expected = np.array(
         [
@@ -56,7 +62,7 @@ def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole):
             for corner, own in zip(corners, centres, strict=True)
         ]
     )
-    spots = Spots(corners, centres, roi_shape, (6, 60, 60))
+    spots = Spots(corners, centres, roi_shape, (60, 60, 60))
     lost = ~expected.all(axis=(1, 2))
     np.testing.assert_array_equal(spots.crowded(), lost)
     assert lost.mean() > 0.2
@@ -262,14 +268,22 @@ def test_cut_outs_of_a_gpu_give_the_same_rows(monkeypatch, estimator):
     image, centres = crowd(rng, 90)
     known = known_of(rng, image.shape, estimator)
     fits = fit_at(image, centres, estimator=estimator, backend="cpu", **known)
-    calls = []
+    calls, left_there, fit_rois = [], [], cpu_fit.fit_rois
 
     def cut_out(values, *where):
         calls.append(len(values))
         return on_host(values, *where)
 
+    def fit_there(*given, on_device=False, **named):
+        left_there.append(on_device)
+        return fit_rois(*given, **named)
+
+    monkeypatch.setattr(select, "_cpu_of", select._cpu_of.__wrapped__)
+    monkeypatch.setattr(cpu_fit, "fit_rois", fit_there)
+    monkeypatch.setattr(placed_results, "current_device", lambda: detection_on_host.HOST)
     monkeypatch.setattr(own_pixels, "is_on_device", lambda array: True)
     monkeypatch.setattr(own_pixels, "like", lambda array, other: array)
     monkeypatch.setattr(there, "cut_out", cut_out)
     assert_same(fit_at(image, centres, estimator=estimator, backend="cpu", **known), fits)
     assert calls
+    assert set(left_there) == {True}

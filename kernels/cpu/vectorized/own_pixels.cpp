@@ -47,24 +47,58 @@ struct Rows {
     }
 };
 
+// In the place of the first cell's start: the spots need no cells.
+constexpr long long IN_ORDER = -1;
+
+// Whether spots lie frame by frame and row by row, as detections do, with few others of the frame in reach along y.
+bool is_in_order(const SpotCells& s) {
+    constexpr double IN_REACH = 8;
+    constexpr long long MOST = 1 << 12;
+    const double reach = 1.25 * larger(s.rows, s.columns), most = IN_REACH * double(s.down * s.side) / reach;
+    for (long long i = 0, begin = 0; i < s.count; ++i) {
+        const long long *corner = s.corners + 3 * i, *before = i ? corner - 3 : corner;
+        if (corner[0] < 0 || corner[0] < before[0]) return false;
+        if (corner[0] != before[0]) begin = i;
+        if (i > begin && !(s.places[2 * i] >= s.places[2 * i - 2])) return false;
+        if (i - begin >= MOST || double(i - begin) > most) return false;
+    }
+    return true;
+}
+
 // Calls take(neighbour) for all that take pixels of a ROI's rows, until it returns true.
 template <class Take> bool any_neighbour(const SpotCells& s, long long i, const Rows& rows, Take take) {
     const double y = s.places[2 * i], x = s.places[2 * i + 1];
     const double along_y = larger(-rows.top, rows.bottom), along_x = larger(-rows.left, rows.right);
     const double far_y = Rows::reach(along_y, along_x), far_x = Rows::reach(along_x, along_y);
     const long long frame = s.corners[3 * i];
+    const auto is_taken = [&](const double* place) SPOTFIT_INLINE_LAMBDA {
+        const double down = place[0] - y, across = place[1] - x;
+        const Neighbour n{down, across, 0.5 * (down * down + across * across)};
+        return rows.loses_to(n) && take(n);
+    };
+    if (s.starts[0] == IN_ORDER) {
+        const auto in_reach = [&](long long j) SPOTFIT_INLINE_LAMBDA {
+            return s.corners[3 * j] == frame && __builtin_fabs(s.places[2 * j] - y) <= far_y;
+        };
+        for (long long j = i; j-- > 0 && in_reach(j);)
+            if (is_taken(s.places + 2 * j)) return true;
+        for (long long j = i + 1; j < s.count && in_reach(j); ++j)
+            if (is_taken(s.places + 2 * j)) return true;
+        return false;
+    }
     const long long first = within((x - far_x) / s.side, s.across), last = within((x + far_x) / s.side, s.across);
     const long long end = row_of_cells(s, frame, y + far_y);
     for (long long row = row_of_cells(s, frame, y - far_y); row <= end; row += s.across)
-        for (long long place = s.starts[row + first]; place < s.starts[row + last + 1]; ++place) {
-            const double down = s.by_cell[2 * place] - y, across = s.by_cell[2 * place + 1] - x;
-            const Neighbour n{down, across, 0.5 * (down * down + across * across)};
-            if (rows.loses_to(n) && take(n)) return true;
-        }
+        for (long long place = s.starts[row + first]; place < s.starts[row + last + 1]; ++place)
+            if (is_taken(s.by_cell + 2 * place)) return true;
     return false;
 }
 
 void sort(const SpotCells& s) {
+    if (is_in_order(s)) {
+        s.starts[0] = IN_ORDER;
+        return;
+    }
     const long long cells = s.frames * s.down * s.across;
     for (long long c = 0; c <= cells; ++c) s.starts[c] = 0;
     for (long long i = 0; i < s.count; ++i)

@@ -22,8 +22,8 @@ from ..settings.validation import ROI_MAX
 from . import threads
 from .c_types import fields
 from .cpu.library import load
-from .kernel_arguments import Results, address, row_bytes
-from .rois import in_two_parts, put_rows
+from .kernel_arguments import address
+from .rois import PlacedResults, in_two_parts
 
 #: Spots of a thread's share of the search for neighbours; pixels that a thread, and a GPU, cuts
 #: out at a time, and how few fits a thread is given.
@@ -93,7 +93,7 @@ def fit_own_pixels(
     dict of ndarray
         The columns of SpotFits, with y and x from the ROI's first pixel.
     """
-    known = {"planes": planes, "variance_map": variance_map, **rest}
+    known = {"planes": planes, "variance_map": variance_map}
     on_device = is_on_device(frames)
     spots = None
     if places is not None and len(places) > 1:
@@ -107,14 +107,21 @@ def fit_own_pixels(
     if crowded is not None and lost is not None:
         crowded[lost.rois] = True
     if crowded is None or not crowded.any():
-        return fit_rois(frames, corners, roi_shape, settings, start, **known)
+        return fit_rois(frames, corners, roi_shape, settings, start, **known, **rest)
     whole, numbers, corners, start = in_two_parts(crowded, corners, start)
     count = len(numbers)
-    memory = np.empty(row_bytes(settings) * count, np.uint8)
-    columns = Results.within(memory, count, settings).columns(settings.profile)
+    results: Any
+    if on_device and max(roi_shape) <= ROI_MAX:
+        from .cuda.placed_results import PlacedResultsThere
+
+        # Both parts are put together there, and come at once.
+        rest |= {"on_device": True}
+        results = PlacedResultsThere(count, settings)
+    else:
+        results = PlacedResults(count, settings)
     own = slice(0, whole)
-    part = fit_rois(frames, corners[own], roi_shape, settings, _of(start, own), **known)
-    put_rows(part, numbers[own], columns)
+    part = fit_rois(frames, corners[own], roi_shape, settings, _of(start, own), **known, **rest)
+    results.put(part, numbers[own])
     maps = [None if one is None else like(one.values, frames) for one in (planes, variance_map)]
     likelihood = settings.estimator == "mle"
     own_mark, other_mark = (0.0, math.nan) if likelihood else (1.0, 0.0)
@@ -142,12 +149,13 @@ def fit_own_pixels(
             pixels, None, roi_shape, one_by_one, _of(start, piece), planes=Planes(own),
             variance_map=None if variances is None else Planes(variances), **rest,
         )  # fmt: skip
-        put_rows(part, rois, columns)
+        results.put(part, rois)
 
     workers = (settings.threads or threads.available()) if by_threads else 1
     share = (_SHARE_PIXELS if by_threads else _CUT_OUT_PIXELS) // math.prod(roi_shape)
     share = max(min(share, -(-(count - whole) // workers)), _FEW if by_threads else 1)
     threads.in_pieces(fit_piece, count - whole, share, workers)
+    columns: dict[str, Any] = results.columns()
     return columns
 
 
@@ -220,7 +228,7 @@ class Spots(SpotCells):
                 library.index, ctypes.byref(self), first, last, address(found)
             )
 
-        threads.in_pieces(work, self.count, _SHARE, workers)
+        threads.in_pieces(work, self.count, self.count if workers == 1 else _SHARE, workers)
         return found
 
     def own_pixels(

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..settings.settings import Settings
 from .c_types import fields
 from .cpu.library import load
-from .kernel_arguments import address
+from .kernel_arguments import Results, address, row_bytes
 
 
 class Rois(NamedTuple):
@@ -145,3 +146,27 @@ def put_rows(
     )
     count = len(next(iter(part.values())))
     load().functions.spotfit_put_rows(address(places), len(places), address(rows), count)
+
+
+class PlacedResults:
+    """Results of fits that come in parts, each row in its place.
+
+    Parameters
+    ----------
+    count : int
+        How many fits there are.
+    settings : Settings
+        What they are made with.
+    """
+
+    def __init__(self, count: int, settings: Settings) -> None:
+        memory = np.empty(row_bytes(settings) * count, np.uint8)
+        self._columns = Results.within(memory, count, settings).columns(settings.profile)
+
+    def put(self, part: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> None:
+        """Put the results of some fits where they belong; several threads may."""
+        put_rows(part, rows, self._columns)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return the results of all fits."""
+        return self._columns

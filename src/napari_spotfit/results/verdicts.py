@@ -152,7 +152,7 @@ class ImageVerdicts:
                 library.index, fits, numbers, image, first, last
             )
 
-        if self._count <= _SHARE:
+        if self._count <= _SHARE or self._threads == 1:
             work(0, self._count)
         else:
             threads.in_pieces(work, self._count, _SHARE, self._threads)
