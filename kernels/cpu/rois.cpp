@@ -1,7 +1,8 @@
 // ROIs of spots: where they lie, which are fitted together, and where their results go. Compiled once for all
 // machines. Python's side of it is src/napari_spotfit/engine/rois.py.
 #include "../columns.h"
-#include "interface.h"
+#include "instruction_sets.h"
+#include "own_pixels.h"
 
 // ROIs around spots of frames, and where their fits start.
 struct RoisOfSpots {
@@ -17,7 +18,9 @@ struct RoisOfSpots {
 
 // ROIs and their start values, or null, in two parts.
 struct RoiParts {
-    const unsigned char* second;  // which are in the second part
+    unsigned char* second;  // which are in the second part
+    unsigned char*
+        crowded;  // memory to look for those that have neighbours, which are in it, too; null: enough is known
     const long long* corners;
     const float* start;
     long long count;
@@ -58,9 +61,15 @@ SPOTFIT_EXPORT void spotfit_place_rois(const RoisOfSpots* rois) {
     }
 }
 
-// Returns how many are in the first part.
-SPOTFIT_EXPORT long long spotfit_part_rois(const RoiParts* parts) {
+// Returns how many are in the first part; the spots are sorted where neighbours are looked for.
+SPOTFIT_EXPORT long long spotfit_part_rois(int index, const SpotCells* spots, const RoiParts* parts) {
     const RoiParts& p = *parts;
+    if (p.crowded) {
+        const spotfit::OwnPixelFunctions& functions = *spotfit::instruction_set(index).functions->own_pixels;
+        functions.sort(*spots);
+        functions.find_crowded(*spots, 0, p.count, p.crowded);
+        for (long long i = 0; i < p.count; ++i) p.second[i] |= p.crowded[i];
+    }
     long long place = 0, first = 0;
     for (int part = 0; part < 2; ++part) {
         for (long long i = 0; i < p.count; ++i) {
@@ -80,7 +89,10 @@ SPOTFIT_EXPORT long long spotfit_part_rois(const RoiParts* parts) {
 SPOTFIT_EXPORT void spotfit_put_rows(const ColumnOfRows* columns, int column_count, const long long* rows,
                                      long long count) {
     for (int k = 0; k < column_count; ++k)
-        with_numbers(columns[k], [&](const auto* from, auto* to) {
-            for (long long i = 0; i < count; ++i) to[rows ? rows[i] : i] = from[i];
-        });
+        if (rows)
+            with_numbers(columns[k], [&](const auto* from, auto* to) {
+                for (long long i = 0; i < count; ++i) to[rows[i]] = from[i];
+            });
+        else
+            __builtin_memcpy(columns[k].to, columns[k].from, static_cast<unsigned long long>(count * columns[k].bytes));
 }

@@ -274,8 +274,8 @@ def test_cut_outs_of_a_gpu_give_the_same_rows(monkeypatch, estimator):
         calls.append(len(values))
         return on_host(values, *where)
 
-    def fit_there(*given, on_device=False, **named):
-        left_there.append(on_device)
+    def fit_there(*given, on_device=False, orders=None, **named):
+        left_there.append(on_device and orders is not None)
         return fit_rois(*given, **named)
 
     monkeypatch.setattr(select, "_cpu_of", select._cpu_of.__wrapped__)

@@ -23,7 +23,7 @@ from . import threads
 from .c_types import fields
 from .cpu.library import load
 from .kernel_arguments import address
-from .rois import PlacedResults, in_two_parts
+from .rois import Parts, PlacedResults, in_two_parts
 
 #: Spots of a thread's share of the search for neighbours; pixels that a thread, and a GPU, cuts
 #: out at a time, and how few fits a thread is given.
@@ -98,25 +98,22 @@ def fit_own_pixels(
     spots = None
     if places is not None and len(places) > 1:
         spots = Spots(corners, places, roi_shape, frames.shape)
-    crowded = None
-    if spots is not None:
-        # Several blocks at a time are on their way to a GPU, each by a thread.
-        crowded = spots.crowded(1 if on_device else settings.threads)
-    elif lost is not None:
-        crowded = np.zeros(len(corners), bool)
-    if crowded is not None and lost is not None:
-        crowded[lost.rois] = True
-    if crowded is None or not crowded.any():
+    elif lost is None:
         return fit_rois(frames, corners, roi_shape, settings, start, **known, **rest)
-    whole, numbers, corners, start = in_two_parts(crowded, corners, start)
+    # Several blocks at a time are on their way to a GPU, each by a thread.
+    parts = _divided(spots, lost, corners, start, 1 if on_device else settings.threads)
+    whole, numbers = parts.first, parts.numbers
+    if whole == len(numbers):
+        return fit_rois(frames, corners, roi_shape, settings, start, **known, **rest)
+    corners, start = parts.corners, parts.start
     count = len(numbers)
     results: Any
     if on_device and max(roi_shape) <= ROI_MAX:
         from .cuda.placed_results import PlacedResultsThere
 
-        # Both parts are put together there, and come at once.
-        rest |= {"on_device": True}
+        # All is begun at once, and comes at once.
         results = PlacedResultsThere(count, settings)
+        rest |= {"on_device": True, "orders": results.orders}
     else:
         results = PlacedResults(count, settings)
     own = slice(0, whole)
@@ -132,7 +129,7 @@ def fit_own_pixels(
         piece = slice(whole + first, whole + last)
         rois = numbers[piece]
         pixels, plane, variances = (
-            None if values is None else cut_out(values, corners[piece], roi_shape)
+            None if values is None else cut_out(values, corners[piece], roi_shape, results.orders)
             for values in (frames, *maps)
         )
         if spots is None:
@@ -143,6 +140,7 @@ def fit_own_pixels(
             having, mask = lost.among(rois)
             own[having] = np.where(mask, np.float32(other_mark), own[having])
         if plane is not None:
+            results.begin()
             own = like(own, frames)
             own = own + plane if likelihood else own * plane
         part = fit_rois(
@@ -157,6 +155,19 @@ def fit_own_pixels(
     threads.in_pieces(fit_piece, count - whole, share, workers)
     columns: dict[str, Any] = results.columns()
     return columns
+
+
+def _divided(
+    spots: Spots | None, lost: Lost | None, corners: Any, start: Any, workers: int | None
+) -> Parts:
+    """Return ROIs with those last of which not all pixels count."""
+    if spots is None or len(corners) <= _SHARE or workers == 1:
+        cut, looked_at = np.zeros(len(corners), bool), spots
+    else:
+        cut, looked_at = spots.crowded(workers), None
+    if lost is not None:
+        cut[lost.rois] = True
+    return in_two_parts(cut, corners, start, looked_at)
 
 
 class SpotCells(ctypes.Structure):
@@ -215,12 +226,11 @@ class Spots(SpotCells):
             address(corners), address(places), count, frames, down, across, address(starts),
             address(by_cell), side, *roi_shape,
         )  # fmt: skip
-        library = load()
-        library.functions.spotfit_sort_spots(library.index, ctypes.byref(self))
 
     def crowded(self, workers: int | None = None) -> NDArray[np.bool_]:
-        """Return which ROIs have pixels that are not their own."""
+        """Sort the spots; return which ROIs have pixels that are not their own."""
         library = load()
+        library.functions.spotfit_sort_spots(library.index, ctypes.byref(self))
         found = np.empty(self.count, bool)
 
         def work(first: int, last: int) -> None:
@@ -228,7 +238,7 @@ class Spots(SpotCells):
                 library.index, ctypes.byref(self), first, last, address(found)
             )
 
-        threads.in_pieces(work, self.count, self.count if workers == 1 else _SHARE, workers)
+        threads.in_pieces(work, self.count, _SHARE, workers)
         return found
 
     def own_pixels(
@@ -236,7 +246,7 @@ class Spots(SpotCells):
     ) -> NDArray[np.float32]:
         """Return one number for the own pixels of some ROIs, another for the others.
 
-        The shape is (n, rows, columns).
+        The shape is (n, rows, columns). The spots are sorted already.
         """
         planes = np.empty((len(rois), self.rows, self.columns), np.float32)
         library = load()
@@ -256,12 +266,15 @@ def _of(values: Any, which: slice) -> Any:
     return None if values is None else values[which]
 
 
-def cut_out(values: Any, corners: Any, roi_shape: tuple[int, int]) -> Any:
-    """Return ROIs of frames, or of a map that all frames share, where these lie."""
+def cut_out(values: Any, corners: Any, roi_shape: tuple[int, int], orders: Any = None) -> Any:
+    """Return ROIs of frames, or of a map that all frames share, where these lie.
+
+    On a GPU they are there when its orders are carried out, at once without.
+    """
     if is_on_device(values):
         from .cuda import cut_out as there
 
-        return there.cut_out(values, corners, roi_shape)
+        return there.cut_out(values, corners, roi_shape, orders)
     rois = np.empty((len(corners), *roi_shape), values.dtype)
     library = load()
     library.functions.spotfit_cut_out(

@@ -93,7 +93,7 @@ class _RoiParts(ctypes.Structure):
     """The same as in kernels/cpu/rois.cpp."""
 
     _fields_ = fields(
-        "pointer second corners start", "long count", "int parameters",
+        "pointer second crowded corners start", "long count", "int parameters",
         "pointer numbers own_corners own_start",
     )  # fmt: skip
 
@@ -102,21 +102,29 @@ def in_two_parts(
     second: NDArray[np.bool_],
     corners: NDArray[np.int64],
     start: NDArray[np.float32] | None,
+    spots: ctypes.Structure | None = None,
 ) -> Parts:
-    """Return ROIs with those last that a mask names, each part in order."""
-    count = len(second)
+    """Return ROIs with those last that a mask names, each part in order.
+
+    Of spots that are given as well, those with neighbours are last, too: they are sorted into their
+    cells, and named in the mask.
+    """
+    count, library = len(second), load()
     numbers = np.empty(count, np.int64)
     corners = np.ascontiguousarray(corners)
     own_corners, own_start = np.empty_like(corners), None
+    crowded = None if spots is None else np.empty(count, bool)
     parameters = 0
     if start is not None:
         start = np.ascontiguousarray(start)
         own_start, parameters = np.empty_like(start), start.shape[1]
     given = _RoiParts(
-        address(second), address(corners), address(start), count, parameters, address(numbers),
-        address(own_corners), address(own_start),
+        address(second), address(crowded), address(corners), address(start), count, parameters,
+        address(numbers), address(own_corners), address(own_start),
     )  # fmt: skip
-    first = load().functions.spotfit_part_rois(ctypes.byref(given))
+    first = library.functions.spotfit_part_rois(
+        library.index, None if spots is None else ctypes.byref(spots), ctypes.byref(given)
+    )
     return Parts(first, numbers, own_corners, own_start)
 
 
@@ -159,6 +167,9 @@ class PlacedResults:
         What they are made with.
     """
 
+    #: A GPU has orders for what is to be done.
+    orders = None
+
     def __init__(self, count: int, settings: Settings) -> None:
         memory = np.empty(row_bytes(settings) * count, np.uint8)
         self._columns = Results.within(memory, count, settings).columns(settings.profile)
@@ -166,6 +177,9 @@ class PlacedResults:
     def put(self, part: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> None:
         """Put the results of some fits where they belong; several threads may."""
         put_rows(part, rows, self._columns)
+
+    def begin(self) -> None:
+        """Begin what is ordered: nothing here."""
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the results of all fits."""

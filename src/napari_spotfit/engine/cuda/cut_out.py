@@ -8,34 +8,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .detect import Device, current_device
+from .orders import Orders
 
 #: Threads of a block; numbers of so many bytes.
 THREADS = 256
 NUMBERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
 
 
-def cut_out(values: Any, corners: Any, roi_shape: tuple[int, int]) -> Any:
-    """Return ROIs of frames on the current device, or of a map that all frames share, there."""
-    return cut_out_on(current_device(), values, corners, roi_shape)
+def cut_out(
+    values: Any, corners: Any, roi_shape: tuple[int, int], orders: Orders | None = None
+) -> Any:
+    """Return ROIs of frames on the current device, or of a map that all frames share, there.
+
+    They are when the orders are carried out, soon without.
+    """
+    return cut_out_on(current_device(), values, corners, roi_shape, orders)
 
 
 def cut_out_on(
-    device: Device, values: Any, corners: NDArray[np.int64] | Any, roi_shape: tuple[int, int]
+    device: Device,
+    values: Any,
+    corners: NDArray[np.int64] | Any,
+    roi_shape: tuple[int, int],
+    orders: Orders | None = None,
 ) -> Any:
     """Return ROIs of frames in the memory of a device."""
     count = len(corners)
     size = count * roi_shape[0] * roi_shape[1]
     rois = device.allocate(size * values.itemsize)
     if size:
-        orders = device.orders()
+        own = orders or device.orders()
         kernel = device.kernel(
             "cuda/cut_out.cu", "cut_out", THREADS=THREADS, PIXEL=NUMBERS[values.itemsize]
         )
         given = (
             values, *map(np.int64, values.shape[1:]), np.int32(len(values) == 1),
-            orders.send(corners),
+            own.send(corners),
             np.int64(count), *map(np.int32, roi_shape), rois,
         )  # fmt: skip
-        orders.launch(kernel, (-(-size // THREADS),), (THREADS,), given)
-        orders.carry_out(wait=False)
+        own.launch(kernel, (-(-size // THREADS),), (THREADS,), given)
+        if orders is None:
+            own.carry_out(wait=False)
     return rois.view(values.dtype).reshape(count, *roi_shape)

@@ -43,6 +43,7 @@ def fit_rois(
     planes: Planes | None = None,
     variance_map: Planes | None = None,
     on_device: bool = False,
+    orders: Orders | None = None,
     devices: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Fit ROIs where they lie in the frames, of NumPy or of CuPy on the current device.
@@ -57,6 +58,8 @@ def fit_rois(
     on_device : bool
         Leave the results on the device, and do not wait for them: they are made on
         CuPy's current stream.
+    orders : Orders, optional
+        With these, they are made when whoever has them carries them out.
     devices : sequence of int, optional
         The devices that share NumPy cut-outs; by default the current one alone.
 
@@ -90,7 +93,9 @@ def fit_rois(
     maps = maps.each(lambda one: one if isinstance(one, np.ndarray) else transfer.upload(one))
     if on_device:
         memory = cupy.empty(task.row_bytes * n, np.uint8)
-        _begin(frames, corners, start, maps, task, memory, n).carry_out(wait=False)
+        begun = _begin(frames, corners, start, maps, task, memory, n, orders)
+        if orders is None:
+            begun.carry_out(wait=False)
         return Results.within(memory, n, settings).columns(settings.profile)
     return _fit_there(frames, corners, start, maps, task, n)
 
@@ -286,10 +291,12 @@ def pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _begin(
-    frames: Any, corners: Any, start: Any, maps: Maps, task: _Task, memory: Any, n: int
-) -> Orders:
+    frames: Any, corners: Any, start: Any, maps: Maps, task: _Task, memory: Any, n: int,
+    orders: Orders | None = None,
+) -> Orders:  # fmt: skip
     """Return orders for fits that go to memory of the device; arrays of the host's are sent."""
-    orders = Orders()
+    orders = orders or Orders()
+    orders.keep(frames, memory)
     kernel, given = task.launches(
         frames, orders.send(corners), orders.send(start), maps.each(orders.send), memory.data.ptr,
         n, n,

@@ -20,7 +20,7 @@ _ROOM = 16 << 20
 
 
 class Orders:
-    """Orders for the current device and its current stream, carried out together and once.
+    """Orders for the current device and its current stream, carried out together.
 
     Arrays go up, then kernels run, then results come back. What is sent has to stay as it is until
     then.
@@ -61,6 +61,7 @@ class Orders:
     ) -> None:
         """Launch a kernel, given as CuPy takes it."""
         self._launches.append((kernel, grid, block, arguments))
+        self._kept.append(arguments)
 
     def fetch(self, there: Any) -> NDArray[Any]:
         """Return memory of the host's to which a C-contiguous array of the device comes at last."""
@@ -70,8 +71,12 @@ class Orders:
         self._kept.append(there)
         return here
 
+    def keep(self, *memory: Any) -> None:
+        """Keep memory that kernels know by its address, so that nobody else gets it before."""
+        self._kept += memory
+
     def carry_out(self, *, wait: bool = True) -> None:
-        """Do it all; unless told not to, wait until it is done."""
+        """Do all that has not been done yet; unless told not to, wait until it is done."""
         import cupy
 
         stream = cupy.cuda.get_current_stream().ptr
@@ -83,6 +88,7 @@ class Orders:
                     stream, self._sent, self._launches, received, brought if wait else None
                 )
                 self._sent, self._launches = [], []
+        self._fetched = []
 
     def _parts(
         self, memory: int, room: int

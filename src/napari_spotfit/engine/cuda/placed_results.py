@@ -23,7 +23,7 @@ THREADS = 128
 class PlacedResultsThere:
     """Results in the memory of a device, by default the current one.
 
-    All is done on CuPy's current stream.
+    All is done on CuPy's current stream, when the orders are carried out.
 
     Parameters
     ----------
@@ -40,9 +40,11 @@ class PlacedResultsThere:
         self._count, self._settings = count, settings
         self._memory = self._device.allocate(row_bytes(settings) * count)
         self._sizes = sizes_of_results(settings)
+        #: For the fits, too, and for what they are made of.
+        self.orders = self._device.orders()
 
     def put(self, part: Mapping[str, Any], rows: NDArray[np.int64]) -> None:
-        """Put results that lie there where they belong, as soon as they are made.
+        """Put results that are there then where they belong.
 
         Their columns follow each other, as :class:`Results` has them.
         """
@@ -56,15 +58,21 @@ class PlacedResultsThere:
                 self._sizes,
             ]
         )
-        orders = self._device.orders()
         kernel = self._device.kernel("cuda/put_rows.cu", "put_rows", THREADS=THREADS)
         given = (
-            orders.send(places), np.int32(len(places)), orders.send(rows), np.int64(len(rows)),
+            self.orders.send(places), np.int32(len(places)),
+            self.orders.send(rows), np.int64(len(rows)),
         )  # fmt: skip
-        orders.launch(kernel, (-(-len(rows) // THREADS),), (THREADS,), given)
-        orders.carry_out(wait=False)
+        self.orders.launch(kernel, (-(-len(rows) // THREADS),), (THREADS,), given)
+        self.orders.keep(part)
+
+    def begin(self) -> None:
+        """Begin what is ordered, and do not wait for it."""
+        self.orders.carry_out(wait=False)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the results of all fits in the host's memory."""
-        results = Results.within(self._device.fetch(self._memory), self._count, self._settings)
+        here = self.orders.fetch(self._memory)
+        self.orders.carry_out()
+        results = Results.within(here, self._count, self._settings)
         return results.columns(self._settings.profile)
