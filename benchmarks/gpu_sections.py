@@ -34,12 +34,8 @@ AGREEMENT = (0.999, 0.9999)
 STAGES: dict[str, tuple[Any, str]] = {
     "spots of maxima": (detect, "choose_spots"),
     "where ROIs lie": (rois, "rois_around"),
-    "spots by cells": (own_pixels.Spots, "__init__"),
-    "ROIs with neighbours": (own_pixels.Spots, "crowded"),
+    "ROIs with neighbours, and parts": (own_pixels, "in_two_parts"),
     "their own pixels": (own_pixels.Spots, "own_pixels"),
-    "cut out": (own_pixels, "cut_out"),
-    "in two parts": (own_pixels, "in_two_parts"),
-    "put in place": (own_pixels, "put_rows"),
     "joined": (joining, "put_rows"),
     "pixels of the image, and flags": (rois, "judge_in_image"),
 }

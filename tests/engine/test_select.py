@@ -15,6 +15,7 @@ from napari_spotfit import (
     localize,
     simulate_movie,
 )
+from napari_spotfit.engine import select, threads
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET
 from napari_spotfit.engine.cuda import devices
 from napari_spotfit.engine.select import describe, recorded, select_backend
@@ -22,6 +23,17 @@ from napari_spotfit.engine.select import describe, recorded, select_backend
 CPU = Settings(backend="cpu", threads=3)
 AUTO = CPU.changed(backend="auto")
 CUDA = CPU.changed(backend="cuda")
+
+
+@pytest.mark.parametrize(
+    ("free", "cores", "workers"),
+    [(100, 32, 16), (100, 12, 12), (16, 32, 12), (100, 8, None), (4, 32, None)],
+)
+def test_long_movies_take_more_of_a_gpu_where_there_is_more(monkeypatch, free, cores, workers):
+    monkeypatch.setattr(devices, "free_memory", lambda number: free << 30)
+    monkeypatch.setattr(threads, "available", lambda: cores)
+    load = select._long_movies((devices.Gpu(0, "NVIDIA Test", (9, 0)),))
+    assert (load and load.workers) == workers
 
 
 @pytest.fixture

@@ -6,11 +6,16 @@ import multiprocessing
 import sys
 import threading
 
+import dask.array as da
 import numpy as np
 import pytest
+from failing_gpu import FailingGpu
+from same_fits import assert_same
 
 from napari_spotfit import localize, simulate_movie
 from napari_spotfit.engine import threads
+from napari_spotfit.engine.backend import Load
+from napari_spotfit.localization import plan
 from napari_spotfit.localization.chunks import read_ahead, side_by_side
 
 
@@ -102,6 +107,33 @@ def test_blocks_side_by_side_share_no_threads_besides(monkeypatch):
     fits = localize(movie, settings=known)
     assert not shared
     assert (fits.y[: len(alone)] == alone.y).all()
+
+
+@pytest.mark.parametrize(
+    ("frames", "lazy", "sizes"),
+    [(40, False, {8}), (23, False, {2, 1}), (40, True, {2})],
+    ids=["long", "short", "lazy"],
+)
+def test_long_movies_in_memory_keep_a_gpu_busier(monkeypatch, frames, lazy, sizes):
+    """Blocks of others would be too few, or too much to read at once; the rows are the same."""
+    movie = simulate_movie(frames, shape=(32, 32), spots_per_frame=3, seed=1)[0]
+    expected = localize(movie, sigma=1.3, backend="cpu", threads=1)
+    settings = expected.settings
+    uploaded = []
+    gpu = FailingGpu(RuntimeError("never"), 1 << 30).backend
+    frame = movie[0].nbytes
+
+    def upload(block):
+        uploaded.append(len(block))
+        return gpu.upload(block)
+
+    load = Load(8 * frame, 3)
+    backend = gpu._replace(upload=upload, kind="cuda", frames_at_once=2, long_movies=load)
+    monkeypatch.setattr(plan, "select_backend", lambda *kind: backend)
+    image = da.from_array(movie, chunks=(1, 32, 32)) if lazy else movie
+    assert_same(localize(image, settings=settings), expected)
+    assert set(uploaded) == sizes
+    assert sum(uploaded) == frames
 
 
 def test_one_item_is_made_ahead_in_another_thread():

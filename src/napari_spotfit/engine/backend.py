@@ -6,6 +6,15 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 
+class Load(NamedTuple):
+    """What keeps a backend busy."""
+
+    #: Of a block of frames.
+    block_bytes: int
+    #: How many blocks are worked on side by side.
+    workers: int
+
+
 class Backend(NamedTuple):
     """What every backend offers, with one signature each."""
 
@@ -38,5 +47,7 @@ class Backend(NamedTuple):
     #: Whether cut-outs of the host may have any number type and layout, as they are converted on
     #: the way.
     reads_all: bool = False
+    #: What keeps it busier, but takes more memory: for long movies in memory.
+    long_movies: Load | None = None
     #: What settings call it.
     kind: Literal["cpu", "cuda"] = "cpu"

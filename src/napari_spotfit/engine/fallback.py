@@ -52,7 +52,8 @@ def with_fallback(
     return Backend(
         cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels,
         run.saturated_pixels, cuda.frames_at_once, cuda.block_bytes, cuda.workers, run.ran_on,
-        run.prepare_fits, run.prepare_places, reads_all=cuda.reads_all, kind=cuda.kind,
+        run.prepare_fits, run.prepare_places, reads_all=cuda.reads_all,
+        long_movies=cuda.long_movies, kind=cuda.kind,
     )  # fmt: skip
 
 

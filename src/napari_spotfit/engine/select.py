@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..images.frames import to_host
 from ..settings.settings import Settings
 from . import threads
-from .backend import Backend
+from .backend import Backend, Load
 from .errors import BackendUnavailableError
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ _CPU_BYTES, _GPU_BYTES = 8 << 20, 128 << 20
 #: Blocks that are on their way to, on and from GPUs at the same time, and of each at least: more
 #: only wait for the interpreter.
 _GPU_WORKERS, _WORKERS_OF_EACH = 8, 3
+#: Larger blocks wait for it less often, and with more of them each core has something to copy: how
+#: many at most, and the memory of a GPU that each takes, of half of what is free.
+_LARGE_GPU_BYTES, _MOST_WORKERS, _BYTES_OF_WORKER = 256 << 20, 16, 640 << 20
 
 
 class Description(NamedTuple):
@@ -113,6 +116,15 @@ def describe(settings: Settings) -> Description:
         return Description(_cpu_name(_threads(settings)), str(error), devices.count(), _library())
 
 
+def _long_movies(gpus: tuple[Gpu, ...]) -> Load | None:
+    """Return what keeps GPUs busier, where cores and memory are enough."""
+    from .cuda import devices
+
+    room = sum(devices.free_memory(gpu.number) // 2 // _BYTES_OF_WORKER for gpu in gpus)
+    workers = min(threads.available(), room, _MOST_WORKERS)
+    return Load(_LARGE_GPU_BYTES, workers) if workers > _GPU_WORKERS else None
+
+
 def _cpu(settings: Settings) -> Backend:
     return _cpu_of(_threads(settings))
 
@@ -182,5 +194,6 @@ def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
         prepare_fits=prepared.PreparedFits,
         prepare_places=place_fits.PlaceFits,
         reads_all=True,
+        long_movies=_long_movies(gpus),
         kind="cuda",
     )

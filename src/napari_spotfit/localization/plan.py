@@ -27,6 +27,8 @@ from .tiles import Tiled, fits_in_tiles
 #: From so many blocks a core on, each core takes blocks of its own. Larger ones are handed over
 #: less often, where a movie has as many all the same; those in memory have so many bytes at most.
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
+#: A movie in memory is long for a GPU that so many blocks come to each worker.
+_ROUNDS = 1.5
 
 
 class Maps(NamedTuple):
@@ -111,7 +113,10 @@ def fitted(
                 yield collected(columns, index, recorded_settings), share
         return
     frames = sum(map(len, ranges))
-    suited = _block_bytes(frames * reader.frame_bytes, cores) if backend.kind == "cpu" else 0
+    total = frames * reader.frame_bytes
+    if not reader.is_lazy:
+        backend = _for_movies_in_memory(backend, total)
+    suited = _block_bytes(total, cores) if backend.kind == "cpu" else 0
     parts = [cut(reader, numbers, backend, suited) for numbers in ranges]
     if backend.kind == "cpu" and sum(blocks.chunks for blocks in parts) >= _SIDE_BY_SIDE * cores:
         # Each core takes a block, and waits for no other.
@@ -138,6 +143,14 @@ def fitted(
         if chunk.all_before:
             yield in_frame_order(held, reader.leading), done
             held, done = [], 0
+
+
+def _for_movies_in_memory(backend: Backend, total: int) -> Backend:
+    """Return a backend as it works on so many bytes of frames that are there already."""
+    load = backend.long_movies
+    if load is None or total < _ROUNDS * load.workers * load.block_bytes:
+        return backend
+    return backend._replace(block_bytes=load.block_bytes, workers=load.workers)
 
 
 def _block_bytes(total: int, cores: int) -> int:

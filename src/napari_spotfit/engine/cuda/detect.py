@@ -7,6 +7,7 @@ frames in which they lie on flat areas.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ _SCRATCH_BYTES, _STRIP_BYTES = 256 << 20, 64 << 20
 _MOST_FRAMES = 4096
 #: There is room for a maximum in so many pixels, and for a few, before their number is known.
 _PIXELS_PER_MAXIMUM, _LEAST_ROOM = 32, 256
+#: So many times as many maxima as there were the last time come before their number is known.
+_LIKELY = 1.1
 
 #: Threads of a block and of a warp; pixels of a row that a warp filters; rows of a word's columns
 #: in which it looks for odd pixels.
@@ -138,6 +141,8 @@ class _Plan(NamedTuple):
     pixel: int
     #: With a bit for each pixel of a row.
     words: int
+    #: How many maxima of a frame there were the last time: as many, and some, come unasked.
+    latest: list[float]
 
     @property
     def reach(self) -> int:
@@ -294,7 +299,7 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
             kernels=tuple(device.put(half) for half in bands.kernels), bands=(wide, narrow)
         ),
         {name: device.kernel("cuda/detection.cu", name, **macros) for name in THREADS_OF},
-        _weights_of(bands), dtype.itemsize, -(-width // _WARP),
+        _weights_of(bands), dtype.itemsize, -(-width // _WARP), [0.0],
     )  # fmt: skip
 
 
@@ -335,15 +340,20 @@ def _maxima(
         orders = device.orders()
         _launch_all(plan, work, orders)
         found = orders.fetch(scratch[:_WORD])
+        # Each wait takes longer than a few maxima too many.
+        maxima = scratch[offsets["maxima"] :][: MAXIMUM.itemsize * room]
+        likely = min(math.ceil(_LIKELY * plan.latest[0] * len(frames)), room)
+        here: NDArray[Any] = orders.fetch(maxima[: MAXIMUM.itemsize * likely])
         orders.carry_out()
         count = int(found.view(np.int32)[0])
         if count <= room:
             break
         # Before there is memory for all of them, the other goes.
-        room, scratch = count, None
-
-    first = offsets["maxima"]
-    return device.fetch(scratch[first : first + MAXIMUM.itemsize * count]).view(MAXIMUM)
+        room, scratch, maxima, orders = count, None, None, None
+    plan.latest[0] = count / len(frames)
+    if count > likely:
+        here = device.fetch(maxima[: MAXIMUM.itemsize * count])
+    return here[: MAXIMUM.itemsize * count].view(MAXIMUM)
 
 
 def _launch_all(plan: _Plan, work: Work, orders: Any) -> None:
