@@ -25,7 +25,7 @@ _CPU_BYTES, _GPU_BYTES = 8 << 20, 128 << 20
 #: only wait for the interpreter.
 _GPU_WORKERS, _WORKERS_OF_EACH = 8, 3
 #: Larger blocks wait for it less often, and with more of them each core has something to copy: how
-#: many at most, and the memory of a GPU that each takes, of half of what is free.
+#: many for each GPU at most, and its memory that each takes, of half of what is free.
 _LARGE_GPU_BYTES, _MOST_WORKERS, _BYTES_OF_WORKER = 256 << 20, 16, 640 << 20
 
 
@@ -121,7 +121,7 @@ def _long_movies(gpus: tuple[Gpu, ...]) -> Load | None:
     from .cuda import devices
 
     room = sum(devices.free_memory(gpu.number) // 2 // _BYTES_OF_WORKER for gpu in gpus)
-    workers = min(threads.available(), room, _MOST_WORKERS)
+    workers = min(threads.available(), room, _MOST_WORKERS * len(gpus))
     return Load(_LARGE_GPU_BYTES, workers) if workers > _GPU_WORKERS else None
 
 
