@@ -27,10 +27,8 @@ class Backend(NamedTuple):
     #: Fits ROIs where they lie in frames, as :func:`~.own_pixels.fit_own_pixels` says; returns
     #: the columns of SpotFits.
     fit_rois: Callable[..., dict[str, Any]]
-    #: Finds pixels of ROIs that are no spot's; returns them as :class:`~.own_pixels.Lost`, or None.
-    lone_pixels: Callable[..., Any]
-    #: Finds saturated pixels of ROIs in frames as they were taken; returns the same.
-    saturated_pixels: Callable[..., Any]
+    #: Finds pixels of ROIs that count in no fit, as :func:`~.lost_pixels.lost_pixels` says.
+    lost_pixels: Callable[..., Any]
     #: How many frames, and how many bytes of them, keep it busy.
     frames_at_once: int
     block_bytes: int

@@ -50,8 +50,8 @@ def with_fallback(
     """
     run = _Run(cuda, cpu_factory, without)
     return Backend(
-        cuda.name, run.upload, run.detect, run.fit_rois, run.lone_pixels,
-        run.saturated_pixels, cuda.frames_at_once, cuda.block_bytes, cuda.workers, run.ran_on,
+        cuda.name, run.upload, run.detect, run.fit_rois, run.lost_pixels,
+        cuda.frames_at_once, cuda.block_bytes, cuda.workers, run.ran_on,
         run.prepare_fits, run.prepare_places, reads_all=cuda.reads_all,
         long_movies=cuda.long_movies, kind=cuda.kind,
     )  # fmt: skip
@@ -91,11 +91,8 @@ class _Run:
         columns: dict[str, Any] = self._work("fit_rois", frames, rest, named)
         return columns
 
-    def lone_pixels(self, frames: Any, *rest: Any) -> Any:
-        return self._work("lone_pixels", frames, rest, {})
-
-    def saturated_pixels(self, frames: Any, *rest: Any) -> Any:
-        return self._work("saturated_pixels", frames, rest, {})
+    def lost_pixels(self, frames: Any, *rest: Any, **named: Any) -> Any:
+        return self._work("lost_pixels", frames, rest, named)
 
     def prepare_fits(self, *kind: Any) -> Callable[..., dict[str, Any]]:
         return self._prepare("prepare_fits", kind)

@@ -112,6 +112,18 @@ def _saturated(
 ) -> Lost | None:
     rule = Tops.of(frames.dtype)
     suspect = np.flatnonzero(_with_flat_tops(frames, corners, roi_shape, rule, workers))
+    return saturated_among(suspect, frames, corners, roi_shape, highest)
+
+
+def saturated_among(
+    suspect: NDArray[np.int64],
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    highest: Highest | None = None,
+) -> Lost | None:
+    """Return the saturated pixels of suspect ROIs; None if none has any."""
+    rule = Tops.of(frames.dtype)
     found, masks = [suspect[:0]], [np.empty((0, *roi_shape), bool)]
     step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)
     for first in range(0, len(suspect), step):

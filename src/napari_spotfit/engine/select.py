@@ -132,11 +132,10 @@ def _cpu(settings: Settings) -> Backend:
 @lru_cache(maxsize=16)
 def _cpu_of(count: int) -> Backend:
     from .cpu.fit import fit_rois
-    from .cpu.lone_pixels import lone_pixels
     from .cpu.place_fits import PlaceFits
     from .cpu.prepared import PreparedFits
+    from .lost_pixels import lost_pixels
     from .own_pixels import fit_own_pixels
-    from .saturation import saturated_pixels
 
     name = _cpu_name(count)
     return Backend(
@@ -144,8 +143,7 @@ def _cpu_of(count: int) -> Backend:
         upload=to_host,
         detect=_detect_on_cpu,
         fit_rois=partial(fit_own_pixels, fit_rois),
-        lone_pixels=lone_pixels,
-        saturated_pixels=saturated_pixels,
+        lost_pixels=lost_pixels,
         frames_at_once=count,
         block_bytes=_CPU_BYTES,
         workers=1,

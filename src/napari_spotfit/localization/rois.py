@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.columns import invalid_columns
-from ..engine.own_pixels import joined
 from ..engine.rois import rois_around
 from ..engine.saturation import Highest
 from ..images.frames import FrameReader, to_host
@@ -107,20 +106,18 @@ def fit_block(
     calibration.check_counts(block.pixels, corners)
     # Side by side with other blocks, each is worked on by one thread.
     here = settings if backend.workers == 1 else _by_one_thread(settings)
-    as_taken = block.frames if block.pixels is block.taken else block.taken
-    known = {} if block.highest is None else {"highest": block.highest}
-    saturated = backend.saturated_pixels(
-        as_taken, corners, settings.roi_shape, here.threads, **known
-    )
-    lone = None
+    known: dict[str, Any] = {} if block.highest is None else {"highest": block.highest}
+    if block.pixels is not block.taken:
+        known["taken"] = block.taken
     if detection is not None and detection.sigma is not None:
-        lone = backend.lone_pixels(block.frames, corners, settings.roi_shape, detection)
+        known["detection"] = detection
+    lost = backend.lost_pixels(block.frames, corners, settings.roi_shape, here.threads, **known)
     columns = backend.fit_rois(
         block.frames, corners, settings.roi_shape, here, rois.start, planes=block.planes,
-        variance_map=block.variances, lost=joined(saturated, lone),
+        variance_map=block.variances, lost=lost.all(),
         places=places if settings.neighbours == "leave out" else None,
     )  # fmt: skip
-    origin = Origin(corners, places, frame_shape, sigma, block.bad, saturated, lone)
+    origin = Origin(corners, places, frame_shape, sigma, block.bad, *lost)
     judge_in_image(columns, here, origin)
     return columns
 

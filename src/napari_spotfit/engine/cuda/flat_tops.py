@@ -31,18 +31,34 @@ def with_flat_tops_on(
     rule: ctypes.Structure,
 ) -> NDArray[np.bool_]:
     """Return which ROIs of frames in the memory of a device have suspect pixels."""
-    count = len(corners)
-    if not count:
+    if not len(corners):
         return np.zeros(0, bool)
     orders = device.orders()
-    found, there = device.allocate(count), orders.send(corners)
+    suspect = order(device, orders, frames, orders.send(corners), roi_shape, rule)
+    orders.carry_out()
+    return suspect
+
+
+def order(
+    device: Device,
+    orders: Any,
+    frames: Any,
+    corners: Any,
+    roi_shape: tuple[int, int],
+    rule: ctypes.Structure,
+) -> NDArray[np.bool_]:
+    """Return memory for which ROIs have suspect pixels; it is filled when orders are carried out.
+
+    The corners lie on the device; there is one at least.
+    """
+    count = len(corners)
+    found = device.allocate(count)
     pixel = PIXEL_TYPES[frames.dtype.str[1:]]
     kernel = device.kernel("cuda/flat_tops.cu", "find_flat_tops", THREADS=THREADS, PIXEL=pixel)
     given = (
-        frames, *map(np.int64, frames.shape[1:]), there, np.int64(count),
+        frames, *map(np.int64, frames.shape[1:]), corners, np.int64(count),
         *map(np.int32, roi_shape), as_argument(rule), found,
     )  # fmt: skip
     orders.launch(kernel, (-(-count // THREADS),), (THREADS,), given)
     suspect: NDArray[np.bool_] = orders.fetch(found).view(bool)
-    orders.carry_out()
     return suspect

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -52,32 +53,67 @@ def lone_pixels_on(
     settings: Settings,
 ) -> Lost | None:
     """Return the lone pixels of ROIs of frames in the memory of a device."""
-    made = _made(settings, frames.shape[1:])
-    pixel = PIXEL_TYPES[frames.dtype.str[1:]]
-    kernel = device.kernel("cuda/lone_pixels.cu", "find_lone_pixels", THREADS=THREADS, PIXEL=pixel)
-    size = roi_shape[0] * roi_shape[1]
-
-    def look(corners: NDArray[np.int64], pixels: Any) -> NDArray[np.bool_]:
-        orders = device.orders()
-        found, there = device.allocate(len(corners)), orders.send(corners)
-        work = LoneWork(
-            made, device.address(frames), device.address(there), device.address(found),
-            None if pixels is None else device.address(pixels), len(corners), *roi_shape,
-        )  # fmt: skip
-        given, own = bytes(work), THREADS // _WARP
-        blocks, share = -(-len(corners) // own), max(_MOST_PIXELS // (own * size), 1)
-        for first in range(0, blocks, share):
-            grid = (min(share, blocks - first),)
-            orders.launch(kernel, grid, (THREADS,), (given, np.int32(first)))
-        suspect: NDArray[np.bool_] = orders.fetch(found).view(bool)
-        orders.carry_out()
-        return suspect
-
     if not len(corners):
         return None
-    rois = np.flatnonzero(look(corners, None))
-    if not len(rois):
-        return None
-    pixels = device.allocate(len(rois) * size)
-    look(corners[rois], pixels)
-    return Lost(rois, device.fetch(pixels).view(bool).reshape(len(rois), *roi_shape))
+    look, orders = Look(device, frames, roi_shape, settings), device.orders()
+    suspect = look.order(orders, orders.send(corners))
+    orders.carry_out()
+    return look.closely(np.flatnonzero(suspect), corners)
+
+
+class Look:
+    """A look at the ROIs of frames in the memory of a device.
+
+    Parameters
+    ----------
+    device : Device
+        Where.
+    frames : array, shape (n, Y, X)
+        What lies there.
+    roi_shape : (int, int)
+        Rows and columns of the ROIs.
+    settings : Settings
+        Those of detection.
+    """
+
+    def __init__(
+        self, device: Device, frames: Any, roi_shape: tuple[int, int], settings: Settings
+    ) -> None:
+        self._device, self._frames, self._roi_shape = device, frames, roi_shape
+        self._made = _made(settings, frames.shape[1:])
+        pixel = PIXEL_TYPES[frames.dtype.str[1:]]
+        self._kernel = device.kernel(
+            "cuda/lone_pixels.cu", "find_lone_pixels", THREADS=THREADS, PIXEL=pixel
+        )
+
+    def order(self, orders: Any, corners: Any, pixels: Any = None) -> NDArray[np.bool_]:
+        """Return memory for which ROIs have lone pixels; it is filled when orders are carried out.
+
+        The corners lie on the device, as does memory for which pixels these are.
+        """
+        device, count = self._device, len(corners)
+        found = device.allocate(count)
+        work = LoneWork(
+            self._made, device.address(self._frames), device.address(corners),
+            device.address(found), None if pixels is None else device.address(pixels),
+            count, *self._roi_shape,
+        )  # fmt: skip
+        orders.keep(corners, pixels)
+        given, own, size = bytes(work), THREADS // _WARP, math.prod(self._roi_shape)
+        blocks, share = -(-count // own), max(_MOST_PIXELS // (own * size), 1)
+        for first in range(0, blocks, share):
+            grid = (min(share, blocks - first),)
+            orders.launch(self._kernel, grid, (THREADS,), (given, np.int32(first)))
+        suspect: NDArray[np.bool_] = orders.fetch(found).view(bool)
+        return suspect
+
+    def closely(self, rois: NDArray[np.int64], corners: NDArray[np.int64]) -> Lost | None:
+        """Return the lone pixels of those ROIs that have some."""
+        if not len(rois):
+            return None
+        orders = self._device.orders()
+        pixels = self._device.allocate(len(rois) * math.prod(self._roi_shape))
+        self.order(orders, orders.send(corners[rois]), pixels)
+        mask = orders.fetch(pixels).view(bool).reshape(len(rois), *self._roi_shape)
+        orders.carry_out()
+        return Lost(rois, mask)

@@ -19,8 +19,7 @@ import numpy as np
 
 from ..errors import cuda_errors
 from ..own_pixels import fit_own_pixels
-from ..saturation import saturated_pixels
-from . import detect, fit, lone_pixels, transfer
+from . import detect, fit, lost_pixels, transfer
 
 
 class Uploaded(NamedTuple):
@@ -44,8 +43,7 @@ class Functions(NamedTuple):
     upload: Callable[[Any], Uploaded]
     detect: Callable[..., Any]
     fit_rois: Callable[..., dict[str, Any]]
-    lone_pixels: Callable[..., Any]
-    saturated_pixels: Callable[..., Any]
+    lost_pixels: Callable[..., Any]
 
 
 def over(devices: Sequence[int]) -> Functions:
@@ -125,5 +123,4 @@ def over(devices: Sequence[int]) -> Functions:
         )
         return columns
 
-    looks = there(lone_pixels.lone_pixels), there(saturated_pixels)
-    return Functions(upload, there(detect.detect), fit_rois, *looks)
+    return Functions(upload, there(detect.detect), fit_rois, there(lost_pixels.lost_pixels))

@@ -1,0 +1,59 @@
+"""Pixels of ROIs on the GPU that count in no fit.
+
+The twin of :mod:`napari_spotfit.engine.lost_pixels`. Most often there are few of either kind: one
+wait tells so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...settings.settings import Settings
+from ...settings.validation import ROI_MAX
+from ..lost_pixels import LostPixels
+from ..saturation import Highest, Tops, saturated_among, saturated_pixels
+from . import flat_tops, lone_pixels
+from .detect import Device, current_device
+
+
+def lost_pixels(
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    workers: int | None = None,
+    *,
+    detection: Settings | None = None,
+    taken: Any = None,
+    highest: Highest | None = None,
+) -> LostPixels:
+    """Return the pixels of ROIs of frames on the current device that count in no fit."""
+    if taken is not None or detection is None or max(roi_shape) > ROI_MAX or not len(corners):
+        as_taken = frames if taken is None else taken
+        saturated = saturated_pixels(as_taken, corners, roi_shape, workers, highest)
+        lone = None
+        if detection is not None:
+            lone = lone_pixels.lone_pixels(frames, corners, roi_shape, detection)
+        return LostPixels(saturated, lone)
+    return lost_pixels_on(current_device(), frames, corners, roi_shape, detection, highest)
+
+
+def lost_pixels_on(
+    device: Device,
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    detection: Settings,
+    highest: Highest | None = None,
+) -> LostPixels:
+    """Return the same of frames in the memory of a device, as the camera took them."""
+    orders = device.orders()
+    there, rule = orders.send(corners), Tops.of(frames.dtype)
+    look = lone_pixels.Look(device, frames, roi_shape, detection)
+    flat = flat_tops.order(device, orders, frames, there, roi_shape, rule.structure())
+    lone = look.order(orders, there)
+    orders.carry_out()
+    saturated = saturated_among(np.flatnonzero(flat), frames, corners, roi_shape, highest)
+    return LostPixels(saturated, look.closely(np.flatnonzero(lone), corners))
