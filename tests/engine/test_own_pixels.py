@@ -68,6 +68,8 @@ def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole, order
     assert lost.mean() > 0.2
     rois = np.flatnonzero(lost)[::-1].copy()
     np.testing.assert_array_equal(spots.own_pixels(rois), expected[rois])
+    at_once = Spots(corners, centres, roi_shape, (60, 60, 60)).own_pixels(rois)
+    np.testing.assert_array_equal(at_once, expected[rois])
     marked = spots.own_pixels(rois, 0.0, np.nan)
     np.testing.assert_array_equal(np.isnan(marked), ~expected[rois])
 

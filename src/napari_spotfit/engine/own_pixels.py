@@ -29,6 +29,9 @@ from .rois import Parts, PlacedResults, in_two_parts
 #: out at a time, and how few fits a thread is given.
 _SHARE, _SHARE_PIXELS, _CUT_OUT_PIXELS, _FEW = 1 << 14, 1 << 18, 1 << 22, 512
 
+#: In the place of the first cell's start: the spots have not been sorted.
+_NOT_SORTED = -2
+
 
 class Lost(NamedTuple):
     """Pixels of ROIs that count in no fit."""
@@ -220,6 +223,7 @@ class Spots(SpotCells):
             np.ascontiguousarray(places, float),
         )
         by_cell = np.empty_like(places)
+        starts[0] = _NOT_SORTED
         #: What must outlast it.
         self._kept = corners, places, starts, by_cell
         super().__init__(
@@ -229,8 +233,8 @@ class Spots(SpotCells):
 
     def crowded(self, workers: int | None = None) -> NDArray[np.bool_]:
         """Sort the spots; return which ROIs have pixels that are not their own."""
+        self._sort()
         library = load()
-        library.functions.spotfit_sort_spots(library.index, ctypes.byref(self))
         found = np.empty(self.count, bool)
 
         def work(first: int, last: int) -> None:
@@ -246,8 +250,10 @@ class Spots(SpotCells):
     ) -> NDArray[np.float32]:
         """Return one number for the own pixels of some ROIs, another for the others.
 
-        The shape is (n, rows, columns). The spots are sorted already.
+        The shape is (n, rows, columns).
         """
+        if self._kept[2][0] == _NOT_SORTED:
+            self._sort()
         planes = np.empty((len(rois), self.rows, self.columns), np.float32)
         library = load()
         library.functions.spotfit_mark_own_pixels(
@@ -260,6 +266,10 @@ class Spots(SpotCells):
             address(planes),
         )
         return planes
+
+    def _sort(self) -> None:
+        library = load()
+        library.functions.spotfit_sort_spots(library.index, ctypes.byref(self))
 
 
 def _of(values: Any, which: slice) -> Any:
