@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.c_types import fields
+from ..engine.cpu.library import load
+from ..engine.kernel_arguments import address
+
 Floats = NDArray[np.float64]
 
-#: Shifts count that lie within so many of their standard errors of the others, which include
-#: a little for what no error tells: a few thousandths of a pixel.
-_WITHIN, _BESIDES = 4.0, 0.003
-#: From so many on the mean of all is looked at first.
-_MANY = 8
-#: Medians are not as precise as means: so much more is allowed for at first.
-_OF_MEDIAN = 1.25
+
+class _Shifts(ctypes.Structure):
+    """Shifts, and what they tell: kernels/cpu/shifts.h has the rules."""
+
+    _fields_ = fields(
+        "pointer shifts errors candidates", "long count", "pointer work taken mean mean_errors"
+    )
 
 
 class Mean(NamedTuple):
@@ -43,52 +48,15 @@ def robust_mean(shifts: Floats, errors: Floats, candidates: NDArray[np.bool_]) -
     >>> robust_mean(shifts, np.full((4, 2), 0.1), np.ones(4, bool)).taken
     array([ True,  True,  True, False])
     """
-    count = int(np.count_nonzero(candidates))
-    if count == 0:
-        return Mean(np.full(2, math.nan), np.full(2, math.nan), candidates)
-    weights = 1.0 / (errors * errors)
-    if count == 2:
-        return Mean(*_mean(shifts, weights, taken := _sharper(shifts, errors, candidates)), taken)
-    taken = candidates
-    if count > 2:
-        allowed = np.sqrt(_WITHIN**2 * (errors * errors + _BESIDES**2))
-        if count >= _MANY:
-            # None of many that lies apart can hide by drawing their mean to itself.
-            shift, spread = _mean(shifts, weights, candidates)
-            if ((np.abs(shifts - shift) <= allowed).all(axis=1) | ~candidates).all():
-                return Mean(shift, spread, candidates)
-        own = shifts[candidates]
-        center = middle(own)
-        near = np.abs(shifts - center) <= _OF_MEDIAN * allowed + middle(np.abs(own - center))
-        first = candidates & near.all(axis=1)
-        if first.any():
-            shift, _ = _mean(shifts, weights, first)
-            taken = candidates & (np.abs(shifts - shift) <= allowed).all(axis=1)
-            if not taken.any():
-                taken = first
-    return Mean(*_mean(shifts, weights, taken), taken)
-
-
-def _sharper(shifts: Floats, errors: Floats, both: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return two if they agree; else the sharper one, as nobody knows which is wrong."""
-    one, other = np.flatnonzero(both)
-    allowed = _WITHIN * np.sqrt(errors[one] ** 2 + errors[other] ** 2 + _BESIDES**2)
-    taken = both.copy()
-    if (np.abs(shifts[one] - shifts[other]) > allowed).any():
-        taken[one if errors[other].sum() <= errors[one].sum() else other] = False
-    return taken
-
-
-def middle(values: Floats) -> Floats:
-    """Return the median along the first axis, of two in the middle the upper: in fewer steps."""
-    return np.asarray(np.sort(values, axis=0)[len(values) // 2])
-
-
-def _mean(shifts: Floats, weights: Floats, taken: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    if not taken.all():
-        shifts, weights = shifts[taken], weights[taken]
-    total = np.add.reduce(weights)
-    return np.add.reduce(shifts * weights) / total, 1.0 / np.sqrt(total)
+    shifts, errors = (np.ascontiguousarray(values, float) for values in (shifts, errors))
+    candidates = np.ascontiguousarray(candidates, bool)
+    work, taken, told = np.empty(len(shifts)), np.empty(len(shifts), bool), np.empty((2, 2))
+    given = _Shifts(
+        *map(address, (shifts, errors, candidates)), len(shifts), *map(address, (work, taken)),
+        address(told), address(told[1]),
+    )  # fmt: skip
+    load().functions.spotfit_robust_mean(ctypes.byref(given))
+    return Mean(told[0], told[1], taken)
 
 
 class Similarity(NamedTuple):

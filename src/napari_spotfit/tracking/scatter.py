@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-#: Half of all normal deviates are within this; and how fast that share changes there, for a
-#: factor that grows by e.
-_HALF, _CHANGE = 0.6744897502, 0.4286498
+#: How fast the share of normal deviates that are within the half of all changes there, for a factor
+#: that grows by e.
+_CHANGE = 0.4286498
 #: What is thought at first counts as so many deviates; later, those before as so many.
 _AT_FIRST, _MOST = 20, 4000
 
@@ -28,10 +25,11 @@ class Scatter:
 
     Examples
     --------
-    >>> scatter = Scatter()
-    >>> rng = np.random.default_rng(1)
+    >>> import numpy as np
+    >>> scatter, rng = Scatter(), np.random.default_rng(1)
     >>> for _ in range(200):
-    ...     scatter.learn(rng.normal(0.0, 2.0, 20))
+    ...     deviates = rng.normal(0.0, 2.0, 20) / scatter.factor
+    ...     scatter.learn(np.count_nonzero(abs(deviates) > 0.6744897502), 20)
     >>> round(scatter.factor, 1)
     2.0
     """
@@ -39,11 +37,17 @@ class Scatter:
     def __init__(self) -> None:
         self.factor, self._known = 1.0, _AT_FIRST
 
-    def learn(self, deviates: NDArray[np.float64]) -> None:
-        """Learn from deviations over standard errors, which follow a normal distribution."""
-        count = deviates.size
+    def learn(self, beyond: int, count: int) -> None:
+        """Learn of how many deviates, as the factor has them by now, half should be larger.
+
+        Parameters
+        ----------
+        beyond : int
+            How many are larger than half of all normal deviates.
+        count : int
+            How many there are.
+        """
         if not count:
             return
-        beyond = np.count_nonzero(np.abs(deviates) > _HALF * self.factor) / count
         self._known = min(self._known + count, _MOST)
-        self.factor *= math.exp((beyond - 0.5) / _CHANGE * count / self._known)
+        self.factor *= math.exp((beyond / count - 0.5) / _CHANGE * count / self._known)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -12,35 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..images.frames import as_array, to_host
 from ..localization.fitter import Fitter
-from ..results.flags import Flag
-from ..results.shifts import Similarity, robust_mean, similarity
+from ..results.shifts import Similarity, similarity
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
-from .displacement import Displacement, Health
-from .references import References
+from .displacement import Displacement
+from .fiducials import NOT_FOUND, Fiducials
 from .scatter import Scatter
 from .search import find_fiducials, shift_after_jump
 
 Floats = NDArray[np.float64]
 
-#: Fits that have found no spot.
-_NOT_FOUND = int(
-    Flag.NOT_CONVERGED | Flag.NEGATIVE | Flag.WEAK | Flag.AT_BOUND | Flag.MOVED | Flag.DUPLICATE
-    | Flag.WIDE | Flag.NARROW
-)  # fmt: skip
-_SATURATED = int(Flag.SATURATED)
-#: Plain numbers: NumPy takes ten times as long to compare with those of an enumeration.
-_GOOD, _APART = int(Health.GOOD), int(Health.APART)
-#: Of which the place is known, by their health.
-_SEEN = np.isin(range(len(Health)), (Health.GOOD, Health.SATURATED, Health.DIM, Health.BRIGHT))
 #: Fiducials whose places come nearer than so many σ draw each other's fits.
 _TOO_NEAR = 5.0
 #: Which these are is looked at in each so-manieth frame.
 _LOOK_AGAIN = 100
-#: Pixels from the border in which a fiducial does not count.
-_MARGIN = 3.0
 #: All are searched in the whole frame where fewer than this share take part, and after so many
 #: frames again.
 _FEW, _SEARCH_AGAIN = 0.5, 10
@@ -124,12 +110,11 @@ class Tracker:
         self._rotation, self._scale, self._stop = rotation, scale, stop
         self._start = None if fiducials is None else _checked(fiducials)
         self._fitter: Fitter | None = None
-        self._references: References | None = None
-        self._shift, self._bent, self._scatter = np.zeros(2), np.zeros((2, 2)), Scatter()
+        self._all: Fiducials | None = None
+        self._scatter = Scatter()
         self._count, self._since_search = 0, _SEARCH_AGAIN
         self._time: float | None = None
         self._row, self._pixels = 0, np.empty(0)
-        self._near = np.zeros(0, bool)
         self._kind: tuple[tuple[int, ...], Any] | None = None
         self.positions: Floats = np.empty((0, 2)) if self._start is None else self._start
         self.health = np.zeros(len(self.positions), np.uint8)
@@ -166,11 +151,11 @@ class Tracker:
         if problem:
             return self._nothing(problem, time)
         self._time = self._time if time is None else time
-        if self._references is None:
+        if self._all is None:
             return self._begin(frame, time)
         if self._is_as_before(frame):
             return self._nothing("the frame is the one before once more", time)
-        found = self._displacement(self._fits(frame, self._expected()), time)
+        found = self._displacement(self._fits(frame, self._all.expected()), time)
         self._since_search += 1
         few = found.used < _FEW * len(self.positions)
         if few and self._since_search > _SEARCH_AGAIN:
@@ -239,7 +224,7 @@ class Tracker:
         self._fitter = Fitter(settings=settings)
         fits = self._fits(frame, self._start)
         places = np.column_stack([fits.y, fits.x]).astype(float)
-        found = (fits.flags & _NOT_FOUND) == 0
+        found = (fits.flags & NOT_FOUND) == 0
         if not found.any():
             raise ValueError(
                 f"none of the {len(found)} fiducials is found in the first frame; say where they "
@@ -248,25 +233,12 @@ class Tracker:
         places[~found] = self._start[~found]
         photons = np.where(found, fits.photons, math.nan).astype(float)
         self.positions = places
-        self._references = References(places, photons)
-        self._found_once = found
+        self._all = Fiducials(places, photons, found, frame.shape)
         self._row = int(np.clip(np.rint(self._start[0, 0]), 0, frame.shape[0] - 1))
         self._is_as_before(frame)
         first = self._displacement(fits, time)
         self._count += 1
         return first
-
-    def _expected(self) -> Floats:
-        """Return where the fiducials should be."""
-        references = self._references
-        assert references is not None
-        return references.places + self._shift + self._bend(references.places)
-
-    def _bend(self, places: Floats) -> Floats:
-        """Return by how much places have moved besides, as the field has turned or grown."""
-        if not self._rotation and not self._scale:
-            return np.zeros(2)
-        return np.asarray((places - places.mean(axis=0)) @ self._bent.T)
 
     def _fits(self, frame: Any, places: Floats) -> SpotFits:
         assert self._fitter is not None
@@ -274,120 +246,70 @@ class Tracker:
 
     def _displacement(self, fits: SpotFits, time: float | None) -> Displacement:
         """Return what the fits of all fiducials tell together, and learn from them."""
-        references = self._references
-        assert references is not None
-        columns = fits.columns
-        places, errors = _side_by_side(columns, "y", "x"), _errors(columns)
-        errors *= self._scatter.factor
-        photons = columns["photons"].astype(float)
-        health = self._health_of(columns, photons, errors)
-        shifts = places - references.places
-        # One that is found for the first time belongs where it is.
-        good = health == _GOOD
-        new, known = good & ~self._found_once, good & self._found_once
+        fiducials = self._all
+        assert fiducials is not None
+        if self._count % _LOOK_AGAIN == 0:
+            fiducials.crowded[:] = self._crowded(fiducials.places)
+        fiducials.judge(fits.columns, self._scatter.factor)
         turning = self._rotation or self._scale
-        if turning and np.count_nonzero(known) > 2:
-            self._turned(shifts, errors, known)
-        mean = robust_mean(shifts - self._bend(references.places), errors, known)
-        health[known & ~mean.taken] = _APART
-        used = int(np.count_nonzero(mean.taken))
-        told = Similarity(mean.shift, mean.errors)
+        if turning and np.count_nonzero(fiducials.candidates) > 2:
+            self._turned(fiducials, fiducials.candidates)
+        used = fiducials.move()
+        told = Similarity(fiducials.mean, fiducials.mean_errors)
         if turning and used > 1:
-            told = self._turned(shifts, errors, mean.taken)
-        shift, spread = told.shift, told.errors
-        if used:
-            self._shift = shift
-            residuals = shifts - shift - self._bend(references.places)
-            if self._count:
-                self._learn_scatter(residuals, errors, mean.taken)
-            references.learn(residuals, photons, mean.taken)
-            for number in np.flatnonzero(new):
-                place = references.places[number] + residuals[number]
-                references.set(int(number), place, float(photons[number]))
-            self._found_once |= new
-        seen = _SEEN[health]
-        if not seen.all():
-            places = np.where(seen[:, np.newaxis], places, self._expected())
-        self.positions = places
-        self.health = health
+            told = self._turned(fiducials, fiducials.taken)
+        shift, spread = told.shift.tolist(), told.errors.tolist()
+        self._learn(fiducials, used, shift)
+        self.health, self.positions = fiducials.health.copy(), fiducials.positions.copy()
         return Displacement(
-            self._count, time, float(shift[0]), float(shift[1]), math.nan,
-            float(spread[0]), float(spread[1]), math.nan, *told[2:],
-            used, health, self.positions,
+            self._count, time, shift[0], shift[1], math.nan, spread[0], spread[1], math.nan,
+            *told[2:], used, self.health, self.positions,
         )  # fmt: skip
 
-    def _learn_scatter(self, residuals: Floats, errors: Floats, taken: NDArray[np.bool_]) -> None:
-        """Learn how far those taken are from where they belong, in their errors as first told."""
-        assert self._references is not None
-        used = int(np.count_nonzero(taken))
-        free = 1.0 - (2 + self._rotation + self._scale) / (2 * used)
-        if free > 0:
-            deviates = residuals / (errors * self._references.beside(math.sqrt(free)))
-            self._scatter.learn(self._scatter.factor * deviates[taken])
+    def _learn(self, fiducials: Fiducials, used: int, shift: list[float]) -> None:
+        """Learn from a frame where the fiducials belong, and how far they really scatter."""
+        if used:
+            fiducials.shift[:] = shift
+        free = 1.0 - (2 + self._rotation + self._scale) / (2 * used) if used else 0.0
+        beyond = fiducials.learn(used, math.sqrt(max(free, 0.0)))
+        if self._count and free > 0:
+            self._scatter.learn(beyond, 2 * used)
 
-    def _turned(self, shifts: Floats, errors: Floats, taken: NDArray[np.bool_]) -> Similarity:
+    def _turned(self, fiducials: Fiducials, taken: NDArray[np.bool_]) -> Similarity:
         """Return shift, rotation and scale of those taken, and keep them for the next frame."""
-        assert self._references is not None
-        places = self._references.places
+        places = fiducials.places
         told = similarity(
-            shifts[taken], errors[taken], places[taken], places.mean(axis=0),
+            fiducials.shifts[taken], fiducials.errors[taken], places[taken], places.mean(axis=0),
             rotation=self._rotation, scale=self._scale,
         )  # fmt: skip
         angle = math.radians(told.rotation) if self._rotation else 0.0
         grown = told.scale - 1.0 if self._scale else 0.0
-        self._bent = np.array([[grown, angle], [-angle, grown]])
+        fiducials.bent[:] = [[grown, angle], [-angle, grown]]
         return told
 
-    def _health_of(
-        self, columns: Mapping[str, Any], photons: Floats, errors: Floats
-    ) -> NDArray[np.uint8]:
-        """Return what is the matter with each fiducial, seen by itself."""
-        references, flags = self._references, columns["flags"]
-        assert references is not None
-        assert self._kind is not None
-        lost = (flags & _NOT_FOUND) != 0
-        lost |= np.isnan(errors[:, 0] + errors[:, 1])
-        dim, bright = references.light_is_odd(photons, columns["photons_stderr"], ~lost)
-        expected, (rows, across) = self._expected(), self._kind[0]
-        last = np.array([rows - 1 - _MARGIN, across - 1 - _MARGIN])
-        outside = ((expected < _MARGIN) | (expected > last)).any(axis=1)
-        health = np.zeros(len(photons), np.uint8)
-        crowded, saturated = self._crowded(), (flags & _SATURATED) != 0
-        if not (bright | dim | crowded | saturated | lost | outside).any():
-            return health
-        for which, reason in (
-            (bright, Health.BRIGHT), (dim, Health.DIM), (crowded, Health.CROWDED),
-            (saturated, Health.SATURATED), (lost, Health.LOST), (outside, Health.OUTSIDE),
-        ):  # fmt: skip
-            health[which] = int(reason)
-        return health
-
-    def _crowded(self) -> NDArray[np.bool_]:
+    def _crowded(self, places: Floats) -> NDArray[np.bool_]:
         """Return which fiducials are too close to another one: they keep their distances."""
-        if self._count % _LOOK_AGAIN == 0 or len(self._near) != len(self.positions):
-            assert self._references is not None
-            places = self._references.places
-            sigma = (self.settings.sigma if self.settings is not None else None) or 1.3
-            # One axis after the other: in an array of both it takes ten times as long.
-            y, x = (axis[:, np.newaxis] - axis for axis in np.ascontiguousarray(places.T))
-            square = y * y + x * x
-            np.fill_diagonal(square, math.inf)
-            self._near = np.asarray(square.min(axis=1) < (_TOO_NEAR * sigma) ** 2)
-        return self._near
+        sigma = (self.settings.sigma if self.settings is not None else None) or 1.3
+        # One axis after the other: in an array of both it takes ten times as long.
+        y, x = (axis[:, np.newaxis] - axis for axis in np.ascontiguousarray(places.T))
+        square = y * y + x * x
+        np.fill_diagonal(square, math.inf)
+        return np.asarray(square.min(axis=1) < (_TOO_NEAR * sigma) ** 2)
 
     def _after_jump(self, frame: Any, time: float | None) -> Displacement | None:
         """Search the whole frame for the fiducials; None if they are nowhere."""
         self._since_search = 0  # what fails is not tried in each frame
-        references, settings = self._references, self.settings
-        assert references is not None
+        fiducials, settings = self._all, self.settings
+        assert fiducials is not None
         assert settings is not None
-        shift = shift_after_jump(frame, references.places, settings)
+        shift = shift_after_jump(frame, fiducials.places, settings)
         if shift is None:
             return None
-        before, self._shift = self._shift, shift
-        found = self._displacement(self._fits(frame, self._expected()), time)
+        before = fiducials.shift.copy()
+        fiducials.shift[:] = shift
+        found = self._displacement(self._fits(frame, fiducials.expected()), time)
         if not found.used:
-            self._shift = before
+            fiducials.shift[:] = before
             return None
         self._since_search = _SEARCH_AGAIN
         return found
@@ -407,22 +329,6 @@ def _checked(fiducials: SpotFits | ArrayLike) -> Floats:
     if not np.isfinite(places).all():
         raise ValueError("all places of fiducials must be finite numbers")
     return places
-
-
-def _side_by_side(columns: Mapping[str, Any], one: str, other: str) -> Floats:
-    """Return two columns in one array."""
-    both = np.empty((len(columns[one]), 2))
-    both[:, 0], both[:, 1] = columns[one], columns[other]
-    return both
-
-
-def _errors(columns: Mapping[str, Any]) -> Floats:
-    """Return standard errors along y and x; NaN where they are not known."""
-    if "y_stderr" not in columns:
-        raise ValueError("a Tracker needs standard errors: errors=True")
-    errors = _side_by_side(columns, "y_stderr", "x_stderr")
-    errors[errors <= 0] = math.nan
-    return errors
 
 
 def _none_left(found: Displacement) -> str:
