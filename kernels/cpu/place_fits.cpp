@@ -206,19 +206,21 @@ SPOTFIT_EXPORT long long spotfit_fit_places(int index, PlaceFits* fits) {
     return cut;
 }
 
-// The same in three parts, between which a GPU fits. All ROIs are cut out; returns -1 where nothing can be fitted.
+// The same in three parts, between which a GPU fits. All ROIs are cut out; returns -1 where some place is outside.
 SPOTFIT_EXPORT int spotfit_cut_places(int index, PlaceFits* fits) {
     const Work work{*fits, *instruction_set(index).functions};
-    if (!work.put_rois() || work.any_flat_top()) return -1;
+    if (!work.put_rois()) return -1;
     const HostRois& source = fits->source;
     work.functions.own_pixels->cut_out(source.frames, BYTES[source.pixel_type], source.height, source.width, false,
                                        source.corners, fits->spots.count, fits->rows, fits->columns, fits->whole);
     return 0;
 }
 
-// Finds the ROIs with pixels that do not count, and makes ready what their fits read; returns how many there are.
+// Finds the ROIs with pixels that do not count, and makes ready what their fits read; returns how many there are,
+// or -1 if some pixels may be saturated.
 SPOTFIT_EXPORT long long spotfit_prepare_cut_places(int index, PlaceFits* fits) {
     const Work work{*fits, *instruction_set(index).functions};
+    if (work.any_flat_top()) return -1;
     const long long cut = work.find_cut();
     work.prepare_cut(cut);
     return cut;

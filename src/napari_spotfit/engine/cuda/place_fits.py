@@ -50,13 +50,12 @@ class PlaceFits(place_fits.PlaceFits):
         if self._whole[:count].nbytes > FEW_BYTES or functions.spotfit_cut_places(index, fits) < 0:
             return -1
         with self._device, self._stream:
-            self._launch(self._whole, self._first_pixels, None, self._start, self._results, count)
+            self._launch(count, whole=True)
             cut: int = functions.spotfit_prepare_cut_places(index, fits)
-            if cut:
-                own = self._own
-                self._launch(self._pixels, None, own, self._cut_start, self._cut_results, cut)
+            if cut > 0:
+                self._launch(cut, whole=False)
             self._stream.synchronize()
-        if cut:
+        if cut > 0:
             functions.spotfit_put_cut_places(index, fits, cut)
         return cut
 
@@ -66,24 +65,31 @@ class PlaceFits(place_fits.PlaceFits):
         self._first_pixels = self._new((room, 3), np.int64)
         self._first_pixels[:] = 0
         self._first_pixels[:, 0] = range(room)
+        self._launches: dict[tuple[int, bool], Any] = {}
 
-    def _launch(
-        self,
-        pixels: NDArray[Any],
-        corners: NDArray[np.int64] | None,
-        own: NDArray[np.float32] | None,
-        start: NDArray[np.float32],
-        results: NDArray[np.uint8],
-        count: int,
-    ) -> None:
-        """Begin to fit ROIs, by what is known of their pixels."""
-        settings = self._settings
-        task = task_of(
-            settings, settings.roi_shape, pixels.dtype.str[1:],
-            gather=corners is not None, planes=own is not None, variance_map=False,
-        )  # fmt: skip
-        kernel, given = task.launches(
-            pixels, corners, start, Maps(own, None), address(results), count, self._room
-        )
+    def _launch(self, count: int, *, whole: bool) -> None:
+        """Begin to fit ROIs: all of them with all pixels, or some without those that do not count.
+
+        What is told to the GPU is the same for as many of them in each frame.
+        """
+        if (count, whole) not in self._launches:
+            self._launches[count, whole] = self._launches_of(count, whole)
+        kernel, given = self._launches[count, whole]
         for one in given:
             kernel(*one)
+
+    def _launches_of(self, count: int, whole: bool) -> Any:
+        settings = self._settings
+        given: tuple[Any, ...] = (
+            (self._whole, self._first_pixels, self._start, None, self._results)
+            if whole
+            else (self._pixels, None, self._cut_start, self._own, self._cut_results)
+        )
+        pixels, corners, start, own, results = given
+        task = task_of(
+            settings, settings.roi_shape, pixels.dtype.str[1:],
+            gather=whole, planes=not whole, variance_map=False,
+        )  # fmt: skip
+        return task.launches(
+            pixels, corners, start, Maps(own, None), address(results), count, self._room
+        )
