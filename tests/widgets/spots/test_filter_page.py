@@ -25,11 +25,22 @@ def test_dragging_a_handle_hides_spots(open_viewer, qtbot):
     start, end = (
         in_plot(plot, sigma, middle).toPoint() for sigma in (histogram.region.getRegion()[0], 1.2)
     )
-    qtbot.mouseMove(viewport, start)
+    handle = histogram.region.lines[0]
+
+    def moved_until(place, is_there):
+        # pyqtgraph ignores a move that comes too soon after another one.
+        def moved():
+            qtbot.mouseMove(viewport, place)
+            return is_there()
+
+        qtbot.waitUntil(moved)
+
+    moved_until(start, lambda: handle.mouseHovering)
     qtbot.mousePress(viewport, LEFT, pos=start)
     for step in range(1, 11):
-        qtbot.mouseMove(viewport, start + (end - start) * (step / 10))
-        settle()
+        place = start + (end - start) * (step / 10)
+        sigma = plot.getViewBox().mapSceneToView(plot.mapToScene(place)).x()
+        moved_until(place, lambda sigma=sigma: handle.value() == pytest.approx(sigma, abs=0.02))
     qtbot.mouseRelease(viewport, LEFT, pos=end)
     settle()
     low, high = spots.spots.filters.ranges["sigma"]
