@@ -400,6 +400,29 @@ SPOTFIT_INLINE void each_close(const Rows& rows, Int height, const Maximum& own,
     }
 }
 
+// Calls use(j, i) for all maxima that `wants(j)`, and all i that are close to them, they among them: those of
+// each j row by row. The rows beside a row are walked along with it, so that nothing is searched.
+template <class Rows, class Wants, class Use>
+void each_close_pair(const Rows& rows, long long count, double distance, Wants wants, Use use) {
+    const long long whole = static_cast<long long>(distance), reach = double(whole) < distance ? whole : whole - 1;
+    const Maximum* const m = rows.maxima;
+    for (long long begin = 0, end; begin < count; begin = end) {
+        const int frame = m[begin].frame;
+        const long long y = m[begin].y;
+        end = rows.end(frame, y);
+        for (long long beside = y < reach ? 0 : y - reach; beside <= y + reach && beside < rows.height; ++beside) {
+            long long first = rows.begin(frame, beside);
+            const long long last = rows.end(frame, beside);
+            for (long long j = begin; j < end && first < last; ++j) {
+                while (first < last && m[first].x < m[j].x - distance) ++first;
+                if (!wants(j)) continue;
+                for (long long i = first; i < last && m[i].x <= m[j].x + distance; ++i)
+                    if (are_close(m[j], m[i], distance)) use(j, i);
+            }
+        }
+    }
+}
+
 // The nearest maximum of the wide band that is close to one of the narrow band; -1 without.
 template <class Int, class Rows>
 SPOTFIT_INLINE Int nearest_wide(const DetectionSettings& s, const Rows& rows, const Maximum& own) {
@@ -416,6 +439,13 @@ SPOTFIT_INLINE Int nearest_wide(const DetectionSettings& s, const Rows& rows, co
 // wide again 0.4, one more than twice as wide less than 0.3.
 constexpr float BLURRED = 0.4f, FAINT = 0.3f;
 
+// Whether a narrow maximum is too faint beside the wide one that it belongs to.
+SPOTFIT_INLINE bool is_faint(const Maximum& wide, const Maximum& narrow) { return narrow.score < FAINT * wide.score; }
+// Which of the two tells the place, where they are the only ones.
+SPOTFIT_INLINE bool wide_tells_place(const DetectionSettings& s, const Maximum& wide, const Maximum& narrow) {
+    return double(narrow.score) < s.clear_score || narrow.score < BLURRED * wide.score;
+}
+
 // Calls drop(i) for those that are no spots of their own, among a maximum of the wide band and those of
 // the narrow band that belong to it. One of these belongs to the nearest one of the wide band within
 // reach. A wide maximum with none of its own stays. With one, the clearer of the two tells the place: the
@@ -429,13 +459,11 @@ SPOTFIT_INLINE void join_with_narrow(const DetectionSettings& s, const Rows& row
     each_close(rows, Int(s.height), wide, s.reach, [&](Int j) {
         const Maximum& narrow = rows.maxima[j];
         if (narrow.band != NARROW_BAND || nearest_wide<Int>(s, rows, narrow) != i) return;
-        if (narrow.score < FAINT * wide.score) drop(j);
+        if (is_faint(wide, narrow)) drop(j);
         else ++own, last = j;
     });
     if (own == 0) return;
-    const float score = rows.maxima[last].score;
-    const bool wide_stays = own == 1 && (double(score) < s.clear_score || score < BLURRED * wide.score);
-    drop(wide_stays ? last : i);
+    drop(own == 1 && wide_tells_place(s, wide, rows.maxima[last]) ? last : i);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

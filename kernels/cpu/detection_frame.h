@@ -45,7 +45,8 @@ void find_lone_pixels(const DetectionSource&, const long long* corners, long lon
                       int columns, unsigned char* found, unsigned char* pixels);
 
 // In nonmax_suppression.cpp.
-void join_bands(const DetectionSettings&, Maximum*, long long, long long*, unsigned char*, int);
+void order_maxima(const Maximum*, long long, long long*, long long, Maximum*);
+void join_bands(const DetectionSettings&, Maximum*, long long, long long*, int*, int);
 long long merge_plateaus(const DetectionSource&, Maximum*, long long, long long*, unsigned long long*, long long*,
                          long long, Maximum*);
 long long choose_spots(const SpotChoice&, Maximum*, long long);

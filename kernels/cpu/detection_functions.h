@@ -39,6 +39,10 @@ struct DetectionFunctions {
     // all that the next may have; says how many these are, and returns the strip that comes next.
     long long (*find_maxima)(const DetectionSource&, long long first, long long last, void* work, Maximum* found,
                              long long room, long long* count);
+    // Puts those of one frame, of strips that are in order, in the order of row and column. `row_starts` is
+    // memory for a number for each row of the frame, and one more.
+    void (*order_maxima)(const Maximum* maxima, long long count, long long* row_starts, long long height,
+                         Maximum* ordered);
 
     // Of maxima in the order of frame, row and column. `row_starts` is memory for a number for each
     // row of the frames from the first to the last of them, and one more.
@@ -47,8 +51,9 @@ struct DetectionFunctions {
     long long (*merge_plateaus)(const DetectionSource&, Maximum* maxima, long long count, long long* row_starts,
                                 unsigned long long* visited, long long* queue, long long room, Maximum* merged);
     // Puts a Mark in the place of the bands: of those that are no spots of their own, and of those that are.
+    // `partners` is memory for a number for each.
     void (*join_bands)(const DetectionSettings&, Maximum* maxima, long long count, long long* row_starts,
-                       unsigned char* dropped, int others);
+                       int* partners, int others);
     // Lists the spots of marked maxima and returns how many these are. Where plateaus are to be merged before,
     // it drops what is none, and returns -1 less the number of those that stay.
     long long (*choose_spots)(const SpotChoice&, Maximum* maxima, long long count);

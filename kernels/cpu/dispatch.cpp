@@ -61,6 +61,11 @@ SPOTFIT_EXPORT long long spotfit_find_maxima(int index, const DetectionSource* s
     return detection(index).find_maxima(*source, first, last, work, found, room, count);
 }
 
+SPOTFIT_EXPORT void spotfit_order_maxima(int index, const Maximum* maxima, long long count, long long* row_starts,
+                                         long long height, Maximum* ordered) {
+    detection(index).order_maxima(maxima, count, row_starts, height, ordered);
+}
+
 SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource* source, Maximum* maxima,
                                                 long long count, long long* row_starts, unsigned long long* visited,
                                                 long long* queue, long long room, Maximum* merged) {
@@ -68,8 +73,8 @@ SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource
 }
 
 SPOTFIT_EXPORT void spotfit_join_bands(int index, const DetectionSettings* settings, Maximum* maxima, long long count,
-                                       long long* row_starts, unsigned char* dropped, int others) {
-    detection(index).join_bands(*settings, maxima, count, row_starts, dropped, others);
+                                       long long* row_starts, int* partners, int others) {
+    detection(index).join_bands(*settings, maxima, count, row_starts, partners, others);
 }
 
 SPOTFIT_EXPORT long long spotfit_choose_spots(int index, const SpotChoice* choice, Maximum* maxima, long long count) {

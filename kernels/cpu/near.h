@@ -17,7 +17,7 @@ struct Points {
 class NearPoints {
     const Points p;
     const double far_y, far_x;  // a little more than the reach, as all that is rounded
-    double per_pixel;
+    double per_pixel = 0, top = 0;
     int down, across;
     bool is_sorted;
     // Those of cell c are by_cell[starts[c]] to by_cell[starts[c + 1] - 1].
@@ -30,7 +30,7 @@ class NearPoints {
         return i;
     }
     static int cells_along(double size, double side) { return 1 + static_cast<int>(size / side); }
-    int row(double y) const { return within(y * per_pixel, down) * across; }
+    int row(double y) const { return within((y - top) * per_pixel, down) * across; }
     int column(double x) const { return within(x * per_pixel, across); }
     int cell(int i) const { return row(p.at_y(i)) + column(p.at_x(i)); }
 
@@ -45,13 +45,24 @@ class NearPoints {
           by_cell(memory + points.count + 2) {
         is_sorted = asked > FEW;
         if (!is_sorted) return;
+        // Of a large frame, points may be in few rows.
+        double bottom = 0;
+        top = height;
+        for (int i = 0; i < p.count; ++i) {
+            const double y = p.at_y(i);
+            if (y < top) top = y;
+            if (y > bottom) bottom = y;
+        }
+        if (!(top > 0)) top = 0;
+        if (!(bottom < height)) bottom = height;
+        const double rows = bottom > top ? bottom - top + 1 : 1;
         // No more cells than points, and none smaller than the reach.
-        double side = __builtin_sqrt(height * width / p.count);
+        double side = __builtin_sqrt(rows * width / p.count);
         if (side < reach_y) side = reach_y;
         if (side < reach_x) side = reach_x;
         do {
             side *= 1.125;
-            down = cells_along(height, side), across = cells_along(width, side);
+            down = cells_along(rows, side), across = cells_along(width, side);
         } while (static_cast<long long>(down) * across > p.count);
         per_pixel = 1 / side;
         const int cells = down * across;
@@ -102,9 +113,10 @@ class NearPoints {
 
 // Marks which points have another one no farther away along either axis, of points that lie row by row, as
 // detections do; returns false where they do not, or where too many lie in reach along y.
-inline bool mark_near_in_order(const Points& p, double height, double reach_y, double reach_x, unsigned char* near) {
-    constexpr double MOST_IN_REACH = 32;
-    if (p.count * reach_y > MOST_IN_REACH * height) return false;
+inline bool mark_near_in_order(const Points& p, double reach_y, double reach_x, unsigned char* near) {
+    constexpr int MOST_IN_REACH = 32;
+    const double rows = p.at_y(p.count - 1) - p.at_y(0) + 1;
+    if (p.count > MOST_IN_REACH && !(p.count * reach_y <= MOST_IN_REACH * rows)) return false;
     for (int i = 1; i < p.count; ++i)
         if (!(p.at_y(i) >= p.at_y(i - 1))) return false;
     for (int i = 0; i < p.count; ++i) near[i] = 0;
@@ -117,7 +129,7 @@ inline bool mark_near_in_order(const Points& p, double height, double reach_y, d
 // The same of points in any order, with memory for so many integers as NearPoints::work says.
 inline void mark_near(const Points& p, double height, double width, double reach_y, double reach_x, int* memory,
                       unsigned char* near) {
-    if (mark_near_in_order(p, height, reach_y, reach_x, near)) return;
+    if (mark_near_in_order(p, reach_y, reach_x, near)) return;
     const NearPoints points(p, height, width, reach_y, reach_x, p.count, memory);
     for (int i = 0; i < p.count; ++i) near[i] = points.has_near(i, reach_y, reach_x);
 }

@@ -15,6 +15,7 @@ struct SpotCells {
     long long frames, down, across;  // how many frames, and rows and columns of cells in each
     long long* starts;               // one more than cells
     double* by_cell;
+    double top;         // where the first row of cells begins in a frame
     int side;           // of a cell, in pixels
     int rows, columns;  // of the ROIs
 };

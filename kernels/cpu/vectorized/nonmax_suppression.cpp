@@ -129,12 +129,55 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
     });
 }
 
-void join_bands(const DetectionSettings& s, Maximum* maxima, long long count, long long* row_starts,
-                unsigned char* dropped, int others) {
+// Puts maxima of a frame, some after the other row by row in parts of some columns, the part farther left
+// first, in the order of row and column; of those on one pixel the first stays first.
+void order_maxima(const Maximum* maxima, long long count, long long* row_starts, long long height, Maximum* ordered) {
+    for (long long y = 0; y <= height; ++y) row_starts[y] = 0;
+    for (long long i = 0; i < count; ++i) ++row_starts[maxima[i].y + 1];
+    for (long long y = 0; y < height; ++y) row_starts[y + 1] += row_starts[y];
+    for (long long i = 0; i < count; ++i) ordered[row_starts[maxima[i].y]++] = maxima[i];
+    // Within a row few have to move, and not far: the bands take turns.
+    for (long long i = 1; i < count; ++i) {
+        const Maximum own = ordered[i];
+        long long place = i;
+        for (; place > 0 && ordered[place - 1].y == own.y && ordered[place - 1].x > own.x; --place)
+            ordered[place] = ordered[place - 1];
+        if (place < i) ordered[place] = own;
+    }
+}
+
+namespace {
+
+// Of a wide maximum: how many narrow ones belong to it, or the only one; of others: the wide one.
+enum Partner { NONE = -1, SEVERAL = -2, LEFT_OUT = -3 };
+
+}  // namespace
+
+// Does what join_with_narrow does for each, but looks for the nearest wide one of each narrow one once.
+void join_bands(const DetectionSettings& s, Maximum* maxima, long long count, long long* row_starts, int* partners,
+                int others) {
     const Rows rows(maxima, count, s.height, row_starts);
-    for (long long i = 0; i < count; ++i) dropped[i] = 0;
-    for (long long i = 0; i < count; ++i) join_with_narrow(s, rows, i, [&](long long other) { dropped[other] = 1; });
-    for (long long i = 0; i < count; ++i) maxima[i].band = dropped[i] ? DROPPED : others;
+    const auto is_narrow = [&](long long i) SPOTFIT_INLINE_LAMBDA { return maxima[i].band == NARROW_BAND; };
+    for (long long i = 0; i < count; ++i) partners[i] = NONE;
+    each_close_pair(rows, count, s.reach, is_narrow, [&](long long j, long long i) SPOTFIT_INLINE_LAMBDA {
+        const Maximum &own = maxima[j], &wide = maxima[i];
+        if (wide.band != WIDE_BAND) return;
+        if (partners[j] == NONE || square_distance(own, wide) < square_distance(own, maxima[partners[j]]))
+            partners[j] = static_cast<int>(i);
+    });
+    for (long long j = 0; j < count; ++j) {
+        if (!is_narrow(j) || partners[j] == NONE) continue;
+        const int i = partners[j];
+        if (is_faint(maxima[i], maxima[j])) partners[j] = LEFT_OUT;
+        else partners[i] = partners[i] == NONE ? static_cast<int>(j) : SEVERAL;
+    }
+    for (long long i = 0; i < count; ++i) {
+        if (is_narrow(i) || partners[i] == NONE) continue;
+        const int j = partners[i];
+        if (j != SEVERAL && wide_tells_place(s, maxima[i], maxima[j])) partners[j] = LEFT_OUT;
+        else partners[i] = LEFT_OUT;
+    }
+    for (long long i = 0; i < count; ++i) maxima[i].band = partners[i] == LEFT_OUT ? DROPPED : others;
 }
 
 namespace {
@@ -162,15 +205,29 @@ void sort_by_height(unsigned long long* numbers, unsigned long long* other, long
     }
 }
 
+// Of crowded maxima, takes the mark from those without another one too close, where nobody has looked yet.
+void look_for_neighbours(const SpotChoice& c, const Rows& rows, Maximum* maxima, long long count) {
+    for (long long i = 0; i < count; ++i)
+        if (maxima[i].band != CROWDED) return;
+    unsigned char* const crowded = reinterpret_cast<unsigned char*>(c.order);
+    for (long long i = 0; i < count; ++i) crowded[i] = 0;
+    const auto all = [](long long) { return true; };
+    each_close_pair(rows, count, c.distance, all, [&](long long j, long long i) { crowded[j] |= j != i; });
+    for (long long i = 0; i < count; ++i) maxima[i].band = crowded[i] ? CROWDED : ALONE;
+}
+
 // Marks those of crowded maxima as dropped that are too close to a higher one that stays. All others have room.
 void drop_neighbours(const SpotChoice& c, Maximum* maxima, long long count) {
+    bool any = false;
+    for (long long i = 0; i < count; ++i) any |= maxima[i].band == CROWDED;
+    if (!any) return;
+    const Rows rows(maxima, count, c.height, c.row_starts);
+    look_for_neighbours(c, rows, maxima, count);
     long long crowded = 0;
     for (long long i = 0; i < count; ++i)
         if (maxima[i].band == CROWDED)
             c.order[crowded++] = static_cast<unsigned long long>(__builtin_bit_cast(unsigned, maxima[i].height)) << 32 |
                                  static_cast<unsigned long long>(i);
-    if (crowded == 0) return;
-    const Rows rows(maxima, count, c.height, c.row_starts);
     sort_by_height(c.order, c.order + crowded, crowded);
     for (long long k = 0; k < crowded; ++k) {
         const long long own = static_cast<long long>(c.order[k] & 0xFFFFFFFF);

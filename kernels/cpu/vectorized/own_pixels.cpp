@@ -15,7 +15,7 @@ long long within(double x, long long count) {
 }
 
 long long row_of_cells(const SpotCells& s, long long frame, double y) {
-    return (frame * s.down + within(y / s.side, s.down)) * s.across;
+    return (frame * s.down + within((y - s.top) / s.side, s.down)) * s.across;
 }
 
 long long cell_of(const SpotCells& s, long long i) {

@@ -178,7 +178,7 @@ class SpotCells(ctypes.Structure):
 
     _fields_ = fields(
         "pointer corners places", "long count frames down across", "pointer starts by_cell",
-        "int side rows columns",
+        "double top", "int side rows columns",
     )  # fmt: skip
 
 
@@ -214,6 +214,9 @@ class Spots(SpotCells):
         shape: tuple[int, int, int],
     ) -> None:
         count, (frames, height, width) = len(corners), shape
+        # Of a large frame, they may be in few rows.
+        top, bottom = _rows_of(places, height) if frames == 1 else (0, height)
+        height = bottom - top
         # No more cells than spots, about, and none smaller than a ROI.
         side = max(*roi_shape, math.isqrt(frames * height * width // count))
         down, across = -(-height // side), -(-width // side)
@@ -228,7 +231,7 @@ class Spots(SpotCells):
         self._kept = corners, places, starts, by_cell
         super().__init__(
             address(corners), address(places), count, frames, down, across, address(starts),
-            address(by_cell), side, *roi_shape,
+            address(by_cell), top, side, *roi_shape,
         )  # fmt: skip
 
     def crowded(self, workers: int | None = None) -> NDArray[np.bool_]:
@@ -292,3 +295,10 @@ def cut_out(values: Any, corners: Any, roi_shape: tuple[int, int], orders: Any =
         address(corners), len(corners), *roi_shape, address(rois),
     )  # fmt: skip
     return rois
+
+
+def _rows_of(places: NDArray[np.float64], height: int) -> tuple[int, int]:
+    """Return the first row of a frame that spots lie in, and the one after the last."""
+    y = places[:, 0]
+    y = y[(y >= 0) & (y < height)]
+    return (int(y.min()), int(y.max()) + 1) if len(y) else (0, height)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.cpu.detect import Detector
-from ..engine.detection.candidates import Candidates, joined, nothing
+from ..engine.detection.candidates import Candidates
 from ..engine.detection.detection_settings import MAXIMUM
 from ..engine.detection.nonmax_suppression import (
     DROPPED,
     Maxima,
     farther_apart,
-    in_order,
     join_bands,
+    joined_maxima,
     merge_plateaus,
 )
 from ..images.window import Window
@@ -25,8 +24,8 @@ from ..settings.settings import Settings
 
 #: Half a side of what is looked at for a flat area, which grows by the other number.
 _AREA, _GROWS = 16, 4
-#: Columns whose maxima are looked at at once, at least.
-_COLUMNS = 2048
+#: Rows whose maxima are joined at once, which caches hold.
+_ROWS = 256
 #: Rows, in units of the least distance, in which spots are looked for that others may drop.
 _CHAIN = 64
 
@@ -67,21 +66,18 @@ class TileSpots:
         height = self._shape[0]
         areas = self._flat_areas(window, detector.level)
         limit = _uncut(self._settled, areas)
-        maxima = self._waiting
-        if areas:
-            maxima = merge_plateaus(in_order(maxima), window.frames)
-        maxima = _where(maxima, (maxima["y"] >= self.end) & (maxima["y"] < limit))
+        maxima = merge_plateaus(self._waiting, window.frames) if areas else self._waiting
+        maxima = _in_rows(maxima, self.end, limit)
         if self._mask is not None:
             maxima = _where(maxima, self._mask[maxima["y"], maxima["x"]])
         end = height if limit >= height else _uncut(self._certain(maxima, limit), areas)
         end = max(end, self.end)
-        chosen = self._farther_apart(np.concatenate([self._kept, maxima]))
-        new = Candidates._make(
-            column[(chosen.y >= self.end) & (chosen.y < end)] for column in chosen
-        )
-        near = (chosen.y >= end - math.ceil(self._settings.min_distance)) & (chosen.y < end)
-        self._kept = _as_maxima(Candidates._make(column[near] for column in chosen))
-        self._waiting = _where(self._waiting, self._waiting["y"] >= end)
+        maxima = joined_maxima([self._kept, maxima])
+        chosen = farther_apart(maxima, self._shape, self._settings.min_distance)
+        near = _spots_in_rows(chosen, end - math.ceil(self._settings.min_distance), end)
+        self._kept = _as_maxima(near)
+        new = _spots_in_rows(chosen, self.end, end)
+        self._waiting = _in_rows(self._waiting, end, height).copy()
         self.end = end
         self.first_needed = min(self._looked_at - detector.reach, end) - 1
         return new
@@ -93,82 +89,32 @@ class TileSpots:
         known = height if is_all else (window.last - detector.reach) // rows * rows
         if known > self._looked_at:
             new = detector.maxima_in_rows(self._looked_at, known, self._workers)
-            self._maxima = np.concatenate([self._maxima, new])
+            self._maxima = joined_maxima([self._maxima, new])
             self._looked_at = known
         # A maximum belongs to one of the other band, to which others may belong.
         margin = math.ceil(3 * detector.settings.reach) + 1
         settled = height if is_all else max(self._looked_at - margin, self._settled)
-        y = self._maxima["y"]
-        ours = (y >= self._settled) & (y < settled) & self._are_own(detector, margin)
-        self._waiting = np.concatenate([self._waiting, _where(self._maxima, ours)])
-        self._maxima = _where(self._maxima, y >= settled - 2 * margin)
+        own = self._own(detector, self._settled, settled, 2 * margin)
+        self._waiting = joined_maxima([self._waiting, *own])
+        self._maxima = _in_rows(self._maxima, settled - 2 * margin, height).copy()
         self._settled = settled
 
-    def _are_own(self, detector: Detector, margin: int) -> NDArray[np.bool_]:
-        """Return which maxima are spots of their own, and not one with another band's."""
-        own = np.zeros(len(self._maxima), bool)
+    def _own(self, detector: Detector, begin: int, end: int, margin: int) -> list[Maxima]:
+        """Return the maxima in some rows that are spots of their own, not with another band's."""
+        firsts = range(begin, end, max(_ROWS, margin))
+        parts: list[Maxima] = [self._maxima[:0]] * len(firsts)
 
-        def join(rows: NDArray[np.int64], first: int, last: int) -> None:
-            maxima = self._maxima.take(rows)
-            order = _order(maxima)
-            maxima = maxima.take(order)
-            join_bands(maxima, detector.settings, self._settings.min_distance)
-            inside = (maxima["x"] >= first) & (maxima["x"] < last)
-            own[rows[order[inside]]] = maxima["band"][inside] != DROPPED
+        def join(number: int, _: int) -> None:
+            first, last = firsts[number], min(firsts[number] + firsts.step, end)
+            maxima = _in_rows(self._maxima, first - margin, last + margin)
+            marked = maxima.copy()
+            join_bands(marked, detector.settings, self._settings.min_distance)
+            y = maxima["y"]
+            own = (y >= first) & (y < last) & (marked["band"] != DROPPED)
+            parts[number] = _where(maxima, own)
 
-        self._in_columns(join, self._maxima["x"], 2 * margin)
-        return own
-
-    def _farther_apart(self, maxima: Maxima) -> Candidates:
-        """Return maxima, in any order, in their order, less those too close to higher ones."""
-        distance, shape = self._settings.min_distance, self._shape
-        margin = _CHAIN * max(math.ceil(distance), 1)
-        parts: dict[int, Candidates] = {}
-        depend: list[bool] = []
-
-        def choose(rows: NDArray[np.int64], begin: int, end: int) -> None:
-            own = in_order(maxima.take(rows))
-            beside = (own["x"] < begin) | (own["x"] >= end)
-            x = own["x"][beside]
-            left, right = max(begin - margin, 0), min(end + margin, shape[1])
-            cut = (x < left + distance) & (left > 0) | (x >= right - distance) & (right < shape[1])
-            near = _reached(_where(own, beside), cut, distance)
-            reached = x[near]
-            depend.append(
-                bool(((reached > begin - 2 * distance) & (reached < begin)).any())
-                or bool(((reached < end + 2 * distance) & (reached >= end)).any())
-            )
-            spots = farther_apart(own, shape, distance)
-            inside = (spots.x >= begin) & (spots.x < end)
-            parts[begin] = Candidates._make(column[inside] for column in spots)
-
-        self._in_columns(choose, maxima["x"], margin)
-        if any(depend):
-            return farther_apart(in_order(maxima), shape, distance)
-        spots = joined([nothing(), *parts.values()])
-        order = np.argsort(spots.y * shape[1] + spots.x, kind="stable")
-        return Candidates._make(column[order] for column in spots)
-
-    def _in_columns(
-        self, work: Callable[[NDArray[np.int64], int, int], None], x: NDArray[np.int32], margin: int
-    ) -> None:
-        """Call a function with which maxima are in some columns and beside, and these columns.
-
-        Near memory is faster, and each core takes some of the columns.
-        """
-        size = max(_COLUMNS, margin)
-        own = (x // size).astype(np.uint16)
-        order = np.argsort(own, kind="stable")
-        count = -(-self._shape[1] // size)
-        ends = np.searchsorted(own[order], range(count + 1))
-
-        def columns(number: int, _: int) -> None:
-            first, last = number * size, min((number + 1) * size, self._shape[1])
-            rows = order[ends[max(number - 1, 0)] : ends[min(number + 2, count)]]
-            there = x[rows]
-            work(rows[(there >= first - margin) & (there < last + margin)], first, last)
-
-        threads.in_pieces(columns, count, 1, self._workers)
+        threads.in_pieces(join, len(firsts), 1, self._workers)
+        return parts
 
     def _flat_areas(self, window: Window, level: float) -> list[tuple[int, float]]:
         """Return the first and last rows of flat areas with maxima; ∞ where there may be more."""
@@ -181,31 +127,34 @@ class TileSpots:
         A maximum there may drop those that are close, and no brighter.
         """
         distance, rows = self._settings.min_distance, _CHAIN
-        places = np.column_stack([maxima["y"], maxima["x"]]).astype(float)
         while True:
             first = limit - rows * max(math.ceil(distance), 1)
-            near = np.flatnonzero(places[:, 0] >= first)
-            if not len(near):
+            near = _in_rows(maxima, first, limit)
+            y = near["y"]
+            reached = y[_reached(near, y > limit - distance, distance)]
+            if not len(reached):
                 return limit
-            own = places[near]
-            reached = _reached(maxima.take(near), own[:, 0] > limit - distance, distance)
-            if not reached.any():
-                return limit
-            lowest = int(own[reached, 0].min())
-            if lowest > first + distance or len(near) == len(places):
+            lowest = int(reached.min())
+            if lowest > first + distance or len(near) == len(maxima):
                 return lowest
             rows *= _GROWS
+
+
+def _in_rows(maxima: Maxima, first: int, last: int) -> Maxima:
+    """Return those of maxima, which are in order, that are in some rows."""
+    begin, end = np.searchsorted(maxima["y"], (first, last))
+    return maxima[begin:end]
+
+
+def _spots_in_rows(spots: Candidates, first: int, last: int) -> Candidates:
+    """Return those of spots, which are in order, that are in some rows."""
+    begin, end = np.searchsorted(spots.y, (first, last))
+    return Candidates._make(column[begin:end] for column in spots)
 
 
 def _where(maxima: Maxima, which: NDArray[np.bool_]) -> Maxima:
     """Return some maxima; NumPy's own way copies them number by number."""
     return maxima.take(np.flatnonzero(which))
-
-
-def _order(maxima: Maxima) -> NDArray[np.int64]:
-    """Return the order of a frame's maxima by row and column."""
-    width = int(maxima["x"].max(initial=0)) + 1
-    return np.argsort(maxima["y"].astype(np.int64) * width + maxima["x"], kind="stable")
 
 
 def _reached(maxima: Maxima, reached: NDArray[np.bool_], distance: float) -> NDArray[np.bool_]:

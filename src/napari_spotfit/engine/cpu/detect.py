@@ -19,6 +19,7 @@ from ..detection.nonmax_suppression import (
     in_order,
     join_bands,
     merge_plateaus,
+    strips_in_order,
 )
 from ..kernel_arguments import address
 from .interface import DetectionSource
@@ -130,17 +131,18 @@ class Detector:
 
     def maxima(self, first: int, last: int, workers: int = 1) -> Maxima:
         """Return the maxima of both bands that are spots', of some frames."""
-        return in_order(self._of_strips(first * self._strips, last * self._strips, workers))
+        found = self._of_strips(first * self._strips, last * self._strips, workers)
+        if last - first == 1:
+            return strips_in_order(found, int(self.settings.height))
+        return in_order(found)
 
     def maxima_in_rows(self, first: int, last: int, workers: int = 1) -> Maxima:
-        """Return those of some rows of the first frame, as :attr:`strip_rows` cuts it.
-
-        They are in no order.
-        """
+        """Return those of some rows of the first frame, as :attr:`strip_rows` cuts it."""
         across = self._strips // -(-int(self.settings.height) // self.strip_rows)
-        return self._of_strips(
+        found = self._of_strips(
             first // self.strip_rows * across, -(-last // self.strip_rows) * across, workers
         )
+        return strips_in_order(found, int(self.settings.height))
 
     @property
     def strip_rows(self) -> int:

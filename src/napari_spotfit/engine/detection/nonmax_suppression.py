@@ -42,12 +42,12 @@ def join_bands(maxima: Maxima, settings: DetectionSettings, distance: float) -> 
     """Mark which maxima of both bands are spots of their own, if none is closer than a distance."""
     library = load()
     row_starts = _memory_for_rows(maxima, int(settings.height))
-    dropped = np.empty(len(maxima), np.bool_)
+    partners = np.empty(len(maxima), np.int32)
     # Maxima of two bands may be closer to others than maxima of one are.
     others = CROWDED if distance > _LEAST_DISTANCE else ALONE
     library.functions.spotfit_join_bands(
         library.index, ctypes.byref(settings), address(maxima), len(maxima), address(row_starts),
-        address(dropped), others,
+        address(partners), others,
     )  # fmt: skip
 
 
@@ -155,6 +155,22 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any]) -> Maxima:
         )  # fmt: skip
         room *= 4
     return in_order(merged[:left])
+
+
+def strips_in_order(maxima: Maxima, height: int) -> Maxima:
+    """Return the maxima of a frame's strips, one after the other as they lie, in order."""
+    library, ordered = load(), np.empty(len(maxima), MAXIMUM)
+    row_starts = np.empty(height + 1, np.int64)
+    library.functions.spotfit_order_maxima(
+        library.index, address(maxima), len(maxima), address(row_starts), height, address(ordered)
+    )
+    return ordered
+
+
+def joined_maxima(parts: list[Maxima]) -> Maxima:
+    """Return maxima of several parts; NumPy's own way copies them number by number."""
+    maxima: Maxima = np.concatenate([part.view(np.uint8) for part in parts]).view(MAXIMUM)
+    return maxima
 
 
 def in_order(maxima: Maxima) -> Maxima:
