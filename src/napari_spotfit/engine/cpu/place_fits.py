@@ -208,6 +208,6 @@ class PlaceFits:
             down = across = 0
         return SpotCells(
             address(self._all_corners), address(self._places), 0, 1, down, across,
-            address(new((down * across + 1,), np.int64)), address(new((room, 2), float)), side,
+            address(new((down * across + 1,), np.int64)), address(new((room, 2), float)), 0.0, side,
             *roi_shape,
         )  # fmt: skip
