@@ -111,7 +111,6 @@ struct Following {
 
     // What a frame tells of each fiducial, seen by itself.
     void judge() const {
-        expect();
         for (long long i = 0; i < f.count; ++i) {
             const float told[2] = {f.y_stderr[i], f.x_stderr[i]};
             for (int axis = 0; axis < 2; ++axis)

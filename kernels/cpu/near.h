@@ -115,8 +115,10 @@ class NearPoints {
 // detections do; returns false where they do not, or where too many lie in reach along y.
 inline bool mark_near_in_order(const Points& p, double reach_y, double reach_x, unsigned char* near) {
     constexpr int MOST_IN_REACH = 32;
-    const double rows = p.at_y(p.count - 1) - p.at_y(0) + 1;
-    if (p.count > MOST_IN_REACH && !(p.count * reach_y <= MOST_IN_REACH * rows)) return false;
+    if (p.count > MOST_IN_REACH) {
+        const double rows = p.at_y(p.count - 1) - p.at_y(0) + 1;
+        if (!(p.count * reach_y <= MOST_IN_REACH * rows)) return false;
+    }
     for (int i = 1; i < p.count; ++i)
         if (!(p.at_y(i) >= p.at_y(i - 1))) return false;
     for (int i = 0; i < p.count; ++i) near[i] = 0;

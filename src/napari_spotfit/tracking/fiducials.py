@@ -101,6 +101,7 @@ class Fiducials:
         self._expected, self.positions, self.shifts, self._unbent, self.errors = (
             np.zeros((count, 2)) for _ in range(5)
         )
+        self._expected[:] = places
         self.health = np.zeros(count, np.uint8)
         self.crowded, self.candidates, self.taken = (np.zeros(count, bool) for _ in range(3))
         self._work = np.empty(count)
@@ -126,9 +127,6 @@ class Fiducials:
         self._columns: Mapping[str, Any] | None = None
         self._kept: list[NDArray[Any]] = []
         self._functions, self._by_reference = load().functions, ctypes.byref(self._all)
-
-    def __len__(self) -> int:
-        return len(self.places)
 
     def expected(self) -> Floats:
         """Return where the fiducials should be; the memory is used again."""
