@@ -27,7 +27,12 @@ from scipy.spatial import cKDTree
 from napari_spotfit import NoiseModel
 from napari_spotfit.engine.detection.detection_settings import MAXIMUM
 from napari_spotfit.engine.detection.false_spots import score_for
-from napari_spotfit.engine.detection.nonmax_suppression import CROWDED, choose_spots
+from napari_spotfit.engine.detection.nonmax_suppression import (
+    CROWDED,
+    choose_spots,
+    in_order,
+    strips_in_order,
+)
 from napari_spotfit.models.bounds import LARGEST
 from napari_spotfit.settings.settings import Settings
 
@@ -373,3 +378,21 @@ def test_many_callers_at_once(detect):
     assert len(results) == 6
     for result in results:
         assert_same(expected, result)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 400), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_strips_are_put_in_the_order_of_rows(count, parts, seed):
+    rng, (height, width, rows) = np.random.default_rng(seed), (96, 60, 32)
+    maxima = np.zeros(count, MAXIMUM)
+    # One pixel may have a maximum of each band; columns of parts come one part after the other.
+    place = rng.choice(2 * height * width, count, replace=False) // 2
+    maxima["y"], maxima["x"], maxima["band"] = (
+        place // width,
+        place % width,
+        rng.integers(0, 2, count),
+    )
+    maxima["height"] = rng.uniform(0, 9, count)
+    part = maxima["x"] * parts // width
+    by_strip = maxima[np.lexsort([maxima["x"], maxima["y"], part, maxima["y"] // rows])]
+    np.testing.assert_array_equal(strips_in_order(by_strip, height), in_order(by_strip))

@@ -53,3 +53,22 @@ def test_what_is_forgotten_takes_no_memory():
     gone = window.frames[0, :1999] == 0
     if window._memory is not None:  # where the system gives memory back
         assert gone.mean() > 0.99
+
+
+@pytest.mark.parametrize("reserved", [True, False])
+def test_rows_are_added_in_the_memory_that_was_made_for_them(reserved, monkeypatch):
+    if not reserved:  # as on systems that have none such
+        monkeypatch.setattr("napari_spotfit.images.window._reserved", lambda size: None)
+    pixels = np.random.default_rng(1).integers(1, 999, (60, 5000)).astype(np.uint16)
+    places = np.array([7, 59 * 5000])
+    window = Window(pixels.shape, places, pixels.ravel()[places])
+    for first in range(0, 60, 20):
+        room = window.room(first, first + 20)
+        room[...] = pixels[first : first + 20]
+        window.add(room)
+        window.forget(first - 5)
+        begin = max(first - 5, 0)
+        assert (window.first, window.last) == (begin, first + 20)
+        there = window.frames[0, begin : first + 20]
+        np.testing.assert_array_equal(there, pixels[begin : first + 20])
+        np.testing.assert_array_equal(window.frames[0].ravel()[places], pixels.ravel()[places])

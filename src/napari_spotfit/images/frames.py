@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cutting import Box, Cells, edges, row_tiles
+from .dask_rows import fill, is_computed_here
 from .files.opening import opened
 
 #: Which frames: all (None), or along each leading axis a slice, an index or indices.
@@ -267,28 +268,48 @@ class FrameReader:
         pixels = [self._read_part(int(number), part) for number in numbers]
         return pixels[0][np.newaxis] if len(pixels) == 1 else np.stack(pixels)
 
+    def read_part_into(self, pixels: NDArray[Any], number: int, part: Part) -> None:
+        """Read some rows and columns of a frame into memory of their shape, as they come."""
+        if not is_computed_here(self._image):
+            pixels[...] = self.read_part(np.array([number]), part)[0]
+            return
+        first = part[0].start
+
+        def check(row: int, promised: tuple[int, ...], chunk: Any) -> NDArray[Any]:
+            return self._checked_part(number, first + row, promised, chunk)
+
+        fill(pixels, self._image[(*self._outer(number), *part)], check)
+
     def _read_part(self, number: int, part: Part) -> NDArray[Any]:
         rows, columns = part
-        leading = self._cells.leading
-        outer = tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
-        pixels = to_host(as_array(self._image[(*outer, rows, columns)]))
         promised = (rows.stop - rows.start, columns.stop - columns.start)
+        pixels = self._image[(*self._outer(number), rows, columns)]
+        native: NDArray[Any] = to_native(self._checked_part(number, rows.start, promised, pixels))
+        return native
+
+    def _checked_part(
+        self, number: int, first: int, promised: tuple[int, ...], given: Any
+    ) -> NDArray[Any]:
+        """Return rows of a frame in the host's memory, if they have the shape they should have."""
+        pixels: NDArray[Any] = to_host(as_array(given))
         if pixels.shape != promised:
             raise ValueError(
-                f"rows {rows.start} to {rows.stop - 1} of frame {number} of the image should have "
-                f"the shape {promised}, but came as {pixels.shape}"
+                f"rows {first} to {first + promised[0] - 1} of frame {number} of the image should "
+                f"have the shape {promised}, but came as {pixels.shape}"
             )
-        native: NDArray[Any] = to_native(pixels)
-        return native
+        return pixels
+
+    def _outer(self, number: int) -> tuple[int, ...]:
+        """Return a frame's indices along the leading axes of what is read."""
+        leading = self._cells.leading
+        return tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
 
     def read_points(
         self, number: int, y: NDArray[np.int64], x: NDArray[np.int64]
     ) -> list[NDArray[Any]]:
         """Return single pixels of a frame, each of shape (1, 1, 1)."""
-        leading = self._cells.leading
-        outer = tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
         if hasattr(self._image, "vindex") and hasattr(self._image, "dask"):
-            same = [np.full(len(y), index) for index in outer]
+            same = [np.full(len(y), index) for index in self._outer(number)]
             values = to_native(as_array(self._image.vindex[(*same, y, x)]))
             return [value.reshape(1, 1, 1) for value in values]
         number_of = np.array([number])

@@ -52,27 +52,33 @@ class KeptChunks:
             found.append(np.full((1, 1, 1), value))
         return found
 
-    def rows(self, first: int, last: int) -> NDArray[np.generic]:
-        """Return some rows of whole chunks, (1, rows, X); what was kept of them is kept no more."""
-        kept = [place for place in self._kept if first <= place[0] < last]
-        if not kept:
-            return self._read((slice(first, last), slice(0, int(self._columns[-1]))))
-        pixels = np.empty((1, last - first, self._columns[-1]), self._kept[kept[0]].dtype)
+    def read_rows(self, pixels: NDArray[np.generic], first: int) -> None:
+        """Put some rows, from a first one on, of whole chunks into memory of the shape (rows, X).
+
+        What was kept of them is kept no more.
+        """
+        last, width = first + len(pixels), int(self._columns[-1])
+        if not any(first <= top < last for top, _ in self._kept):
+            self._read_into(pixels, first, slice(first, last), slice(0, width))
+            return
         tops = self._rows[(self._rows >= first) & (self._rows < last)]
         for top in tops.tolist():
             bottom = int(self._rows[np.searchsorted(self._rows, top) + 1])
             begun = 0
             # What lies between kept ones is read at once.
-            for left in [*sorted(left for own, left in kept if own == top), int(self._columns[-1])]:
-                where = pixels[:, top - first : bottom - first]
+            for left in [*sorted(left for own, left in self._kept if own == top), width]:
                 if left > begun:
-                    part = slice(top, bottom), slice(begun, left)
-                    where[..., begun:left] = self._read(part)
+                    self._read_into(pixels, first, slice(top, bottom), slice(begun, left))
                 chunk = self._kept.pop((top, left), None)
                 if chunk is not None:
                     begun = left + chunk.shape[2]
-                    where[..., left:begun] = chunk
-        return pixels
+                    pixels[top - first : bottom - first, left:begun] = chunk[0]
+
+    def _read_into(
+        self, pixels: NDArray[np.generic], first: int, rows: slice, columns: slice
+    ) -> None:
+        own = pixels[rows.start - first : rows.stop - first, columns]
+        self._reader.read_part_into(own, int(self._numbers[0]), (rows, columns))
 
     def _read(self, part: Part) -> NDArray[np.generic]:
         return self._reader.read_part(self._numbers, part)

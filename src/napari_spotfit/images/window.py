@@ -50,10 +50,20 @@ class Window:
         #: The frame, of shape (1, Y, X).
         self.frames = self._empty()
 
+    def room(self, first: int, last: int) -> NDArray[Any]:
+        """Return memory for rows that are to be added, (rows, X): their own, where there is any."""
+        if self._memory is None:
+            return np.empty((last - first, self._shape[1]), self._values.dtype)
+        self._expect(first, last)
+        rows: NDArray[Any] = self.frames[0, first:last]
+        return rows
+
     def add(self, rows: NDArray[Any]) -> None:
-        """Add the rows that come next."""
-        self._expect(self.last, self.last + len(rows))
-        self.frames[0, self.last : self.last + len(rows)] = rows
+        """Add the rows that come next; those in the memory that was made for them are there."""
+        own = self.frames[0, self.last : self.last + len(rows)]
+        if not np.may_share_memory(rows, own):
+            self._expect(self.last, self.last + len(rows))
+            own[...] = rows
         self.last += len(rows)
 
     def forget(self, before: int) -> None:

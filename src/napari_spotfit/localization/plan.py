@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from ..images.pixel_calibration import PixelCalibration
 from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
-from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
+from .chunks import Chunk, cut, read_ahead, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 from .tiles import Tiled, fits_in_tiles
@@ -107,10 +107,8 @@ def fitted(
     if reader.in_tiles and backend.kind == "cpu" and any(map(len, ranges)):
         masks = PerPixel.of_mask(plan.mask, reader.shape)
         tiled = Tiled(reader, calibration, detection, variances, masks)
-        for number in np.concatenate(ranges).tolist():
-            for columns, share in fits_in_tiles(tiled, backend, number):
-                index = leading_indices(np.full(len(columns["y"]), number), reader)
-                yield collected(columns, index, recorded_settings), share
+        # While some are written to a file, by one core, the next ones are fitted.
+        yield from read_ahead(_fitted_in_tiles(plan, tiled, np.concatenate(ranges)))
         return
     frames = sum(map(len, ranges))
     total = frames * reader.frame_bytes
@@ -143,6 +141,17 @@ def fitted(
         if chunk.all_before:
             yield in_frame_order(held, reader.leading), done
             held, done = [], 0
+
+
+def _fitted_in_tiles(
+    plan: Plan, tiled: Tiled, numbers: NDArray[np.int64]
+) -> Iterator[tuple[SpotFits, Fraction]]:
+    """Yield the fits of some rows of a frame after the other, and the rows' share of it."""
+    settings = plan.settings
+    for number in numbers.tolist():
+        for columns, share in fits_in_tiles(tiled, plan.backend, number):
+            index = leading_indices(np.full(len(columns["y"]), number), plan.reader)
+            yield collected(columns, index, settings), share
 
 
 def _for_movies_in_memory(backend: Backend, total: int) -> Backend:

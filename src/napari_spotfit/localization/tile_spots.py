@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,19 +86,22 @@ class TileSpots:
     def _look(self, detector: Detector, window: Window) -> None:
         """Look for maxima in the strips whose surroundings are all there."""
         height, rows = self._shape[0], detector.strip_rows
-        is_all = window.last == height
-        known = height if is_all else (window.last - detector.reach) // rows * rows
-        if known > self._looked_at:
-            new = detector.maxima_in_rows(self._looked_at, known, self._workers)
-            self._maxima = joined_maxima([self._maxima, new])
-            self._looked_at = known
+        known = window.last - detector.reach if window.last < height else height + rows - 1
         # A maximum belongs to one of the other band, to which others may belong.
         margin = math.ceil(3 * detector.settings.reach) + 1
-        settled = height if is_all else max(self._looked_at - margin, self._settled)
-        own = self._own(detector, self._settled, settled, 2 * margin)
-        self._waiting = joined_maxima([self._waiting, *own])
-        self._maxima = _in_rows(self._maxima, settled - 2 * margin, height).copy()
-        self._settled = settled
+        found = [self._waiting]
+        # Some rows after the other: their memory is used again.
+        while self._looked_at + rows <= known and self._looked_at < height:
+            first = self._looked_at
+            self._looked_at = min(first + rows, height)
+            new = detector.maxima_in_rows(first, self._looked_at, self._workers)
+            self._maxima = joined_maxima([self._maxima, new])
+            is_last = self._looked_at == height
+            settled = height if is_last else max(self._looked_at - margin, self._settled)
+            found += self._own(detector, self._settled, settled, 2 * margin)
+            self._maxima = _in_rows(self._maxima, settled - 2 * margin, height)
+            self._settled = settled
+        self._waiting = joined_maxima(found)
 
     def _own(self, detector: Detector, begin: int, end: int, margin: int) -> list[Maxima]:
         """Return the maxima in some rows that are spots of their own, not with another band's."""
@@ -142,13 +146,13 @@ class TileSpots:
 
 def _in_rows(maxima: Maxima, first: int, last: int) -> Maxima:
     """Return those of maxima, which are in order, that are in some rows."""
-    begin, end = np.searchsorted(maxima["y"], (first, last))
-    return maxima[begin:end]
+    y = maxima["y"]
+    return maxima[bisect_left(y, first) : bisect_left(y, last)]
 
 
 def _spots_in_rows(spots: Candidates, first: int, last: int) -> Candidates:
     """Return those of spots, which are in order, that are in some rows."""
-    begin, end = np.searchsorted(spots.y, (first, last))
+    begin, end = bisect_left(spots.y, first), bisect_left(spots.y, last)
     return Candidates._make(column[begin:end] for column in spots)
 
 

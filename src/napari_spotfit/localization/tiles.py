@@ -64,12 +64,10 @@ def spots_in_tiles(tiled: Tiled, number: int) -> Generator[Found, int, None]:
     height, width = tiled.reader.frame_shape
     shape = height, width
     kept = KeptChunks(tiled.reader, number, threads.available())
-    pixels = taken = Window(shape, *_level_pixels(tiled, number, kept))
+    pixels, taken = _windows(tiled, number, kept)
     mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
     spots, highest = TileSpots(tiled.detection, shape, mask), -math.inf
-    for rows, corrected in read_ahead(_tiles(tiled, number, kept)):
-        if taken is pixels and corrected is not rows:
-            taken = Window(shape, np.empty(0, np.int64), np.empty(0, rows.dtype))
+    for rows, corrected in read_ahead(_tiles(tiled, number, kept, taken)):
         pixels.add(corrected[0])
         if taken is not pixels:
             taken.add(rows[0])
@@ -175,13 +173,15 @@ class _Top:
 
 
 def _tiles(
-    tiled: Tiled, number: int, kept: KeptChunks
+    tiled: Tiled, number: int, kept: KeptChunks, taken: Window
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Yield the tiles of a frame: its rows as they are, and as the detection takes them."""
     reader, numbers = tiled.reader, np.array([number])
     columns = slice(0, reader.frame_shape[1])
     for first, last in reader.tiles():
-        rows = kept.rows(first, last)
+        room = taken.room(first, last)
+        kept.read_rows(room, first)
+        rows = room[np.newaxis]
         part = slice(first, last), columns
         yield rows, tiled.calibration.corrected(numbers, rows, mark_bad=True, part=part)
 
@@ -191,23 +191,26 @@ def _rows_of(reader: FrameReader, number: int, first: int, last: int) -> NDArray
     return reader.read_part(np.array([number]), part)
 
 
-def _level_pixels(
-    tiled: Tiled, number: int, kept: KeptChunks
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the pixels that tell a frame's level, as the detection takes them, and their places.
+def _windows(tiled: Tiled, number: int, kept: KeptChunks) -> tuple[Window, Window]:
+    """Return windows for the pixels as the detection takes them, and as they are; perhaps the same.
 
-    All tiles count from the level of the frame, so that they are rounded alike.
+    Those that tell the frame's level are always there: all tiles count from the level of the frame,
+    so that they are rounded alike.
     """
-    reader, numbers = tiled.reader, np.array([number])
-    places = level_places(math.prod(reader.frame_shape))
-    y, x = np.divmod(places, reader.frame_shape[1])
+    (height, width), numbers = tiled.reader.frame_shape, np.array([number])
+    shape, places = (height, width), level_places(height * width)
+    y, x = np.divmod(places, width)
+    points = kept.points(y, x)
     values = [
         tiled.calibration.corrected(
             numbers, pixel, mark_bad=True, part=(slice(row, row + 1), slice(column, column + 1))
         )
-        for pixel, row, column in zip(kept.points(y, x), y.tolist(), x.tolist(), strict=True)
+        for pixel, row, column in zip(points, y.tolist(), x.tolist(), strict=True)
     ]
-    return places, np.concatenate(values).ravel()
+    pixels = Window(shape, places, np.concatenate(values).ravel())
+    if values[0] is points[0]:
+        return pixels, pixels
+    return pixels, Window(shape, np.empty(0, np.int64), np.empty(0, points[0].dtype))
 
 
 def _reach_of_fits(settings: Settings) -> int:

@@ -94,9 +94,8 @@ def choose_spots(
 def farther_apart(maxima: Maxima, shape: tuple[int, int], distance: float) -> Candidates:
     """Return maxima in order, less those too close to a higher one, or to an equal one before.
 
-    Those on one flat area are one already.
+    Those on one flat area are one already. They are changed.
     """
-    maxima = maxima.copy()
     maxima["band"] = CROWDED
     found, count = _chosen(maxima, shape, None, distance, merged=True)
     return Candidates._make(column[:count] for column in found)
