@@ -32,7 +32,7 @@ class DrawnFrames:
         Frames a second.
     """
 
-    controller = None
+    controller = stage = None
 
     def __init__(self, rate: float) -> None:
         scope = SimulatedMicroscope(20, (_SIDE, _SIDE), drift=(0.5, -0.3), seed=1)
