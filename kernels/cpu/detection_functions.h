@@ -52,8 +52,8 @@ struct DetectionFunctions {
                                 unsigned long long* visited, long long* queue, long long room, Maximum* merged);
     // Puts a Mark in the place of the bands: of those that are no spots of their own, and of those that are.
     // `partners` is memory for a number for each.
-    void (*join_bands)(const DetectionSettings&, Maximum* maxima, long long count, long long* row_starts,
-                       int* partners, int others);
+    void (*join_bands)(const DetectionSettings&, Maximum* maxima, long long count, long long* row_starts, int* partners,
+                       int others);
     // Lists the spots of marked maxima and returns how many these are. Where plateaus are to be merged before,
     // it drops what is none, and returns -1 less the number of those that stay.
     long long (*choose_spots)(const SpotChoice&, Maximum* maxima, long long count);
