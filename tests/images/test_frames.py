@@ -241,8 +241,8 @@ def test_frames_that_are_smaller_than_promised_are_named(leading):
 
 
 @pytest.mark.parametrize("run", [
-    lambda image: localize(image, backend="cpu"),
-    lambda image: detect_spots(image, backend="cpu"),
+    lambda image: localize(image, sigma=1.3, backend="cpu"),
+    lambda image: detect_spots(image, sigma=1.3, backend="cpu"),
     lambda image: fit_at(image, [[4, 6, 6]], backend="cpu"),
 ])  # fmt: skip
 def test_what_is_smaller_than_promised_is_not_fitted(run):

@@ -329,6 +329,9 @@ def test_what_is_corrupt_within_is_named_with_its_frame(folder, movies):
     assert [one.state for one in outcomes] == ["failed", "failed", "done"]
     assert "“z.tif” cannot be read: frame 4 is damaged or missing" in outcomes[0].error
     assert "“z.zarr” cannot be read: frame 2 is damaged or missing" in outcomes[1].error
+    assert [one.frames for one in outcomes[:2]] == [4, 2]
+    for outcome, readable in zip(outcomes[:2], (4, 2), strict=True):
+        assert set(load_fits(outcome.output).frame) == set(range(readable))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_search
 from ..images.cutting import all_before
+from ..images.damaged import up_to_damage
 from ..images.frames import FrameReader, FrameSelection, is_on_device, to_host
 from ..images.per_pixel import PerPixel
 
@@ -80,12 +81,15 @@ def _read_blocks(reader: FrameReader, blocks: Blocks, masks: PerPixel | None) ->
         if not len(read):
             yield Chunk(read, np.empty((0, *reader.frame_shape), np.float32), None)
             continue
-        pixels, where = reader.read(read), None if masks is None else _mask(masks, read)
-        for first in range(0, len(read), blocks.at_once):
-            part = slice(first, first + blocks.at_once)
+        pixels, damage = up_to_damage(reader.read, read)
+        where = None if masks is None else _mask(masks, read)
+        for first in range(0, len(pixels), blocks.at_once):
+            part = slice(first, min(first + blocks.at_once, len(pixels)))
             own = where if where is None or where.ndim == 2 else where[part]
-            done = complete and (before or first + blocks.at_once >= len(read))
+            done = complete and (before or part.stop == len(read))
             yield Chunk(read[part], pixels[part], own, done)
+        if damage is not None:
+            raise damage
         before = complete
 
 
@@ -103,7 +107,8 @@ def side_by_side(
 ) -> Iterator[Made]:
     """Yield ``work(item)`` of all items in order, while the next ones are worked on.
 
-    Items are taken as they are needed. Whoever stops iterating cancels the rest.
+    Items are taken as they are needed. Whoever stops iterating cancels the rest; an error among
+    the items comes after the results of those before it.
     """
     if workers <= 1:
         yield from map(work, given)
@@ -112,9 +117,18 @@ def side_by_side(
     pool, under_way, running = (
         ThreadPoolExecutor(workers, "napari-spotfit"), deque[Future[Made]](), set[Future[Made]](),
     )  # fmt: skip
+
+    def begun() -> Iterator[Future[Made]]:
+        try:
+            for item in given:
+                yield pool.submit(work, item)
+        except Exception as error:
+            failed: Future[Made] = Future()
+            failed.set_exception(error)
+            yield failed
+
     try:
-        for item in given:
-            future = pool.submit(work, item)
+        for future in begun():
             under_way.append(future)
             running.add(future)
             # What is done early waits for those before it, while others go on: workers may differ

@@ -30,7 +30,8 @@ def estimated(
 
     They are what the settings hold, the noise the camera's where all of it is known, or else they
     are measured in a few frames evenly spread over the whole image, whichever of them are fitted:
-    given the settings of a result, all is as before, to the bit, and nothing is measured.
+    given the settings of a result, all is as before, to the bit, and nothing is measured. Those of
+    the few that cannot be read tell nothing.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine.cpu.noise import measure_noise
 from ..images.camera import Camera
+from ..images.damaged import without_damage
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.keywords import Options
@@ -85,9 +87,10 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     if not len(numbers):
         return NoiseModel(0.0, 0.0, 0.0)
     if math.prod(reader.frame_shape) > _LARGE:
-        pixels = _windows(reader, calibration, numbers)
+        _, pixels = without_damage(partial(_windows, reader, calibration), numbers)
     else:
-        pixels = to_host(calibration.corrected(numbers, reader.read_here(numbers), mark_bad=True))
+        numbers, taken = without_damage(reader.read_here, numbers)
+        pixels = to_host(calibration.corrected(numbers, taken, mark_bad=True))
     settings = calibration.fitted
     if settings.sigma is None:
         settings = settings.changed(sigma=FALLBACK_SIGMA)

@@ -134,13 +134,20 @@ def fitted(
     workers = min(backend.workers, sum(blocks.chunks for blocks in parts))
     held: list[SpotFits] = []
     done = 0
-    for fits, chunk in side_by_side(find_and_fit, read_chunks(reader, parts, plan.mask), workers):
-        done += len(chunk.block)
-        held.append(fits)
-        # Chunks of an image may hold frames that do not follow each other.
-        if chunk.all_before:
+    chunks = read_chunks(reader, parts, plan.mask)
+    try:
+        for fits, chunk in side_by_side(find_and_fit, chunks, workers):
+            done += len(chunk.block)
+            held.append(fits)
+            # Chunks of an image may hold frames that do not follow each other.
+            if chunk.all_before:
+                yield in_frame_order(held, reader.leading), done
+                held, done = [], 0
+    except Exception:
+        # What was fitted before a frame that cannot be read is not lost.
+        if held:
             yield in_frame_order(held, reader.leading), done
-            held, done = [], 0
+        raise
 
 
 def _fitted_in_tiles(

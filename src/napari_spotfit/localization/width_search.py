@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ..engine.cpu.noise import measure_noise
 from ..engine.detection.false_spots import expected_false_spots
 from ..engine.select import select_backend
+from ..images.damaged import without_damage
 from ..images.frames import FrameReader, to_host
 from ..images.pixel_calibration import PixelCalibration
 from ..results.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
@@ -153,13 +155,14 @@ def samples(
             slice(n, n + m) for n, m in zip(corner.tolist(), size.tolist(), strict=True)
         )
         window = (..., rows, columns)
-        bad = calibration.bad_pixels(numbers)
         if reader.in_tiles:
             part = rows, columns
-            there = reader.read_part(numbers, part)
+            numbers, there = without_damage(partial(reader.read_part, part=part), numbers)
             there = calibration.corrected(numbers, there, part=part)
         else:
-            there = _part(calibration.corrected(numbers, reader.read_here(numbers)), window)
+            numbers, there = without_damage(reader.read_here, numbers)
+            there = _part(calibration.corrected(numbers, there), window)
+        bad = calibration.bad_pixels(numbers)
         yield Sample(
             there,
             None if bad is None else _part(bad, window),
