@@ -101,6 +101,39 @@ def test_what_goes_wrong_comes_out(viewer, qtbot, make_movie):
     qtbot.waitUntil(no_worker)
 
 
+def damaged_from(movie, first):
+    """Return the movie as if it could be read up to a frame."""
+    import dask.array
+
+    def read(block, block_info=None):
+        if block_info[0]["array-location"][0][0] >= first:
+            raise OSError(f"frame {first} is damaged")
+        return block
+
+    frames = dask.array.from_array(movie, chunks=(1, -1, -1))
+    return frames.map_blocks(read, dtype=movie.dtype, meta=np.empty((0, 0, 0), movie.dtype))
+
+
+def test_what_was_found_before_the_damage_is_shown(viewer, widget, qtbot, make_movie):
+    movie = make_movie(5)
+    image = viewer.add_image(movie, name="damaged")
+    image._data = damaged_from(movie, 3)
+    fit = fit_layer(image, viewer=viewer, sigma=1.4)
+    told = "frame 3 is damaged. The spots found before are shown, of 3 of 5 frames"
+    with pytest.raises(RuntimeError, match=told) as caught:
+        fit.wait(120)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert fit.layer is viewer.layers["damaged spots"]
+    assert sorted(set(fit.layer.data[:, 0])) == [0, 1, 2]
+    # The button says it, too.
+    viewer.layers.selection = {image}
+    with qtbot.waitSignal(widget.finished, timeout=120_000):
+        widget.fit_button.click()
+    assert widget.status.text() == f"⚠ {told}. They replace those of the last fit."
+    assert widget.result.layer is fit.layer
+    assert sorted(set(fit.layer.data[:, 0])) == [0, 1, 2]
+
+
 def test_wrong_arguments_are_told_at_once(viewer, make_movie):
     image = viewer.add_image(make_movie(), name="movie")
     points = viewer.add_points([[0, 0]])

@@ -57,7 +57,7 @@ def fit_layer(
         ``done`` says whether it has ended, ``wait(timeout)`` waits for that and returns the
         fits, ``cancel()`` stops it; ``fits`` are the
         :class:`~napari_spotfit.SpotFits` and ``layer`` is the Points layer. These raise what has
-        stopped the fit, if something has.
+        stopped the fit, if something has; then ``layer`` is that of the spots found before.
 
     Raises
     ------

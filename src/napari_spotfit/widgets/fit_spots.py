@@ -17,7 +17,7 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qdebounced
 
-from .fitting.fit_run import Job
+from .fitting.fit_run import IncompleteFitError, Job
 from .fitting.gain_offer import GainOffer
 from .fitting.layer_fit import CancelledError, ImageChangedError, LayerFit
 from .fitting.mark_box import ImageKey
@@ -245,13 +245,17 @@ class FitSpots(Docked):
             self._end(f"{run.error}. The layers are as they were.", failed=True)
         elif isinstance(run.error, CancelledError):
             self._end("Cancelled; the layers are as they were.")
-        elif run.error is not None:
+        elif run.error is not None and not isinstance(run.error, IncompleteFitError):
             self._end(_in_words(run.error), failed=True)
         else:
             if self.preview.image is run.image and run.layer is not None:
                 # The same spots would lie on top of each other.
                 self.preview.box.setChecked(False)
-            self._end(run.summary + ". They replace those of the last fit." * run.replaced)
+            replace = ". They replace those of the last fit." * run.replaced
+            if run.error is None:
+                self._end(run.summary + replace)
+            else:
+                self._end(f"{run.error}{replace}", failed=True)
             if run.layer is not None:
                 self._recovery.keep(run.layer)
 

@@ -9,7 +9,7 @@ from typing import Any
 from qtpy.QtCore import QObject, Signal
 
 from ...images.frames import FrameSelection
-from ...localization.localize import localize_parts
+from ...localization.localize import Part, localize_parts
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.colors import FACE_COLORMAP
@@ -17,6 +17,7 @@ from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.marks import with_mark
 from ..layers.noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
+from ..parts.status import number
 from ..parts.work import Steps, Work
 
 
@@ -34,6 +35,10 @@ class Job:
     mark: str = "ring"
 
 
+class IncompleteFitError(RuntimeError):
+    """Something has stopped the fit; the spots of the frames before are shown."""
+
+
 @dataclass(frozen=True)
 class Fitted:
     """The result: all fits, what a Points layer of them is made of, and what it ran on."""
@@ -41,6 +46,8 @@ class Fitted:
     fits: SpotFits
     points: dict[str, Any]
     device: str
+    #: What has stopped it before all frames were done, if something has.
+    stopped: IncompleteFitError | None = None
 
 
 class FitRun(Work):
@@ -63,16 +70,33 @@ class FitRun(Work):
 
 def _fit(job: Job) -> Steps:
     """Fit part by part; return what is ``Fitted``."""
-    maps, parts = job.maps.read(), []
+    maps, parts, stopped = job.maps.read(), list[Part](), None
     settings = job.noise.put_into(job.settings, job.image, maps)
-    for part in localize_parts(job.image, settings, frames=job.frames, **maps):
-        parts.append(part.fits)
-        yield part.done, part.total
-    fits = SpotFits.concatenate(parts)
+    try:
+        for part in localize_parts(job.image, settings, frames=job.frames, **maps):
+            parts.append(part)
+            yield part.done, part.total
+    except Exception as error:
+        if not any(len(part.fits) for part in parts):
+            raise
+        stopped = _incomplete(error, parts[-1])
+    fits = SpotFits.concatenate([part.fits for part in parts])
     face = job.face if job.face in fits.columns else default_face(fits)
     points = with_mark(points_arguments(fits, face, job.colormap, job.maps), job.mark)
     points["metadata"]["frames"] = plain_frames(job.frames)
-    return Fitted(fits, points, part.device)
+    return Fitted(fits, points, parts[-1].device, stopped)
+
+
+def _incomplete(error: Exception, last: Part) -> IncompleteFitError:
+    """Return the error that says what is there all the same."""
+    why = str(error) or type(error).__name__
+    text = (
+        f"{why}. The spots found before are shown, of {number(last.done)} of {number(last.total)} "
+        "frames"
+    )
+    incomplete = IncompleteFitError(text)
+    incomplete.__cause__ = error
+    return incomplete
 
 
 def plain_frames(frames: FrameSelection) -> list[list[int] | int | None] | None:

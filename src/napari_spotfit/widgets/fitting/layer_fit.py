@@ -97,8 +97,12 @@ class LayerFit(QObject):
 
     @property
     def layer(self) -> Points | None:
-        """The layer of the spots; None if none was found. Raises what ``fits`` does."""
-        self._check()
+        """The layer of the spots, of those before something has stopped the fit, too.
+
+        None if none was found. Else it raises what ``fits`` does.
+        """
+        if self._layer is None:
+            self._check()
         return self._layer
 
     def start(self) -> None:
@@ -204,7 +208,7 @@ class LayerFit(QObject):
         self._fits, self._layer = fits, layer
         if layer is not None:
             self.shown.emit(layer)
-        self._end()
+        self._end(result.stopped)
 
     def _on_pixels(self, event: Any = None) -> None:
         """Stop where other pixels came: the spots would lie on an image that they are not of."""
