@@ -52,8 +52,9 @@ template <class T, class Int> struct Raw {
 
 constexpr int LEVEL_SAMPLES = 63;  // evenly spread
 
-SPOTFIT_INLINE long long level_sample_place(int i, long long pixels) {
-    return (2 * i + 1) * pixels / (2 * LEVEL_SAMPLES);
+template <class T> SPOTFIT_INLINE T level_sample(const DetectionSettings& s, const T* pixels, int i) {
+    if (s.level_known) return T(s.level);
+    return pixels[(2 * i + 1) * (s.height * s.width) / (2 * LEVEL_SAMPLES)];
 }
 
 // Whether one of the pixels is the median of the good ones, the upper of two in the middle.

@@ -36,6 +36,7 @@ struct DetectionSettings {
     // Of a pixel's noise: its variance over its mean, the variance at 0, and the least variance, all
     // with what correlates pixels; and the variance over the mean without that.
     double slope, intercept, least_variance, own_slope;
+    double level;             // of frames that are a part of one, where it is known
     long long height, width;  // of a frame
     int radius[WIDTHS];
     int step, diagonal;  // of second differences
@@ -45,6 +46,7 @@ struct DetectionSettings {
     // away its surroundings are looked at.
     float lone_share;
     int lone_distance;
+    int level_known;
 };
 
 // A pixel that is higher in a band than those around it.

@@ -12,7 +12,7 @@ template <class T> SPOTFIT_INLINE Frame<T> frame_of(const DetectionSource& sourc
     const DetectionSettings& s = *source.settings;
     const T* pixels = static_cast<const T*>(source.frames) + frame * s.height * s.width;
     T sample[LEVEL_SAMPLES];
-    for (int i = 0; i < LEVEL_SAMPLES; ++i) sample[i] = pixels[level_sample_place(i, s.height * s.width)];
+    for (int i = 0; i < LEVEL_SAMPLES; ++i) sample[i] = level_sample(s, pixels, i);
     for (int i = 0; i < LEVEL_SAMPLES; ++i)
         if (is_level(sample, i)) return {pixels, sample[i]};
     return {pixels, T(0)};

@@ -18,8 +18,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) find_levels(Work work, int
     const int number = own_warp(first_block), lane = Warp::lane();
     if (number >= work.number) return;
     const PIXEL* pixels = work.frames + number * work.settings.height * work.settings.width;
-    for (int i = lane; i < LEVEL_SAMPLES; i += WARP)
-        sample[i] = pixels[level_sample_place(i, work.settings.height * work.settings.width)];
+    for (int i = lane; i < LEVEL_SAMPLES; i += WARP) sample[i] = level_sample(work.settings, pixels, i);
     if (lane == 0) work.levels[number] = 0;
     Warp::wait();
     for (int i = lane; i < LEVEL_SAMPLES; i += WARP)

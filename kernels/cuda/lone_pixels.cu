@@ -29,8 +29,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_lone_pixels(LoneWo
     const long long* corner = work.corners + 3LL * number;
     const bool there = corner[0] >= 0;
     const PIXEL* pixels = work.frames + (there ? corner[0] : 0) * s.height * s.width;
-    for (int i = lane; i < LEVEL_SAMPLES; i += WARP)
-        samples[own][i] = pixels[level_sample_place(i, s.height * s.width)];
+    for (int i = lane; i < LEVEL_SAMPLES; i += WARP) samples[own][i] = level_sample(s, pixels, i);
     if (lane == 0) levels[own] = 0;
     Warp::wait();
     for (int i = lane; i < LEVEL_SAMPLES; i += WARP)

@@ -50,7 +50,7 @@ def with_fallback(
     """
     run = _Run(cuda, cpu_factory, without)
     return Backend(
-        cuda.name, run.upload, run.detect, run.fit_rois, run.lost_pixels,
+        cuda.name, run.upload, run.detect, run.fit_rois, run.lost_pixels, run.own_maxima,
         cuda.frames_at_once, cuda.block_bytes, cuda.workers, run.ran_on,
         run.prepare_fits, run.prepare_places, reads_all=cuda.reads_all,
         long_movies=cuda.long_movies, kind=cuda.kind,
@@ -93,6 +93,9 @@ class _Run:
 
     def lost_pixels(self, frames: Any, *rest: Any, **named: Any) -> Any:
         return self._work("lost_pixels", frames, rest, named)
+
+    def own_maxima(self, frames: Any, *rest: Any, **named: Any) -> Any:
+        return self._work("own_maxima", frames, rest, named)
 
     def prepare_fits(self, *kind: Any) -> Callable[..., dict[str, Any]]:
         return self._prepare("prepare_fits", kind)

@@ -33,6 +33,7 @@ def lost_pixels(
     detection: Settings | None = None,
     taken: Any = None,
     highest: Highest | None = None,
+    level: float | None = None,
 ) -> LostPixels:
     """Return the pixels of ROIs that count in no fit.
 
@@ -52,8 +53,12 @@ def lost_pixels(
         The frames as the camera took them, where these are others.
     highest : Highest, optional
         As :func:`~.saturation.saturated_pixels` takes it.
+    level : float, optional
+        That of a frame of which they are a part.
     """
     taken = frames if taken is None else taken
     saturated = saturated_pixels(taken, corners, roi_shape, workers, highest)
-    lone = None if detection is None else lone_pixels(frames, corners, roi_shape, detection)
+    lone = None
+    if detection is not None:
+        lone = lone_pixels(frames, corners, roi_shape, detection, level)
     return LostPixels(saturated, lone)

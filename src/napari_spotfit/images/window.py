@@ -19,41 +19,41 @@ class Window:
     """The rows of a frame that are in memory, where they lie in the frame.
 
     The array is as large as the frame, but only the rows that are in it take memory: whatever works
-    on frames works on these rows, and their places are those in the frame. Some pixels are there
-    always.
+    on frames works on these rows, and their places are those in the frame.
 
     Parameters
     ----------
     shape : (int, int)
         Rows and columns of the frame.
-    places : ndarray of int64, shape (n,)
-        Which pixels are there always, by their places in the frame.
-    values : ndarray, shape (n,)
-        What they are; their type is the frame's.
+    dtype : dtype
+        The type of its pixels.
 
     Examples
     --------
-    >>> window = Window((1000, 4), np.array([3999]), np.array([7.0]))
+    >>> window = Window((1000, 4), np.dtype(float))
     >>> window.add(np.ones((10, 4)))
     >>> window.forget(8)
-    >>> window.first, window.last, window.frames[0, [8, 9, 999], 3].tolist()
-    (8, 10, [1.0, 1.0, 7.0])
+    >>> window.first, window.last, window.frames[0, 8:10, 3].tolist()
+    (8, 10, [1.0, 1.0])
     """
 
-    def __init__(
-        self, shape: tuple[int, int], places: NDArray[np.int64], values: NDArray[Any]
-    ) -> None:
-        self._shape, self._places, self._values = shape, places, values
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        self._shape, self._dtype = shape, dtype
         #: The first row that is there, and the one after the last.
         self.first = self.last = 0
         self._memory: mmap.mmap | None = None
         #: The frame, of shape (1, Y, X).
         self.frames = self._empty()
 
+    @property
+    def height(self) -> int:
+        """How many rows the frame has."""
+        return self._shape[0]
+
     def room(self, first: int, last: int) -> NDArray[Any]:
         """Return memory for rows that are to be added, (rows, X): their own, where there is any."""
         if self._memory is None:
-            return np.empty((last - first, self._shape[1]), self._values.dtype)
+            return np.empty((last - first, self._shape[1]), self._dtype)
         self._expect(first, last)
         rows: NDArray[Any] = self.frames[0, first:last]
         return rows
@@ -74,7 +74,9 @@ class Window:
             self.frames = self._empty()
             self.frames[0, before : self.last] = kept
         else:
-            for begin, end in self._between_places(self.first, before):
+            row = self._shape[1] * self._dtype.itemsize
+            begin, end = (n * row // mmap.PAGESIZE * mmap.PAGESIZE for n in (self.first, before))
+            if end > begin:
                 self._memory.madvise(mmap.MADV_DONTNEED, begin, end - begin)
         self.first = before
 
@@ -82,37 +84,19 @@ class Window:
         """Let the memory of some rows come in large pages: small ones take longer than the rows."""
         if self._memory is None:
             return
-        row = self._shape[1] * self._values.dtype.itemsize
+        row = self._shape[1] * self._dtype.itemsize
         begin = first * row // mmap.PAGESIZE * mmap.PAGESIZE
         with suppress(AttributeError, OSError):  # of a system without them
             self._memory.madvise(mmap.MADV_HUGEPAGE, begin, last * row - begin)
 
-    def _between_places(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the bytes, whole pages, of some rows without the pixels that are there always.
-
-        Other threads read these at any time.
-        """
-        size, page = self._values.dtype.itemsize, mmap.PAGESIZE
-        begin, end = (row * self._shape[1] * size // page for row in (first, last))
-        own = np.unique(self._places * size // page)
-        own = own[(own >= begin) & (own < end)]
-        begins, ends = np.append(begin, own + 1), np.append(own, end)
-        there = ends > begins
-        pairs = zip(begins[there] * page, ends[there] * page, strict=True)
-        return [(int(one), int(other)) for one, other in pairs]
-
     def _empty(self) -> NDArray[Any]:
-        shape, dtype = (1, *self._shape), self._values.dtype
+        shape, dtype = (1, *self._shape), self._dtype
         self._memory = _reserved(math.prod(shape) * dtype.itemsize)
         if self._memory is None:
             self.frames = np.zeros(shape, dtype)
         else:
             self.frames = np.frombuffer(self._memory, dtype).reshape(shape)
-        self._put_places()
         return self.frames
-
-    def _put_places(self) -> None:
-        self.frames.reshape(-1)[self._places] = self._values
 
 
 def _reserved(size: int) -> mmap.mmap | None:

@@ -93,9 +93,9 @@ def find(
     detection, variances = for_detection(calibration)
     backend = select_backend(settings, worth_a_gpu(image, reader, frames))
 
-    if reader.in_tiles and backend.kind == "cpu":
+    if reader.in_tiles:
         masks = PerPixel.of_mask(mask, reader.shape)
-        tiled = Tiled(reader, calibration, detection, variances, masks)
+        tiled = Tiled(backend, reader, calibration, detection, variances, masks)
         numbers = reader.select(frames).tolist()
         found = joined([nothing(), *(all_spots_in_tiles(tiled, number) for number in numbers)])
         return _with_places(found, reader)

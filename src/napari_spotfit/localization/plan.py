@@ -104,9 +104,9 @@ def fitted(
     settings, recorded_settings = calibration.settings, plan.settings
     detection, variances = for_detection(calibration)
     cores = settings.threads or threads.available()
-    if reader.in_tiles and backend.kind == "cpu" and any(map(len, ranges)):
+    if reader.in_tiles and any(map(len, ranges)):
         masks = PerPixel.of_mask(plan.mask, reader.shape)
-        tiled = Tiled(reader, calibration, detection, variances, masks)
+        tiled = Tiled(backend, reader, calibration, detection, variances, masks)
         # While some are written to a file, by one core, the next ones are fitted.
         yield from read_ahead(_fitted_in_tiles(plan, tiled, np.concatenate(ranges)))
         return
@@ -156,7 +156,7 @@ def _fitted_in_tiles(
     """Yield the fits of some rows of a frame after the other, and the rows' share of it."""
     settings = plan.settings
     for number in numbers.tolist():
-        for columns, share in fits_in_tiles(tiled, plan.backend, number):
+        for columns, share in fits_in_tiles(tiled, number):
             index = leading_indices(np.full(len(columns["y"]), number), plan.reader)
             yield collected(columns, index, settings), share
 

@@ -33,8 +33,11 @@ class Block(NamedTuple):
     #: As the camera took them, and which of their pixels are bad.
     taken: Any
     bad: Any
-    #: What there is to know of the light of a frame that there is a part of.
+    #: What there is to know of the light of a frame that there is a part of, and its level.
     highest: Highest | None = None
+    level: float | None = None
+    #: The row of the image with which the backend's frames, and the planes, begin.
+    first_row: int = 0
 
 
 def checked_reader(image: Any, settings: Settings) -> FrameReader:
@@ -104,18 +107,27 @@ def fit_block(
     rois = rois_around(frame, places, frame_shape, settings.roi_shape, len(settings.profile.shape))
     corners = rois.corners
     calibration.check_counts(block.pixels, corners)
+    # As the backend has them.
+    there, places_there = corners, places
+    if block.first_row:
+        there, places_there = (
+            corners - (0, block.first_row, 0),
+            places - (block.first_row, 0),
+        )
     # Side by side with other blocks, each is worked on by one thread.
     here = settings if backend.workers == 1 else _by_one_thread(settings)
-    known: dict[str, Any] = {} if block.highest is None else {"highest": block.highest}
+    known: dict[str, Any] = {}
+    if block.highest is not None:
+        known = {"highest": block.highest, "level": block.level}
     if block.pixels is not block.taken:
         known["taken"] = block.taken
     if detection is not None and detection.sigma is not None:
         known["detection"] = detection
-    lost = backend.lost_pixels(block.frames, corners, settings.roi_shape, here.threads, **known)
+    lost = backend.lost_pixels(block.frames, there, settings.roi_shape, here.threads, **known)
     columns = backend.fit_rois(
-        block.frames, corners, settings.roi_shape, here, rois.start, planes=block.planes,
+        block.frames, there, settings.roi_shape, here, rois.start, planes=block.planes,
         variance_map=block.variances, lost=lost.all(),
-        places=places if settings.neighbours == "leave out" else None,
+        places=places_there if settings.neighbours == "leave out" else None,
     )  # fmt: skip
     origin = Origin(corners, places, frame_shape, sigma, block.bad, *lost)
     judge_in_image(columns, here, origin)

@@ -8,25 +8,19 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine import threads
-from ..engine.cpu.detect import Detector
 from ..engine.detection.candidates import Candidates
 from ..engine.detection.detection_settings import MAXIMUM
 from ..engine.detection.nonmax_suppression import (
-    DROPPED,
     Maxima,
     farther_apart,
-    join_bands,
     joined_maxima,
     merge_plateaus,
 )
 from ..images.window import Window
-from ..settings.settings import Settings
+from .own_maxima import OwnMaxima, in_rows
 
 #: Half a side of what is looked at for a flat area, which grows by the other number.
 _AREA, _GROWS = 16, 4
-#: Rows whose maxima are joined at once, which caches hold.
-_ROWS = 256
 #: Rows, in units of the least distance, in which spots are looked for that others may drop.
 _CHAIN = 64
 
@@ -39,101 +33,69 @@ class TileSpots:
 
     Parameters
     ----------
-    settings : Settings
-        Those of the detection.
-    shape : (int, int)
-        Rows and columns of the frame.
+    source : OwnMaxima
+        What looks for maxima.
+    min_distance : float
+        Those closer than this are one spot.
+    level : float
+        The frame's.
     mask : ndarray of bool, shape (Y, X), optional
         Where to look for spots.
     """
 
     def __init__(
-        self, settings: Settings, shape: tuple[int, int], mask: NDArray[np.bool_] | None
+        self,
+        source: OwnMaxima,
+        min_distance: float,
+        level: float,
+        mask: NDArray[np.bool_] | None,
     ) -> None:
-        self._settings, self._shape, self._mask = settings, shape, mask
-        self._workers = settings.threads or threads.available()
+        self._source, self._min_distance = source, min_distance
+        self._level, self._mask = level, mask
         #: All spots before this row have been returned.
         self.end = 0
         #: The first row of pixels that is still needed.
         self.first_needed = 0
-        # Before these rows all maxima are known, and which of the two bands has them.
-        self._looked_at = self._settled = 0
-        self._maxima = self._waiting = self._kept = np.empty(0, MAXIMUM)
+        self._waiting = self._kept = np.empty(0, MAXIMUM)
 
-    def find(self, window: Window, variances: NDArray[np.float32] | None) -> Candidates:
+    def find(self, window: Window) -> Candidates:
         """Return the spots that are certain by now, in order, after those returned before."""
-        detector = Detector(window.frames, self._settings, variances)
-        self._look(detector, window)
-        height = self._shape[0]
-        areas = self._flat_areas(window, detector.level)
-        limit = _uncut(self._settled, areas)
-        maxima = merge_plateaus(self._waiting, window.frames) if areas else self._waiting
-        maxima = _in_rows(maxima, self.end, limit)
+        self._waiting = joined_maxima([self._waiting, self._source.next(window)])
+        height, width = window.height, window.frames.shape[2]
+        areas = self._flat_areas(window)
+        limit = _uncut(self._source.known, areas)
+        maxima = self._waiting
+        if areas:
+            maxima = merge_plateaus(maxima, window.frames, self._level)
+        maxima = in_rows(maxima, self.end, limit)
         if self._mask is not None:
             maxima = _where(maxima, self._mask[maxima["y"], maxima["x"]])
         end = height if limit >= height else _uncut(self._certain(maxima, limit), areas)
         end = max(end, self.end)
         maxima = joined_maxima([self._kept, maxima])
-        chosen = farther_apart(maxima, self._shape, self._settings.min_distance)
-        near = _spots_in_rows(chosen, end - math.ceil(self._settings.min_distance), end)
+        chosen = farther_apart(maxima, (height, width), self._min_distance)
+        near = _spots_in_rows(chosen, end - math.ceil(self._min_distance), end)
         self._kept = _as_maxima(near)
         new = _spots_in_rows(chosen, self.end, end)
-        self._waiting = _in_rows(self._waiting, end, height).copy()
+        self._waiting = in_rows(self._waiting, end, height).copy()
         self.end = end
-        self.first_needed = min(self._looked_at - detector.reach, end) - 1
+        self.first_needed = min(self._source.first_needed, end) - 1
         return new
 
-    def _look(self, detector: Detector, window: Window) -> None:
-        """Look for maxima in the strips whose surroundings are all there."""
-        height, rows = self._shape[0], detector.strip_rows
-        known = window.last - detector.reach if window.last < height else height + rows - 1
-        # A maximum belongs to one of the other band, to which others may belong.
-        margin = math.ceil(3 * detector.settings.reach) + 1
-        found = [self._waiting]
-        # Some rows after the other: their memory is used again.
-        while self._looked_at + rows <= known and self._looked_at < height:
-            first = self._looked_at
-            self._looked_at = min(first + rows, height)
-            new = detector.maxima_in_rows(first, self._looked_at, self._workers)
-            self._maxima = joined_maxima([self._maxima, new])
-            is_last = self._looked_at == height
-            settled = height if is_last else max(self._looked_at - margin, self._settled)
-            found += self._own(detector, self._settled, settled, 2 * margin)
-            self._maxima = _in_rows(self._maxima, settled - 2 * margin, height)
-            self._settled = settled
-        self._waiting = joined_maxima(found)
-
-    def _own(self, detector: Detector, begin: int, end: int, margin: int) -> list[Maxima]:
-        """Return the maxima in some rows that are spots of their own, not with another band's."""
-        firsts = range(begin, end, max(_ROWS, margin))
-        parts: list[Maxima] = [self._maxima[:0]] * len(firsts)
-
-        def join(number: int, _: int) -> None:
-            first, last = firsts[number], min(firsts[number] + firsts.step, end)
-            maxima = _in_rows(self._maxima, first - margin, last + margin)
-            marked = maxima.copy()
-            join_bands(marked, detector.settings, self._settings.min_distance)
-            y = maxima["y"]
-            own = (y >= first) & (y < last) & (marked["band"] != DROPPED)
-            parts[number] = _where(maxima, own)
-
-        threads.in_pieces(join, len(firsts), 1, self._workers)
-        return parts
-
-    def _flat_areas(self, window: Window, level: float) -> list[tuple[int, float]]:
+    def _flat_areas(self, window: Window) -> list[tuple[int, float]]:
         """Return the first and last rows of flat areas with maxima; ∞ where there may be more."""
         flat = self._waiting[self._waiting["on_flat_area"] != 0]
-        return [_flat_area(window, int(one["y"]), int(one["x"]), level) for one in flat]
+        return [_flat_area(window, int(one["y"]), int(one["x"]), self._level) for one in flat]
 
     def _certain(self, maxima: Maxima, limit: int) -> int:
         """Return the row before which no maximum depends on any from a row on.
 
         A maximum there may drop those that are close, and no brighter.
         """
-        distance, rows = self._settings.min_distance, _CHAIN
+        distance, rows = self._min_distance, _CHAIN
         while True:
             first = limit - rows * max(math.ceil(distance), 1)
-            near = _in_rows(maxima, first, limit)
+            near = in_rows(maxima, first, limit)
             y = near["y"]
             reached = y[_reached(near, y > limit - distance, distance)]
             if not len(reached):
@@ -142,12 +104,6 @@ class TileSpots:
             if lowest > first + distance or len(near) == len(maxima):
                 return lowest
             rows *= _GROWS
-
-
-def _in_rows(maxima: Maxima, first: int, last: int) -> Maxima:
-    """Return those of maxima, which are in order, that are in some rows."""
-    y = maxima["y"]
-    return maxima[bisect_left(y, first) : bisect_left(y, last)]
 
 
 def _spots_in_rows(spots: Candidates, first: int, last: int) -> Candidates:

@@ -18,17 +18,18 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Backend
-from ..engine.cpu.detect import level_places
 from ..engine.detection.candidates import Candidates, joined, nothing
+from ..engine.detection.level import level_of, level_places
 from ..engine.saturation import Highest
 from ..images.frames import FrameReader, to_host
 from ..images.kept_chunks import KeptChunks
 from ..images.per_pixel import PerPixel
-from ..images.pixel_calibration import PixelCalibration
+from ..images.pixel_calibration import PixelCalibration, Planes
 from ..images.window import Window
 from ..results.flags import SAME_SPOT, SAME_SPOT_PX
 from ..settings.settings import Settings
 from .chunks import read_ahead
+from .own_maxima import OnBackend, OnHost, OwnMaxima
 from .rois import Block, fit_block
 from .tile_spots import TileSpots
 
@@ -39,6 +40,7 @@ _LONE_PIXELS = 2
 class Tiled(NamedTuple):
     """What is the same for all frames that are worked in tiles."""
 
+    backend: Backend
     reader: FrameReader
     calibration: PixelCalibration
     #: What looks for spots, and variances of pixels beside its noise.
@@ -55,30 +57,38 @@ class Found(NamedTuple):
     end: int
     pixels: Window
     taken: Window
-    #: The largest number until now.
+    #: The largest number until now, and the frame's level.
     highest: float
+    level: float
 
 
 def spots_in_tiles(tiled: Tiled, number: int) -> Generator[Found, int, None]:
     """Yield the spots of a frame, some rows after the other; send the first row still needed."""
-    height, width = tiled.reader.frame_shape
-    shape = height, width
     kept = KeptChunks(tiled.reader, number, threads.available())
-    pixels, taken = _windows(tiled, number, kept)
-    mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
-    spots, highest = TileSpots(tiled.detection, shape, mask), -math.inf
+    pixels, taken, level = _windows(tiled, number, kept)
+    spots, highest = _spots(tiled, number, level), -math.inf
     for rows, corrected in read_ahead(_tiles(tiled, number, kept, taken)):
         pixels.add(corrected[0])
         if taken is not pixels:
             taken.add(rows[0])
         highest = max(highest, _largest(rows))
         del rows, corrected
-        found = spots.find(pixels, tiled.variances)
-        needed = yield Found(found, spots.end, pixels, taken, highest)
+        found = spots.find(pixels)
+        needed = yield Found(found, spots.end, pixels, taken, highest, level)
         needed = min(needed, spots.first_needed)
         pixels.forget(needed)
         if taken is not pixels:
             taken.forget(needed)
+
+
+def _spots(tiled: Tiled, number: int, level: float) -> TileSpots:
+    """Return what finds the spots of a frame with the level."""
+    settings, variances = tiled.detection, tiled.variances
+    mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
+    source: OwnMaxima = OnHost(settings, variances, level)
+    if tiled.backend.kind == "cuda":
+        source = OnBackend(tiled.backend, settings, variances, level)
+    return TileSpots(source, settings.min_distance, level, mask)
 
 
 def all_spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
@@ -102,12 +112,12 @@ class Rows(NamedTuple):
     begin: int
     end: int
     spots: Candidates
+    #: The frame, of which these rows of pixels are there.
     block: Block
+    pixels: slice
 
 
-def fits_in_tiles(
-    tiled: Tiled, backend: Backend, number: int
-) -> Iterator[tuple[dict[str, NDArray[Any]], Fraction]]:
+def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray[Any]], Fraction]]:
     """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
     calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
     sigma = calibration.fitted.known_sigma
@@ -116,8 +126,9 @@ def fits_in_tiles(
         own = rows.spots
         places = np.column_stack([own.y, own.x]).astype(float)
         columns = fit_block(
-            backend, rows.block, calibration, own.frame, places, sigma, tiled.detection
-        )
+            tiled.backend, _there(tiled.backend, rows), calibration, own.frame, places, sigma,
+            tiled.detection,
+        )  # fmt: skip
         columns["score"] = own.score
         inside = (own.y >= rows.begin) & (own.y < rows.end)
         share = Fraction(rows.end - rows.begin, height)
@@ -140,14 +151,34 @@ def _rows_to_fit(tiled: Tiled, number: int) -> Iterator[Rows]:
         end = height if is_last else min(found.end, found.pixels.last - beside) - reach
         if end > begun or is_last:
             pixels, taken = found.pixels.frames, found.taken.frames
-            block = Block(pixels, pixels, planes, variances, taken, bad, top.highest(found))
-            yield Rows(begun, end, _of(held, held.y < end + reach), block)
+            highest = top.highest(found)
+            block = Block(pixels, pixels, planes, variances, taken, bad, highest, found.level)
+            there = slice(max(begun - reach - beside, 0), min(end + reach + beside, height))
+            yield Rows(begun, end, _of(held, held.y < end + reach), block, there)
             # They are fitted while the next ones are looked for.
             still_fitted, begun = begun, end
             held = _of(held, held.y >= begun - reach)
         if is_last:
             return
         found = source.send(still_fitted - reach - beside)
+
+
+def _there(backend: Backend, rows: Rows) -> Block:
+    """Return the block with the frame where the backend reads it: a GPU is sent what is there."""
+    if backend.kind == "cpu":
+        return rows.block
+    block, own = rows.block, (slice(None), rows.pixels)
+    frames = backend.upload(block.pixels[own])
+    taken = block.pixels if block.taken is block.pixels else block.taken[own]
+    return block._replace(
+        frames=frames, planes=_cut(block.planes, own), variances=_cut(block.variances, own),
+        taken=taken, first_row=rows.pixels.start,
+    )  # fmt: skip
+
+
+def _cut(planes: Planes | None, own: tuple[slice, slice]) -> Planes | None:
+    """Return what is known of some rows of pixels."""
+    return None if planes is None else Planes(planes.values[own])
 
 
 class _Top:
@@ -191,15 +222,13 @@ def _rows_of(reader: FrameReader, number: int, first: int, last: int) -> NDArray
     return reader.read_part(np.array([number]), part)
 
 
-def _windows(tiled: Tiled, number: int, kept: KeptChunks) -> tuple[Window, Window]:
+def _windows(tiled: Tiled, number: int, kept: KeptChunks) -> tuple[Window, Window, float]:
     """Return windows for the pixels as the detection takes them, and as they are; perhaps the same.
 
-    Those that tell the frame's level are always there: all tiles count from the level of the frame,
-    so that they are rounded alike.
+    And the frame's level, from which all tiles count, so that they are rounded alike.
     """
     (height, width), numbers = tiled.reader.frame_shape, np.array([number])
-    shape, places = (height, width), level_places(height * width)
-    y, x = np.divmod(places, width)
+    y, x = np.divmod(level_places(height * width), width)
     points = kept.points(y, x)
     values = [
         tiled.calibration.corrected(
@@ -207,10 +236,11 @@ def _windows(tiled: Tiled, number: int, kept: KeptChunks) -> tuple[Window, Windo
         )
         for pixel, row, column in zip(points, y.tolist(), x.tolist(), strict=True)
     ]
-    pixels = Window(shape, places, np.concatenate(values).ravel())
+    level = level_of(np.concatenate(values).ravel())
+    pixels = Window((height, width), values[0].dtype)
     if values[0] is points[0]:
-        return pixels, pixels
-    return pixels, Window(shape, np.empty(0, np.int64), np.empty(0, points[0].dtype))
+        return pixels, pixels, level
+    return pixels, Window((height, width), points[0].dtype), level
 
 
 def _reach_of_fits(settings: Settings) -> int:

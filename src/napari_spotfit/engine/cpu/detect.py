@@ -19,6 +19,7 @@ from ..detection.nonmax_suppression import (
     in_order,
     join_bands,
     merge_plateaus,
+    not_dropped,
     strips_in_order,
 )
 from ..kernel_arguments import address
@@ -36,8 +37,6 @@ _ROOM = 1 << 15
 
 #: Rows of a frame that tells how many rows strips have.
 _TALL = 1 << 30
-#: Pixels that tell a frame's level.
-_LEVEL_SAMPLES = 63
 
 
 def detect(
@@ -96,9 +95,33 @@ def detect(
     return joined([parts[first] for first in sorted(parts)])
 
 
-def level_places(pixels: int) -> NDArray[np.int64]:
-    """Return which pixels of a frame tell its level, as kernels/detection.h has it."""
-    return (2 * np.arange(_LEVEL_SAMPLES) + 1) * pixels // (2 * _LEVEL_SAMPLES)
+def own_maxima(
+    frames: NDArray[Any],
+    settings: Settings,
+    variance_map: NDArray[np.float32] | None = None,
+    *,
+    level: float,
+) -> Maxima:
+    """Return the maxima in some rows of a frame that are spots of their own, however close.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (1, rows, X)
+        The rows.
+    settings, variance_map
+        As :func:`detect` takes them; the variances are those of the rows.
+    level : float
+        That of the frame.
+
+    Returns
+    -------
+    ndarray of MAXIMUM
+        In order, with marks for bands; near the first row and the last one, they are others.
+    """
+    detector = Detector(frames, settings, variance_map, level)
+    maxima = detector.maxima(0, 1, settings.threads or threads.available())
+    join_bands(maxima, detector.settings, settings.min_distance)
+    return not_dropped(maxima)
 
 
 class Detector:
@@ -110,6 +133,8 @@ class Detector:
         As :func:`detect` takes them.
     settings, variance_map
         As :func:`detect` takes them.
+    level : float, optional
+        That of a frame of which they are a part.
     """
 
     def __init__(
@@ -117,11 +142,12 @@ class Detector:
         frames: NDArray[Any],
         settings: Settings,
         variance_map: NDArray[np.float32] | None = None,
+        level: float | None = None,
     ) -> None:
         self._bands = make_bands(settings.known_sigma, frames.shape[1:])
         #: As the library takes them.
         self.settings = make_detection_settings(
-            settings, self._bands, address, variance_map=variance_map
+            settings, self._bands, address, variance_map=variance_map, level=level
         )
         self._kept = frames, variance_map
         self._source = DetectionSource.of(frames, self.settings)
@@ -156,20 +182,6 @@ class Detector:
                 )
             )
         return min(round(_TALL * counts[0] / counts[1]), int(self.settings.height))
-
-    @property
-    def reach(self) -> int:
-        """How many rows above and below a maximum tell that it is one."""
-        given = self.settings
-        return int(max(given.step, 1) + given.radius[-1] + given.lone_distance + 1)
-
-    @property
-    def level(self) -> float:
-        """That of the first frame: the median of some pixels, the upper of two in the middle."""
-        frame = self._kept[0][0].reshape(-1)
-        sample = frame[level_places(frame.size)]
-        good = np.sort(sample[np.isfinite(sample)])
-        return float(good[len(good) // 2]) if len(good) else 0.0
 
     def _of_strips(self, first: int, last: int, workers: int) -> Maxima:
         found: dict[int, list[NDArray[np.uint8]]] = {}

@@ -26,6 +26,7 @@ def lone_pixels(
     corners: NDArray[np.int64],
     roi_shape: tuple[int, int],
     settings: Settings,
+    level: float | None = None,
 ) -> Lost | None:
     """Return the lone pixels of ROIs, which are no light of a spot; None if none has any.
 
@@ -43,9 +44,12 @@ def lone_pixels(
         Rows and columns of the ROIs.
     settings : Settings
         ``sigma``, ``noise`` and ``threads``.
+    level : float, optional
+        That of a frame of which they are a part.
     """
     bands = make_bands(settings.known_sigma, frames.shape[1:])
-    source = DetectionSource.of(frames, make_detection_settings(settings, bands, address))
+    given = make_detection_settings(settings, bands, address, level=level)
+    source = DetectionSource.of(frames, given)
     library = load()
 
     def look(corners: NDArray[np.int64], pixels: NDArray[np.bool_] | None) -> NDArray[np.bool_]:

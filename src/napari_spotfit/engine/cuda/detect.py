@@ -26,6 +26,7 @@ from ..detection.nonmax_suppression import (
     choose_spots,
     in_order,
     merge_plateaus,
+    not_dropped,
 )
 from .compile import PIXEL_TYPES, kernel
 from .orders import Orders
@@ -214,6 +215,29 @@ def detect(
         In NumPy arrays; they do not depend on the other frames.
     """
     return detect_on(current_device(), frames, settings, mask, variance_map)
+
+
+def own_maxima(
+    frames: Any, settings: Settings, variance_map: Any = None, *, level: float
+) -> Maxima:
+    """Return the maxima in some rows of a frame that are spots of their own, however close.
+
+    As the CPU's twin does; the rows lie on the current device.
+    """
+    return own_maxima_on(current_device(), frames, settings, variance_map, level)
+
+
+def own_maxima_on(
+    device: Device, frames: Any, settings: Settings, variance_map: Any, level: float
+) -> Maxima:
+    """Return the same of rows in the memory of a device."""
+    plan = _plan(device, frames.dtype, frames.shape[1:], settings.known_sigma)
+    if variance_map is not None:
+        variance_map = device.put(variance_map)
+    made = make_detection_settings(
+        settings, plan.bands, device.address, variance_map=variance_map, level=level
+    )
+    return not_dropped(_maxima(device, plan, frames, made, settings.min_distance))
 
 
 def current_device() -> Device:

@@ -23,10 +23,12 @@ THREADS, _WARP, _MOST_PIXELS = 256, 32, 1 << 28
 
 
 @lru_cache(maxsize=16)
-def _made(settings: Settings, shape: tuple[int, int]) -> DetectionSettings:
+def _made(
+    settings: Settings, shape: tuple[int, int], level: float | None = None
+) -> DetectionSettings:
     """Return what the kernel is told, only to be read; it uses none of the bands."""
     bands = make_bands(settings.known_sigma, shape)
-    return make_detection_settings(settings, bands, lambda _: None)
+    return make_detection_settings(settings, bands, lambda _: None, level=level)
 
 
 class LoneWork(ctypes.Structure):
@@ -39,10 +41,14 @@ class LoneWork(ctypes.Structure):
 
 
 def lone_pixels(
-    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], settings: Settings
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    settings: Settings,
+    level: float | None = None,
 ) -> Lost | None:
     """Return the lone pixels of ROIs of frames on the current device; None if none has any."""
-    return lone_pixels_on(current_device(), frames, corners, roi_shape, settings)
+    return lone_pixels_on(current_device(), frames, corners, roi_shape, settings, level)
 
 
 def lone_pixels_on(
@@ -51,11 +57,12 @@ def lone_pixels_on(
     corners: NDArray[np.int64],
     roi_shape: tuple[int, int],
     settings: Settings,
+    level: float | None = None,
 ) -> Lost | None:
     """Return the lone pixels of ROIs of frames in the memory of a device."""
     if not len(corners):
         return None
-    look, orders = Look(device, frames, roi_shape, settings), device.orders()
+    look, orders = Look(device, frames, roi_shape, settings, level), device.orders()
     suspect = look.order(orders, orders.send(corners))
     orders.carry_out()
     return look.closely(np.flatnonzero(suspect), corners)
@@ -74,13 +81,20 @@ class Look:
         Rows and columns of the ROIs.
     settings : Settings
         Those of detection.
+    level : float, optional
+        That of a frame of which they are a part.
     """
 
     def __init__(
-        self, device: Device, frames: Any, roi_shape: tuple[int, int], settings: Settings
+        self,
+        device: Device,
+        frames: Any,
+        roi_shape: tuple[int, int],
+        settings: Settings,
+        level: float | None = None,
     ) -> None:
         self._device, self._frames, self._roi_shape = device, frames, roi_shape
-        self._made = _made(settings, frames.shape[1:])
+        self._made = _made(settings, frames.shape[1:], level)
         pixel = PIXEL_TYPES[frames.dtype.str[1:]]
         self._kernel = device.kernel(
             "cuda/lone_pixels.cu", "find_lone_pixels", THREADS=THREADS, PIXEL=pixel

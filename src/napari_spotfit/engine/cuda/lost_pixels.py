@@ -28,6 +28,7 @@ def lost_pixels(
     detection: Settings | None = None,
     taken: Any = None,
     highest: Highest | None = None,
+    level: float | None = None,
 ) -> LostPixels:
     """Return the pixels of ROIs of frames on the current device that count in no fit."""
     if taken is not None or detection is None or max(roi_shape) > ROI_MAX or not len(corners):
@@ -35,9 +36,9 @@ def lost_pixels(
         saturated = saturated_pixels(as_taken, corners, roi_shape, workers, highest)
         lone = None
         if detection is not None:
-            lone = lone_pixels.lone_pixels(frames, corners, roi_shape, detection)
+            lone = lone_pixels.lone_pixels(frames, corners, roi_shape, detection, level)
         return LostPixels(saturated, lone)
-    return lost_pixels_on(current_device(), frames, corners, roi_shape, detection, highest)
+    return lost_pixels_on(current_device(), frames, corners, roi_shape, detection, highest, level)
 
 
 def lost_pixels_on(
@@ -47,11 +48,12 @@ def lost_pixels_on(
     roi_shape: tuple[int, int],
     detection: Settings,
     highest: Highest | None = None,
+    level: float | None = None,
 ) -> LostPixels:
     """Return the same of frames in the memory of a device, as the camera took them."""
     orders = device.orders()
     there, rule = orders.send(corners), Tops.of(frames.dtype)
-    look = lone_pixels.Look(device, frames, roi_shape, detection)
+    look = lone_pixels.Look(device, frames, roi_shape, detection, level)
     flat = flat_tops.order(device, orders, frames, there, roi_shape, rule.structure())
     lone = look.order(orders, there)
     orders.carry_out()

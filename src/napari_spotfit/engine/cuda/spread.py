@@ -44,6 +44,7 @@ class Functions(NamedTuple):
     detect: Callable[..., Any]
     fit_rois: Callable[..., dict[str, Any]]
     lost_pixels: Callable[..., Any]
+    own_maxima: Callable[..., Any]
 
 
 def over(devices: Sequence[int]) -> Functions:
@@ -123,4 +124,7 @@ def over(devices: Sequence[int]) -> Functions:
         )
         return columns
 
-    return Functions(upload, there(detect.detect), fit_rois, there(lost_pixels.lost_pixels))
+    return Functions(
+        upload, there(detect.detect), fit_rois, there(lost_pixels.lost_pixels),
+        there(detect.own_maxima),
+    )  # fmt: skip

@@ -46,16 +46,22 @@ class BandSettings(ctypes.Structure):
 class DetectionSettings(ctypes.Structure):
     """What detection is told, the same for all frames of a call."""
 
+    @property
+    def reach_in_pixels(self) -> int:
+        """How many rows and columns around a maximum tell that it is one."""
+        return int(max(self.step, 1) + self.radius[-1] + self.lone_distance + 1)
+
     _fields_ = (
         ("kernels", ctypes.c_void_p * _WIDTHS),
         ("bands", BandSettings * _BANDS),
         *fields(
             "pointer variance_map",
             "double lowest_border least_score shape_score clear_score reach",
-            "double slope intercept least_variance own_slope", "long height width",
+            "double slope intercept least_variance own_slope level", "long height width",
         ),
         ("radius", ctypes.c_int * _WIDTHS),
-        *fields("int step diagonal row_step", "float sigma lone_share", "int lone_distance"),
+        *fields("int step diagonal row_step", "float sigma lone_share"),
+        *fields("int lone_distance level_known"),
     )  # fmt: skip
 
 
@@ -65,6 +71,7 @@ def make_detection_settings(
     address: Callable[[Any], int | None],
     noise: NoiseModel | None = None,
     variance_map: Any = None,
+    level: float | None = None,
 ) -> DetectionSettings:
     """Return what the settings ask for.
 
@@ -80,6 +87,9 @@ def make_detection_settings(
         That of the pixels, instead of the settings' own.
     variance_map : array of float32, shape (Y, X), optional
         Variances of all pixels beside that noise.
+    level : float, optional
+        That of a frame of which the pixels are a part, as :func:`~.level.level_of` tells it; else
+        they tell it themselves.
     """
     noise = noise or settings.known_noise
     factor = noise.correlation**2
@@ -95,10 +105,10 @@ def make_detection_settings(
         score_for(DEFAULT_FALSE_SPOTS, sigma) if by_height else score,
         _CLEAR, max(_REACH * sigma, _LEAST_REACH),
         factor * noise.slope, factor * noise.intercept, factor * noise.least, noise.slope,
-        *bands.shape,
+        level or 0.0, *bands.shape,
         (ctypes.c_int * _WIDTHS)(*(len(kernel) - 1 for kernel in bands.kernels)),
         bands.step, bands.diagonal, bands.row_step, sigma, _lone_share(sigma),
-        max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * sigma)),
+        max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * sigma)), level is not None,
     )  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def _chosen(
     )
 
 
-def merge_plateaus(maxima: Maxima, frames: NDArray[Any]) -> Maxima:
+def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = None) -> Maxima:
     """Make the maxima on one flat area of a frame one, in the middle of the area.
 
     The band-pass of a saturated spot is highest along the edge of what is saturated.
@@ -135,10 +135,13 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any]) -> Maxima:
         Their frames count from the first of the given ones.
     frames : ndarray, shape (n, Y, X)
         Pixels, C-contiguous.
+    level : float, optional
+        That of a frame of which they are a part.
     """
     library = load()
     height, width = frames.shape[1:]
-    source = DetectionSource.of(frames, DetectionSettings(height=height, width=width))
+    known = {"level": level or 0.0, "level_known": level is not None}
+    source = DetectionSource.of(frames, DetectionSettings(height=height, width=width, **known))
     row_starts = _memory_for_rows(maxima, height)
     # A bit for each pixel, and the places that are still to be visited: few, but who knows.
     visited = np.empty(-(-frames[0].size // 64), np.uint64)
@@ -170,6 +173,11 @@ def joined_maxima(parts: list[Maxima]) -> Maxima:
     """Return maxima of several parts; NumPy's own way copies them number by number."""
     maxima: Maxima = np.concatenate([part.view(np.uint8) for part in parts]).view(MAXIMUM)
     return maxima
+
+
+def not_dropped(maxima: Maxima) -> Maxima:
+    """Return marked maxima that are spots of their own."""
+    return maxima.take(np.flatnonzero(maxima["band"] != DROPPED))
 
 
 def in_order(maxima: Maxima) -> Maxima:

@@ -1,0 +1,27 @@
+"""The level that a frame counts from: the median of some pixels, as kernels/detection.h has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SAMPLES = 63
+
+
+def level_places(pixels: int) -> NDArray[np.int64]:
+    """Return which pixels of a frame tell its level."""
+    return (2 * np.arange(_SAMPLES) + 1) * pixels // (2 * _SAMPLES)
+
+
+def level_of(sample: NDArray[Any]) -> float:
+    """Return the level that they tell: one of them, the upper of two in the middle.
+
+    Examples
+    --------
+    >>> level_of(np.array([4.0, 1.0, np.nan, 3.0, 2.0]))
+    3.0
+    """
+    good = np.sort(sample[np.isfinite(sample)])
+    return float(good[len(good) // 2]) if len(good) else 0.0
