@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tifffile
 from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
@@ -12,10 +11,8 @@ from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.cutting import row_tiles
 from napari_spotfit.images.kept_chunks import KeptChunks
 from napari_spotfit.images.pixel_calibration import detection_calibration
-from napari_spotfit.localization import noise
-
-da = pytest.importorskip("dask.array")
-zarr = pytest.importorskip("zarr")
+from napari_spotfit.localization import detect_spots as detecting
+from napari_spotfit.localization import noise, plan
 
 #: So tall that the filters' strips are several, whatever the instruction set.
 SHAPE = (2300, 140)
@@ -93,20 +90,64 @@ def known_of(fits, maps):
     return settings
 
 
+#: "sent" is the CPU, to which the tiles go as they go to a GPU.
+BACKENDS = ["cpu", "sent", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture
+def kind(request, monkeypatch):
+    """The backend that settings choose."""
+    if request.param == "cuda":
+        request.getfixturevalue("gpu")
+    return request.param
+
+
+def send_tiles(monkeypatch):
+    for module in (plan, detecting):
+        select = module.select_backend
+        monkeypatch.setattr(
+            module, "select_backend", lambda *given, own=select: own(*given)._replace(kind="cuda")
+        )
+
+
+@pytest.mark.parametrize("kind", BACKENDS, indirect=True)
 @pytest.mark.parametrize("case", CASES)
-def test_the_rows_are_those_of_the_whole_frame(case, movie, saturated, monkeypatch):
+def test_the_rows_are_those_of_the_whole_frame(case, kind, movie, saturated, monkeypatch):
+    if kind == "sent" and case in ("NaN", "bad", "bads"):
+        pytest.skip("a bad pixel changes how the CPU rounds in all of its strip")
     change, maps, options = CASES[case]
     image = movie if case in ("chains", "all", "float64") else saturated
     image = image if change is None else change(image)
-    whole = localize(image, sigma=1.3, backend="cpu", **maps, **options)
+    named = "cuda" if kind == "cuda" else "cpu"
+    whole = localize(image, sigma=1.3, backend=named, **maps, **options)
     assert len(whole) > 1000
     settings = known_of(whole, maps)
     plain = {name: value for name, value in maps.items() if name == "mask"}
     places = detect_spots(image, settings=settings, **plain)
     for rows in ROWS:
+        if kind == "sent":
+            send_tiles(monkeypatch)
         fits, found = in_tiles(monkeypatch, image, rows, settings, **maps)
         assert_same(fits, whole)
         assert np.array_equal(found, places)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sent"])
+@pytest.mark.parametrize("rows", [60, 90, 500])
+def test_the_middle_of_a_flat_area_may_be_in_rows_that_are_done(kind, rows, monkeypatch):
+    """All of its maxima may be at its lower end, and the area as high as tiles are."""
+    y, x = np.indices(SHAPE)
+    light = np.random.default_rng(2).poisson(300, SHAPE).astype(float)
+    for top in range(50, 2100, 207):
+        # It begins slowly, without an edge, and ends at once.
+        inside = (y > top - 60) & (y < top + 45 + 3 * np.sin(x / 5))
+        light[inside] += 15 * (y - top + 60)[inside]
+    image = np.minimum(light, 1200).astype(np.uint16)
+    whole = localize(image, sigma=1.3, backend="cpu")
+    if kind == "sent":
+        send_tiles(monkeypatch)
+    fits, _ = in_tiles(monkeypatch, image, rows, whole.settings)
+    assert_same(fits, whole)
 
 
 def test_the_highest_pixels_may_be_in_the_last_tile(movie, monkeypatch):
@@ -120,6 +161,7 @@ def test_the_highest_pixels_may_be_in_the_last_tile(movie, monkeypatch):
 
 
 def test_every_chunk_of_a_tiled_frame_is_read_once(movie, monkeypatch):
+    da = pytest.importorskip("dask.array")
     reads = []
 
     def load(block, block_info=None):
@@ -139,6 +181,7 @@ def test_every_chunk_of_a_tiled_frame_is_read_once(movie, monkeypatch):
 
 
 def test_chunks_that_tell_the_level_are_kept_until_their_rows_come(monkeypatch):
+    da = pytest.importorskip("dask.array")
     image = np.random.default_rng(0).integers(0, 9000, (50, 70), dtype=np.uint16)
     for chunks in ((7, 70), (11, 13), (50, 20)):
         reader = frames_module.FrameReader(da.from_array(image, chunks=chunks))
@@ -159,8 +202,10 @@ def test_files_are_read_in_tiles(name, movie, monkeypatch, tmp_path):
     if name.endswith("npy"):
         np.save(path, movie)
     elif name.endswith("zarr"):
+        zarr = pytest.importorskip("zarr")
         zarr.create_array(path, data=movie, chunks=(1, 300, 140))
     else:
+        tifffile = pytest.importorskip("tifffile")
         tifffile.imwrite(path, movie, compression="zlib" if "packed" in name else None)
     settings = localize(movie, sigma=1.3, backend="cpu").settings
     fits, _ = in_tiles(monkeypatch, frames_module.opened(path), 700, settings)
@@ -183,6 +228,7 @@ def test_parts_come_row_by_row(movie, monkeypatch):
 
 
 def test_large_frames_tell_their_noise_by_squares(monkeypatch):
+    da = pytest.importorskip("dask.array")
     light = np.random.default_rng(0).poisson(np.linspace(100, 1000, 1200), (1200, 1200))
     image, reads = light.astype(np.uint16), []
 

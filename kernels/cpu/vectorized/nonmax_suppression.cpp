@@ -12,8 +12,8 @@ template <class T> class Flood {
           long long length)
         : s(settings), frame(pixels), visited(marks), queue(memory), room(length) {}
 
-    // Calls see(y, x) for each; marks them, or takes the marks away again. False where the queue is
-    // too short for them.
+    // Calls see(y, x) for each until it says that there is no need; marks them, or takes the marks away
+    // again. False where the queue is too short for them.
     template <class See> bool walk(long long start, bool mark, See see) {
         long long first = 0, last = 0;
         const auto meet = [&](long long place) {
@@ -24,7 +24,7 @@ template <class T> class Flood {
         if (!meet(start)) return false;
         while (first < last) {
             const long long place = queue[first++ % room], y = place / s.width, x = place % s.width;
-            see(y, x);
+            if (!see(y, x)) return true;
             const float value = frame[place];
             const auto visit = [&](bool inside, long long v, long long u) {
                 if (!inside) return true;
@@ -88,6 +88,7 @@ bool merge_plateau(Flood<T>& flood, long long width, const Rows& rows, Maximum* 
     const bool done = flood.walk(start, true, [&](long long y, long long x) {
         sum_y += y, sum_x += x, ++size;
         lowest = least(lowest, y), highest = most(highest, y);
+        return true;
     });
     if (!done) return false;
     for (long long i = rows.begin(merged.frame, lowest); i < rows.end(merged.frame, highest); ++i) {
@@ -102,6 +103,7 @@ bool merge_plateau(Flood<T>& flood, long long width, const Rows& rows, Maximum* 
     return flood.walk(start, false, [&](long long y, long long x) {
         const double distance = square(y - mean_y) + square(x - mean_x);
         if (distance < nearest) nearest = distance, merged.y = int(y), merged.x = int(x);
+        return true;
     });
 }
 
@@ -126,6 +128,35 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
         for (long long i = 0; i < count; ++i)
             if (maxima[i].on_flat_area == 0) merged[left++] = maxima[i];
         return left;
+    });
+}
+
+// The first row of all flat areas that a row shares with the one before, that row where there is none, or
+// -1 where the queue is too short. Those no higher than the level are dark when they are large.
+long long first_row_of_areas(const DetectionSource& source, long long row, unsigned long long* visited,
+                             long long* queue, long long room) {
+    constexpr long long LARGE = 1 << 12;
+    return with_pixel_type(source.pixel_type, [&](auto pixel) -> long long {
+        using T = typename decltype(pixel)::Type;
+        const SubnormalsAreZero here;
+        const DetectionSettings& s = *source.settings;
+        const Frame<T> frame = frame_of<T>(source, 0);
+        Flood<T> flood(s, frame, visited, queue, room);
+        long long first = row;
+        for (long long x = 0; x < s.width; ++x) {
+            const long long place = row * s.width + x;
+            const float value = frame[place];
+            if (frame[place - s.width] != value || flood.is_marked(row, x)) continue;
+            long long top = row, size = 0;
+            const auto may_have_spots = [&] { return value > 0.0f || size <= LARGE; };
+            const bool done = flood.walk(place, true, [&](long long y, long long) {
+                top = least(top, y), ++size;
+                return may_have_spots();
+            });
+            if (!done) return -1;
+            if (may_have_spots()) first = least(first, top);
+        }
+        return first;
     });
 }
 

@@ -170,6 +170,7 @@ class FrameReader:
         self.count = math.prod(self.leading)
         #: The number of the only frame that there is of the image, None where there are all.
         self.held = image.number if isinstance(image, HeldFrame) else None
+        self.on_device = is_on_device(image)
         #: Whether frames are read from a file or computed, which may go on while others are used.
         self.is_lazy = not own and _is_lazy(image)
         leading = self.leading

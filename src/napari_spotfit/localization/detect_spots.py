@@ -19,7 +19,7 @@ from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
 from .rois import leading_indices
-from .tiles import Tiled, all_spots_in_tiles
+from .tiles import Tiled, all_spots_in_tiles, works_in_tiles
 
 #: Frames that are on a GPU already are searched in blocks of so many bytes: none has to get there
 #: while another one is searched.
@@ -93,7 +93,7 @@ def find(
     detection, variances = for_detection(calibration)
     backend = select_backend(settings, worth_a_gpu(image, reader, frames))
 
-    if reader.in_tiles:
+    if works_in_tiles(reader, backend):
         masks = PerPixel.of_mask(mask, reader.shape)
         tiled = Tiled(backend, reader, calibration, detection, variances, masks)
         numbers = reader.select(frames).tolist()

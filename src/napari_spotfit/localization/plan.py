@@ -22,7 +22,7 @@ from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_ahead, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
-from .tiles import Tiled, fits_in_tiles
+from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
 #: From so many blocks a core on, each core takes blocks of its own. Larger ones are handed over
 #: less often, where a movie has as many all the same; those in memory have so many bytes at most.
@@ -104,7 +104,7 @@ def fitted(
     settings, recorded_settings = calibration.settings, plan.settings
     detection, variances = for_detection(calibration)
     cores = settings.threads or threads.available()
-    if reader.in_tiles and any(map(len, ranges)):
+    if works_in_tiles(reader, backend) and any(map(len, ranges)):
         masks = PerPixel.of_mask(plan.mask, reader.shape)
         tiled = Tiled(backend, reader, calibration, detection, variances, masks)
         # While some are written to a file, by one core, the next ones are fitted.

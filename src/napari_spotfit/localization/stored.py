@@ -37,6 +37,7 @@ from .chunks import worth_a_gpu
 from .key import key_of, with_settings
 from .plan import Maps, Plan, fitted, measured
 from .telling import warn_caller
+from .tiles import works_in_tiles
 
 #: Bytes of the frames of a part: as much as a killed run loses, a second's work or so. A GPU works
 #: on several blocks of one part at a time.
@@ -203,7 +204,7 @@ def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fract
     Those that are stored are read, and all others made and stored. Whoever stops iterating
     cancels the rest.
     """
-    make = _made_in_tiles if plan.reader.in_tiles else _made
+    make = _made_in_tiles if works_in_tiles(plan.reader, plan.backend) else _made
     missing: list[NDArray[np.int64]] = []
     for numbers in run.ranges:
         pieces = run.store.load(numbers)

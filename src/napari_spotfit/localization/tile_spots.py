@@ -13,6 +13,7 @@ from ..engine.detection.detection_settings import MAXIMUM
 from ..engine.detection.nonmax_suppression import (
     Maxima,
     farther_apart,
+    first_row_of_areas,
     joined_maxima,
     merge_plateaus,
 )
@@ -63,10 +64,8 @@ class TileSpots:
         self._waiting = joined_maxima([self._waiting, self._source.next(window)])
         height, width = window.height, window.frames.shape[2]
         areas = self._flat_areas(window)
-        limit = _uncut(self._source.known, areas)
-        maxima = self._waiting
-        if areas:
-            maxima = merge_plateaus(maxima, window.frames, self._level)
+        limit = _uncut(self._first_unknown(window), areas)
+        maxima = self._merged(window) if areas else self._waiting
         maxima = in_rows(maxima, self.end, limit)
         if self._mask is not None:
             maxima = _where(maxima, self._mask[maxima["y"], maxima["x"]])
@@ -81,6 +80,22 @@ class TileSpots:
         self.end = end
         self.first_needed = min(self._source.first_needed, end) - 1
         return new
+
+    def _first_unknown(self, window: Window) -> int:
+        """Return the row before which no flat area has maxima that are still to come."""
+        known = self._source.known
+        if not window.first < known < window.last:
+            return known
+        rows = window.frames[0, window.first : window.last]
+        return window.first + first_row_of_areas(rows, known - window.first, self._level)
+
+    def _merged(self, window: Window) -> Maxima:
+        """Return the maxima that wait, one of each flat area."""
+        maxima = self._waiting.copy()
+        maxima["y"] -= window.first
+        maxima = merge_plateaus(maxima, window.frames[:, window.first : window.last], self._level)
+        maxima["y"] += window.first
+        return maxima
 
     def _flat_areas(self, window: Window) -> list[tuple[int, float]]:
         """Return the first and last rows of flat areas with maxima; ∞ where there may be more."""

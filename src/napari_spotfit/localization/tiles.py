@@ -37,6 +37,11 @@ from .tile_spots import TileSpots
 _LONE_PIXELS = 2
 
 
+def works_in_tiles(reader: FrameReader, backend: Backend) -> bool:
+    """Whether frames are worked in tiles: large ones that do not lie where they are worked on."""
+    return reader.in_tiles and not (reader.on_device and backend.kind == "cuda")
+
+
 class Tiled(NamedTuple):
     """What is the same for all frames that are worked in tiles."""
 

@@ -138,25 +138,78 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = N
     level : float, optional
         That of a frame of which they are a part.
     """
-    library = load()
+    library, source = load(), _source(frames, level)
+    row_starts = _memory_for_rows(maxima, frames.shape[1])
+    merged = np.empty(len(maxima), MAXIMUM)
+
+    def merge(*memory: int | None) -> int:
+        given = maxima.copy()
+        left: int = library.functions.spotfit_merge_plateaus(
+            library.index, ctypes.byref(source), address(given), len(given), address(row_starts),
+            *memory, address(merged),
+        )  # fmt: skip
+        return left
+
+    return in_order(merged[: _with_memory(merge, frames)])
+
+
+def first_row_of_areas(rows: NDArray[Any], row: int, level: float) -> int:
+    """Return the first row of the flat areas that go on from the row before one to that row.
+
+    Only areas where maxima may be count: large ones that are no brighter than the level have none.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (rows, X)
+        Rows of a frame, C-contiguous.
+    row : int
+        Which of them; not the first.
+    level : float
+        That of the frame.
+
+    Returns
+    -------
+    int
+        The row itself if no area does.
+
+    Examples
+    --------
+    >>> rows = np.arange(30.0).reshape(6, 5)
+    >>> rows[1:5, 2] = rows[3, 3] = 99
+    >>> [first_row_of_areas(rows, row, 0.0) for row in (1, 2, 4, 5)]
+    [1, 1, 1, 5]
+    """
+    library, frames = load(), rows[np.newaxis]
+    source = _source(frames, level)
+
+    def look(*memory: int | None) -> int:
+        first: int = library.functions.spotfit_first_row_of_areas(
+            library.index, ctypes.byref(source), row, *memory
+        )
+        return first
+
+    return _with_memory(look, frames)
+
+
+def _source(frames: NDArray[Any], level: float | None) -> DetectionSource:
     height, width = frames.shape[1:]
     known = {"level": level or 0.0, "level_known": level is not None}
-    source = DetectionSource.of(frames, DetectionSettings(height=height, width=width, **known))
-    row_starts = _memory_for_rows(maxima, height)
-    # A bit for each pixel, and the places that are still to be visited: few, but who knows.
-    visited = np.empty(-(-frames[0].size // 64), np.uint64)
-    room = 4 * (height + width)
-    merged = np.empty(len(maxima), MAXIMUM)
-    left = -1
-    while left < 0:
+    return DetectionSource.of(frames, DetectionSettings(height=height, width=width, **known))
+
+
+def _with_memory(walk: Callable[..., int], frames: NDArray[Any]) -> int:
+    """Call what walks over equal pixels with the memory for that; it returns -1 if it is too short.
+
+    That is a bit for each pixel, and the places that are still to be visited: few, but who knows.
+    """
+    height, width = frames.shape[1:]
+    visited, room, result = np.empty(-(-height * width // 64), np.uint64), 4 * (height + width), -1
+    while result < 0:
         visited[:] = 0
-        given, queue = maxima.copy(), np.empty(room, np.int64)
-        left = library.functions.spotfit_merge_plateaus(
-            library.index, ctypes.byref(source), address(given), len(given), address(row_starts),
-            address(visited), address(queue), room, address(merged),
-        )  # fmt: skip
+        queue = np.empty(room, np.int64)
+        result = walk(address(visited), address(queue), room)
         room *= 4
-    return in_order(merged[:left])
+    return result
 
 
 def strips_in_order(maxima: Maxima, height: int) -> Maxima:
