@@ -11,6 +11,7 @@ from scenes import DTYPES, assert_same, light, movie_of, scattered
 from napari_spotfit import NoiseModel, Settings
 from napari_spotfit.engine.cpu import detect as cpu
 from napari_spotfit.engine.cuda import detect as cuda
+from napari_spotfit.engine.detection.level import level_of, level_places
 
 NOISE = NoiseModel(1.0, -100.0, 4.0)
 
@@ -38,6 +39,48 @@ def same_as_cpu(run):
         return ours
 
     return detect
+
+
+def on_gpu(frames, *given, **named):
+    import cupy
+
+    return cuda.own_maxima(cupy.asarray(frames), *given, **named)
+
+
+PARTS = {"cpu": cpu.own_maxima, "host": host.own_maxima, "cuda": on_gpu}
+
+
+@pytest.mark.parametrize("with_map", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("where", ["cpu", "host", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_maxima_of_some_rows_are_those_of_the_frame(request, where, dtype, with_map):
+    """Of a part that has another level, whose rows near both ends do not count."""
+    if where == "cuda":
+        request.getfixturevalue("gpu")
+    rng = np.random.default_rng(57)
+    frame = movie_of(rng, scattered(rng, (300, 150), 200), 1, (300, 150), photons=600)
+    frame = np.clip(frame + np.linspace(-60, 60, 300)[:, np.newaxis], 0, 255).astype(dtype)
+    variances = rng.gamma(2, 20, (300, 150)).astype(np.float32) if with_map else None
+    settings = Settings(sigma=1.3, noise=NOISE, min_distance=3)
+    level = level_of(frame.ravel()[level_places(frame.size)])
+    part, inner = slice(10, 170), slice(50, 130)
+    assert level != level_of(frame[:, part].ravel()[level_places(frame[:, part].size)])
+    whole = cpu.own_maxima(frame, settings, variances, level=level)
+    found = PARTS[where](
+        np.ascontiguousarray(frame[:, part]), settings,
+        None if variances is None else variances[part], level=level,
+    )  # fmt: skip
+    found["y"] += part.start
+    both = [
+        maxima[(maxima["y"] >= inner.start) & (maxima["y"] < inner.stop)]
+        for maxima in (whole, found)
+    ]
+    assert len(both[0]) > 30
+    for name in ("y", "x", "on_flat_area"):
+        np.testing.assert_array_equal(both[1][name], both[0][name])
+    tolerance = 0 if where == "cpu" else 1e-4
+    for name in ("height", "score"):
+        np.testing.assert_allclose(both[1][name], both[0][name], rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
