@@ -9,7 +9,8 @@ read and to compute alone, over what both take together; and an image of ``--sid
 a Dask array in chunks of 2048 squared, whose spots come as fast as those of small frames. All
 figures of long movies: ``--frames 80000 --no-memory --kinds tiff zarr --repeats 1 --side 30000
 --lengths 1000 10000 100000``. On a GPU, of frames in memory and without libraries for files:
-``--backend cuda --frames 80000 --kinds array --no-memory --side 0 --lengths``.
+``--backend cuda --frames 80000 --kinds array --no-memory --side 0 --lengths``. Without Dask, its
+chunks are made by a few lines here.
 """
 
 from __future__ import annotations
@@ -149,19 +150,36 @@ def large(side: int, small: bool) -> Any:
 
     A quarter of the frames of 256 squared pixels of the large one is enough of the small ones.
     """
-    import dask.array as da
-
     frames = simulated(256, 810)[:64]
     if small:
         return np.concatenate([frames] * max(side * side // (4 * frames.size), 1))
     tile = np.block([[frames[8 * row + column] for column in range(8)] for row in range(8)])
     chunks = (*(2048,) * (side // 2048), side % 2048) if side % 2048 else (2048,) * (side // 2048)
+    try:
+        import dask.array as da
+    except ImportError:
+        return Repeated(tile, side)
 
     def chunk(block_info: Any = None) -> np.ndarray:
         (top, bottom), (left, right) = block_info[None]["array-location"]
         return tile[: bottom - top, : right - left].copy()
 
     return da.map_blocks(chunk, chunks=(chunks, chunks), dtype=tile.dtype)
+
+
+class Repeated:
+    """The same image without Dask: a chunk, again and again."""
+
+    def __init__(self, chunk: np.ndarray, side: int) -> None:
+        self.shape, self.dtype, self.chunks = (side, side), chunk.dtype, chunk.shape
+        self._chunk = chunk
+
+    def __getitem__(self, where: tuple[slice, slice]) -> np.ndarray:
+        rows, columns = (np.arange(one.start, one.stop) for one in where)
+        down, across = self._chunk.shape
+        wide = self._chunk[:, columns[:across] % across]
+        wide = np.tile(wide, (1, -(-len(columns) // across)))[:, : len(columns)]
+        return wide[rows % down]
 
 
 def throughput(folder: Path, options: argparse.Namespace) -> None:
@@ -190,7 +208,7 @@ def large_image(folder: Path, options: argparse.Namespace) -> None:
         return
     side = Path(str(options.side))
     both = {kind: run(kind, side, folder / "table.parquet", options) for kind in ("small", "large")}
-    print(f"A Dask image of {options.side}×{options.side} px, beside frames of 256×256 px:")
+    print(f"An image of {options.side}×{options.side} px in chunks, beside frames of 256×256 px:")
     for kind, found in both.items():
         speed = found["spots"] / found["seconds"]
         print(

@@ -132,10 +132,9 @@ def saturated_among(
         if highest is None:
             mask = _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), rule)
         else:
-            mask = _at_the_top(rois, np.full(len(rows), highest.here, frames.dtype), rule)
+            mask = _at_the_top(rois, _everywhere(highest.here, rois), rule)
             if highest.here < rule.largest and mask.any():
-                all_over = highest.of_all()
-                mask = _at_the_top(rois, np.full(len(rows), all_over, frames.dtype), rule)
+                mask = _at_the_top(rois, _everywhere(highest.of_all(), rois), rule)
         some = mask.any(axis=(1, 2))
         found.append(rows[to_host(some)])
         masks.append(to_host(mask[some]))
@@ -168,6 +167,11 @@ def _with_flat_tops(
 
     threads.in_pieces(work, len(corners), _SHARE, workers)
     return found
+
+
+def _everywhere(value: float, rois: Any) -> Any:
+    """Return a number for each ROI, where these are."""
+    return like(np.full(len(rois), value, rois.dtype), rois)
 
 
 def _highest_of_frames(frames: Any, frame: NDArray[np.int64]) -> Any:
