@@ -172,14 +172,14 @@ class Repeated:
 
     def __init__(self, chunk: np.ndarray, side: int) -> None:
         self.shape, self.dtype, self.chunks = (side, side), chunk.dtype, chunk.shape
-        self._chunk = chunk
+        self._rows = np.tile(chunk, (1, -(-side // chunk.shape[1])))[:, :side].copy()
 
     def __getitem__(self, where: tuple[slice, slice]) -> np.ndarray:
-        rows, columns = (np.arange(one.start, one.stop) for one in where)
-        down, across = self._chunk.shape
-        wide = self._chunk[:, columns[:across] % across]
-        wide = np.tile(wide, (1, -(-len(columns) // across)))[:, : len(columns)]
-        return wide[rows % down]
+        rows, columns = where
+        first, count = rows.start % len(self._rows), rows.stop - rows.start
+        if first + count <= len(self._rows):
+            return self._rows[first : first + count, columns]
+        return self._rows[np.arange(rows.start, rows.stop) % len(self._rows), columns]
 
 
 def throughput(folder: Path, options: argparse.Namespace) -> None:
