@@ -25,9 +25,9 @@ from .cpu.library import load
 from .kernel_arguments import address
 from .rois import Parts, PlacedResults, in_two_parts
 
-#: Spots of a thread's share of the search for neighbours; pixels that a thread, and a GPU, cuts
-#: out at a time, and how few fits a thread is given.
-_SHARE, _SHARE_PIXELS, _CUT_OUT_PIXELS, _FEW = 1 << 14, 1 << 18, 1 << 22, 512
+#: Spots of a thread's share of the search for neighbours, and whose pixels it marks; pixels that a
+#: thread, and a GPU, cuts out at a time, and how few fits a thread is given.
+_SHARE, _MARKED, _SHARE_PIXELS, _CUT_OUT_PIXELS, _FEW = 1 << 14, 1 << 13, 1 << 18, 1 << 22, 512
 
 #: In the place of the first cell's start: the spots have not been sorted.
 _NOT_SORTED = -2
@@ -103,8 +103,7 @@ def fit_own_pixels(
         spots = Spots(corners, places, roi_shape, frames.shape)
     elif lost is None:
         return fit_rois(frames, corners, roi_shape, settings, start, **known, **rest)
-    # Several blocks at a time are on their way to a GPU, each by a thread.
-    parts = _divided(spots, lost, corners, start, 1 if on_device else settings.threads)
+    parts = _divided(spots, lost, corners, start, settings.threads)
     whole, numbers = parts.first, parts.numbers
     if whole == len(numbers):
         return fit_rois(frames, corners, roi_shape, settings, start, **known, **rest)
@@ -138,7 +137,7 @@ def fit_own_pixels(
         if spots is None:
             own = np.full((len(rois), *roi_shape), own_mark, np.float32)
         else:
-            own = spots.own_pixels(rois, own_mark, other_mark)
+            own = spots.own_pixels(rois, own_mark, other_mark, one_by_one.threads)
         if lost is not None:
             having, mask = lost.among(rois)
             own[having] = np.where(mask, np.float32(other_mark), own[having])
@@ -249,7 +248,11 @@ class Spots(SpotCells):
         return found
 
     def own_pixels(
-        self, rois: NDArray[np.int64], own: float = 1.0, others: float = 0.0
+        self,
+        rois: NDArray[np.int64],
+        own: float = 1.0,
+        others: float = 0.0,
+        workers: int | None = 1,
     ) -> NDArray[np.float32]:
         """Return one number for the own pixels of some ROIs, another for the others.
 
@@ -259,15 +262,16 @@ class Spots(SpotCells):
             self._sort()
         planes = np.empty((len(rois), self.rows, self.columns), np.float32)
         library = load()
-        library.functions.spotfit_mark_own_pixels(
-            library.index,
-            ctypes.byref(self),
-            address(rois),
-            len(rois),
-            own,
-            others,
-            address(planes),
-        )
+
+        def work(first: int, last: int) -> None:
+            part = slice(first, last)
+            library.functions.spotfit_mark_own_pixels(
+                library.index, ctypes.byref(self), address(rois[part]), last - first, own, others,
+                address(planes[part]),
+            )  # fmt: skip
+
+        # By one thread in one go: each call waits for the interpreter.
+        threads.in_pieces(work, len(rois), len(rois) if workers == 1 else _MARKED, workers)
         return planes
 
     def _sort(self) -> None:

@@ -126,13 +126,14 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
     """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
     calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
     sigma = calibration.fitted.known_sigma
+    # No other block is worked on meanwhile, so that all threads are for this one.
+    alone = tiled.backend._replace(workers=1)
     # Spots are found in the rows that come next while those before are fitted.
     for rows in read_ahead(_rows_to_fit(tiled, number)):
         own = rows.spots
         places = np.column_stack([own.y, own.x]).astype(float)
         columns = fit_block(
-            tiled.backend, _there(tiled.backend, rows), calibration, own.frame, places, sigma,
-            tiled.detection,
+            alone, _there(alone, rows), calibration, own.frame, places, sigma, tiled.detection,
         )  # fmt: skip
         columns["score"] = own.score
         inside = (own.y >= rows.begin) & (own.y < rows.end)
