@@ -16,8 +16,9 @@ from napari_spotfit import (
     localize_iter,
     simulate_movie,
 )
+from napari_spotfit.images.arrays import to_native
 from napari_spotfit.images.files import zarr_store
-from napari_spotfit.images.frames import FrameReader, to_native
+from napari_spotfit.images.frames import FrameReader
 from napari_spotfit.images.per_pixel import PerPixel
 
 da = pytest.importorskip("dask.array")

@@ -8,6 +8,7 @@ from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
 from napari_spotfit.images import frames as frames_module
+from napari_spotfit.images.arrays import native_type
 from napari_spotfit.images.cutting import row_tiles
 from napari_spotfit.images.kept_chunks import KeptChunks
 from napari_spotfit.images.pixel_calibration import detection_calibration
@@ -73,7 +74,7 @@ CASES = {
 
 
 def in_tiles(monkeypatch, image, rows, settings, **maps):
-    pixel = frames_module.native_type(np.dtype(image.dtype)).itemsize
+    pixel = native_type(np.dtype(image.dtype)).itemsize
     monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
     monkeypatch.setattr(frames_module, "TILE", rows * image.shape[-1] * pixel)
     fits = localize(image, settings=settings, **maps)

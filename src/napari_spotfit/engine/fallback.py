@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from ..images.frames import to_host, to_native
+from ..images.arrays import to_host, to_native
 from ..images.pixel_calibration import Planes
 from .backend import Backend
 from .cuda.reasons import first_line

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.frames import is_on_device
+from ..images.arrays import is_on_device
 from ..settings.camera_noise import tells_electrons
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings

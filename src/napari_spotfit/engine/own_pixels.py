@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.frames import is_on_device, like
+from ..images.arrays import is_on_device, like
 from ..images.pixel_calibration import Planes
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.frames import is_on_device, like, to_host
+from ..images.arrays import is_on_device, like, to_host
 from ..settings.validation import ROI_MAX
 from . import threads
 from .c_types import fields

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..images.frames import to_host
+from ..images.arrays import to_host
 from ..settings.settings import Settings
 from . import threads
 from .backend import Backend, Load

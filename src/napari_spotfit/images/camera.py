@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..models.bounds import accepted, as_float, is_wrong
-from .frames import as_array, check_real
+from .arrays import as_array, check_real
 
 #: What each quantity is measured in, and what it may be.
 _UNITS = {"offset": "counts", "gain": "counts/e⁻", "variance": "counts²"}

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import is_on_device, to_host
 from .files.image_file import ImageFile
 from .files.opening import opened
-from .frames import FrameReader, is_on_device, to_host
+from .frames import FrameReader
 
 #: Bytes that are looked at of arrays in memory: all of most.
 _BYTES = 256 << 20

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .frames import FrameReader, as_array, check_real, is_on_device, known_shape, to_native
+from .arrays import as_array, check_real, is_on_device, known_shape, to_native
+from .frames import FrameReader
 
 
 class PerPixel:

@@ -19,8 +19,9 @@ from ..models.bounds import accepted, is_wrong
 from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
+from .arrays import is_on_device, to_host
 from .camera import Camera
-from .frames import Part, is_on_device, to_host
+from .frames import Part
 from .per_pixel import PerPixel
 
 _NO_CAMERA = Camera()

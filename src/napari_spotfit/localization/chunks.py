@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_search
+from ..images.arrays import is_on_device, to_host
 from ..images.cutting import all_before
 from ..images.damaged import up_to_damage
-from ..images.frames import FrameReader, FrameSelection, is_on_device, to_host
+from ..images.frames import FrameReader, FrameSelection
 from ..images.per_pixel import PerPixel
 
 Given = TypeVar("Given")

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
+from ..images.arrays import is_on_device
 from ..images.camera import Camera
-from ..images.frames import FrameReader, FrameSelection, is_on_device
+from ..images.frames import FrameReader, FrameSelection
 from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import detection_calibration
 from ..settings.keywords import Options

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_fits
 from ..engine.select import recorded, select_backend
+from ..images.arrays import is_on_device
 from ..images.camera import Camera
-from ..images.frames import FrameReader, is_on_device
+from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options

@@ -14,8 +14,8 @@ from ..engine.cpu.library import Library, load
 from ..engine.cpu.prepared import PreparedFits
 from ..engine.filtered_noise import correct_errors
 from ..engine.select import recorded, select_backend
+from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.camera import Camera
-from ..images.frames import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options

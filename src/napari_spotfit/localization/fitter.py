@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.choice import worth_for_fits
 from ..engine.filtered_noise import correct_errors
 from ..engine.select import recorded, select_backend
+from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
-from ..images.frames import as_array, is_on_device, native_type, to_native
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options

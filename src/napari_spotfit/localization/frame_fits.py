@@ -14,7 +14,7 @@ from ..engine.backend import Backend
 from ..engine.choice import worth_for_fits
 from ..engine.cpu.library import Library, load
 from ..engine.select import select_backend
-from ..images.frames import as_array, check_real, is_on_device, to_host
+from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.pixel_calibration import PixelCalibration
 from ..results.verdicts import ImageVerdicts, Origin
 from ..settings.settings import Settings

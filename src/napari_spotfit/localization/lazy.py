@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..images.arrays import as_array, is_on_device, known_shape, to_host
 from ..images.files.image_file import ImageFile
 from ..images.files.opening import opened
-from ..images.frames import (
-    FrameReader,
-    FrameSelection,
-    as_array,
-    is_on_device,
-    known_shape,
-    to_host,
-)
+from ..images.frames import FrameReader, FrameSelection
 from ..settings.settings import Settings
 from .part import File, Part, stored, table_of
 from .plan import Maps, fitted, measured, planned

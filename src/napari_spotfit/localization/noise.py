@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.cpu.noise import measure_noise
+from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.damaged import without_damage
-from ..images.frames import FrameReader, to_host
+from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.keywords import Options
 from ..settings.noise_model import NoiseModel

@@ -12,7 +12,8 @@ from ..engine.backend import Backend
 from ..engine.columns import invalid_columns
 from ..engine.rois import rois_around
 from ..engine.saturation import Highest
-from ..images.frames import FrameReader, to_host
+from ..images.arrays import to_host
+from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.flags import Flag
 from ..results.spot_fits import SpotFits

@@ -21,7 +21,8 @@ from ..engine.backend import Backend
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.level import level_of, level_places
 from ..engine.saturation import Highest
-from ..images.frames import FrameReader, to_host
+from ..images.arrays import to_host
+from ..images.frames import FrameReader
 from ..images.kept_chunks import KeptChunks
 from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration, Planes

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from ..engine.cpu.noise import measure_noise
 from ..engine.detection.false_spots import expected_false_spots
 from ..engine.select import select_backend
+from ..images.arrays import to_host
 from ..images.damaged import without_damage
-from ..images.frames import FrameReader, to_host
+from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
 from ..results.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..settings.noise_model import NoiseModel

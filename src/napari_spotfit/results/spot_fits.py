@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.columns import units_of
-from ..images.frames import like, to_host
+from ..images.arrays import like, to_host
 from ..models.stopping import CONVERGED, StopCondition
 from ..settings.settings import Settings
 from . import flags as flag_bits

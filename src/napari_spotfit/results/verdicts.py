@@ -17,7 +17,7 @@ from ..engine.filtered_noise import ErrorColumns, filtered_noise
 from ..engine.fit_settings import MAX_SHAPE
 from ..engine.kernel_arguments import address
 from ..engine.own_pixels import Lost
-from ..images.frames import to_host
+from ..images.arrays import to_host
 from ..settings.settings import Settings
 from .verdict_settings import COLUMNS, verdict_settings
 

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..images.frames import as_array, to_host
+from ..images.arrays import as_array, to_host
 from ..localization.fitter import Fitter
 from ..results.shifts import Similarity, similarity
 from ..results.spot_fits import SpotFits

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.frames import to_host
+from ...images.arrays import to_host
 from ...settings.settings import Settings
 from ..c_types import fields
 from ..detection.band import Bands, make_bands

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.frames import native_type, to_host, to_native
+from ...images.arrays import native_type, to_host, to_native
 from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.frames import to_host
+from ...images.arrays import to_host
 from ...images.pixel_calibration import Planes
 from ...models.profiles import Profile
 from ...settings.settings import Settings

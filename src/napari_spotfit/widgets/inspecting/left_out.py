@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...engine.cpu.lone_pixels import lone_pixels
 from ...engine.own_pixels import Lost, Spots
 from ...engine.saturation import saturated_pixels
-from ...images.frames import to_native
+from ...images.arrays import to_native
 from ...settings.settings import Settings
 
 Mask = NDArray[np.bool_]

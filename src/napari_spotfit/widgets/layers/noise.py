@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...images.frames import FrameReader, is_on_device
+from ...images.arrays import is_on_device
+from ...images.frames import FrameReader
 from ...images.pixel_calibration import detection_calibration
 from ...localization.estimates import estimated
 from ...localization.psf_width import with_psf

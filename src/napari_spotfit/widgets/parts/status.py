@@ -5,7 +5,7 @@ from __future__ import annotations
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy
 
-from ...images.frames import to_host
+from ...images.arrays import to_host
 from ...results.flags import reasons_in_words
 from ...results.flags import thousands as number
 from ...results.spot_fits import SpotFits

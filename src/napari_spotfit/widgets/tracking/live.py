@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...images.frames import to_host
+from ...images.arrays import to_host
 
 if TYPE_CHECKING:
     from napari import Viewer
