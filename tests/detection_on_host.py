@@ -7,6 +7,7 @@ import on_host
 
 from napari_spotfit.engine.cuda import detect as cuda
 from napari_spotfit.engine.cuda.compile import source
+from napari_spotfit.engine.cuda.device import Device
 
 
 def _kernel(file, name, **macros):
@@ -41,9 +42,7 @@ class _Orders:
         pass
 
 
-HOST = cuda.Device(
-    0, _allocate, lambda array: array.ctypes.data, np.ascontiguousarray, _kernel, _Orders
-)
+HOST = Device(0, _allocate, lambda array: array.ctypes.data, np.ascontiguousarray, _kernel, _Orders)
 
 
 def detect(frames, settings, mask=None, variance_map=None):

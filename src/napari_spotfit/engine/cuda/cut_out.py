@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .detect import Device, current_device
+from .device import Device, current_device
 from .orders import Orders
 
 #: Threads of a block; numbers of so many bytes.

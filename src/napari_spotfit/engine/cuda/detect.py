@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -28,8 +28,8 @@ from ..detection.nonmax_suppression import (
     merge_plateaus,
     not_dropped,
 )
-from .compile import PIXEL_TYPES, kernel
-from .orders import Orders
+from .compile import PIXEL_TYPES
+from .device import Device, current_device
 
 #: Memory on the device that a call takes beside the frames, for one frame and one strip of it at
 #: least, and how much of it the filtered pixels of a strip take.
@@ -105,28 +105,6 @@ class Work(ctypes.Structure):
         *fields("int number words room run"),
         ("weights", _Weights),
     )
-
-
-class Device(NamedTuple):
-    """A memory with frames, and how to work there."""
-
-    number: int
-    #: Uninitialized bytes.
-    allocate: Callable[[int], Any]
-    address: Callable[[Any], int]
-    #: An array of NumPy's, there to stay.
-    put: Callable[[NDArray[Any]], Any]
-    #: A kernel by its file, name and macros, as napari_spotfit.engine.cuda.compile has it.
-    kernel: Callable[..., Any]
-    #: What is to be done there, as :class:`.orders.Orders` says.
-    orders: Callable[[], Any]
-
-    def fetch(self, array: Any) -> NDArray[Any]:
-        """Return an array from there in the host's memory, when all that was begun is done."""
-        orders = self.orders()
-        here: NDArray[Any] = orders.fetch(array)
-        orders.carry_out()
-        return here
 
 
 class _Plan(NamedTuple):
@@ -238,32 +216,6 @@ def own_maxima_on(
         settings, plan.bands, device.address, variance_map=variance_map, level=level
     )
     return not_dropped(_maxima(device, plan, frames, made, settings.min_distance))
-
-
-def current_device() -> Device:
-    """Return the GPU that is CuPy's current one."""
-    import cupy
-
-    return _gpu(cupy.cuda.runtime.getDevice())
-
-
-@lru_cache
-def _gpu(number: int) -> Device:
-    import cupy
-
-    def put(array: NDArray[Any]) -> Any:
-        there = cupy.asarray(array)
-        cupy.cuda.get_current_stream().synchronize()  # other streams will read it, too
-        return there
-
-    return Device(
-        number,
-        lambda size: cupy.empty(size, np.uint8),
-        lambda array: int(array.data.ptr),
-        put,
-        kernel,
-        Orders,
-    )
 
 
 def detect_on(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compile import PIXEL_TYPES, as_argument
-from .detect import Device, current_device
+from .device import Device, current_device
 
 #: Threads of a block.
 THREADS = 128

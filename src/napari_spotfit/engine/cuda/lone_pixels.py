@@ -16,7 +16,7 @@ from ..detection.band import make_bands
 from ..detection.detection_settings import DetectionSettings, make_detection_settings
 from ..own_pixels import Lost
 from .compile import PIXEL_TYPES
-from .detect import Device, current_device
+from .device import Device, current_device
 
 #: Threads of a block and of a warp; pixels that a launch looks at, at most.
 THREADS, _WARP, _MOST_PIXELS = 256, 32, 1 << 28

@@ -16,7 +16,7 @@ from ...settings.validation import ROI_MAX
 from ..lost_pixels import LostPixels
 from ..saturation import Highest, Tops, saturated_among, saturated_pixels
 from . import flat_tops, lone_pixels
-from .detect import Device, current_device
+from .device import Device, current_device
 
 
 def lost_pixels(

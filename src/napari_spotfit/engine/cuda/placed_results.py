@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ..kernel_arguments import Results, row_bytes, sizes_of_results
-from .detect import Device, current_device
+from .device import Device, current_device
 
 #: Threads of a block.
 THREADS = 128
