@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
+from napari_spotfit.engine.errors import BackendFallbackWarning
+from napari_spotfit.engine.fallback import with_fallback
+from napari_spotfit.engine.select import select_backend
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.arrays import native_type
 from napari_spotfit.images.cutting import row_tiles
@@ -131,6 +136,24 @@ def test_the_rows_are_those_of_the_whole_frame(case, kind, movie, saturated, mon
         fits, found = in_tiles(monkeypatch, image, rows, settings, **maps)
         assert_same(fits, whole)
         assert np.array_equal(found, places)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("task", ["upload", "own_maxima", "lost_pixels", "fit_rois"])
+def test_where_a_gpu_fails_the_cpu_does_the_rest(task, movie, monkeypatch):
+    pytest.importorskip("cupy")  # whose errors it raises
+    from failing_gpu import FailingGpu, errors
+
+    whole = localize(movie, sigma=1.3, backend="cpu")
+    failing = FailingGpu(errors()["lost"], 2, task).backend._replace(kind="cuda")
+    backend = with_fallback(failing, partial(select_backend, Settings(backend="cpu")))
+    monkeypatch.setattr(plan, "select_backend", lambda *given: backend)
+    monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
+    monkeypatch.setattr(frames_module, "TILE", 500 * SHAPE[1] * 2)
+    with pytest.warns(BackendFallbackWarning):
+        fits = localize(movie, settings=whole.settings)
+    assert_same(fits, whole)
+    assert backend.ran_on().startswith("NVIDIA Test, CPU")
 
 
 @pytest.mark.parametrize("kind", ["cpu", "sent"])
