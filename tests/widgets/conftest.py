@@ -199,7 +199,7 @@ def start(qtbot: Any, press: Callable[[Any], None]) -> Callable[[Any], None]:
     def run(widget: Any) -> None:
         widget.settings.controls["threads"].value = 1
         press(widget.fit_button)
-        qtbot.waitUntil(lambda: widget.progress.value() > 0, timeout=120_000)
+        qtbot.waitUntil(lambda: widget.running.progress.value() > 0, timeout=120_000)
 
     return run
 

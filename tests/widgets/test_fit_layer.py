@@ -74,6 +74,18 @@ def test_a_fit_is_cancelled(viewer, gate):
     assert list(viewer.layers) == [image]
 
 
+def test_a_fit_that_is_stopped_has_what_was_found(viewer, gate):
+    image = viewer.add_image(gate.movie, name="slow")
+    fit = fit_layer(image, viewer=viewer, threads=1)
+    fit.stop()
+    gate.open()
+    fits = fit.wait(120)
+    assert set(fits.frame) == {0}
+    assert fit.layer is viewer.layers["slow spots"]
+    assert fit.summary.endswith("Stopped after 1 of 6 frames")
+    fit.stop()  # there is nothing left to stop
+
+
 def test_what_goes_wrong_comes_out(viewer, qtbot, make_movie):
     def broken(block):
         raise OSError("the disk is gone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from itertools import pairwise
 
@@ -103,9 +104,9 @@ def test_cancel_leaves_the_layers_as_they_were(viewer, widget, qtbot, start, pre
     viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
     before = list(viewer.layers)
     start(widget)
-    assert widget.progress.maximum() == len(gate.movie)
+    assert widget.running.progress.maximum() == len(gate.movie)
     with qtbot.waitSignal(widget.finished):
-        press(widget.cancel_button)
+        press(widget.running.cancel_button)
     assert "Cancelled" in widget.status.text()
     assert widget.buttons.currentWidget().isAncestorOf(widget.fit_button)
     gate.open()
@@ -113,10 +114,29 @@ def test_cancel_leaves_the_layers_as_they_were(viewer, widget, qtbot, start, pre
     assert list(viewer.layers) == before
 
 
+def test_stop_shows_what_was_found(viewer, widget, qtbot, start, press, fit, gate, make_movie):
+    viewer.add_image(gate.movie, name="movie", contrast_limits=(90, 600))
+    start(widget)
+    with qtbot.waitSignal(widget.finished):
+        press(widget.running.stop_button)
+        assert not widget.running.stop_button.isEnabled()
+        gate.open()  # the frames under way are done first
+    told = widget.status.text()
+    assert re.search(r"Stopped after [1-5] of 6 frames", told)
+    layer = viewer.layers["movie spots"]
+    assert 0 < len(set(layer.data[:, 0])) < 6
+    assert layer.metadata["summary"] == told
+    assert widget.result.layer is layer
+    # The next one is whole again.
+    assert widget.buttons.currentWidget().isAncestorOf(widget.fit_button)
+    choose(widget.settings.image, viewer.add_image(make_movie(2), name="other"))
+    assert "Stopped" not in fit(widget)
+
+
 def test_a_fit_after_a_cancelled_one(viewer, widget, start, press, fit, gate, make_movie):
     viewer.add_image(gate.movie, name="slow", contrast_limits=(90, 600))
     start(widget)
-    press(widget.cancel_button)
+    press(widget.running.cancel_button)
     choose(widget.settings.image, viewer.add_image(make_movie(2), name="movie"))
     assert fit(widget).startswith("8 spots")
     gate.open()

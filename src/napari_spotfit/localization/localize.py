@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
@@ -282,7 +282,7 @@ def localize_parts(
     bad_pixels: Any = None,
     camera: Camera | None = None,
     resume: str | os.PathLike[str] | None = None,
-) -> Iterator[Part]:
+) -> Generator[Part, None, None]:
     """Do what :func:`localize` does, a few frames at a time.
 
     Joined, the parts are its result; there is at least one. Whoever stops iterating

@@ -55,9 +55,10 @@ def fit_layer(
     -------
     LayerFit
         ``done`` says whether it has ended, ``wait(timeout)`` waits for that and returns the
-        fits, ``cancel()`` stops it; ``fits`` are the
-        :class:`~napari_spotfit.SpotFits` and ``layer`` is the Points layer. These raise what has
-        stopped the fit, if something has; then ``layer`` is that of the spots found before.
+        fits, ``cancel()`` stops it, ``stop()`` does so and shows what was found until then;
+        ``fits`` are the :class:`~napari_spotfit.SpotFits` and ``layer`` is the Points layer. These
+        raise what has ended the fit too early, if something has; then ``layer`` is that of the
+        spots found before.
 
     Raises
     ------

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent, Signal
 from qtpy.QtWidgets import (
     QHBoxLayout,
-    QProgressBar,
     QPushButton,
     QSizePolicy,
     QStackedWidget,
@@ -23,6 +21,7 @@ from .fitting.layer_fit import CancelledError, ImageChangedError, LayerFit
 from .fitting.mark_box import ImageKey
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import ResultPanel
+from .fitting.run_bar import RunBar
 from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
@@ -36,7 +35,7 @@ from .napari_compat import draw_thumbnail
 from .parts import remember
 from .parts.docking import Docked
 from .parts.layout import fill
-from .parts.status import StatusLine, number, time_left
+from .parts.status import StatusLine
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
 from .preview.image_noise import ImageNoise
@@ -81,10 +80,8 @@ class FitSpots(Docked):
         self._results = ResultLayers(viewer)
         self._run: LayerFit | None = None
         self.settings = SettingsPanel(viewer)
-        self.fit_button, self.cancel_button = QPushButton("Fit"), QPushButton("Cancel")
-        self.defaults_button = QPushButton("Defaults")
-        self.progress = QProgressBar()
-        self.buttons = QStackedWidget()
+        self.fit_button, self.defaults_button = QPushButton("Fit"), QPushButton("Defaults")
+        self.running, self.buttons = RunBar(), QStackedWidget()
         self._noise = ImageNoise(self.settings, self)
         self._told = ToldPsf(self.settings, self._noise, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
@@ -185,9 +182,14 @@ class FitSpots(Docked):
         self._run.shown.connect(self._show_fitted)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
-        self._began = time.monotonic()
         self.status.say(_FITTING)
         self._run.start()
+
+    def stop(self) -> None:
+        """Stop the fit that is running, and show what was found."""
+        if self._run is not None:
+            self.running.stop_button.setEnabled(False)
+            self._run.stop()
 
     def cancel(self) -> None:
         """Stop the fit that is running; the layers stay as they are."""
@@ -224,17 +226,12 @@ class FitSpots(Docked):
     def _on_progress(self, done: int, total: int) -> None:
         self._patience.cancel()
         self.status.say(_FITTING)
-        self.progress.setRange(0, total)
-        self.progress.setValue(done)
-        left = time_left(done, total, time.monotonic() - self._began)
-        text = f"{number(done)} of {number(total)} frames"
-        self.progress.setFormat(f"{text}, {left}" if left else text)
+        self.running.tell(done, total)
 
     def _on_fitted(self) -> None:
         """Say what takes napari a while where there are many spots."""
         self._patience.cancel()
-        self.cancel_button.setEnabled(False)
-        self.progress.setFormat(_SHOWING)
+        self.running.say_last(_SHOWING)
         self.status.say(_SHOWING)
 
     def _on_ended(self) -> None:
@@ -347,14 +344,13 @@ class FitSpots(Docked):
 
     def _show_running(self, running: bool) -> None:
         self._patience() if running else self._patience.cancel()
-        self.progress.setRange(0, 0)
-        self.progress.setFormat("")
-        self.cancel_button.setEnabled(True)
+        self.running.begin()
         self.buttons.setCurrentIndex(int(running))
 
     def _connect(self) -> None:
         self.fit_button.clicked.connect(self.fit)
-        self.cancel_button.clicked.connect(self.cancel)
+        self.running.stop_button.clicked.connect(self.stop)
+        self.running.cancel_button.clicked.connect(self.cancel)
         self.defaults_button.clicked.connect(self.settings.reset)
         self.settings.changed.connect(self._remember)
         self.settings_menu.said.connect(self.status.say)
@@ -385,14 +381,11 @@ class FitSpots(Docked):
 
     def _lay_out(self) -> None:
         self.fit_button.setToolTip(_FIT_TIP)
-        self.cancel_button.setToolTip("<p>Stop fitting; the layers stay as they are.</p>")
         self.defaults_button.setToolTip("<p>Set every control to its default.</p>")
-        for widgets in (
-            (self.fit_button, self.preview.box, self.settings_menu, self.defaults_button),
-            (self.progress, self.cancel_button),
-        ):
-            page = QWidget()
-            fill(QHBoxLayout(page), (widgets[0], 1), *widgets[1:])
+        at_rest = QWidget()
+        beside = (self.preview.box, self.settings_menu, self.defaults_button)
+        fill(QHBoxLayout(at_rest), (self.fit_button, 1), *beside)
+        for page in (at_rest, self.running):
             self.buttons.addWidget(page)
         self.buttons.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         column = QVBoxLayout(self)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -46,12 +48,14 @@ class Fitted:
     fits: SpotFits
     points: dict[str, Any]
     device: str
-    #: What has stopped it before all frames were done, if something has.
+    #: How much of the image it is of, in words, where it is not of all; and what has stopped it, if
+    #: it was nobody who asked for that.
+    share: str = ""
     stopped: IncompleteFitError | None = None
 
 
 class FitRun(Work):
-    """A fit that is running; it can be cancelled between two parts of the frames.
+    """A fit that is running; it can be stopped or cancelled between two parts of the frames.
 
     Parameters
     ----------
@@ -64,37 +68,51 @@ class FitRun(Work):
     fitted = Signal(object)
 
     def __init__(self, job: Job, parent: QObject):
-        super().__init__(partial(_fit, job), parent)
+        enough = threading.Event()
+        super().__init__(partial(_fit, job, enough), parent)
+        self._enough = enough
         self.done.connect(self.fitted)
 
+    def stop(self) -> None:
+        """Fit no further; what was fitted is the result."""
+        self._enough.set()
 
-def _fit(job: Job) -> Steps:
-    """Fit part by part; return what is ``Fitted``."""
+
+def _fit(job: Job, enough: threading.Event) -> Steps:
+    """Fit part by part, until it is enough; return what is ``Fitted``."""
     maps, parts, stopped = job.maps.read(), list[Part](), None
     settings = job.noise.put_into(job.settings, job.image, maps)
     try:
-        for part in localize_parts(job.image, settings, frames=job.frames, **maps):
-            parts.append(part)
-            yield part.done, part.total
+        with closing(localize_parts(job.image, settings, frames=job.frames, **maps)) as coming:
+            for part in coming:
+                parts.append(part)
+                yield part.done, part.total
+                if enough.is_set():
+                    break
     except Exception as error:
         if not any(len(part.fits) for part in parts):
             raise
-        stopped = _incomplete(error, parts[-1])
+        stopped = _incomplete(error, _share(parts[-1]))
     fits = SpotFits.concatenate([part.fits for part in parts])
     face = job.face if job.face in fits.columns else default_face(fits)
     points = with_mark(points_arguments(fits, face, job.colormap, job.maps), job.mark)
     points["metadata"]["frames"] = plain_frames(job.frames)
-    return Fitted(fits, points, parts[-1].device, stopped)
+    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped)
 
 
-def _incomplete(error: Exception, last: Part) -> IncompleteFitError:
+def _share(last: Part) -> str:
+    """Say of how much of the image fits are, up to the last part; nothing if of all."""
+    if last.done == last.total:
+        return ""
+    if not last.done:
+        return f"{last.share:.0%} of the image"
+    return f"{number(last.done)} of {number(last.total)} frames"
+
+
+def _incomplete(error: Exception, share: str) -> IncompleteFitError:
     """Return the error that says what is there all the same."""
     why = str(error) or type(error).__name__
-    text = (
-        f"{why}. The spots found before are shown, of {number(last.done)} of {number(last.total)} "
-        "frames"
-    )
-    incomplete = IncompleteFitError(text)
+    incomplete = IncompleteFitError(f"{why}. The spots found before are shown, of {share}")
     incomplete.__cause__ = error
     return incomplete
 

@@ -111,6 +111,11 @@ class LayerFit(QObject):
         self.image.events.data.connect(self._on_pixels)
         self._run.start()
 
+    def stop(self) -> None:
+        """Fit no further, and show what was found; nothing changes if the fit has ended."""
+        if not self._done:
+            self._run.stop()
+
     def cancel(self, why: CancelledError | None = None) -> None:
         """Stop the fit, unless it has ended or its spots are being shown; layers stay as they are.
 
@@ -202,6 +207,8 @@ class LayerFit(QObject):
             yield
         remember_fit(image.name, fits)
         text = summary(fits, time.perf_counter() - self._started, result.device)
+        if result.share:
+            text += f". Stopped after {result.share}"
         self.summary = text + _planes_in_words(image, fits)
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": self.summary}
