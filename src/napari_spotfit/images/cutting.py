@@ -80,6 +80,23 @@ class Cells:
         ordered = numbers[order]
         return [np.sort(block) for block in np.split(ordered, starts[1:])]
 
+    def ends(self, numbers: Numbers) -> Numbers | None:
+        """Return after how many of rising frame numbers chunks end; None if frames of some mingle.
+
+        Examples
+        --------
+        >>> Cells((5,), (2, 64, 64)).ends(np.array([0, 1, 3, 4]))
+        array([2, 3, 4])
+        >>> Cells((2, 4), (2, 2, 64, 64)).ends(np.arange(8)) is None
+        True
+        """
+        if self._first is None:
+            return np.arange(1, len(numbers) + 1)
+        order, begins = self._by_chunk(numbers)
+        if (np.diff(order) < 0).any():
+            return None
+        return np.append(begins[1:], len(numbers))
+
     def boxes(self, numbers: Numbers) -> list[Box]:
         """Return what is to be read for frames of rising numbers; no chunk is in two boxes."""
         whole = self._box(numbers)

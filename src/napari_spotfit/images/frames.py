@@ -118,6 +118,13 @@ class FrameReader:
         """
         return self._cells.blocks(numbers, self.frames_of(at_least, block_bytes))
 
+    def chunk_ends(self, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Return after how many of some rising frame numbers chunks of the image end.
+
+        None if chunks do not follow each other.
+        """
+        return self._cells.ends(numbers)
+
     def read(self, numbers: NDArray[np.int64]) -> Any:
         """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
         return _joined(*self._parts(numbers))

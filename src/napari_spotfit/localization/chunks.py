@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_search
 from ..images.arrays import is_on_device, to_host
@@ -18,6 +20,7 @@ from ..images.cutting import all_before
 from ..images.damaged import up_to_damage
 from ..images.frames import FrameReader, FrameSelection
 from ..images.per_pixel import PerPixel
+from .pace import Pace
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -72,25 +75,33 @@ def cut(
 def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:
     """Read frames block by block, with the mask of each; lazy ones while others are used."""
     masks = PerPixel.of_mask(mask, reader.shape)
-    chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks))
+    pace = Pace(reader, threads.available()) if reader.is_lazy else None
+    chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks, pace))
     return read_ahead(chunks) if reader.is_lazy else chunks
 
 
-def _read_blocks(reader: FrameReader, blocks: Blocks, masks: PerPixel | None) -> Iterator[Chunk]:
+def _read_blocks(
+    reader: FrameReader, blocks: Blocks, masks: PerPixel | None, pace: Pace | None
+) -> Iterator[Chunk]:
     before = True
-    for read, complete in zip(blocks.reads, all_before(blocks.reads), strict=True):
-        if not len(read):
-            yield Chunk(read, np.empty((0, *reader.frame_shape), np.float32), None)
+    for block, complete in zip(blocks.reads, all_before(blocks.reads), strict=True):
+        if not len(block):
+            yield Chunk(block, np.empty((0, *reader.frame_shape), np.float32), None)
             continue
-        pixels, damage = up_to_damage(reader.read, read)
-        where = None if masks is None else _mask(masks, read)
-        for first in range(0, len(pixels), blocks.at_once):
-            part = slice(first, min(first + blocks.at_once, len(pixels)))
-            own = where if where is None or where.ndim == 2 else where[part]
-            done = complete and (before or part.stop == len(read))
-            yield Chunk(read[part], pixels[part], own, done)
-        if damage is not None:
-            raise damage
+        left = len(block)
+        for read in (block,) if pace is None else pace.pieces(block):
+            begun = time.perf_counter()
+            pixels, damage = up_to_damage(reader.read, read)
+            if pace is not None:
+                pace.took(time.perf_counter() - begun)
+            where = None if masks is None else _mask(masks, read)
+            for first in range(0, len(pixels), blocks.at_once):
+                part = slice(first, min(first + blocks.at_once, len(pixels)))
+                own = where if where is None or where.ndim == 2 else where[part]
+                left -= part.stop - first
+                yield Chunk(read[part], pixels[part], own, complete and (before or not left))
+            if damage is not None:
+                raise damage
         before = complete
 
 
