@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from same_fits import assert_same
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
+from napari_spotfit.engine.detection.detection_settings import MAXIMUM
+from napari_spotfit.engine.detection.nonmax_suppression import merge_plateaus
 from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import with_fallback
 from napari_spotfit.engine.select import select_backend
@@ -171,6 +177,60 @@ def test_the_middle_of_a_flat_area_may_be_in_rows_that_are_done(kind, rows, monk
     if kind == "sent":
         send_tiles(monkeypatch)
     fits, _ = in_tiles(monkeypatch, image, rows, whole.settings)
+    assert_same(fits, whole)
+
+
+def test_the_middle_of_an_area_is_the_same_pixel_in_a_part_of_the_frame():
+    """Many have two that are as near to the middle."""
+    image = (np.random.default_rng(3).random((1, 3000, 200)) < 0.4).astype(np.uint8)
+    rows = slice(1000, 2000)
+    y, x = np.nonzero(image[0, 1200:1800])
+    maxima = np.zeros(len(y), MAXIMUM)
+    maxima["y"], maxima["x"], maxima["on_flat_area"] = y + 1200, x, 1
+    whole = merge_plateaus(maxima.copy(), image)
+    maxima["y"] -= rows.start
+    part = merge_plateaus(maxima, np.ascontiguousarray(image[:, rows]), level=0.0)
+    part["y"] += rows.start
+    assert len(whole) > 5000
+    np.testing.assert_array_equal(part, whole)
+
+
+def random_scene(random):
+    """Return pixels with spots, clouds, flat tops, dark borders, and settings to find them by."""
+    height, width = random.integers((150, 20), (900, 160))
+    y, x = np.indices((height, width))
+    background = random.choice([0.3, 3, 30, 300])
+    light = np.full((height, width), background)
+    for size, count, heights in ((1.3, height * width // 500, (2, 30)), (30, 3, (5, 50))):
+        for cy, cx in random.uniform(0, (height, width), (count, 2)):
+            rows = slice(max(int(cy - 4 * size), 0), int(cy + 4 * size))
+            distance = np.hypot(y[rows] - cy, x[rows] - cx) / size
+            peak = random.uniform(*heights) * np.sqrt(background + 1)
+            light[rows] += peak * np.exp(-(distance**2) / 2)
+    pixels = random.poisson(light).astype(float)
+    if random.random() < 0.6:
+        pixels = np.minimum(pixels, np.quantile(pixels, random.choice([0.9, 0.99, 0.999])))
+    if random.random() < 0.3:
+        pixels[:, : width // 3] = 0
+    dtype = random.choice(["u1", "u2", "i2", "f4", "f8"])
+    pixels = np.clip(pixels, 0, 255 if dtype == "u1" else 30000).astype(dtype)
+    options = {"false_spots": random.choice([1.0, 1000.0])}
+    if random.random() < 0.4:
+        options = {"threshold": float(random.uniform(0, 3)), "min_distance": random.uniform(1, 12)}
+    return pixels, Settings(sigma=random.choice([0.7, 1.3, 2.5]), backend="cpu", **options)
+
+
+@given(st.integers(0, 1 << 32), st.integers(5, 600), st.sampled_from(["cpu", "sent"]))
+@hypothesis.settings(max_examples=40, deadline=None)
+def test_whatever_there_is_the_rows_are_those_of_the_whole_frame(seed, rows, kind):
+    image, settings = random_scene(np.random.default_rng(seed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of images that do not tell their noise
+        whole = localize(image, settings=settings)
+        with pytest.MonkeyPatch.context() as changed:
+            if kind == "sent":
+                send_tiles(changed)
+            fits, _ = in_tiles(changed, image, rows, whole.settings)
     assert_same(fits, whole)
 
 

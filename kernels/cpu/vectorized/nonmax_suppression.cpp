@@ -83,10 +83,11 @@ template <class T>
 bool merge_plateau(Flood<T>& flood, long long width, const Rows& rows, Maximum* maxima, long long own,
                    Maximum& merged) {
     merged = maxima[own];
-    const long long start = merged.y * width + merged.x;
+    // Counted from here, so that a frame and a part of it agree to the bit on what is nearest.
+    const long long from_y = merged.y, from_x = merged.x, start = from_y * width + from_x;
     long long sum_y = 0, sum_x = 0, size = 0, lowest = merged.y, highest = merged.y;
     const bool done = flood.walk(start, true, [&](long long y, long long x) {
-        sum_y += y, sum_x += x, ++size;
+        sum_y += y - from_y, sum_x += x - from_x, ++size;
         lowest = least(lowest, y), highest = most(highest, y);
         return true;
     });
@@ -101,7 +102,7 @@ bool merge_plateau(Flood<T>& flood, long long width, const Rows& rows, Maximum* 
     const double mean_y = double(sum_y) / size, mean_x = double(sum_x) / size;
     double nearest = HIGHEST;
     return flood.walk(start, false, [&](long long y, long long x) {
-        const double distance = square(y - mean_y) + square(x - mean_x);
+        const double distance = square(y - from_y - mean_y) + square(x - from_x - mean_x);
         if (distance < nearest) nearest = distance, merged.y = int(y), merged.x = int(x);
         return true;
     });
@@ -131,6 +132,12 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
     });
 }
 
+// Whether a pixel has the largest number of its type, at which a camera ends.
+template <class T> bool is_largest(T pixel) {
+    if constexpr (MAY_BE_BAD<T>) return false;
+    else return static_cast<T>(pixel + 1) < pixel;
+}
+
 // The first row of all flat areas that a row shares with the one before, that row where there is none, or
 // -1 where the queue is too short. Those no higher than the level are dark when they are large.
 long long first_row_of_areas(const DetectionSource& source, long long row, unsigned long long* visited,
@@ -148,7 +155,8 @@ long long first_row_of_areas(const DetectionSource& source, long long row, unsig
             const float value = frame[place];
             if (frame[place - s.width] != value || flood.is_marked(row, x)) continue;
             long long top = row, size = 0;
-            const auto may_have_spots = [&] { return value > 0.0f || size <= LARGE; };
+            const bool bright = value > 0.0f || is_largest(frame.pixels[place]);
+            const auto may_have_spots = [&] { return bright || size <= LARGE; };
             const bool done = flood.walk(place, true, [&](long long y, long long) {
                 top = least(top, y), ++size;
                 return may_have_spots();
