@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -17,7 +16,6 @@ from ..engine.backend import Backend
 from ..engine.choice import worth_for_search
 from ..images.arrays import is_on_device, to_host
 from ..images.cutting import all_before
-from ..images.damaged import up_to_damage
 from ..images.frames import FrameReader, FrameSelection
 from ..images.per_pixel import PerPixel
 from .pace import Pace
@@ -75,13 +73,13 @@ def cut(
 def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:
     """Read frames block by block, with the mask of each; lazy ones while others are used."""
     masks = PerPixel.of_mask(mask, reader.shape)
-    pace = Pace(reader, threads.available()) if reader.is_lazy else None
+    pace = Pace(reader, threads.available())
     chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks, pace))
     return read_ahead(chunks) if reader.is_lazy else chunks
 
 
 def _read_blocks(
-    reader: FrameReader, blocks: Blocks, masks: PerPixel | None, pace: Pace | None
+    reader: FrameReader, blocks: Blocks, masks: PerPixel | None, pace: Pace
 ) -> Iterator[Chunk]:
     before = True
     for block, complete in zip(blocks.reads, all_before(blocks.reads), strict=True):
@@ -89,19 +87,13 @@ def _read_blocks(
             yield Chunk(block, np.empty((0, *reader.frame_shape), np.float32), None)
             continue
         left = len(block)
-        for read in (block,) if pace is None else pace.pieces(block):
-            begun = time.perf_counter()
-            pixels, damage = up_to_damage(reader.read, read)
-            if pace is not None:
-                pace.took(time.perf_counter() - begun)
+        for read, pixels in pace.read(block):
             where = None if masks is None else _mask(masks, read)
-            for first in range(0, len(pixels), blocks.at_once):
-                part = slice(first, min(first + blocks.at_once, len(pixels)))
+            for first in range(0, len(read), blocks.at_once):
+                part = slice(first, first + blocks.at_once)
                 own = where if where is None or where.ndim == 2 else where[part]
-                left -= part.stop - first
+                left -= len(read[part])
                 yield Chunk(read[part], pixels[part], own, complete and (before or not left))
-            if damage is not None:
-                raise damage
         before = complete
 
 

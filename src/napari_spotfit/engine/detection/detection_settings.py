@@ -46,11 +46,6 @@ class BandSettings(ctypes.Structure):
 class DetectionSettings(ctypes.Structure):
     """What detection is told, the same for all frames of a call."""
 
-    @property
-    def reach_in_pixels(self) -> int:
-        """How many rows and columns around a maximum tell that it is one."""
-        return int(max(self.step, 1) + self.radius[-1] + self.lone_distance + 1)
-
     _fields_ = (
         ("kernels", ctypes.c_void_p * _WIDTHS),
         ("bands", BandSettings * _BANDS),
@@ -63,6 +58,11 @@ class DetectionSettings(ctypes.Structure):
         *fields("int step diagonal row_step", "float sigma lone_share"),
         *fields("int lone_distance level_known"),
     )  # fmt: skip
+
+    @property
+    def reach_in_pixels(self) -> int:
+        """How many rows and columns around a maximum tell that it is one."""
+        return int(max(self.step, 1) + self.radius[-1] + self.lone_distance + 1)
 
 
 def make_detection_settings(
