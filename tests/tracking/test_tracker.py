@@ -16,7 +16,7 @@ from napari_spotfit import (
     track,
     track_async,
 )
-from napari_spotfit.tracking.tracker import FrameError
+from napari_spotfit.tracking.tracker import FrameError, closer_than
 
 RATE = 100.0
 KNOWN = {"sigma": 1.3, "gain": 1.0, "offset": 100.0, "backend": "cpu", "threads": 1}
@@ -241,3 +241,13 @@ def test_errors_hold_where_one_frame_tells_the_noise_wrongly(seed: int) -> None:
     errors = np.array([[one.y_stderr, one.x_stderr] for one in moved[last]])
     assert np.std(off[last], axis=0) == pytest.approx(errors.mean(axis=0), rel=0.2)
     assert sum(one.used == 4 for one in moved) > 195
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50, 700])
+def test_places_that_are_close_are_found_as_all_pairs_tell(count):
+    places = np.random.default_rng(count).uniform(0, 90, (count, 2)).round(1)
+    square = ((places[:, np.newaxis] - places) ** 2).sum(axis=2)
+    np.fill_diagonal(square, np.inf)
+    for distance in (0.5, 4.0, 40.0):
+        expected = (square < distance**2).any(axis=1)
+        np.testing.assert_array_equal(closer_than(distance, places), expected)
