@@ -50,6 +50,10 @@ struct DetectionFunctions {
     // `visited` has a bit for each pixel of a frame, none of them set.
     long long (*merge_plateaus)(const DetectionSource&, Maximum* maxima, long long count, long long* row_starts,
                                 unsigned long long* visited, long long* queue, long long room, Maximum* merged);
+    // Writes down the first and the last row of the flat area that each maximum of one frame is on, and its own
+    // row of others; false where the queue is too short.
+    bool (*find_area_rows)(const DetectionSource&, const Maximum* maxima, long long count, long long* row_starts,
+                           unsigned long long* visited, long long* queue, long long room, long long* found);
     // Returns the first row of the flat areas of a frame that go on from the row before one to that row, where
     // maxima may be; with memory as for merge_plateaus, and -1 as there.
     long long (*first_row_of_areas)(const DetectionSource&, long long row, unsigned long long* visited,

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from same_fits import assert_same
+from scipy.ndimage import find_objects, label
 
 from napari_spotfit import Camera, Settings, detect_spots, localize, localize_iter, simulate_movie
 from napari_spotfit.engine.detection.detection_settings import MAXIMUM
-from napari_spotfit.engine.detection.nonmax_suppression import merge_plateaus
+from napari_spotfit.engine.detection.nonmax_suppression import area_rows, merge_plateaus
 from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import with_fallback
 from napari_spotfit.engine.select import select_backend
@@ -193,6 +194,23 @@ def test_the_middle_of_an_area_is_the_same_pixel_in_a_part_of_the_frame():
     part["y"] += rows.start
     assert len(whole) > 5000
     np.testing.assert_array_equal(part, whole)
+
+
+def test_the_rows_of_flat_areas_are_those_of_labelled_ones():
+    image = np.random.default_rng(4).integers(0, 3, (300, 80)).astype(np.uint16)
+    image[100:180, 20:60] = 7
+    y, x = (np.sort(n) for n in np.nonzero(np.random.default_rng(5).random(image.shape) < 0.2))
+    maxima = np.zeros(len(y), MAXIMUM)
+    maxima["y"], maxima["x"], maxima["on_flat_area"] = y, x, np.arange(len(y)) % 3 > 0
+    found = area_rows(maxima, image, level=1.0)
+    expected = np.column_stack([y, y])
+    for value in np.unique(image):
+        labels, count = label(image == value)
+        rows = [(area[0].start, area[0].stop - 1) for area in find_objects(labels)]
+        own = (maxima["on_flat_area"] != 0) & (labels[y, x] > 0)
+        expected[own] = np.array(rows)[labels[y, x][own] - 1]
+        assert count > 0
+    np.testing.assert_array_equal(found, expected)
 
 
 def random_scene(random):

@@ -132,6 +132,38 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
     });
 }
 
+// Writes down the first and the last row of the flat area that each maximum is on; its own row of others. False
+// where the queue is too short.
+bool find_area_rows(const DetectionSource& source, const Maximum* maxima, long long count, long long* row_starts,
+                    unsigned long long* visited, long long* queue, long long room, long long* found) {
+    constexpr long long NOT_YET = -1;
+    return with_pixel_type(source.pixel_type, [&](auto pixel) {
+        using T = typename decltype(pixel)::Type;
+        const SubnormalsAreZero here;
+        const DetectionSettings& s = *source.settings;
+        const Rows rows(maxima, count, s.height, row_starts);
+        for (long long i = 0; i < count; ++i)
+            found[2 * i] = found[2 * i + 1] = maxima[i].on_flat_area ? NOT_YET : maxima[i].y;
+        for (long long i = 0; i < count; ++i) {
+            if (found[2 * i] != NOT_YET) continue;
+            const Maximum own = maxima[i];
+            const Frame<T> frame = frame_of<T>(source, own.frame);
+            Flood<T> flood(s, frame, visited, queue, room);
+            long long first = own.y, last = own.y;
+            const bool done = flood.walk(own.y * s.width + own.x, true, [&](long long y, long long) {
+                first = least(first, y), last = most(last, y);
+                return true;
+            });
+            if (!done) return false;
+            // Those on areas before have their rows.
+            for (long long j = rows.begin(own.frame, first); j < rows.end(own.frame, last); ++j)
+                if (found[2 * j] == NOT_YET && flood.is_marked(maxima[j].y, maxima[j].x))
+                    found[2 * j] = first, found[2 * j + 1] = last;
+        }
+        return true;
+    });
+}
+
 // Whether a pixel has the largest number of its type, at which a camera ends.
 template <class T> bool is_largest(T pixel) {
     if constexpr (MAY_BE_BAD<T>) return false;

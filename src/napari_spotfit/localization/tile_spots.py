@@ -12,6 +12,7 @@ from ..engine.detection.candidates import Candidates
 from ..engine.detection.detection_settings import MAXIMUM
 from ..engine.detection.nonmax_suppression import (
     Maxima,
+    area_rows,
     farther_apart,
     first_row_of_areas,
     joined_maxima,
@@ -20,10 +21,9 @@ from ..engine.detection.nonmax_suppression import (
 from ..images.window import Window
 from .own_maxima import OwnMaxima, in_rows
 
-#: Half a side of what is looked at for a flat area, which grows by the other number.
-_AREA, _GROWS = 16, 4
-#: Rows, in units of the least distance, in which spots are looked for that others may drop.
-_CHAIN = 64
+#: Rows, in units of the least distance, in which spots are looked for that others may drop; they
+#: grow by the other number.
+_CHAIN, _GROWS = 64, 4
 
 
 class TileSpots:
@@ -100,7 +100,15 @@ class TileSpots:
     def _flat_areas(self, window: Window) -> list[tuple[int, float]]:
         """Return the first and last rows of flat areas with maxima; ∞ where there may be more."""
         flat = self._waiting[self._waiting["on_flat_area"] != 0]
-        return [_flat_area(window, int(one["y"]), int(one["x"]), self._level) for one in flat]
+        if not len(flat):
+            return []
+        flat["y"] -= window.first
+        rows = area_rows(flat, window.frames[0, window.first : window.last], self._level)
+        goes_on = window.last - 1 if window.last < window.height else math.inf
+        return [
+            (first, math.inf if last == goes_on else last)
+            for first, last in np.unique(rows + window.first, axis=0).tolist()
+        ]
 
     def _certain(self, maxima: Maxima, limit: int) -> int:
         """Return the row before which no maximum depends on any from a row on.
@@ -149,34 +157,6 @@ def _reached(maxima: Maxima, reached: NDArray[np.bool_], distance: float) -> NDA
         front = np.unique(others[(height[others] <= higher) & ~reached[others]])
         reached[front] = True
     return reached
-
-
-def _flat_area(window: Window, y: int, x: int, level: float) -> tuple[int, float]:
-    """Return the first and last row of a flat area; ∞ if it may go on where no pixels are yet."""
-    from scipy.ndimage import label  # takes longer to import than a few fits
-
-    pixels, reach = window.frames[0], _AREA
-    height, width = pixels.shape
-    while True:
-        top, bottom = max(y - reach, window.first), min(y + reach + 1, window.last)
-        left, right = max(x - reach, 0), min(x + reach + 1, width)
-        box = pixels[top:bottom, left:right]
-        with np.errstate(all="ignore"):
-            values = (box.astype(np.float64) - level).astype(np.float32)
-        values[~np.isfinite(values)] = 0
-        areas, _ = label(values == values[y - top, x - left])
-        rows, columns = np.nonzero(areas == areas[y - top, x - left])
-        first, last = top + int(rows.min()), top + int(rows.max())
-        goes_on = (
-            (first == top > window.first)
-            or (last == bottom - 1 < window.last - 1)
-            or (left > 0 and columns.min() == 0)
-            or (right < width and left + columns.max() == right - 1)
-        )
-        if goes_on:
-            reach *= _GROWS
-            continue
-        return first, math.inf if last == window.last - 1 < height - 1 else last
 
 
 def _uncut(row: int, areas: list[tuple[int, float]]) -> int:

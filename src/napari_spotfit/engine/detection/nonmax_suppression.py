@@ -153,6 +153,38 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = N
     return in_order(merged[: _with_memory(merge, frames)])
 
 
+def area_rows(maxima: Maxima, rows: NDArray[Any], level: float) -> NDArray[np.int64]:
+    """Return the first and the last row of the flat area that each maximum is on.
+
+    Parameters
+    ----------
+    maxima : ndarray of MAXIMUM
+        In order, with y from the first of the rows.
+    rows : ndarray, shape (rows, X)
+        Rows of a frame, C-contiguous.
+    level : float
+        That of the frame.
+
+    Returns
+    -------
+    ndarray of int64, shape (n, 2)
+        Of those on none, their own row.
+    """
+    library, frames = load(), rows[np.newaxis]
+    source, row_starts = _source(frames, level), _memory_for_rows(maxima, len(rows))
+    found = np.empty((len(maxima), 2), np.int64)
+
+    def find(*memory: int | None) -> int:
+        done = library.functions.spotfit_find_area_rows(
+            library.index, ctypes.byref(source), address(maxima), len(maxima),
+            address(row_starts), *memory, address(found),
+        )  # fmt: skip
+        return 0 if done else -1
+
+    _with_memory(find, frames)
+    return found
+
+
 def first_row_of_areas(rows: NDArray[Any], row: int, level: float) -> int:
     """Return the first row of the flat areas that go on from the row before one to that row.
 
