@@ -137,7 +137,7 @@ def cluster() -> Iterator[Any]:
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",  # any port that is free
             resources={"GPU": 1},
         ) as cluster,
         distributed.Client(cluster) as client,

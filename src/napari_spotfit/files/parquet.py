@@ -44,16 +44,17 @@ def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable
     from pyarrow import parquet
 
     known = first.about.columns
-    schema = _arrow_table(SpotTable({n: v[:0] for n, v in first.columns.items()}, first.about))
+    empty = SpotTable({name: values[:0] for name, values in first.columns.items()}, first.about)
+    schema = _schema(empty)
     with parquet.ParquetWriter(
         path,
-        schema.schema,
+        schema,
         # Fitted numbers hardly ever come twice: looking for those that do takes most of the time.
         use_dictionary=[c.title or n for n, c in known.items() if c.type in (TEXT, WORDS)],
         compression="zstd",
         write_page_checksum=True,
     ) as writer:
-        yield lambda table: writer.write_table(_arrow_table(table))
+        yield lambda table: writer.write_table(_arrow_table(table, schema))
 
 
 def read_parquet(path: Path) -> SpotTable:
@@ -116,16 +117,24 @@ def need_pyarrow() -> None:
         )
 
 
-def _arrow_table(table: SpotTable) -> pa.Table:
-    """Return a table as one of Arrow's, which says what its columns are."""
+def _schema(table: SpotTable) -> pa.Schema:
+    """Return Arrow's names and types of a table's columns, and what they are in words."""
     import pyarrow as pa
 
-    arrays, columns = [], []
+    columns = []
     for name, column in table.about.columns.items():
-        arrays.append(_array(table.columns[name], column))
         unit = {"unit": column.unit} if column.unit else None
-        columns.append(pa.field(column.title or name, arrays[-1].type, metadata=unit))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(columns, to_texts(table.about)))
+        kind = _array(table.columns[name], column).type
+        columns.append(pa.field(column.title or name, kind, metadata=unit))
+    return pa.schema(columns, to_texts(table.about))
+
+
+def _arrow_table(table: SpotTable, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    columns = table.about.columns.items()
+    arrays = [_array(table.columns[name], column) for name, column in columns]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _table_of_arrow(found: pa.Table, about: About) -> SpotTable:
