@@ -18,7 +18,7 @@ from ..engine.detection.detection_settings import (
     DetectionSettings,
     make_detection_settings,
 )
-from ..engine.detection.nonmax_suppression import DROPPED, Maxima, join_bands, joined_maxima
+from ..engine.detection.nonmax_suppression import DROPPED, Maxima, join_bands, joined_maxima, where
 from ..images.window import Window
 from ..settings.settings import Settings
 
@@ -99,7 +99,7 @@ class OnHost:
             join_bands(marked, detector.settings, self._settings.min_distance)
             y = maxima["y"]
             own = (y >= first) & (y < last) & (marked["band"] != DROPPED)
-            parts[number] = maxima.take(np.flatnonzero(own))
+            parts[number] = where(maxima, own)
 
         threads.in_pieces(join, len(firsts), 1, self._workers)
         return parts

@@ -17,6 +17,7 @@ from ..engine.detection.nonmax_suppression import (
     first_row_of_areas,
     joined_maxima,
     merge_plateaus,
+    where,
 )
 from ..images.window import Window
 from .own_maxima import OwnMaxima, in_rows
@@ -68,7 +69,7 @@ class TileSpots:
         maxima = self._merged(window) if areas else self._waiting
         maxima = in_rows(maxima, self.end, limit)
         if self._mask is not None:
-            maxima = _where(maxima, self._mask[maxima["y"], maxima["x"]])
+            maxima = where(maxima, self._mask[maxima["y"], maxima["x"]])
         end = height if limit >= height else _uncut(self._certain(maxima, limit), areas)
         end = max(end, self.end)
         maxima = joined_maxima([self._kept, maxima])
@@ -133,11 +134,6 @@ def _spots_in_rows(spots: Candidates, first: int, last: int) -> Candidates:
     """Return those of spots, which are in order, that are in some rows."""
     begin, end = bisect_left(spots.y, first), bisect_left(spots.y, last)
     return Candidates._make(column[begin:end] for column in spots)
-
-
-def _where(maxima: Maxima, which: NDArray[np.bool_]) -> Maxima:
-    """Return some maxima; NumPy's own way copies them number by number."""
-    return maxima.take(np.flatnonzero(which))
 
 
 def _reached(maxima: Maxima, reached: NDArray[np.bool_], distance: float) -> NDArray[np.bool_]:

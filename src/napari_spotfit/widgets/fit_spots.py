@@ -248,11 +248,9 @@ class FitSpots(Docked):
             if self.preview.image is run.image and run.layer is not None:
                 # The same spots would lie on top of each other.
                 self.preview.box.setChecked(False)
-            replace = ". They replace those of the last fit." * run.replaced
-            if run.error is None:
-                self._end(run.summary + replace)
-            else:
-                self._end(f"{run.error}{replace}", failed=True)
+            told = run.summary if run.error is None else str(run.error)
+            told += ". They replace those of the last fit." * run.replaced
+            self._end(told, failed=run.error is not None)
             if run.layer is not None:
                 self._recovery.keep(run.layer)
 
