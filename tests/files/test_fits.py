@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import numpy as np
@@ -27,7 +29,7 @@ from napari_spotfit import (
     simulate_movie,
     simulate_spots,
 )
-from napari_spotfit.files import csv_rows, streamed
+from napari_spotfit.files import csv_rows, parquet, streamed
 from napari_spotfit.files.about import FORMAT, FORMAT_KEY
 from napari_spotfit.files.formats import read, write
 from napari_spotfit.files.table import Column, UnreadableFileError
@@ -185,8 +187,7 @@ def test_other_programs_read_the_parquet(fits, tmp_path):
     table = pd.read_parquet(path)
     assert list(table) == list(fits.to_dataframe())
     assert set(table["stop_condition"]) == set(fits.to_dataframe()["stop_condition"])
-    parquet = pytest.importorskip("pyarrow.parquet")
-    schema = parquet.read_schema(path)
+    schema = pytest.importorskip("pyarrow.parquet").read_schema(path)
     assert schema.field("sigma").metadata == {b"unit": b"px"}
     assert json.loads(schema.metadata[b"settings"])["sigma"] == fits.settings.sigma
 
@@ -204,8 +205,6 @@ def test_both_ways_to_write_csv_write_the_same(fits, tmp_path, monkeypatch):
 
 
 def test_parquet_without_pyarrow_says_what_to_install(fits, tmp_path, monkeypatch):
-    from napari_spotfit.files import parquet
-
     monkeypatch.setattr(parquet, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"napari-spotfit\[parquet\].*\.spots\.csv"):
         fits.save(tmp_path / "a.spots.parquet")
@@ -362,16 +361,54 @@ def test_the_file_says_what_it_is(fits, tmp_path):
 @pytest.mark.parametrize("end", ENDS[:2])
 def test_parts_that_are_saved_one_by_one_are_the_whole(end, tmp_path, monkeypatch):
     monkeypatch.setattr(streamed, "_ROWS", dict.fromkeys((".parquet", ".csv"), 30))
+    monkeypatch.setattr(parquet, "GROUP", 30)
     fits = localize(simulate_movie(6, shape=(64, 64), spots_per_frame=9, seed=4)[0])
     parts = [fits[:20], fits[20:20], fits[20:33], fits[33:]]
     assert save_fits(iter(parts), tmp_path / f"parts{end}") == len(fits)
     assert_same(load_fits(tmp_path / f"parts{end}"), fits)
     fits.save(tmp_path / f"whole{end}")
-    if end.endswith("csv"):
-        both = [(tmp_path / f"{name}{end}").read_bytes() for name in ("parts", "whole")]
-        assert both[0] == both[1]
+    both = [(tmp_path / f"{name}{end}").read_bytes() for name in ("parts", "whole")]
+    assert both[0] == both[1]
     assert save_fits([fits[:0]], tmp_path / f"none{end}") == 0
     assert len(load_fits(tmp_path / f"none{end}")) == 0
+
+
+def test_the_next_parts_are_made_while_some_are_written(fits, tmp_path, monkeypatch):
+    next_is_made = threading.Event()
+
+    @contextmanager
+    def waits(path, first):
+        path.touch()
+        yield lambda table: waited.append(next_is_made.wait(60))
+
+    def parts():
+        yield fits
+        next_is_made.set()
+        yield fits
+
+    waited: list[bool] = []
+    monkeypatch.setattr(streamed, "_ROWS", {".csv": len(fits)})
+    monkeypatch.setitem(streamed._WRITERS, ".csv", waits)
+    assert save_fits(parts(), tmp_path / "a.csv") == 2 * len(fits)
+    assert waited == [True, True]
+
+
+@pytest.mark.parametrize("end", ENDS[:2])
+def test_what_cannot_be_written_ends_the_run(fits, tmp_path, monkeypatch, end):
+    made = []
+
+    def parts():
+        for number in range(100):
+            made.append(number)
+            yield fits
+
+    broken = dict(fits.to_table().columns) | {"sigma": np.zeros((len(fits), 2), np.float32)}
+    wrong = type(fits.to_table())(broken, fits.to_table().about)
+    monkeypatch.setattr(streamed, "_gathered", lambda tables, rows: (wrong for _ in tables))
+    with pytest.raises((ValueError, AssertionError, TypeError)):
+        save_fits(parts(), tmp_path / f"a{end}")
+    assert len(made) < 5
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_parts_that_end_with_an_error_leave_what_was_there(tmp_path):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -26,29 +27,32 @@ def write_csv(path: Path, table: SpotTable) -> None:
 
 def csv_parts(file: BinaryIO, table: SpotTable, chunk: int = CHUNK) -> Iterator[int]:
     """Write a table as CSV into a file; yield how many rows are written after each part."""
-    csv_titles(file, table.about)
-    for start in range(0, len(table), chunk):
-        part = {name: values[start : start + chunk] for name, values in table.columns.items()}
-        csv_rows(file, SpotTable(part, table.about))
-        yield min(start + chunk, len(table))
-    csv_end(file)
+    with _rows_between(file, table.about) as add:
+        for start in range(0, len(table), chunk):
+            part = {name: values[start : start + chunk] for name, values in table.columns.items()}
+            add(SpotTable(part, table.about))
+            yield min(start + chunk, len(table))
 
 
-def csv_titles(file: BinaryIO, about: About) -> None:
-    """Write what is known of the columns, and their titles."""
+@contextmanager
+def csv_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable], None]]:
+    """Give what adds tables of the same columns as the first one to a CSV file."""
+    with path.open("wb") as file, _rows_between(file, first.about) as add:
+        yield add
+
+
+@contextmanager
+def _rows_between(file: BinaryIO, about: About) -> Iterator[Callable[[SpotTable], None]]:
+    """Write what is known of the columns, and their titles; then rows; then that it is complete."""
     for name, text in to_texts(about).items():
         file.write(f"# {name}: {text}\n".encode())
     titles = (_title(column.title or name) for name, column in about.columns.items())
     file.write((",".join(titles) + "\n").encode())
 
+    def add(table: SpotTable) -> None:
+        file.write(rows_as_text(table.columns, about.columns))
 
-def csv_rows(file: BinaryIO, table: SpotTable) -> None:
-    """Write rows below their titles."""
-    file.write(rows_as_text(table.columns, table.about.columns))
-
-
-def csv_end(file: BinaryIO) -> None:
-    """Write what tells that nothing was cut off."""
+    yield add
     file.write(_END + b"\n")
 
 

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import parquet
 
+#: Rows that are stored together: small groups make large files, and slow ones.
+GROUP = 1 << 17
+#: Zstandard's level: half the time of its usual one, 3 % larger files.
+_QUICK = -1
+
 
 def write_parquet(path: Path, table: SpotTable) -> None:
     """Write a table as a Parquet file.
@@ -44,17 +49,27 @@ def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable
     from pyarrow import parquet
 
     known = first.about.columns
+    titles = {name: column.title or name for name, column in known.items()}
     empty = SpotTable({name: values[:0] for name, values in first.columns.items()}, first.about)
     schema = _schema(empty)
     with parquet.ParquetWriter(
         path,
         schema,
         # Fitted numbers hardly ever come twice: looking for those that do takes most of the time.
-        use_dictionary=[c.title or n for n, c in known.items() if c.type in (TEXT, WORDS)],
+        # But their upper bytes are much alike, and are compressed best beside each other.
+        use_dictionary=[titles[name] for name, c in known.items() if c.type in (TEXT, WORDS)],
+        column_encoding={
+            titles[name]: "BYTE_STREAM_SPLIT"
+            for name, column in known.items()
+            if column.type.startswith("float")
+        },
         compression="zstd",
+        compression_level=_QUICK,
+        # Least and greatest values of a group help to find rows by what these are in the order of.
+        write_statistics=[titles[name] for name in known if name in (*first.about.index, "y", "x")],
         write_page_checksum=True,
     ) as writer:
-        yield lambda table: writer.write_table(_arrow_table(table, schema))
+        yield lambda table: writer.write_table(_arrow_table(table, schema), row_group_size=GROUP)
 
 
 def read_parquet(path: Path) -> SpotTable:
@@ -125,7 +140,7 @@ def _schema(table: SpotTable) -> pa.Schema:
     for name, column in table.about.columns.items():
         unit = {"unit": column.unit} if column.unit else None
         kind = _array(table.columns[name], column).type
-        columns.append(pa.field(column.title or name, kind, metadata=unit))
+        columns.append(pa.field(column.title or name, kind, nullable=False, metadata=unit))
     return pa.schema(columns, to_texts(table.about))
 
 

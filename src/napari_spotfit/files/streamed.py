@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from .csv_text import csv_end, csv_rows, csv_titles
+from .csv_text import csv_writer
 from .exchange.registry import by_name
 from .formats import FORMATS, check_titles, unfinished
-from .parquet import parquet_writer
+from .parquet import GROUP, parquet_writer
 from .table import SpotTable
 
-#: Rows that are gathered before they are written: small groups make large files, and slow ones.
-#: Text takes several times the memory.
-_ROWS = {".parquet": 1 << 17, ".csv": 1 << 15}
+#: What adds a table to a file.
+Adds = Callable[[SpotTable], None]
+#: Rows that are gathered before they are written. Text takes several times the memory.
+_ROWS = {".parquet": GROUP, ".csv": GROUP // 4}
+_WRITERS: dict[str, Callable[[Path, SpotTable], AbstractContextManager[Adds]]] = {
+    ".parquet": parquet_writer,
+    ".csv": csv_writer,
+}
 
 
 def check_name(path: str | os.PathLike[str]) -> Path:
@@ -72,37 +79,21 @@ def write_parts(path: str | os.PathLike[str], parts: Iterable[SpotTable]) -> int
     if first is None:
         raise ValueError("there are no spots to write, not even none of an image")
     check_titles(first)
-    count = 0
+    with unfinished(place) as part, _WRITERS[ending](part, first) as add:
+        return _add_behind(add, chain([first], tables))
 
-    def counted() -> Iterator[SpotTable]:
-        nonlocal count
-        for table in chain([first], tables):
+
+def _add_behind(add: Adds, tables: Iterable[SpotTable]) -> int:
+    """Add tables to a file by a thread of its own, while the next ones are made; count the rows."""
+    count, written = 0, Future[None]()
+    written.set_result(None)
+    with ThreadPoolExecutor(1, "napari-spotfit writer") as writer:
+        for table in tables:
+            written.result()  # one at a time is in memory; an error ends it
+            written = writer.submit(add, table)
             count += len(table)
-            yield table
-
-    with unfinished(place) as part:
-        _WRITERS[ending](part, first, counted())
+        written.result()
     return count
-
-
-def _write_parquet(path: Path, first: SpotTable, tables: Iterator[SpotTable]) -> None:
-    with parquet_writer(path, first) as add:
-        for table in tables:
-            add(table)
-
-
-def _write_csv(path: Path, first: SpotTable, tables: Iterator[SpotTable]) -> None:
-    with path.open("wb") as file:
-        csv_titles(file, first.about)
-        for table in tables:
-            csv_rows(file, table)
-        csv_end(file)
-
-
-_WRITERS: dict[str, Callable[[Path, SpotTable, Iterator[SpotTable]], None]] = {
-    ".parquet": _write_parquet,
-    ".csv": _write_csv,
-}
 
 
 def _gathered(parts: Iterable[SpotTable], rows: int) -> Iterator[SpotTable]:
