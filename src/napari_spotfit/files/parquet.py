@@ -61,7 +61,7 @@ def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable
         column_encoding={
             titles[name]: "BYTE_STREAM_SPLIT"
             for name, column in known.items()
-            if column.type.startswith("float")
+            if column.type not in (TEXT, WORDS, "bool")
         },
         compression="zstd",
         compression_level=_QUICK,
