@@ -281,6 +281,27 @@ def test_a_damaged_file_opens_rightly_or_says_so(fits, tmp_path, end, place, byt
     assert len(found) <= 5
 
 
+def test_damaged_numbers_of_rows_are_told(fits, tmp_path):
+    path = tmp_path / "a.spots.parquet"
+    fits[:5].save(path)
+    whole = path.read_bytes()
+    # Behind the columns of a group of rows stand their number and sizes, then what we say.
+    end = whole.index(FORMAT_KEY.encode())
+    told = 0
+    for place in range(end - 20, end):
+        for change in (1, 2, 6, 16, 64):
+            damaged = bytearray(whole)
+            damaged[place] ^= change
+            path.write_bytes(damaged)
+            try:
+                found = load_fits(path)
+            except UnreadableFileError as error:
+                told += "more rows than others" in str(error)
+            else:
+                assert found.x.tobytes() == fits[:5].x.tobytes()
+    assert told > 0
+
+
 @pytest.mark.parametrize("end", ENDS[:2])
 def test_a_newer_format_is_told(fits, tmp_path, end, monkeypatch):
     from napari_spotfit.files import about

@@ -83,8 +83,7 @@ def read_parquet(path: Path) -> SpotTable:
         If the file is damaged, of a newer version, or something else.
     """
     with _opened(path) as (file, about):
-        found = file.read()
-    return _table_of_arrow(found, about)
+        return _table_of_arrow(file.read(), about)
 
 
 def parquet_pieces(path: Path) -> Iterator[SpotTable]:
@@ -117,10 +116,26 @@ def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
             metadata = file.schema_arrow.metadata or {}
             if FORMAT_KEY.encode() not in metadata:
                 raise UnreadableFileError("it was not written by napari-spotfit")
+            _check_rows(file.metadata)
             names = (name for name in metadata if not name.startswith(b"ARROW:"))
             yield file, from_texts({name.decode(): metadata[name].decode() for name in names})
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise UnreadableFileError(f"it is damaged, or no Parquet file: {error}") from None
+
+
+def _check_rows(said: parquet.FileMetaData) -> None:
+    """Raise an error if not all columns have the rows that are said of their groups and the file.
+
+    Pages have checksums, what is said of them has none.
+    """
+    groups = [said.row_group(number) for number in range(said.num_row_groups)]
+    whole = sum(group.num_rows for group in groups) == said.num_rows
+    if not whole or any(
+        group.column(number).num_values != group.num_rows
+        for group in groups
+        for number in range(group.num_columns)
+    ):
+        raise UnreadableFileError("it is damaged: some of its columns have more rows than others")
 
 
 def need_pyarrow() -> None:
@@ -165,8 +180,8 @@ def _table_of_arrow(found: pa.Table, about: About) -> SpotTable:
         if column.role == DERIVED:
             continue
         title = column.title or name
-        if found.schema.get_all_field_indices(title) == []:
-            raise UnreadableFileError(f"its column {title!r} is missing")
+        if len(found.schema.get_all_field_indices(title)) != 1:
+            raise UnreadableFileError(f"its column {title!r} is missing, or there twice")
         columns[name] = _values(name, found.column(title), column)
     return SpotTable(columns, about)
 
