@@ -73,9 +73,11 @@ SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource
 }
 
 SPOTFIT_EXPORT int spotfit_find_area_rows(int index, const DetectionSource* source, const Maximum* maxima,
-                                          long long count, long long* row_starts, unsigned long long* visited,
-                                          long long* queue, long long room, long long* found) {
-    return detection(index).find_area_rows(*source, maxima, count, row_starts, visited, queue, room, found);
+                                          long long count, int is_cut, long long* row_starts,
+                                          unsigned long long* visited, long long* queue, long long room,
+                                          long long* found) {
+    return detection(index).find_area_rows(*source, maxima, count, is_cut != 0, row_starts, visited, queue, room,
+                                           found);
 }
 
 SPOTFIT_EXPORT long long spotfit_first_row_of_areas(int index, const DetectionSource* source, long long row,

@@ -213,8 +213,26 @@ def test_the_rows_of_flat_areas_are_those_of_labelled_ones():
     np.testing.assert_array_equal(found, expected)
 
 
+def test_no_spots_are_on_what_a_frame_is_padded_with(monkeypatch):
+    """Where what is there is darker than the padding, its corners stand out."""
+    y, x = np.indices((700, 160))
+    light = np.random.default_rng(3).poisson(100, y.shape)
+    padding = np.maximum(np.sin(x / 7), np.sin(y / 8 + x / 90)) > -0.5
+    image = np.where(padding, 200, light).astype(np.uint16)
+    assert np.median(image) == 200
+    whole = localize(image, sigma=1.3, backend="cpu")
+    assert len(whole) > 0
+    places = detect_spots(image, settings=whole.settings)
+    assert not padding[tuple(places[:, -2:].astype(int).T)].any()
+    for rows in (30, 90, 250):
+        assert_same(in_tiles(monkeypatch, image, rows, whole.settings)[0], whole)
+    # Small areas are spots that are saturated at the level of a bright frame, perhaps.
+    small = image[:60, :60]
+    assert padding[tuple(detect_spots(small, settings=whole.settings)[:, -2:].astype(int).T)].any()
+
+
 def random_scene(random):
-    """Return pixels with spots, clouds, flat tops, dark borders, and settings to find them by."""
+    """Return pixels with spots, clouds, flat tops, borders, padding, and settings for them."""
     height, width = random.integers((150, 20), (900, 160))
     y, x = np.indices((height, width))
     background = random.choice([0.3, 3, 30, 300])
@@ -230,6 +248,10 @@ def random_scene(random):
         pixels = np.minimum(pixels, np.quantile(pixels, random.choice([0.9, 0.99, 0.999])))
     if random.random() < 0.3:
         pixels[:, : width // 3] = 0
+    if random.random() < 0.3:  # so much that it is the frame's level
+        a, b, shift = random.uniform((3, 3, 0), (60, 60, 6))
+        padding = np.sin(y / a + x / b) * np.sin(x / a + shift) > -0.3
+        pixels[padding] = np.quantile(pixels, random.choice([0.02, 0.5, 0.98]))
     dtype = random.choice(["u1", "u2", "i2", "f4", "f8"])
     pixels = np.clip(pixels, 0, 255 if dtype == "u1" else 30000).astype(dtype)
     options = {"false_spots": random.choice([1.0, 1000.0])}

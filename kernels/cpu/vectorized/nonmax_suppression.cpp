@@ -77,11 +77,30 @@ class Rows {
     long long index(long long frame, long long y) const { return (frame - first_frame) * height + y; }
 };
 
-// All maxima of a plateau become one, on the pixel that is nearest to the middle. False where the
-// queue is too short.
+// Whether a pixel has the largest number of its type, at which a camera ends.
+template <class T> bool is_largest(T pixel) {
+    if constexpr (MAY_BE_BAD<T>) return false;
+    else return static_cast<T>(pixel + 1) < pixel;
+}
+
+// Whether spots may be on the flat area of a pixel. Large ones that are no brighter than the level have none: they
+// are what a mosaic is padded with, or what a threshold has left.
+template <class T> class MayHaveSpots {
+  public:
+    MayHaveSpots(const Frame<T>& frame, long long place)
+        : bright(frame[place] > 0.0f || is_largest(frame.pixels[place])) {}
+    bool operator()(long long pixels) const { return bright || pixels <= LARGE; }
+
+  private:
+    static constexpr long long LARGE = 1 << 12;
+    bool bright;
+};
+
+// All maxima of a plateau become one, on the pixel that is nearest to the middle. Where no spots can be, those that
+// are flat themselves become none, and others stay. Returns how many they became, or -1 where the queue is too short.
 template <class T>
-bool merge_plateau(Flood<T>& flood, long long width, const Rows& rows, Maximum* maxima, long long own,
-                   Maximum& merged) {
+int merge_plateau(Flood<T>& flood, const MayHaveSpots<T>& may_have_spots, long long width, const Rows& rows,
+                  Maximum* maxima, long long own, Maximum& merged) {
     merged = maxima[own];
     // Counted from here, so that a frame and a part of it agree to the bit on what is nearest.
     const long long from_y = merged.y, from_x = merged.x, start = from_y * width + from_x;
@@ -91,21 +110,23 @@ bool merge_plateau(Flood<T>& flood, long long width, const Rows& rows, Maximum* 
         lowest = least(lowest, y), highest = most(highest, y);
         return true;
     });
-    if (!done) return false;
+    if (!done) return -1;
+    const bool has_spots = may_have_spots(size);
     for (long long i = rows.begin(merged.frame, lowest); i < rows.end(merged.frame, highest); ++i) {
         Maximum& other = maxima[i];
-        if (!flood.is_marked(other.y, other.x)) continue;
+        if (!flood.is_marked(other.y, other.x) || !(has_spots || other.on_flat_area)) continue;
         merged.height = higher_of(merged.height, other.height);
         merged.score = higher_of(merged.score, other.score);
         other.on_flat_area = -1;
     }
     const double mean_y = double(sum_y) / size, mean_x = double(sum_x) / size;
     double nearest = HIGHEST;
-    return flood.walk(start, false, [&](long long y, long long x) {
+    const bool unmarked = flood.walk(start, false, [&](long long y, long long x) {
         const double distance = square(y - from_y - mean_y) + square(x - from_x - mean_x);
         if (distance < nearest) nearest = distance, merged.y = int(y), merged.x = int(x);
         return true;
     });
+    return unmarked ? has_spots : -1;
 }
 
 }  // namespace
@@ -124,7 +145,11 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
             if (maxima[i].on_flat_area != 1) continue;
             const Frame<T> frame = frame_of<T>(source, maxima[i].frame);
             Flood<T> flood(s, frame, visited, queue, room);
-            if (!merge_plateau(flood, s.width, rows, maxima, i, merged[left++])) return -1;
+            const MayHaveSpots<T> may_have_spots(frame, maxima[i].y * s.width + maxima[i].x);
+            Maximum one;
+            const int ones = merge_plateau(flood, may_have_spots, s.width, rows, maxima, i, one);
+            if (ones < 0) return -1;
+            if (ones) merged[left++] = one;
         }
         for (long long i = 0; i < count; ++i)
             if (maxima[i].on_flat_area == 0) merged[left++] = maxima[i];
@@ -132,11 +157,13 @@ long long merge_plateaus(const DetectionSource& source, Maximum* maxima, long lo
     });
 }
 
-// Writes down the first and the last row of the flat area that each maximum is on; its own row of others. False
-// where the queue is too short.
-bool find_area_rows(const DetectionSource& source, const Maximum* maxima, long long count, long long* row_starts,
-                    unsigned long long* visited, long long* queue, long long room, long long* found) {
-    constexpr long long NOT_YET = -1;
+// Writes down the first and the last row of the flat area that each maximum is on; its own row of others, and
+// of those on areas that have no spots a last row before the first. Where these rows are cut from others before them,
+// dark areas in the first one are large. False where the queue is too short.
+bool find_area_rows(const DetectionSource& source, const Maximum* maxima, long long count, bool is_cut,
+                    long long* row_starts, unsigned long long* visited, long long* queue, long long room,
+                    long long* found) {
+    constexpr long long NOT_YET = -1, ENDLESS = 1ll << 62;
     return with_pixel_type(source.pixel_type, [&](auto pixel) {
         using T = typename decltype(pixel)::Type;
         const SubnormalsAreZero here;
@@ -149,32 +176,28 @@ bool find_area_rows(const DetectionSource& source, const Maximum* maxima, long l
             const Maximum own = maxima[i];
             const Frame<T> frame = frame_of<T>(source, own.frame);
             Flood<T> flood(s, frame, visited, queue, room);
-            long long first = own.y, last = own.y;
-            const bool done = flood.walk(own.y * s.width + own.x, true, [&](long long y, long long) {
-                first = least(first, y), last = most(last, y);
+            const long long place = own.y * s.width + own.x;
+            const MayHaveSpots<T> may_have_spots(frame, place);
+            long long first = own.y, last = own.y, size = 0;
+            const bool done = flood.walk(place, true, [&](long long y, long long) {
+                first = least(first, y), last = most(last, y), ++size;
                 return true;
             });
             if (!done) return false;
+            const bool has_spots = may_have_spots(is_cut && first == 0 ? ENDLESS : size);
             // Those on areas before have their rows.
             for (long long j = rows.begin(own.frame, first); j < rows.end(own.frame, last); ++j)
                 if (found[2 * j] == NOT_YET && flood.is_marked(maxima[j].y, maxima[j].x))
-                    found[2 * j] = first, found[2 * j + 1] = last;
+                    found[2 * j] = first, found[2 * j + 1] = has_spots ? last : first - 1;
         }
         return true;
     });
 }
 
-// Whether a pixel has the largest number of its type, at which a camera ends.
-template <class T> bool is_largest(T pixel) {
-    if constexpr (MAY_BE_BAD<T>) return false;
-    else return static_cast<T>(pixel + 1) < pixel;
-}
-
 // The first row of all flat areas that a row shares with the one before, that row where there is none, or
-// -1 where the queue is too short. Those no higher than the level are dark when they are large.
+// -1 where the queue is too short. Those that have no spots do not count.
 long long first_row_of_areas(const DetectionSource& source, long long row, unsigned long long* visited,
                              long long* queue, long long room) {
-    constexpr long long LARGE = 1 << 12;
     return with_pixel_type(source.pixel_type, [&](auto pixel) -> long long {
         using T = typename decltype(pixel)::Type;
         const SubnormalsAreZero here;
@@ -187,14 +210,13 @@ long long first_row_of_areas(const DetectionSource& source, long long row, unsig
             const float value = frame[place];
             if (frame[place - s.width] != value || flood.is_marked(row, x)) continue;
             long long top = row, size = 0;
-            const bool bright = value > 0.0f || is_largest(frame.pixels[place]);
-            const auto may_have_spots = [&] { return bright || size <= LARGE; };
+            const MayHaveSpots<T> may_have_spots(frame, place);
             const bool done = flood.walk(place, true, [&](long long y, long long) {
                 top = least(top, y), ++size;
-                return may_have_spots();
+                return may_have_spots(size);
             });
             if (!done) return -1;
-            if (may_have_spots()) first = least(first, top);
+            if (may_have_spots(size)) first = least(first, top);
         }
         return first;
     });

@@ -99,12 +99,23 @@ class TileSpots:
         return maxima
 
     def _flat_areas(self, window: Window) -> list[tuple[int, float]]:
-        """Return the first and last rows of flat areas with maxima; ∞ where there may be more."""
-        flat = self._waiting[self._waiting["on_flat_area"] != 0]
-        if not len(flat):
+        """Return the first and last rows of flat areas with maxima; ∞ where there may be more.
+
+        Maxima on areas that have no spots wait no longer.
+        """
+        on_flat = self._waiting["on_flat_area"] != 0
+        if not on_flat.any():
             return []
+        flat = self._waiting[on_flat]
         flat["y"] -= window.first
-        rows = area_rows(flat, window.frames[0, window.first : window.last], self._level)
+        # Only areas that have no spots, as far as they are known, are not all in the window.
+        rows = area_rows(
+            flat, window.frames[0, window.first : window.last], self._level,
+            is_cut=window.first > 0,
+        )  # fmt: skip
+        has_spots = rows[:, 0] <= rows[:, 1]
+        on_flat[on_flat] = ~has_spots
+        self._waiting, rows = where(self._waiting, ~on_flat), rows[has_spots]
         goes_on = window.last - 1 if window.last < window.height else math.inf
         return [
             (first, math.inf if last == goes_on else last)

@@ -125,9 +125,10 @@ def _chosen(
 
 
 def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = None) -> Maxima:
-    """Make the maxima on one flat area of a frame one, in the middle of the area.
+    """Make the maxima on one flat area of a frame one, in the middle of the area, or none.
 
-    The band-pass of a saturated spot is highest along the edge of what is saturated.
+    The band-pass of a saturated spot is highest along the edge of what is saturated. Large areas
+    that are no brighter than the level have no spots.
 
     Parameters
     ----------
@@ -153,7 +154,9 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = N
     return in_order(merged[: _with_memory(merge, frames)])
 
 
-def area_rows(maxima: Maxima, rows: NDArray[Any], level: float) -> NDArray[np.int64]:
+def area_rows(
+    maxima: Maxima, rows: NDArray[Any], level: float, *, is_cut: bool = False
+) -> NDArray[np.int64]:
     """Return the first and the last row of the flat area that each maximum is on.
 
     Parameters
@@ -164,11 +167,15 @@ def area_rows(maxima: Maxima, rows: NDArray[Any], level: float) -> NDArray[np.in
         Rows of a frame, C-contiguous.
     level : float
         That of the frame.
+    is_cut : bool
+        Whether the frame has rows before these: then areas in the first one that are no brighter
+        than the level are taken to be large.
 
     Returns
     -------
     ndarray of int64, shape (n, 2)
-        Of those on none, their own row.
+        Of those on none, their own row; of those on areas that have no spots, as
+        :func:`merge_plateaus` says, the row before the first as their last.
     """
     library, frames = load(), rows[np.newaxis]
     source, row_starts = _source(frames, level), _memory_for_rows(maxima, len(rows))
@@ -176,7 +183,7 @@ def area_rows(maxima: Maxima, rows: NDArray[Any], level: float) -> NDArray[np.in
 
     def find(*memory: int | None) -> int:
         done = library.functions.spotfit_find_area_rows(
-            library.index, ctypes.byref(source), address(maxima), len(maxima),
+            library.index, ctypes.byref(source), address(maxima), len(maxima), is_cut,
             address(row_starts), *memory, address(found),
         )  # fmt: skip
         return 0 if done else -1
