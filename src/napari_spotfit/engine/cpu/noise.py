@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
 from .. import threads
-from ..detection.band import Bands, make_bands
+from ..detection.band import make_bands
 from ..detection.detection_settings import NO_NOISE, make_detection_settings
 from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation
 from ..filtered_noise import with_filter
@@ -48,69 +48,87 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     missing = [max(BLOCK - side, 0) for side in shape]
     if any(missing):
         frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
-    bands = make_bands(settings.known_sigma, frames.shape[1:])
-    library, functions = load(), load().functions
-    whole_counts = frames.dtype.kind in "iu"
-    workers = settings.threads or threads.available()
-
-    def measure(
-        source: DetectionSource, name: str, dtype: Any, count: int, bytes_: int, *rest: int
-    ) -> NDArray[Any]:
-        numbers = np.zeros((len(frames), count), dtype)
-
-        def work(first: int, last: int) -> None:
-            memory = np.empty(bytes_, np.uint8)
-            for i in range(first, last):
-                getattr(functions, name)(
-                    library.index, ctypes.byref(source), i, *rest, address(memory),
-                    address(numbers[i]),
-                )  # fmt: skip
-
-        threads.in_pieces(work, len(frames), -(-len(frames) // workers), workers)
-        return numbers
-
-    given = make_detection_settings(settings, bands, address, NO_NOISE)
-    source = DetectionSource.of(frames, given)
-    in_frame = functions.spotfit_noise_block_count(library.index, source.settings, 1)
-    step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
-    blocks = measure(
-        source, "spotfit_measure_noise_blocks", BLOCK_NOISE,
-        functions.spotfit_noise_block_count(library.index, source.settings, step),
-        functions.spotfit_noise_bytes(library.index, source.settings), step,
-    ).ravel()  # fmt: skip
-    if min(shape) < BLOCK + 2 * _REACH:
-        for name, fine in (("both", "yx"), ("rise", "yx"), ("along_x", "x"), ("along_y", "y")):
-            for axis, side in zip("yx", shape, strict=True):
-                blocks[name] /= _mirrored(side, axis in fine)
+    blocks, whole_counts = _blocks_of(frames, shape, settings), frames.dtype.kind in "iu"
     model = photon_transfer(blocks.reshape(len(frames), -1, _columns(shape)), whole_counts)
     spectral = spectral_correlation(blocks, whole_counts)
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and (spectral <= 1 or any(missing)):
         return model
 
-    def scatter_in(bands: Bands) -> float:
-        given = make_detection_settings(settings, bands, address, model if model.blocks else _UNIT)
-        source = DetectionSource.of(frames, given)
-        ratios = measure(
-            source, "spotfit_sample_ratios", np.float32,
-            functions.spotfit_sample_size(library.index, source.settings),
-            functions.spotfit_detection_bytes(library.index, source.settings),
-            max(frames.size // _ENOUGH_PIXELS, 1) | 1,  # odd: not always the same side of frames
-        ).ravel()  # fmt: skip
-        ratios = ratios[ratios != 0]
-        deviation = functions.spotfit_deviation(library.index, address(ratios), len(ratios))
-        return float(deviation) / bands.bands[0].gain
+    def scatter_at(sigma: float) -> float:
+        return _scatter(frames, settings, sigma, model if model.blocks else _UNIT)
 
     # What is coarse may be structure: no more than the filtered frame's own scatter tells. Where
     # there is no block without bad pixels, this is all there is.
-    scatter = scatter_in(bands)
+    scatter = scatter_at(settings.known_sigma)
     if not model.blocks:
         variance = max(scatter**2, model.least)
         return NoiseModel(0.0, variance, variance)
-    return with_filter(
-        replace(model, correlation=max(1.0, min(spectral, scatter))), settings.known_sigma,
-        lambda sigma: scatter_in(make_bands(sigma, frames.shape[1:])),
+    coarse = replace(model, correlation=max(1.0, min(spectral, scatter)))
+    return with_filter(coarse, settings.known_sigma, scatter_at)
+
+
+def _blocks_of(
+    frames: NDArray[Any], shape: tuple[int, ...], settings: Settings
+) -> NDArray[np.void]:
+    """Return brightness and detail of blocks of frames, which had this shape before the mirror."""
+    bands = make_bands(settings.known_sigma, frames.shape[1:])
+    given = make_detection_settings(settings, bands, address, NO_NOISE)
+    source, functions, index = DetectionSource.of(frames, given), load().functions, load().index
+    in_frame = functions.spotfit_noise_block_count(index, source.settings, 1)
+    step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
+    blocks = _measured(
+        frames, source, "spotfit_measure_noise_blocks", BLOCK_NOISE,
+        functions.spotfit_noise_block_count(index, source.settings, step),
+        functions.spotfit_noise_bytes(index, source.settings), step, settings,
     )  # fmt: skip
+    if min(shape) < BLOCK + 2 * _REACH:
+        for name, fine in (("both", "yx"), ("rise", "yx"), ("along_x", "x"), ("along_y", "y")):
+            for axis, side in zip("yx", shape, strict=True):
+                blocks[name] /= _mirrored(side, axis in fine)
+    return blocks
+
+
+def _scatter(frames: NDArray[Any], settings: Settings, sigma: float, noise: NoiseModel) -> float:
+    """Return the scatter of filtered frames over what white noise of this model makes."""
+    bands = make_bands(sigma, frames.shape[1:])
+    given = make_detection_settings(settings, bands, address, noise)
+    source, functions, index = DetectionSource.of(frames, given), load().functions, load().index
+    ratios = _measured(
+        frames, source, "spotfit_sample_ratios", np.float32,
+        functions.spotfit_sample_size(index, source.settings),
+        functions.spotfit_detection_bytes(index, source.settings),
+        max(frames.size // _ENOUGH_PIXELS, 1) | 1,  # odd: not always the same side of frames
+        settings,
+    )  # fmt: skip
+    ratios = ratios[ratios != 0]
+    deviation = functions.spotfit_deviation(index, address(ratios), len(ratios))
+    return float(deviation) / bands.bands[0].gain
+
+
+def _measured(
+    frames: NDArray[Any],
+    source: DetectionSource,
+    name: str,
+    dtype: Any,
+    count: int,
+    memory_bytes: int,
+    step: int,
+    settings: Settings,
+) -> NDArray[Any]:
+    """Return the numbers that a function of the library finds in frames, one after the other."""
+    numbers, library = np.zeros((len(frames), count), dtype), load()
+    measure, workers = getattr(library.functions, name), settings.threads or threads.available()
+
+    def work(first: int, last: int) -> None:
+        memory = np.empty(memory_bytes, np.uint8)
+        for i in range(first, last):
+            measure(
+                library.index, ctypes.byref(source), i, step, address(memory), address(numbers[i])
+            )
+
+    threads.in_pieces(work, len(frames), -(-len(frames) // workers), workers)
+    return numbers.ravel()
 
 
 def _columns(shape: tuple[int, ...]) -> int:
