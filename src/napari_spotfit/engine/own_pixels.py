@@ -108,23 +108,17 @@ def fit_own_pixels(
     if whole == len(numbers):
         return fit_rois(frames, corners, roi_shape, settings, start, **known, **rest)
     corners, start = parts.corners, parts.start
-    count = len(numbers)
-    results: Any
-    if on_device and max(roi_shape) <= ROI_MAX:
-        from .cuda.placed_results import PlacedResultsThere
-
-        # All is begun at once, and comes at once.
-        results = PlacedResultsThere(count, settings)
+    is_large = max(roi_shape) > ROI_MAX
+    results = _results(len(numbers), settings, there=on_device and not is_large)
+    if results.orders is not None:
         rest |= {"on_device": True, "orders": results.orders}
-    else:
-        results = PlacedResults(count, settings)
-    own = slice(0, whole)
-    part = fit_rois(frames, corners[own], roi_shape, settings, _of(start, own), **known, **rest)
-    results.put(part, numbers[own])
+    all_own = slice(0, whole)
+    part = fit_rois(
+        frames, corners[all_own], roi_shape, settings, _of(start, all_own), **known, **rest
+    )
+    results.put(part, numbers[all_own])
     maps = [None if one is None else like(one.values, frames) for one in (planes, variance_map)]
-    likelihood = settings.estimator == "mle"
-    own_mark, other_mark = (0.0, math.nan) if likelihood else (1.0, 0.0)
-    by_threads = not on_device and max(roi_shape) <= ROI_MAX
+    by_threads = not on_device and not is_large
     one_by_one = settings.changed(threads=1) if by_threads else settings
 
     def fit_piece(first: int, last: int) -> None:
@@ -134,17 +128,11 @@ def fit_own_pixels(
             None if values is None else cut_out(values, corners[piece], roi_shape, results.orders)
             for values in (frames, *maps)
         )
-        if spots is None:
-            own = np.full((len(rois), *roi_shape), own_mark, np.float32)
-        else:
-            own = spots.own_pixels(rois, own_mark, other_mark, one_by_one.threads)
-        if lost is not None:
-            having, mask = lost.among(rois)
-            own[having] = np.where(mask, np.float32(other_mark), own[having])
+        own = _own_plane(spots, lost, rois, roi_shape, one_by_one)
         if plane is not None:
             results.begin()
             own = like(own, frames)
-            own = own + plane if likelihood else own * plane
+            own = own + plane if settings.estimator == "mle" else own * plane
         part = fit_rois(
             pixels, None, roi_shape, one_by_one, _of(start, piece), planes=Planes(own),
             variance_map=None if variances is None else Planes(variances), **rest,
@@ -153,10 +141,38 @@ def fit_own_pixels(
 
     workers = (settings.threads or threads.available()) if by_threads else 1
     share = (_SHARE_PIXELS if by_threads else _CUT_OUT_PIXELS) // math.prod(roi_shape)
-    share = max(min(share, -(-(count - whole) // workers)), _FEW if by_threads else 1)
-    threads.in_pieces(fit_piece, count - whole, share, workers)
+    share = max(min(share, -(-(len(numbers) - whole) // workers)), _FEW if by_threads else 1)
+    threads.in_pieces(fit_piece, len(numbers) - whole, share, workers)
     columns: dict[str, Any] = results.columns()
     return columns
+
+
+def _results(count: int, settings: Settings, *, there: bool) -> Any:
+    """Return a place for the results of fits; on the current GPU all is begun and comes at once."""
+    if not there:
+        return PlacedResults(count, settings)
+    from .cuda.placed_results import PlacedResultsThere
+
+    return PlacedResultsThere(count, settings)
+
+
+def _own_plane(
+    spots: Spots | None,
+    lost: Lost | None,
+    rois: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    settings: Settings,
+) -> NDArray[np.float32]:
+    """Return what tells a fit of some ROIs which pixels count: weights, or variances to add."""
+    own_mark, other_mark = (0.0, math.nan) if settings.estimator == "mle" else (1.0, 0.0)
+    if spots is None:
+        own = np.full((len(rois), *roi_shape), own_mark, np.float32)
+    else:
+        own = spots.own_pixels(rois, own_mark, other_mark, settings.threads)
+    if lost is not None:
+        having, mask = lost.among(rois)
+        own[having] = np.where(mask, np.float32(other_mark), own[having])
+    return own
 
 
 def _divided(
