@@ -49,82 +49,96 @@ class Functions(NamedTuple):
 
 def over(devices: Sequence[int]) -> Functions:
     """Return the CUDA backend's functions for these GPUs, by CUDA's numbers of them."""
-    import cupy
+    gpus = _Gpus(devices)
+    return Functions(
+        gpus.upload, gpus.there(detect.detect), gpus.fit_rois, gpus.there(lost_pixels.lost_pixels),
+        gpus.there(detect.own_maxima),
+    )  # fmt: skip
 
-    turn = itertools.cycle(devices)
-    # Memory may be cleared while a thread chooses.
-    waiting, choosing = threading.Lock(), threading.RLock()
-    busy = dict.fromkeys(devices, 0)
 
-    def with_room(work: Callable[[], Any]) -> Any:
-        """Work; if memory runs out, once more, and only one of those to whom this happens."""
-        # Suppressed, the error lets go of the arrays that its traceback holds.
-        with suppress(cupy.cuda.memory.OutOfMemoryError):
-            return work()
-        cupy.get_default_memory_pool().free_all_blocks()
-        with waiting:
-            return work()
+class _Gpus:
+    """GPUs, and how many blocks of frames from the host each has."""
 
-    def device_of(frames: Any) -> int:
-        # CuPy's arrays say on which GPU they are; NumPy's say 'cpu'.
-        device = getattr(getattr(frames, "device", None), "id", None)
-        if device is not None:
-            return int(device)
-        with choosing:
-            least = min(busy.values())
-            return next(device for device in turn if busy[device] == least)
+    def __init__(self, devices: Sequence[int]) -> None:
+        self._devices, self._turn = devices, itertools.cycle(devices)
+        # Memory may be cleared while a thread chooses.
+        self._waiting, self._choosing = threading.Lock(), threading.RLock()
+        self._busy = dict.fromkeys(devices, 0)
 
-    def taken(device: int) -> object:
-        """Return what counts on a GPU for as long as it is kept."""
-        kept = _Kept()
-        count(device, 1)
-        weakref.finalize(kept, count, device, -1).atexit = False
-        return kept
-
-    def count(device: int, change: int) -> None:
-        if device in busy:
-            with choosing:
-                busy[device] += change
-
-    @contextmanager
-    def on(device: int) -> Iterator[None]:
-        try:
-            with cupy.cuda.Device(device):
-                yield
-        except cuda_errors() as error:
-            error.gpu = device  # type: ignore[attr-defined]
-            raise
-
-    def upload(frames: Any) -> Uploaded:
-        device = device_of(frames)
-        with on(device):
-            kept = taken(device)
+    def upload(self, frames: Any) -> Uploaded:
+        """Begin to send frames to a GPU."""
+        device = self._device_of(frames)
+        with _on(device):
+            kept = self._taken(device)
             stream = transfer.stream_for(kept)
             with stream:
-                there = with_room(lambda: transfer.begin_upload(frames))
+                there = self._with_room(lambda: transfer.begin_upload(frames))
             return Uploaded(device, there, stream, kept)
 
-    def there(function: Callable[..., Any]) -> Callable[..., Any]:
+    def there(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that works where the frames are that it is given first."""
+
         def call(frames: Any, *rest: Any, **named: Any) -> Any:
             if not isinstance(frames, Uploaded):
-                with on(device_of(frames)):
-                    return with_room(lambda: function(frames, *rest, **named))
+                with _on(self._device_of(frames)):
+                    return self._with_room(lambda: function(frames, *rest, **named))
             # Blocks of frames that are worked on side by side do not wait for each other.
-            with on(frames.device), frames.stream:
-                return with_room(lambda: function(frames.frames, *rest, **named))
+            with _on(frames.device), frames.stream:
+                return self._with_room(lambda: function(frames.frames, *rest, **named))
 
         return call
 
-    def fit_rois(frames: Any, *rest: Any, **named: Any) -> dict[str, Any]:
+    def fit_rois(self, frames: Any, *rest: Any, **named: Any) -> dict[str, Any]:
+        """Fit ROIs where they lie in frames, or cut-outs."""
         if isinstance(frames, np.ndarray):
             # Cut-outs of the host are shared by all.
-            named["devices"] = devices
-        columns: dict[str, Any] = there(partial(fit_own_pixels, fit.fit_rois))(
+            named["devices"] = self._devices
+        columns: dict[str, Any] = self.there(partial(fit_own_pixels, fit.fit_rois))(
             frames, *rest, **named
         )
         return columns
 
-    return Functions(
-        upload, there(detect.detect), fit_rois, there(lost_pixels.lost_pixels),
-        there(detect.own_maxima),
-    )  # fmt: skip
+    def _with_room(self, work: Callable[[], Any]) -> Any:
+        """Work; if memory runs out, once more, and only one of those to whom this happens."""
+        import cupy
+
+        # Suppressed, the error lets go of the arrays that its traceback holds.
+        with suppress(cupy.cuda.memory.OutOfMemoryError):
+            return work()
+        cupy.get_default_memory_pool().free_all_blocks()
+        with self._waiting:
+            return work()
+
+    def _device_of(self, frames: Any) -> int:
+        # CuPy's arrays say on which GPU they are; NumPy's say 'cpu'.
+        device = getattr(getattr(frames, "device", None), "id", None)
+        if device is not None:
+            return int(device)
+        with self._choosing:
+            least = min(self._busy.values())
+            return next(device for device in self._turn if self._busy[device] == least)
+
+    def _taken(self, device: int) -> object:
+        """Return what counts on a GPU for as long as it is kept."""
+        kept = _Kept()
+        self._count(device, 1)
+        weakref.finalize(kept, self._count, device, -1).atexit = False
+        return kept
+
+    def _count(self, device: int, change: int) -> None:
+        if device in self._busy:
+            with self._choosing:
+                self._busy[device] += change
+
+
+@contextmanager
+def _on(device: int) -> Iterator[None]:
+    """Make a GPU the thread's own; an error says that it was this one."""
+    import cupy
+
+    try:
+        with cupy.cuda.Device(device):
+            yield
+    except cuda_errors() as error:
+        error.gpu = device  # type: ignore[attr-defined]
+        raise

@@ -196,59 +196,64 @@ def sample_spot(
         If the region lies outside the frame or has pixels that are no numbers.
     """
     roi = roi_of(values, settings, (frame.shape[0], frame.shape[1]))
-    last = roi.y + roi.rows, roi.x + roi.columns
-    if min(roi.y, roi.x) < 0 or last[0] > frame.shape[0] or last[1] > frame.shape[1]:
-        raise ValueError(
-            f"The image has {frame.shape[0]}×{frame.shape[1]} pixels and no longer reaches as far "
-            "as this spot: its data was replaced. Fit the image again."
-        )
-    data = frame[roi.y : last[0], roi.x : last[1]].astype(float)
-    window = slice(roi.y, last[0]), slice(roi.x, last[1])
-    if not (np.isfinite(data) | (False if bad is None else bad[window])).all():
-        raise ValueError(
-            "The image now has NaN or infinite pixels around this spot: its data was replaced. "
-            "Fit the image again."
-        )
-    rows, columns = np.arange(roi.y, last[0], dtype=float), np.arange(roi.x, last[1], dtype=float)
-    at_row = min(max(round(values["y"]), roi.y), last[0] - 1)
-    at_column = min(max(round(values["x"]), roi.x), last[1] - 1)
-    fine_y, fine_x = _fine(rows), _fine(columns)
+    window = slice(roi.y, roi.y + roi.rows), slice(roi.x, roi.x + roi.columns)
+    data = _pixels_of(frame, roi, False if bad is None else bad[window])
     known = settings_of(values, settings)
     # Own models may know x and y themselves, which count from the ROI's first pixel.
     own = {**values, "y": values["y"] - roi.y, "x": values["x"] - roi.x}
 
-    def evaluate(y: Array, x: Array) -> Array:
+    def model_at(y: Array, x: Array) -> Array:
         model = known.profile.evaluate(y - roi.y, x - roi.x, own, known.pixel)
         return np.asarray(model + known.offset, float)
 
+    rows, columns = (np.arange(part.start, part.stop, dtype=float) for part in window)
+    at_row, at_column = (
+        min(max(round(values[name]), part.start), part.stop - 1)
+        for name, part in zip("yx", window, strict=True)
+    )
+    fine_y, fine_x = _fine(rows), _fine(columns)
+    along_row = model_at(np.full_like(fine_x, at_row), fine_x)
+    along_column = model_at(fine_y, np.full_like(fine_y, at_column))
+    model = model_at(rows[:, None], columns)
     counted = counted_pixels(values, known, data.size)
+    pixels = Frame(
+        frame if taken is None else taken,
+        frame if fitted is None else fitted,
+        without_map(known, variances),
+    )
+    lost = ~np.isfinite(data) if bad is None else bad[window]
     own_place = np.array([[values["y"], values["x"]]])
-    modelled = evaluate(rows[:, None], columns)
-    along_row = evaluate(np.full_like(fine_x, at_row), fine_x)
-    along_column = evaluate(fine_y, np.full_like(fine_y, at_column))
+    others = own_place if places is None else places
     return SpotSample(
         roi=roi,
         data=data,
-        model=modelled,
-        residual=data - modelled,
+        model=model,
+        residual=data - model,
         row=Line(at_row, columns, data[at_row - roi.y], fine_x, along_row),
         column=Line(at_column, rows, data[:, at_column - roi.x], fine_y, along_column),
         y=values["y"],
         x=values["x"],
         width=outline(values, known.gain or 1.0),
         counted=counted,
-        left_out=left_out(
-            (roi.y, roi.x),
-            Frame(
-                frame if taken is None else taken,
-                frame if fitted is None else fitted,
-                without_map(known, variances),
-            ),
-            ~np.isfinite(data) if bad is None else bad[window],
-            own_place if places is None else places,
-            counted,
-        ),
+        left_out=left_out((roi.y, roi.x), pixels, lost, others, counted),
     )
+
+
+def _pixels_of(frame: NDArray[Any], roi: Roi, bad: NDArray[np.bool_] | bool) -> Array:
+    """Return a region's pixels, or raise an error that says what has become of the image."""
+    height, width = frame.shape
+    if min(roi.y, roi.x) < 0 or roi.y + roi.rows > height or roi.x + roi.columns > width:
+        raise ValueError(
+            f"The image has {height}×{width} pixels and no longer reaches as far as this spot: its "
+            "data was replaced. Fit the image again."
+        )
+    data = frame[roi.y : roi.y + roi.rows, roi.x : roi.x + roi.columns].astype(float)
+    if not (np.isfinite(data) | bad).all():
+        raise ValueError(
+            "The image now has NaN or infinite pixels around this spot: its data was replaced. "
+            "Fit the image again."
+        )
+    return data
 
 
 def counted_pixels(values: Mapping[str, float], settings: Settings, size: int) -> int:
