@@ -21,9 +21,18 @@ constexpr int ROWS = BLOCK + 2 * REACH;
 // Before the first column of a row and behind the last: pixels that are mirrored.
 constexpr int BESIDE = REACH + 1, PADDING = 16;
 
+// Detail is not counted where a pixel so near is bad, which is most of what it is made of: others stand for such
+// pixels. Blocks with fewer places that count tell nothing.
+constexpr int NEAR_BAD = 2, LEAST_COUNTED = 96;
+// A bad pixel's neighbours stand for it if so many are good.
+constexpr int LEAST_NEIGHBOURS = 4;
+// What pixels scatter by is told by the calmer ones of a block's columns, of which this share is calmer: several
+// lone pixels raise the mean, and would hide each other. Of white noise it is this part of the mean.
+constexpr double CALM = 0.25, CALM_OVER_MEAN = 0.82;
+
 // What a block's columns have so far.
 struct ColumnSums {
-    Sums mean = 0.0f, both = 0.0f, along_x = 0.0f, along_y = 0.0f, lowest = INFINITE;
+    Sums mean = 0.0f, both = 0.0f, along_x = 0.0f, along_y = 0.0f, lowest = INFINITE, counted = 0.0f;
     Doubles cube = 0.0;  // which may be beyond single precision
 };
 
@@ -32,42 +41,26 @@ template <class T> class RowOfBlocks {
   public:
     static long long bytes_needed(const DetectionSettings& s) {
         return (Blocks(s).columns + 1) * static_cast<long long>(sizeof(ColumnSums)) +
-               (2 * ROWS + 5) * stride(s) * static_cast<long long>(sizeof(float));
+               (3 * ROWS + 5) * stride(s) * static_cast<long long>(sizeof(float));
     }
     RowOfBlocks(const DetectionSettings& settings, const Frame<T>& pixels, long long row, void* memory)
         : s(settings), frame(pixels), blocks(settings), length(stride(settings)),
           top(blocks.margin + row * BLOCK - REACH),
           sums(static_cast<ColumnSums*>(__builtin_align_up(memory, alignof(ColumnSums)))),
           raw(reinterpret_cast<float*>(sums + blocks.columns) + length + PADDING + REACH),
-          clean(raw + (ROWS + 1) * length), scratch(clean + ROWS * length) {}
+          clean(raw + (ROWS + 1) * length), lost(clean + ROWS * length), scratch(lost + ROWS * length) {}
 
     void measure(BlockNoise* table) {
-        for (int i = -1; i <= ROWS; ++i) load(i);
+        bool any_bad = false;
+        for (int i = -1; i <= ROWS; ++i) any_bad |= load(i);
         __builtin_memcpy(clean - PADDING, raw - PADDING, ROWS * length * sizeof(float));
+        if (any_bad) fill_bad_pixels();
         remove_lone_pixels();
         for (long long k = 0; k < blocks.columns; ++k) sums[k] = ColumnSums();
-        for (int i = 0; i < BLOCK; ++i) add_row(i);
-        constexpr double PIXELS = BLOCK * BLOCK;
-        for (long long k = 0; k < blocks.columns; ++k) {
-            const ColumnSums& own = sums[k];
-            double lowest = double(INFINITE), cube = 0.0;
-            for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
-            const double mean = sum(own.mean) / PIXELS, both = sum(own.both) / PIXELS;
-            double spread = 0.0, rise = 0.0;
-            for (int i = 0; i < BLOCK; ++i) {
-                const double brighter = double(own.mean.v[i]) / BLOCK - mean;
-                spread += brighter * brighter;
-                rise += brighter * (double(own.both.v[i]) / BLOCK - both);
-            }
-            table[k] = {mean + double(frame.level),
-                        both,
-                        sum(own.along_x) / PIXELS,
-                        sum(own.along_y) / PIXELS,
-                        cube / (PIXELS * CUBE_BESIDE_NEIGHBOURS),
-                        lowest + double(frame.level),
-                        spread,
-                        rise};
-        }
+        for (int i = 0; i < BLOCK; ++i)
+            if (any_bad) add_row<true>(i);
+            else add_row<false>(i);
+        for (long long k = 0; k < blocks.columns; ++k) table[k] = block_of(sums[k]);
     }
 
   private:
@@ -76,18 +69,63 @@ template <class T> class RowOfBlocks {
     Blocks blocks;
     long long length, top;
     ColumnSums* sums;
-    float *raw, *clean, *scratch;
+    float *raw, *clean, *lost, *scratch;
 
     static long long stride(const DetectionSettings& s) { return round_up(s.width, BLOCK) + 2 * PADDING + BLOCK; }
     long long first_column(long long k) const { return blocks.margin + k * BLOCK; }
 
-    void load(int i) {
+    BlockNoise block_of(const ColumnSums& own) const {
+        const double pixels = sum(own.counted);
+        constexpr double NONE = double(NOT_A_NUMBER);
+        if (pixels < LEAST_COUNTED) return {NONE, NONE, NONE, NONE, NONE, NONE, NONE, NONE};
+        double lowest = double(INFINITE), cube = 0.0;
+        for (int i = 0; i < BLOCK; ++i) lowest = lower_of(lowest, double(own.lowest.v[i])), cube += own.cube[i];
+        const double mean = sum(own.mean) / pixels, both = sum(own.both) / pixels;
+        double spread = 0.0, rise = 0.0;
+        // Columns of which not all counts are not compared.
+        for (int i = 0; i < BLOCK && pixels == BLOCK * BLOCK; ++i) {
+            const double brighter = double(own.mean.v[i]) / BLOCK - mean;
+            spread += brighter * brighter;
+            rise += brighter * (double(own.both.v[i]) / BLOCK - both);
+        }
+        return {mean + double(frame.level),
+                both,
+                sum(own.along_x) / pixels,
+                sum(own.along_y) / pixels,
+                cube / (pixels * CUBE_BESIDE_NEIGHBOURS),
+                lowest + double(frame.level),
+                spread,
+                rise};
+    }
+
+    // Whether there are bad pixels.
+    bool load(int i) {
         float* row = raw + i * length;
-        copy_row(frame.pixels + mirrored(top + i, s.height) * s.width, s.width, frame.level, NOT_A_NUMBER, row);
+        const bool any_bad =
+            copy_row(frame.pixels + mirrored(top + i, s.height) * s.width, s.width, frame.level, NOT_A_NUMBER, row);
         for (long long x = 1; x <= BESIDE; ++x) {
             row[-x] = row[mirrored(-x, s.width)];
             row[s.width - 1 + x] = row[mirrored(s.width - 1 + x, s.width)];
         }
+        return any_bad;
+    }
+
+    // Neighbours stand for bad pixels that lie alone; `lost` says where any were.
+    void fill_bad_pixels() {
+        for (int i = 0; i < ROWS; ++i)
+            for (long long x = -REACH; x < s.width + REACH; ++x) {
+                const long long place = i * length + x;
+                lost[place] = is_good(raw[place]) ? 0.0f : 1.0f;
+                if (lost[place] == 0.0f) continue;
+                float total = 0.0f;
+                int good = 0;
+                for (int v = -1; v <= 1; ++v)
+                    for (int u = -1; u <= 1; ++u) {
+                        const float pixel = raw[place + v * length + u];
+                        if (is_good(pixel)) total += pixel, ++good;
+                    }
+                if (good >= LEAST_NEIGHBOURS) clean[place] = total / static_cast<float>(good);
+            }
     }
 
     static SPOTFIT_INLINE Sums three(const float* row) {
@@ -103,16 +141,33 @@ template <class T> class RowOfBlocks {
     void look_at_columns(float* scatter, float* highest) const {
         for (long long x = -REACH; x < s.width + REACH; x += BLOCK) {
             const float* here = raw + x;
-            Sums above = three(here - length), middle = three(here), squares = 0.0f, top_step = -INFINITE;
+            Sums above = three(here - length), middle = three(here);
+            Sums squares = 0.0f, known = 0.0f, top_step = -INFINITE;
             for (int i = 0; i < ROWS; ++i, here += length) {
                 const Sums below = three(here + length), pixel = read<Sums>(here);
                 const Sums step = beside_neighbours(pixel, above + middle + below);
-                squares = multiply_add(step, step, squares);
-                top_step = higher_of(beyond_nearest(here), top_step);
+                const auto good = is_good(step);
+                squares += select(good, step * step, Sums(0.0f));
+                known += select(good, Sums(1.0f), Sums(0.0f));
+                top_step = select(good, higher_of(beyond_nearest(here), top_step), top_step);
                 above = middle, middle = below;
             }
-            write(scatter + x, squares), write(highest + x, top_step);
+            // Of a pixel; less than none where most are bad.
+            write(scatter + x, select(known >= Sums(0.5f * ROWS), squares / known, Sums(-1.0f)));
+            write(highest + x, top_step);
         }
+    }
+    // What a block's pixels scatter by, without those that stand out; infinite where it is not known.
+    float calm_variance(const float* scatter) const {
+        float known[ROWS];
+        int count = 0;
+        for (int i = 0; i < ROWS; ++i) {
+            if (!(scatter[i] >= 0.0f)) continue;
+            int place = count++;
+            for (; place > 0 && known[place - 1] > scatter[i]; --place) known[place] = known[place - 1];
+            known[place] = scatter[i];
+        }
+        return count ? known[static_cast<int>(CALM * count)] / static_cast<float>(CALM_OVER_MEAN) : INFINITE;
     }
     SPOTFIT_INLINE Sums beyond_nearest(const float* here) const {
         const auto at = [&](long long by) SPOTFIT_INLINE_LAMBDA { return read<Sums>(here + by); };
@@ -127,9 +182,7 @@ template <class T> class RowOfBlocks {
         look_at_columns(scatter, highest);
         for (long long k = 0; k < blocks.columns; ++k) {
             const long long first = first_column(k);
-            double squares = 0.0;
-            for (long long x = first - REACH; x < first + BLOCK + REACH; ++x) squares += scatter[x];
-            const float variance = float(squares * (8.0 / 9.0) / (ROWS * ROWS));
+            const float variance = calm_variance(scatter + first - REACH) * (8.0f / 9.0f);
             const float least_step = LONE_IN_NOISE * square_root(variance);
             const long long begin = k ? first : first - REACH;
             const long long end = first + BLOCK + (k + 1 == blocks.columns ? REACH : 0);
@@ -149,8 +202,16 @@ template <class T> class RowOfBlocks {
         }
     }
 
+    // Which places of a row count, as no pixel near them is bad.
+    auto counted_at(int i, long long x) const {
+        Sums near = 0.0f;
+        for (int v = -NEAR_BAD; v <= NEAR_BAD; ++v)
+            for (int u = -NEAR_BAD; u <= NEAR_BAD; ++u) near += read<Sums>(lost + (i + REACH + v) * length + x + u);
+        return near == Sums(0.0f);
+    }
+
     // Adds what a row of pixels has to its blocks.
-    void add_row(int i) {
+    template <bool ANY_BAD> void add_row(int i) {
         float *coarse = scratch, *fine = scratch + length;
         for (long long x = -REACH; x < s.width + REACH; x += BLOCK) {
             const EvenAndOdd<Sums> along_y(
@@ -167,12 +228,21 @@ template <class T> class RowOfBlocks {
             const float* here = clean + (i + REACH) * length + x;
             ColumnSums& own = sums[k];
             const Sums pixel = read<Sums>(here), nine = three(here - length) + three(here) + three(here + length);
-            const Sums steps = beside_neighbours(pixel, nine);
-            own.mean += pixel;
-            own.lowest = lower_of(own.lowest, pixel);
-            own.both = multiply_add(of_fine.fine(), of_fine.fine(), own.both);
-            own.along_x = multiply_add(of_coarse.fine(), of_coarse.fine(), own.along_x);
-            own.along_y = multiply_add(of_fine.coarse(), of_fine.coarse(), own.along_y);
+            Sums steps = beside_neighbours(pixel, nine), mean = pixel, lowest = pixel, counted = 1.0f;
+            Sums both = of_fine.fine(), by_x = of_coarse.fine(), by_y = of_fine.coarse();
+            if constexpr (ANY_BAD) {
+                const auto counts = counted_at(i, x) & is_good(both + by_x + by_y + steps);
+                const auto where = [&](Sums value, float instead)
+                                       SPOTFIT_INLINE_LAMBDA { return select(counts, value, Sums(instead)); };
+                lowest = where(pixel, INFINITE), counted = where(counted, 0.0f), mean = where(pixel, 0.0f);
+                both = where(both, 0.0f), by_x = where(by_x, 0.0f), by_y = where(by_y, 0.0f);
+                steps = where(steps, 0.0f);
+            }
+            own.mean += mean, own.counted += counted;
+            own.lowest = lower_of(own.lowest, lowest);
+            own.both = multiply_add(both, both, own.both);
+            own.along_x = multiply_add(by_x, by_x, own.along_x);
+            own.along_y = multiply_add(by_y, by_y, own.along_y);
             const Doubles exact = __builtin_convertvector(steps.v, Doubles);
             own.cube += exact * exact * exact;
         }

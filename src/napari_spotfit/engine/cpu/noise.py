@@ -14,6 +14,7 @@ from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
 from .. import threads
 from ..detection.band import make_bands
+from ..detection.constant_areas import without_constant_areas
 from ..detection.detection_settings import NO_NOISE, make_detection_settings
 from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation
 from ..filtered_noise import with_filter
@@ -48,7 +49,8 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     missing = [max(BLOCK - side, 0) for side in shape]
     if any(missing):
         frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
-    blocks, whole_counts = _blocks_of(frames, shape, settings), frames.dtype.kind in "iu"
+    whole_counts, frames = frames.dtype.kind in "iu", without_constant_areas(frames)
+    blocks = _blocks_of(frames, shape, settings)
     model = photon_transfer(blocks.reshape(len(frames), -1, _columns(shape)), whole_counts)
     spectral = spectral_correlation(blocks, whole_counts)
     # A spot that is cut and mirrored has detail of its own.
