@@ -28,6 +28,8 @@ _ENOUGH_BLOCKS = 4096
 _ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
+#: Of a narrower PSF, spots have fine detail of their own: a line of it tells no gain.
+_LEAST_PSF = 0.95
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
 
@@ -52,6 +54,8 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     whole_counts, frames = frames.dtype.kind in "iu", without_constant_areas(frames)
     blocks = _blocks_of(frames, shape, settings)
     model = photon_transfer(blocks.reshape(len(frames), -1, _columns(shape)), whole_counts)
+    if settings.known_sigma < _LEAST_PSF and model.slope_error is not None:
+        model = replace(model, slope_error=max(model.slope_error, model.slope))
     spectral = spectral_correlation(blocks, whole_counts)
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and (spectral <= 1 or any(missing)):

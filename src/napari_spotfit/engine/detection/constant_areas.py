@@ -101,7 +101,7 @@ def _side(share: float, pixels: int) -> int:
 
 
 def _in_squares(changes: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
-    """Return which pixels lie in a square without changes, but for those at its first row, column."""
+    """Return which pixels lie in a square that has no changes, but in its first row and column."""
     from scipy import ndimage  # takes longer to import than a few fits
 
     inner = (1, *2 * [side - 1 | 1])  # odd, so that the one filter ends where the other begins

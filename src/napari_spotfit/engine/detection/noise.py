@@ -33,6 +33,11 @@ _STEEPER, _BEYOND = 2.0, 3.0
 _UNLIKE, _LEAST_SHOWN, _OF_COLUMNS = 8.0, 0.5, 1.25
 #: The variance of rounding to whole counts, less what it may share with other noise.
 _ROUNDING = 1 / 20
+#: Where fine detail has less than this beside rounding, in units of that, it does not tell what was
+#: there before.
+_LEAST_BESIDE = 0.15
+#: The precision of the numbers that the library calculates with.
+_SINGLE = float(np.finfo(np.float32).eps)
 #: The standard error of how much stronger white noise looks where it is coarse, of one block; and
 #: by how many of them it has to look stronger.
 _CHANCE, _BEYOND_CHANCE = 0.72, 2.0
@@ -70,7 +75,7 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         # may know better: bright blocks are noisier, too, if noise is skewed.
         most = max(middle / max(level - darkest, 1e-30), apparent - _STEEPER * apparent_error)
         coarse = spectral_correlation(usable, whole_counts)
-        skewness = skewness / coarse if coarse > FILTERED else skewness
+        skewness = skewness / coarse if FILTERED < coarse < math.inf else skewness
         skewness = min(skewness, most)
         slope = slope if skewness > slope + _STEEPER * error else skewness
         slope = min(slope, _most_by_columns(usable, variance))
@@ -98,17 +103,22 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
     """Return how much stronger coarse noise is than fine noise, as detail along the axes tells.
 
     The spectrum of filtered noise is taken for a product of one along y and one along x. What
-    chance does to white noise is no more than 1.
+    chance does to white noise is no more than 1. Counts that were rounded after the filter have
+    white noise besides; where there is little else in fine detail, it tells nothing: infinity.
     """
     blocks = blocks[is_usable(blocks)]
     if not len(blocks):
         return 1.0
-    least = _ROUNDING if whole_counts else 0.0
+    step = 1.0 if whole_counts else _SINGLE * float(np.median(abs(blocks["mean"])))
+    rounded, fine = step**2 / 12, float(np.median(blocks["both"]))
     both, along_x, along_y = (
-        max(float(np.median(blocks[name])), least) for name in ("both", "along_x", "along_y")
+        max(float(np.median(blocks[name])) - _MEDIAN_OVER_MEAN * rounded, 0.0)
+        for name in ("both", "along_x", "along_y")
     )
+    if not both > _LEAST_BESIDE * rounded:
+        return math.inf
     ratio = math.sqrt(along_x * along_y) / both
-    chance = 1 + _BEYOND_CHANCE * _CHANCE / math.sqrt(len(blocks))
+    chance = 1 + _BEYOND_CHANCE * _CHANCE / math.sqrt(len(blocks)) * fine / both
     return ratio if ratio > chance else min(ratio, 1.0)
 
 
