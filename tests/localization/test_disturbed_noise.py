@@ -146,6 +146,18 @@ def test_many_hot_pixels(scene, share):
     assert 0.7 < scatter < 1.25
 
 
+@pytest.mark.parametrize("step", [2, 5, 10])
+def test_a_step_that_has_no_noise(scene, step):
+    """Two taps of a camera, or the glow of its amplifier: the line of variance is flat."""
+    image, places = scene
+    image = image.copy()
+    image[SIDE // 2 :] += np.uint16(step)
+    found, false, scatter, _ = judged(image, places)
+    assert found > 0.9
+    assert false < 10
+    assert 0.8 < scatter < 1.35
+
+
 @pytest.mark.parametrize("sigma", [0.6, 0.7, 0.8, 0.87, 1.0, 1.3])
 def test_a_gain_that_is_offered_is_right(sigma):
     """The spots of a narrow PSF have fine detail of their own."""

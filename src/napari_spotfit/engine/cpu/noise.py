@@ -16,7 +16,7 @@ from .. import threads
 from ..detection.band import make_bands
 from ..detection.constant_areas import without_constant_areas
 from ..detection.detection_settings import NO_NOISE, make_detection_settings
-from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation
+from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation, without_spots
 from ..filtered_noise import with_filter
 from ..kernel_arguments import address
 from .interface import DetectionSource
@@ -28,7 +28,7 @@ _ENOUGH_BLOCKS = 4096
 _ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
-#: Of a narrower PSF, spots have fine detail of their own: a line of it tells no gain.
+#: Spots of a narrower PSF have fine detail of their own.
 _LEAST_PSF = 0.95
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
@@ -53,9 +53,12 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
     whole_counts, frames = frames.dtype.kind in "iu", without_constant_areas(frames)
     blocks = _blocks_of(frames, shape, settings)
-    model = photon_transfer(blocks.reshape(len(frames), -1, _columns(shape)), whole_counts)
+    blocks = blocks.reshape(len(frames), -1, _columns(shape))
+    model = photon_transfer(blocks, whole_counts)
     if settings.known_sigma < _LEAST_PSF and model.slope_error is not None:
-        model = replace(model, slope_error=max(model.slope_error, model.slope))
+        others = photon_transfer(without_spots(blocks), whole_counts)
+        off = abs(model.slope - others.slope) if others.slope_error is not None else model.slope
+        model = replace(model, slope_error=max(model.slope_error, off))
     spectral = spectral_correlation(blocks, whole_counts)
     # A spot that is cut and mirrored has detail of its own.
     if model.blocks and (spectral <= 1 or any(missing)):

@@ -77,8 +77,15 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         coarse = spectral_correlation(usable, whole_counts)
         skewness = skewness / coarse if FILTERED < coarse < math.inf else skewness
         skewness = min(skewness, most)
-        slope = slope if skewness > slope + _STEEPER * error else skewness
-        slope = min(slope, _most_by_columns(usable, variance))
+        columns, beyond = _by_columns(usable, variance)
+        if skewness > slope + _STEEPER * error:
+            # Steps that have no noise make a line flat, and columns that differ by light tell of
+            # it. What is dark is as noisy as the line says all the same.
+            has_steps = columns - beyond > slope + _STEEPER * error
+            slope, least = (skewness, max(least, middle)) if has_steps else (slope, least)
+        else:
+            slope = skewness
+        slope = min(slope, max(columns, 0.0) / _LEAST_SHOWN + beyond)
         error = math.inf
     return NoiseModel(
         slope, middle - slope * level, least, slope_error=error if error < math.inf else None,
@@ -86,17 +93,30 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     )  # fmt: skip
 
 
-def _most_by_columns(blocks: NDArray[np.void], variance: float) -> float:
-    """Return the steepest slope that columns of blocks may have: those with a spot are brighter."""
+def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
+    """Return blocks; those whose columns differ in brightness, as by a spot, tell nothing."""
+    usable = blocks[is_usable(blocks)]
+    if not len(usable):
+        return blocks
+    others = blocks.copy()
+    others["both"][blocks["spread"] > _UNLIKE * float(np.median(usable["both"]))] = np.nan
+    return others
+
+
+def _by_columns(blocks: NDArray[np.void], variance: float) -> tuple[float, float]:
+    """Return the slope that columns of blocks show, and by how much it may be off.
+
+    Columns with a spot are brighter. They show no less than a part of the slope.
+    """
     blocks = blocks[blocks["spread"] > _UNLIKE * variance]
     if not len(blocks):
-        return math.inf
+        return 0.0, math.inf
     weight, slope = np.sqrt(blocks["spread"]), blocks["rise"] / blocks["spread"]
     total = float(np.sum(weight))
     mean = float(np.sum(weight * slope)) / total
     scatter = np.sum(np.square(weight * (slope - mean)))
     error = math.sqrt(max(scatter, len(blocks) * (_OF_COLUMNS * variance) ** 2)) / total
-    return max(mean, 0.0) / _LEAST_SHOWN + _BEYOND * error
+    return mean, _BEYOND * error
 
 
 def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
