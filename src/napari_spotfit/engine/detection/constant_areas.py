@@ -63,7 +63,7 @@ def constant_areas(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
         # A pixel unlike the others changes at itself, at the one right of it, and below.
         share = np.count_nonzero(changes & ~known) / others / 3
         known = _in_squares(changes, _side(share, frames.size))
-        count = np.count_nonzero(known)
+        count = int(np.count_nonzero(known))
         if count == before:
             break
         before = count

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.noise_model import FILTERED, TOLD, NoiseModel
-from .noise_line import is_usable, line_through, median, of_sets
+from .noise_line import Line, is_usable, line_through, median, of_sets
 
 #: A block's measurements.
 BLOCK_NOISE = np.dtype(
@@ -66,31 +66,39 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         least = min(max(float(usable["both"].min()) / 2, least), middle)
         return NoiseModel(0.0, middle, least, blocks=len(usable))
     least = max(_least_of_sets(usable) / 2, least)
-    slope, level, middle, error, apparent, apparent_error = line
-    if not slope > TOLD * error:
-        # Too little light and shade to be sure: counts are as skewed as their slope is steep.
-        usual, darkest = (float(np.median(usable[name])) for name in ("mean", "lowest"))
-        middle, level = max(middle + slope * (usual - level), least), usual
-        # Where every block has a spot, that is too much; but no light is below none, and the line
-        # may know better: bright blocks are noisier, too, if noise is skewed.
-        most = max(middle / max(level - darkest, 1e-30), apparent - _STEEPER * apparent_error)
-        coarse = spectral_correlation(usable, whole_counts)
-        skewness = skewness / coarse if FILTERED < coarse < math.inf else skewness
-        skewness = min(skewness, most)
-        columns, beyond = _by_columns(usable, variance)
-        if skewness > slope + _STEEPER * error:
-            # Steps that have no noise make a line flat, and columns that differ by light tell of
-            # it. What is dark is as noisy as the line says all the same.
-            has_steps = columns - beyond > slope + _STEEPER * error
-            slope, least = (skewness, max(least, middle)) if has_steps else (slope, least)
-        else:
-            slope = skewness
-        slope = min(slope, max(columns, 0.0) / _LEAST_SHOWN + beyond)
-        error = math.inf
+    if not line.slope > TOLD * line.error:
+        return _by_skewness(usable, line, skewness, least, whole_counts)
     return NoiseModel(
-        slope, middle - slope * level, least, slope_error=error if error < math.inf else None,
+        line.slope, line.variance - line.slope * line.level, least, slope_error=line.error,
         blocks=len(usable),
     )  # fmt: skip
+
+
+def _by_skewness(
+    blocks: NDArray[np.void], line: Line, skewness: float, least: float, whole_counts: bool
+) -> NoiseModel:
+    """Return the noise where there is too little light and shade for a line to be sure.
+
+    Counts are as skewed as their slope is steep.
+    """
+    slope, usually_off = line.slope, _STEEPER * line.error
+    level, darkest = (float(np.median(blocks[name])) for name in ("mean", "lowest"))
+    middle = max(line.variance + slope * (level - line.level), least)
+    # Where every block has a spot, that is too much; but no light is below none, and the line
+    # may know better: bright blocks are noisier, too, if noise is skewed.
+    apparent = line.apparent - _STEEPER * line.apparent_error
+    coarse = spectral_correlation(blocks, whole_counts)
+    skewness = skewness / coarse if FILTERED < coarse < math.inf else skewness
+    skewness = min(skewness, max(middle / max(level - darkest, 1e-30), apparent))
+    columns, beyond = _by_columns(blocks)
+    if not skewness > slope + usually_off:
+        slope = skewness
+    elif columns - beyond > slope + usually_off:
+        # Steps that have no noise make a line flat, and columns that differ by light tell of it.
+        # What is dark is as noisy as the line says all the same.
+        slope, least = skewness, max(least, middle)
+    slope = min(slope, max(columns, 0.0) / _LEAST_SHOWN + beyond)
+    return NoiseModel(slope, middle - slope * level, least, blocks=len(blocks))
 
 
 def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
@@ -103,11 +111,12 @@ def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
     return others
 
 
-def _by_columns(blocks: NDArray[np.void], variance: float) -> tuple[float, float]:
+def _by_columns(blocks: NDArray[np.void]) -> tuple[float, float]:
     """Return the slope that columns of blocks show, and by how much it may be off.
 
     Columns with a spot are brighter. They show no less than a part of the slope.
     """
+    variance = float(np.median(blocks["both"]))
     blocks = blocks[blocks["spread"] > _UNLIKE * variance]
     if not len(blocks):
         return 0.0, math.inf
