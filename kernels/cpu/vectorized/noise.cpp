@@ -27,8 +27,12 @@ constexpr int NEAR_BAD = 2, LEAST_COUNTED = 96;
 // A bad pixel's neighbours stand for it if so many are good.
 constexpr int LEAST_NEIGHBOURS = 4;
 // What pixels scatter by is told by the calmer ones of a block's columns, of which this share is calmer: several
-// lone pixels raise the mean, and would hide each other. Of white noise it is this part of the mean.
+// lone pixels raise the mean, and would hide each other. Of white noise it is this part of the mean. Where more than
+// one of so many pixels stands out, that is how sparse light looks, and the mean counts.
 constexpr double CALM = 0.25, CALM_OVER_MEAN = 0.82;
+constexpr int PIXELS_TO_A_LONE_ONE = 112;
+// The least variance of whole numbers is that of rounding.
+template <class T> constexpr float LEAST_VARIANCE = MAY_BE_BAD<T> ? 0.0f : 1.0f / 12.0f;
 
 // What a block's columns have so far.
 struct ColumnSums {
@@ -157,17 +161,21 @@ template <class T> class RowOfBlocks {
             write(highest + x, top_step);
         }
     }
-    // What a block's pixels scatter by, without those that stand out; infinite where it is not known.
-    float calm_variance(const float* scatter) const {
-        float known[ROWS];
+    // What a block's pixels scatter by: without those that stand out, and with them; infinite where it is not known.
+    struct Scatter { float calm, mean; };
+
+    Scatter scatter_of(const float* columns) const {
+        float known[ROWS], total = 0.0f;
         int count = 0;
         for (int i = 0; i < ROWS; ++i) {
-            if (!(scatter[i] >= 0.0f)) continue;
+            if (!(columns[i] >= 0.0f)) continue;
             int place = count++;
-            for (; place > 0 && known[place - 1] > scatter[i]; --place) known[place] = known[place - 1];
-            known[place] = scatter[i];
+            for (; place > 0 && known[place - 1] > columns[i]; --place) known[place] = known[place - 1];
+            known[place] = columns[i], total += columns[i];
         }
-        return count ? known[static_cast<int>(CALM * count)] / static_cast<float>(CALM_OVER_MEAN) : INFINITE;
+        if (count == 0) return {INFINITE, INFINITE};
+        const float calm = known[static_cast<int>(CALM * count)] / static_cast<float>(CALM_OVER_MEAN);
+        return {calm, total / static_cast<float>(count)};
     }
     SPOTFIT_INLINE Sums beyond_nearest(const float* here) const {
         const auto at = [&](long long by) SPOTFIT_INLINE_LAMBDA { return read<Sums>(here + by); };
@@ -182,24 +190,33 @@ template <class T> class RowOfBlocks {
         look_at_columns(scatter, highest);
         for (long long k = 0; k < blocks.columns; ++k) {
             const long long first = first_column(k);
-            const float variance = calm_variance(scatter + first - REACH) * (8.0f / 9.0f);
-            const float least_step = LONE_IN_NOISE * square_root(variance);
+            const Scatter own = scatter_of(scatter + first - REACH);
             const long long begin = k ? first : first - REACH;
             const long long end = first + BLOCK + (k + 1 == blocks.columns ? REACH : 0);
-            for (long long x = begin; x < end; ++x)
-                if (highest[x] > least_step) remove_in(x, least_step);
+            const float calm = least_step(own.calm), usual = least_step(own.mean);
+            const bool is_sparse =
+                look_for_lone(begin, end, highest, calm, false) * PIXELS_TO_A_LONE_ONE > (end - begin) * ROWS;
+            look_for_lone(begin, end, highest, is_sparse ? usual : calm, true);
         }
     }
-    // Of a column; dark ones, too.
-    void remove_in(long long x, float least_step) {
-        for (int i = 0; i < ROWS; ++i) {
-            const auto pixel = [&](long long v, long long u) {
-                return frame.with_bad(mirrored(top + i + v, s.height) * s.width + mirrored(x + u, s.width));
-            };
-            const auto negative = [&](long long v, long long u) { return -pixel(v, u); };
-            if (is_lone<float>(s, least_step, pixel) || is_lone<float>(s, least_step, negative))
-                clean[i * length + x] = mean_of_neighbours(pixel);
-        }
+    static float least_step(float variance) {
+        return LONE_IN_NOISE * square_root(higher_of(variance * (8.0f / 9.0f), LEAST_VARIANCE<T>));
+    }
+
+    // Counts, and removes if asked for, the lone pixels of some columns; dark ones, too.
+    long long look_for_lone(long long begin, long long end, const float* highest, float step, bool remove) {
+        long long count = 0;
+        for (long long x = begin; x < end; ++x)
+            for (int i = 0; i < ROWS && highest[x] > step; ++i) {
+                const auto pixel = [&](long long v, long long u) {
+                    return frame.with_bad(mirrored(top + i + v, s.height) * s.width + mirrored(x + u, s.width));
+                };
+                const auto negative = [&](long long v, long long u) { return -pixel(v, u); };
+                if (!is_lone<float>(s, step, pixel) && !is_lone<float>(s, step, negative)) continue;
+                if (remove) clean[i * length + x] = mean_of_neighbours(pixel);
+                ++count;
+            }
+        return count;
     }
 
     // Which places of a row count, as no pixel near them is bad.
