@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..settings.settings import Settings
+from .alone import TakenError, alone, lock_of
 from .parquet import need_pyarrow, parquet_pieces, parquet_writer
 from .table import SpotTable, UnreadableFileError
 
@@ -28,6 +29,10 @@ _RUN = "_run.json"
 _FORMAT = 1
 _PART = re.compile(r"part-\d{9,}\.parquet")
 _UNFINISHED = re.compile(r"\.part-\d{9,}\.[0-9a-f]{32}|\._run\.[0-9a-f]{32}")
+
+
+class PartsError(OSError):
+    """Parts cannot be stored, or are lost while they are read; what they are of is all right."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
 
     Raises
     ------
-    OSError
+    PartsError
         If it cannot be written; the message names folder and part.
     """
     # Two workers may make the same part, of which one was taken for lost.
@@ -113,7 +118,19 @@ def part_pieces(path: Path, key: Mapping[str, Any]) -> Iterator[SpotTable] | Non
         several = sum(1 for _ in pieces)
     except (FileNotFoundError, UnreadableFileError):
         return None
-    return parquet_pieces(path) if several else iter([first])
+    return _pieces_again(path) if several else iter([first])
+
+
+def _pieces_again(path: Path) -> Iterator[SpotTable]:
+    """Yield the pieces of a part that was whole."""
+    try:
+        yield from parquet_pieces(path)
+    except (OSError, UnreadableFileError) as error:
+        raise PartsError(
+            errno.EIO,
+            f"“{path.name}” in “{path.parent}” is lost or was changed while it was read: {error}. "
+            "The other parts are kept: run it again to make this one anew",
+        ) from error
 
 
 def write_run(folder: Path, run: Run) -> None:
@@ -123,7 +140,7 @@ def write_run(folder: Path, run: Run) -> None:
     ------
     ImportError
         If pyarrow is missing; the message says how to get it.
-    OSError
+    PartsError
         If it cannot be written; the message names the folder.
     """
     need_pyarrow()
@@ -162,8 +179,30 @@ def parts_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if _PART.fullmatch(path.name))
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Be the only run that works in a folder, which is made where it is missing.
+
+    Raises
+    ------
+    PartsError
+        If another run works there.
+    """
+    with suppress(OSError):  # told by what writes there
+        folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone(folder / _RUN))
+        except TakenError:
+            raise PartsError(
+                f"another run works in “{folder}”. Wait until that one ends, or choose another "
+                "folder"
+            ) from None
+        yield
+
+
 def remove_unfinished(folder: Path) -> None:
-    """Remove what a killed run has left unfinished. Nobody else may write there meanwhile."""
+    """Remove what a killed run has left unfinished: only for who is :func:`alone_in` there."""
     if folder.is_dir():
         for path in list(folder.iterdir()):
             if _UNFINISHED.fullmatch(path.name):
@@ -190,12 +229,16 @@ def parts_beside(table: Path, image: Path) -> Path:
     >>> parts_beside(Path("out/all.spots.csv"), Path("a.tif")).parent.as_posix()
     'out/all.spots.csv.parts'
     """
-    mark = hashlib.blake2b(os.fsencode(image.resolve()), digest_size=4).hexdigest()
+    mark = hashlib.blake2b(os.fsencode(os.path.realpath(image)), digest_size=4).hexdigest()
     return table.with_name(f"{table.name}.parts") / f"{image.name}-{mark}"
 
 
 def remove_beside(folder: Path) -> None:
-    """Remove the parts in a folder of :func:`parts_beside`, and what is empty then."""
+    """Remove the parts in a folder of :func:`parts_beside`, and what is empty then.
+
+    Only for who is alone at the table, so that a lock in it is one that a killed run has left.
+    """
+    _drop(lock_of(folder / _RUN))
     remove_parts(folder)
     if folder.parent.is_dir() and not any(folder.parent.iterdir()):
         folder.parent.rmdir()
@@ -232,7 +275,7 @@ def _told_where(path: Path) -> Iterator[None]:
         # Arrow says the number in its text alone.
         told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
         code = error.errno or (int(told[1]) if told else errno.EIO)
-        raise OSError(
+        raise PartsError(
             code,
             f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. The parts "
             "before it are kept: run it again to go on after them",

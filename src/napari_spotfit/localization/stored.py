@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..engine.select import select_backend
 from ..files.parts import (
     Run,
+    alone_in,
     difference,
     part_path,
     part_pieces,
@@ -102,6 +103,8 @@ class StoredRun(NamedTuple):
     settings: Settings
     #: Numbers of the frames of each part.
     ranges: list[NDArray[np.int64]]
+    #: Whether nobody else may work in its folder meanwhile, as Dask's workers do.
+    alone: bool = False
 
 
 def first_of(numbers: NDArray[np.int64]) -> int:
@@ -154,6 +157,11 @@ def store_in(
         What there is for each pixel.
     other : callable
         Called with what differs if there are parts of another run, which are removed after it.
+
+    Raises
+    ------
+    PartsError
+        If another run works in the folder, or it cannot be written to.
     """
     place, reader = Path(folder), FrameReader(image)
     numbers = reader.select(frames)
@@ -169,12 +177,13 @@ def store_in(
         settings = with_estimates(settings, there.settings)
     reader, calibration = measured(image, settings, maps)
     settings = with_estimates(settings, calibration.settings)
-    if there is None:
-        remove_parts(place)
-    remove_unfinished(place)
     ranges = ranges_of(reader, numbers, kind)
-    write_run(place, Run(asked, settings, [first_of(numbers) for numbers in ranges]))
-    return StoredRun(Store(place, key, calibration.settings), settings, ranges)
+    with alone_in(place):
+        if there is None:
+            remove_parts(place)
+        remove_unfinished(place)
+        write_run(place, Run(asked, settings, [first_of(numbers) for numbers in ranges]))
+    return StoredRun(Store(place, key, calibration.settings), settings, ranges, alone=True)
 
 
 def kind_of(image: Any, settings: Settings, frames: FrameSelection) -> Literal["cpu", "cuda"]:
@@ -204,6 +213,11 @@ def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fract
     Those that are stored are read, and all others made and stored. Whoever stops iterating
     cancels the rest.
     """
+    with alone_in(run.store.folder) if run.alone else nullcontext():
+        yield from _parts_of(plan, run)
+
+
+def _parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fraction]]:
     make = _made_in_tiles if works_in_tiles(plan.reader, plan.backend) else _made
     missing: list[NDArray[np.int64]] = []
     for numbers in run.ranges:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ...images.files.opening import ENDINGS, open_image
+from .cells import Cells
 
 
-def mask_of(image: Path, labels: str) -> Path:
+def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
     """Return the file with the mask of an image.
 
     Parameters
@@ -23,13 +25,16 @@ def mask_of(image: Path, labels: str) -> Path:
         A pattern in which the image's name without its ending takes the place of ``*``; a folder
         with masks that are called as the images, or so and something more; what comes after the
         image's name, of masks beside the images; or one file for all images.
+    images : sequence of path
+        The other images. A mask in a folder belongs to the one of the longest name with which it
+        begins; those beside the image count, too.
 
     Raises
     ------
     FileNotFoundError
         If there is none; the message says where it was looked for.
     ValueError
-        If there are several.
+        If there are several, or it would be the image itself.
 
     Examples
     --------
@@ -44,7 +49,7 @@ def mask_of(image: Path, labels: str) -> Path:
         # Without a folder it is meant beside the image.
         found = [named if named.parent != Path() else image.parent / named]
     elif place.is_dir() and not _is_image(place):
-        found = _in_folder(place, stem, image)
+        found = _in_folder(place, image, images)
     elif place.exists():
         found = [place]
     else:
@@ -56,6 +61,11 @@ def mask_of(image: Path, labels: str) -> Path:
         raise FileNotFoundError(
             f"“{image.name}” has no mask: there is no file “{found[0].as_posix()}”"
         )
+    if _real(found[0]) == _real(image):
+        raise ValueError(
+            f"“{image.name}” would be its own mask; name the masks by their folder, a pattern in "
+            "which * stands for the image's name, or what comes after it, such as _cells.tif"
+        )
     return found[0]
 
 
@@ -64,9 +74,25 @@ def without_masks(images: Sequence[Path], labels: str) -> list[Path]:
     masks = set()
     for image in images:
         with suppress(OSError, ValueError):  # told when its turn comes
-            mask = mask_of(image, labels)
-            masks |= {mask.resolve()} - {image.resolve()}
-    return [image for image in images if image.resolve() not in masks]
+            masks.add(_real(mask_of(image, labels, images)))
+    return [image for image in images if _real(image) not in masks]
+
+
+def open_cells(mask: Path, image: Path) -> Cells:
+    """Return the cells of an image, which are the labels of a mask.
+
+    Raises
+    ------
+    ValueError
+        If :func:`open_mask` does, or a label is too large a number.
+    """
+    try:
+        return Cells(open_mask(mask, image))
+    except OverflowError:
+        raise ValueError(
+            f"the mask “{mask.name}” has a label above 2⁶³ - 1, which is no number of a cell; "
+            "number them from 1 on, with 0 for the background"
+        ) from None
 
 
 def open_mask(path: Path, image: Path) -> Any:
@@ -91,12 +117,46 @@ def open_mask(path: Path, image: Path) -> Any:
     return np.asarray(mask) if mask.ndim == 2 else mask
 
 
-def _in_folder(folder: Path, stem: str, image: Path) -> list[Path]:
+def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:
     """Return the masks in a folder that an image may have: of the same name before others."""
+    stem = _stem(image)
     there = [one for one in sorted(folder.iterdir()) if _is_image(one) and one != image]
     same = [one for one in there if _stem(one) == stem]
-    found = same or [one for one in there if one.name.startswith((f"{stem}_", f"{stem}-"))]
-    return found or [folder / f"{stem}{image.suffix}"]
+    longer = [] if same else [one for one in there if _begins(one, stem)]
+    if longer:
+        others = [*images, *_beside(image, folder)]
+        longer = [one for one in longer if not _has_nearer(one, stem, others)]
+    return same or longer or [folder / f"{stem}{image.suffix}"]
+
+
+def _beside(image: Path, masks: Path) -> list[Path]:
+    """Return the images beside an image, unless masks are there, too: then nobody can tell."""
+    if _real(image.parent) == _real(masks):
+        return []
+    try:
+        return [one for one in image.parent.iterdir() if _is_image(one)]
+    except OSError:
+        return []
+
+
+def _has_nearer(mask: Path, stem: str, images: Sequence[Path]) -> bool:
+    """Whether a mask begins with a longer name of an image than this one."""
+    return any(
+        len(other) > len(stem)
+        and (other == _stem(mask) or _begins(mask, other))
+        and _real(one) != _real(mask)
+        for one in images
+        for other in [_stem(one)]
+    )
+
+
+def _begins(mask: Path, stem: str) -> bool:
+    return mask.name.startswith((f"{stem}_", f"{stem}-"))
+
+
+def _real(path: Path) -> str:
+    """Return a path without links; unlike pathlib's, of links in a circle, too."""
+    return os.path.realpath(path)
 
 
 def _is_image(path: Path) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...engine import threads
+from ...files.alone import TakenError, alone
 from ...files.formats import FORMATS
-from ...files.parts import parts_beside, parts_in, remove_beside
+from ...files.parts import PartsError, parts_beside, parts_in, remove_beside
 from ...files.streamed import check_name
 from ...images.files.opening import open_image
 from ...images.frames import FrameReader
@@ -31,7 +33,7 @@ from ..plan import NO_MAPS
 from ..stored import kind_of
 from .cells import Cells, cells_path, write_cells
 from .kept import KeptTables
-from .masks import mask_of, open_mask, without_masks
+from .masks import mask_of, open_cells, without_masks
 from .outcome import DONE, FAILED, RUNNING, STOPPED, Outcome
 from .warned import warnings_of
 
@@ -100,14 +102,21 @@ def batch_tables(batch: Batch) -> list[Path] | None:
         return None
     if output.suffix and not output.is_dir():
         check_name(output)
-    output.mkdir(parents=True, exist_ok=True)
     tables = [output / f"{file.name}{batch.ending}" for file in batch.files]
-    for table in tables:
-        check_name(table)
-    twice = next((table for table in tables if tables.count(table) > 1), None)
+    twice = next((table for table, count in Counter(tables).items() if count > 1), None)
     if twice is not None:
         raise ValueError(f"the spots of several images would go to “{twice}”")
+    output.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        check_name(table)
     return tables
+
+
+def images_of(batch: Batch) -> Batch:
+    """Return a batch without the masks that are among its files."""
+    if batch.labels is None:
+        return batch
+    return replace(batch, files=without_masks(batch.files, batch.labels))
 
 
 def run_batch(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> list[Outcome]:
@@ -136,8 +145,7 @@ def run_batch(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> list[Out
         If the output is not as :func:`batch_tables` wants it, or one table of all cannot be
         written.
     """
-    if batch.labels is not None:
-        batch = replace(batch, files=without_masks(batch.files, batch.labels))
+    batch = images_of(batch)
     tables = batch_tables(batch)
     outcomes = [Outcome(file.as_posix()) for file in batch.files]
     with warnings_of(tell) as own_warnings:
@@ -198,7 +206,10 @@ def _own_table(kept: KeptTables, file: _File, table: Path) -> None:
         return
     with file.own_warnings(file.outcome):
         key = _key(file)
-        if key is not None and not file.batch.fresh and (there := kept.outcome(table, key)):
+        there = None
+        if key is not None and not file.batch.fresh:
+            there = kept.outcome(table, key, file.outcome.file)
+        if there is not None:
             file.outcome.__dict__.update(there.__dict__)
             file.tell(file.outcome)
             return
@@ -233,30 +244,48 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
     """Write parts to the table of some files; none is written where there are no parts."""
     own = files[0] if len(files) == 1 else None
     try:
-        with closing(parts):
+        # Until its parts are removed: they are where those of the same run twice would be.
+        with alone(table), closing(parts):
             first = next(parts, None)
             if first is None:
                 return
             save_fits(chain([first], parts), table)
-        _write_cells(files, table)
+            _write_cells(files, table)
+            for file in files:
+                _finish(file, table)
     except _StoppedError:
         return
     except (ImportError, OSError, ValueError) as error:
-        text = f"“{table}” cannot be written: {error}"
+        text = f"“{table}” cannot be written: {_why(error, table)}"
         if own is None:
             raise type(error)(text) if isinstance(error, ImportError) else OSError(text) from None
         own.fail(text)
         return
-    for file in files:
-        file.outcome.output = table.as_posix() if file.outcome.frames else ""
-        if own is not None and file.outcome.state != FAILED:
-            file.tell(file.outcome)
-        if not (file.stopped() or file.outcome.state != DONE):
+    if own is not None and own.outcome.state != FAILED:
+        own.tell(own.outcome)
+
+
+def _finish(file: _File, table: Path) -> None:
+    """Note where a file's spots are; the parts of a complete one are of no more use."""
+    file.outcome.output = table.as_posix() if file.outcome.frames else ""
+    if not (file.stopped() or file.outcome.state != DONE):
+        with suppress(OSError):
             remove_beside(parts_beside(table, file.path))
 
 
+def _why(error: Exception, table: Path) -> str:
+    """Say why a table is not written."""
+    if isinstance(error, TakenError):
+        return (
+            f"another run is at it, with its parts in “{table.name}.parts”. Wait until that one "
+            "ends, or choose another output"
+        )
+    as_it_was = isinstance(error, PartsError) and table.exists()
+    return f"{error}{'. The table that is there is as it was' if as_it_was else ''}"
+
+
 def _write_cells(files: list[_File], table: Path) -> None:
-    """Write the cells of the files that have some beside their table."""
+    """Write the cells of the files that have some beside their table; no others' stay there."""
     tables: list[pd.DataFrame] = []
     for file in files:
         if file.cells is not None and file.outcome.frames:
@@ -264,6 +293,8 @@ def _write_cells(files: list[_File], table: Path) -> None:
             file.outcome.cells = cells_path(table).as_posix()
     if tables:
         write_cells(cells_path(table), tables)
+    else:
+        cells_path(table).unlink(missing_ok=True)
 
 
 def _parts(
@@ -274,14 +305,15 @@ def _parts(
     Of several files for one table, all must have the same columns.
     """
     begun, outcome, batch = time.perf_counter(), file.outcome, file.batch
-    resume = _resumed(file, table)
-    file.say(RUNNING)
+    resume: Path | None = None
 
     def count(done: int, total: int) -> None:
         read[:] = done, total
 
     read, stopping = [0, 0], False
     try:
+        resume = _resumed(file, table)
+        file.say(RUNNING)
         _open_mask(file)
         for part in localize_iter(
             file.path, frames=batch.frames, settings=_shared(batch), progress=count, resume=resume
@@ -308,7 +340,8 @@ def _parts(
             raise _StoppedError
         if columns is not None:
             file.tell(outcome)
-    except _StoppedError:
+    except (_StoppedError, PartsError):
+        # What cannot be stored is all in the image: half of it is no table for anybody.
         raise
     except Exception as error:  # a reader's may be of any kind, and the other files go on
         if resume is not None and isinstance(error, ValueError):  # so it will be next time
@@ -323,8 +356,8 @@ def _open_mask(file: _File) -> None:
     """Find and open the mask of a file."""
     if file.batch.labels is not None:
         open_image(file.path)  # of two that are wrong, the image is told first
-        mask = mask_of(file.path, file.batch.labels)
-        file.cells = Cells(open_mask(mask, file.path))
+        mask = mask_of(file.path, file.batch.labels, file.batch.files)
+        file.cells = open_cells(mask, file.path)
 
 
 def _key(file: _File) -> dict[str, Any] | None:
@@ -334,7 +367,7 @@ def _key(file: _File) -> dict[str, Any] | None:
         image = open_image(file.path)
         key = key_of(image, NO_MAPS)
         if batch.labels is not None:
-            key["labels"] = identity(mask_of(file.path, batch.labels))
+            key["labels"] = identity(mask_of(file.path, batch.labels, batch.files))
         kind = kind_of(image, batch.settings, batch.frames)
         return with_settings(key, batch.settings, kind, FrameReader(image).select(batch.frames))
     except Exception:  # told when it is worked on
