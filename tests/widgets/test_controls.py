@@ -12,7 +12,7 @@ from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication, QLabel
 
 from napari_spotfit import Settings
-from napari_spotfit.settings.parameter import setting
+from napari_spotfit.settings.parameter import Parameter, setting
 from napari_spotfit.settings.settings import parameters
 from napari_spotfit.widgets.parts.form import SettingsForm, control_of, widget_for
 from napari_spotfit.widgets.parts.number_box import NumberBox
@@ -191,6 +191,30 @@ def test_words_that_stand_for_a_number_are_typed_over(qtbot):
     qtbot.keyClicks(control, "3")
     qtbot.keyClick(control, Qt.Key.Key_Return)
     assert control.get() == 3
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "value"),
+    [
+        ("nm", "100 µm", 100_000), ("nm", "0,1um", 100), ("nm", "130 nm", 130), ("nm", "130", 130),
+        ("nm", "1e-4 mm", 100), ("µm", "130 nm", 0.13), ("µm", "2 \u03bcm", 2),
+        # No unit is dropped that is known: the whole is refused while it is not typed to its end.
+        ("nm", "100 µ", 7),
+    ],
+)  # fmt: skip
+def test_lengths_in_other_units_are_converted(unit, text, value, qtbot, typed):
+    about = Parameter("Pixel size", "", "camera", unit=unit, minimum=0, step=0.01)
+    box = NumberBox(about)
+    box.put(7)
+    qtbot.addWidget(box)
+    box.lineEdit().selectAll()
+    QApplication.clipboard().setText(text)
+    box.lineEdit().paste()
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert box.get() == pytest.approx(value)
+    if text.isascii():
+        assert typed(box, text) == pytest.approx(value)
+    assert box.text().endswith(f" {unit}")
 
 
 def test_numbers_are_short(qtbot):

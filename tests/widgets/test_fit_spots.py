@@ -342,8 +342,42 @@ def test_every_control_explains_itself(widget):
     for control in widget.settings.controls.controls.values():
         assert len(control.tooltip) > 30
         assert control_of(control).accessibleName()
-    for other in (widget.settings.image, widget.settings.limit, widget.fit_button):
+    advanced = widget.settings.advanced.toggleButton()
+    for other in (widget.settings.image, widget.settings.limit, widget.fit_button, advanced):
         assert other.toolTip()
+
+
+def test_names_that_look_like_html_are_shown_as_they_are(viewer, widget, fit, make_movie):
+    viewer.add_image(make_movie(), name="two <i>x</i>")
+    fit(widget)
+    title = widget.result.title
+    assert title.text() == "two <i>x</i> spots"
+    assert title.textFormat() == Qt.TextFormat.PlainText
+    assert "two &lt;i&gt;x&lt;/i&gt; spots" in title.toolTip()
+
+
+def test_an_image_smaller_than_the_roi_is_refused_in_the_widgets_words(viewer, widget, fit):
+    viewer.add_image(np.random.default_rng(0).poisson(100, (8, 30)), name="narrow")
+    widget.settings.controls["sigma"].value = 1.3
+    widget.settings.controls["roi_size"].value = 15
+    assert fit(widget).endswith("choose a smaller ROI size")
+
+
+def test_without_a_pixel_to_search_the_last_result_stays(viewer, widget, fit, make_movie):
+    movie = make_movie(2).astype(np.float32)
+    labels = viewer.add_labels(np.zeros(movie.shape[-2:], int), name="nothing")
+    image = viewer.add_image(movie, name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    count = len(layer.data)
+    viewer.layers.selection.active = image
+    widget.settings.limit.setCurrentIndex(widget.settings.limit.findText("nothing"))
+    assert "“nothing” marks no pixel of the image" in fit(widget)
+    assert len(layer.data) == count
+    viewer.layers.remove(labels)
+    image.data = np.full(image.data.shape, np.nan, np.float32)
+    assert "no finite pixel" in fit(widget)
+    assert len(layer.data) == count
 
 
 def test_errors_are_readable_in_every_theme(viewer, widget, press):

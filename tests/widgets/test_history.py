@@ -8,7 +8,7 @@ from event_loop import settle
 from hand import CONTROL, SHIFT
 from qtpy.QtCore import Qt
 
-from napari_spotfit import localize, to_points_layer
+from napari_spotfit import load_fits, localize, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers import history as history_module
 from napari_spotfit.widgets.layers.colors import color_faces
@@ -213,3 +213,28 @@ def test_memory_is_bounded_and_the_last_change_is_kept(
     press(widget.picking.undo)
     assert len(layer.data) == 3
     assert not widget.picking.undo.isEnabled()
+
+
+def test_a_point_added_by_hand_is_no_fit(viewer, widget, hand, fit, make_movie, tmp_path):
+    viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    layer.mode = "add"
+    for place in ((20, 20), (3, 3)):
+        hand.click(layer, place)
+    layer.mode = "pan_zoom"
+    assert len(layer.data) == 10
+    added = layer.features.iloc[8:]
+    assert np.isnan(added[["y", "x", "sigma", "photons"]]).all().all()
+    assert added["stop_condition"].tolist() == ["INVALID"] * 2
+    assert added["frame"].tolist() == layer.data[8:, 0].tolist()
+    assert not added["good"].any()
+    assert stop_counts(layer)["INVALID"] == 2
+    layer.save(str(tmp_path / "added.spots.csv"))
+    fits = load_fits(tmp_path / "added.spots.csv")
+    assert fits.valid.tolist() == [True] * 8 + [False] * 2
+    assert not fits.good[8:].any()
+    # As it was: those that are not drawn do not count as deleted.
+    layer.selected_data = {8, 9}
+    layer.remove_selected()
+    assert stop_counts(layer)["INVALID"] == 0

@@ -106,7 +106,9 @@ def test_a_format_that_is_said_counts(widget, look, viewer, qtbot, tmp_path):
     [
         (b"Index\tPosition X [nm]\tPosition Y [nm]\n1\t2\t3\n",
          "Its columns are Index, Position X [nm], Position Y [nm]"),
-        (b"", "is of none of the known formats"),
+        (b"frame;x;y\n0;1;2\n",
+         "Its columns are frame, x, y, with semicolons between them; a plain CSV has commas"),
+        (b"", "“a.txt” is empty; choose"),
         (bytes(range(256)), "It is no table of text"),
         (b"frame,x,y\n0,1\n", "line 2 has 2 values instead of 3"),
         (None, "there is no file"),
@@ -125,3 +127,35 @@ def test_every_control_has_a_tooltip(widget):
     for part in (widget.file.native, widget.format.native, widget.pixel.box, widget.image,
                  widget.import_button, widget.file_button, widget.rows):  # fmt: skip
         assert part.toolTip()
+
+
+def test_rows_without_a_place_are_told(widget, look, press, viewer, tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("frame,x,y\n0,3.5,4.5\n7,nan,6\n1,5,6\n9,2,inf\n", encoding="utf-8")
+    look(path)
+    assert widget.status.text() == (
+        "plain CSV: 4 localisations, frame 0 to 1, y 4.5 to 6.0, x 3.5 to 5.0 px; "
+        "2 have no place and are left out"
+    )
+    press(widget.import_button)
+    assert len(viewer.layers[0].data) == 2
+    assert widget.status.text() == "“table” has 2 points; 2 have no place and are left out"
+    path.write_text("frame,x,y\n0,nan,4.5\n", encoding="utf-8")
+    look(path)
+    assert widget.status.text() == "plain CSV: 1 localisation; 1 has no place and is left out"
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((64, 64), "“table” has 3 axes, but “movie” only 2: choose an image with a time axis"),
+        ((2, 5, 64, 64), "“movie” has 4 axes, but “table” only 3: choose an image with 3 axes"),
+    ],
+)
+def test_an_image_with_other_axes_is_refused(shape, words, widget, look, press, viewer, tmp_path):
+    viewer.add_image(np.zeros(shape, np.uint8), name="movie")
+    widget.image.setCurrentIndex(widget.image.findText("movie"))
+    look(saved("plain", tmp_path / "table.csv"))
+    press(widget.import_button)
+    assert words in widget.status.text()
+    assert len(viewer.layers) == 1

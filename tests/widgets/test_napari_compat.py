@@ -198,3 +198,21 @@ def test_the_thumbnail_follows_when_it_is_asked_to():
     np.testing.assert_array_equal(layer.thumbnail, before)
     compat.draw_thumbnail(layer)
     assert not np.array_equal(layer.thumbnail, before)
+
+
+def test_added_points_are_told_by_their_rows():
+    layer, told = points(), []
+    layer.events.data.connect(lambda event: told.append(compat.added_rows(event)))
+    layer.add([[1, 1], [2, 2]])
+    layer.data = layer.data[:-1]
+    assert [rows for rows in told if rows] == [(-2, -1)]
+
+
+def test_keys_of_a_layer_come_before_those_of_its_kind(viewer, hand):
+    layer, pressed = viewer.add_points(np.arange(10.0).reshape(5, 2)), []
+    layer.selected_data = {0, 2}
+    for key in ("Delete", "Backspace"):
+        layer.bind_key(key, lambda layer: pressed.append(1), overwrite=False)
+    hand.key(Qt.Key.Key_Delete)
+    hand.key(Qt.Key.Key_Backspace)
+    assert (len(layer.data), pressed) == (5, [1, 1])

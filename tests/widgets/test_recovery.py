@@ -95,7 +95,7 @@ def test_what_a_crash_left_is_discarded_one_after_the_other(viewer, ends, files,
         ends("crash", frames)
     widget = FitSpots(viewer)
     viewer.window.add_dock_widget(widget, name="Fit spots")
-    assert "1 more wait" in widget.left.label.text()
+    assert "1 more waits." in widget.left.label.text()
     press(widget.left.discard_button)
     assert len(files()) == 1
     assert not widget.left.isHidden()

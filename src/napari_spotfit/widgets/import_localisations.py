@@ -117,13 +117,15 @@ class ImportLocalisations(Docked):
             return
         history_of(self._viewer)  # so that what is done to it can be undone
         self._viewer.add_layer(layer)
-        self.status.say(f"“{layer.name}” has {number(len(layer.data))} points")
+        count = f"{number(len(layer.data))} points"
+        self.status.say(f"“{layer.name}” has {count}{self._found.left_out}")
 
     def _layer(self, found: Found) -> Any:
         from napari.layers import Points
 
         image: Any = self.image.layer
         if image is not None:
+            _check_axes(found, image)
             return make_points_layer(found.points, image, found.name)
         return Points(**found.layer_arguments())
 
@@ -196,3 +198,18 @@ class ImportLocalisations(Docked):
         put_beside(self.pixel, [self.image], stretch=1)
         below = fill(QHBoxLayout(), (self.status, 1), self.import_button)
         fill(QVBoxLayout(self), rows.native, below, (self.rows, 1), margins=(6, 4, 6, 4), spacing=4)
+
+
+def _check_axes(found: Found, image: Any) -> None:
+    """Raise a ValueError if localisations cannot lie on an image."""
+    axes = found.points["data"].shape[1]
+    if image.ndim < axes:
+        raise ValueError(
+            f"“{found.name}” has {axes} axes, but “{image.name}” only {image.ndim}: choose an "
+            "image with a time axis, or none"
+        )
+    if image.ndim > axes:
+        raise ValueError(
+            f"“{image.name}” has {image.ndim} axes, but “{found.name}” only {axes}: choose an "
+            f"image with {axes} axes, or none"
+        )

@@ -136,6 +136,12 @@ def deletes(event: Any) -> str:
     return {"removing": "before", "removed": "after"}.get(action, "")
 
 
+def added_rows(event: Any) -> tuple[int, ...]:
+    """Return the points that an event of a layer's data says were added, counted from the end."""
+    added = str(getattr(event, "action", "")) == "added"
+    return tuple(int(row) for row in event.data_indices) if added else ()
+
+
 @contextmanager
 def quiet(points: Points, *events: str) -> Iterator[None]:
     """Change points without some of their events, each of which the canvas would follow."""

@@ -238,3 +238,13 @@ def test_any_image(viewer, widget, hand, settle, make_movie, spots, kind):
     np.testing.assert_allclose(layer.data_to_world(layer.data[0]),
                                image.data_to_world(layer.data[0]))  # fmt: skip
     assert layer.units == image.units
+
+
+@pytest.mark.parametrize(("gain", "unit"), [(None, "counts"), (2.0, "photons")])
+def test_the_light_is_told_in_its_unit(gain, unit, viewer, widget, hand, settle, make_movie, spots):
+    image = viewer.add_image(make_movie(), name="movie")
+    widget.settings.controls["gain"].value = gain
+    hand.click(image, spots[0], SHIFT)
+    settle()
+    assert viewer.layers["movie (picked)"].metadata["units"]["photons"] == unit
+    assert f" {unit}, converged" in widget.status.text()

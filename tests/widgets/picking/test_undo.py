@@ -103,3 +103,29 @@ def test_a_pick_after_all_were_deleted(viewer, widget, hand, settle, make_movie,
         widget.picking.undo.click()
     np.testing.assert_allclose(layer.data, spots[:1], atol=0.2)
     assert np.isfinite(layer.features["sigma"]).all()
+
+
+def test_delete_removes_the_picked_spot_while_results_are_active(
+    viewer, widget, hand, settle, fit, make_movie, spots
+):
+    image = viewer.add_image(make_movie(), name="movie")
+    fit(widget)
+    results = viewer.layers["movie spots"]
+    assert viewer.layers.selection.active is results
+    # As Inspect spot does with a click on a spot.
+    results.selected_data = {0}
+    for place in spots[:2]:
+        hand.click(image, place, SHIFT)
+        settle()
+    picked = viewer.layers["movie (picked)"]
+    for left, key in ((1, Qt.Key.Key_Delete), (0, Qt.Key.Key_Backspace)):
+        hand.key(key)
+        assert (len(picked.data), len(results.data)) == (left, 4)
+        picked.selected_data = set(range(left))
+    # What is selected in the active layer itself goes first.
+    hand.key(Qt.Key.Key_Z, CONTROL)
+    picked.selected_data, results.selected_data = {0}, {1, 2}
+    hand.key(Qt.Key.Key_Delete)
+    assert (len(picked.data), len(results.data)) == (1, 2)
+    viewer.window.remove_dock_widget("all")
+    assert not results.keymap

@@ -38,7 +38,10 @@ def find(page, qtbot):
 
 def test_drift_is_found_and_drawn_in_the_layers_units(page, qtbot, viewer):
     assert not page.subtract_button.isEnabled()
+    assert page.plot.isHidden()
     find(page, qtbot)
+    assert not page.plot.isHidden()
+    assert page.plot.height() >= 90
     assert page.hint.text().startswith("4 fiducials: ")
     assert "30 frames" in page.hint.text()
     x, y = page._curves[0]._line.getData()

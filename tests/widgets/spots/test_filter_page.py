@@ -7,6 +7,7 @@ import pytest
 from event_loop import settle
 from hand import LEFT, in_plot
 from qtpy.QtCore import QPoint, Qt
+from qtpy.QtWidgets import QScrollArea
 from spot_table import add_spots, dock
 
 from napari_spotfit import StopCondition
@@ -155,3 +156,32 @@ def test_the_first_digits_of_a_long_limit_are_seen(spots, layer):
     box = spots.filters.histogram.high
     box.show_number(0.000123456)
     assert box.lineEdit().cursorPosition() == 0
+
+
+def test_the_parts_are_never_cut_off(open_viewer, qtbot):
+    """Beside each other they need more width where the legend has long lines."""
+    viewer = open_viewer(show=True)
+    layer = add_spots(viewer)
+    page = dock(viewer).filters
+    # With the theme, and a width that no layout gives it.
+    page.setParent(viewer.window._qt_window)
+    page.show()
+    area = page.findChildren(QScrollArea)[0]
+
+    def check():
+        settle()
+        assert area.widget().minimumSizeHint().width() <= area.viewport().width()
+
+    for width in (460, 490, 520, 600):
+        page.resize(width, 300)
+        check()
+    long, short = layer.features, layer.features.copy()
+    short["stop_condition"] = short["stop_condition"].where([False] * 60, "MIN_DELTA")
+    layer.features = short
+    settle()
+    assert page.legend.counts["MIN_DELTA"].text() == "60"
+    page.resize(500, 300)
+    check()
+    layer.features = long
+    qtbot.waitUntil(lambda: page.legend.counts["MIN_DELTA"].text() != "60")
+    check()

@@ -21,6 +21,7 @@ from ..layers.noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 from ..parts.status import number
 from ..parts.work import Steps, Work
+from .nowhere import check_searched
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def _fit(job: Job, enough: threading.Event) -> Steps:
         if not any(len(part.fits) for part in parts):
             raise
         stopped = _incomplete(error, _share(parts[-1]))
+    if not any(len(part.fits) for part in parts) and not enough.is_set():
+        check_searched(job.image, job.frames, job.maps, maps)
     fits = SpotFits.concatenate([part.fits for part in parts])
     face = job.face if job.face in fits.columns else default_face(fits)
     points = with_mark(points_arguments(fits, face, job.colormap, job.maps), job.mark)

@@ -208,7 +208,8 @@ class LeftResult(QWidget):
         self._path = left[0] if left else None
         self.setVisible(bool(left))
         if self._path is not None:
-            more = f" {len(left) - 1} more wait." if len(left) > 1 else ""
+            waiting = len(left) - 1
+            more = f" {waiting} more wait{'s' * (waiting == 1)}." if waiting else ""
             self.label.setText(f"A result of {_when(self._path)} was not saved.{more}")
             self.label.setToolTip(_LEFT_TIP.format(_root()))
 

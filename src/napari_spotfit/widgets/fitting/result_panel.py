@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qtpy.QtCore import QTimer, Signal
+from qtpy.QtCore import Qt, QTimer, Signal
 from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 from superqt import QElidingLabel
 
@@ -73,6 +74,8 @@ class ResultPanel(QWidget):
         self.layer: Points | None = None
         self._seen: _Colors | None = None
         self.title = QElidingLabel()
+        # Names are the user's: what looks like HTML in them is none.
+        self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setStyleSheet("font-weight: bold")
         self.list_button, self.inspect_button = QPushButton("Spots"), QPushButton("Inspect")
         self.face, self.colormap = QComboBox(), QComboBox()
@@ -123,7 +126,7 @@ class ResultPanel(QWidget):
             self.on_canvas.show_layer(None)
         if layer is not None:
             self.title.setText(layer.name)
-            self.title.setToolTip(layer.name)
+            self.title.setToolTip(f"<p>{html.escape(layer.name)}</p>")
             self.marks.show_layer(layer)
             self._list_features(layer)
             self._show_colors(layer)

@@ -64,6 +64,10 @@ _BY_THRESHOLD_TIP = (
     "<p>Spots are found by their height in counts, as a threshold is set under Advanced ▸ "
     "Detection. Clear it to find them by a number of false spots.</p>"
 )
+_ADVANCED_TIP = (
+    "<p>Show or hide what few need: the detection, the model and its bounds, the camera, and what "
+    "the fit runs on.</p>"
+)
 #: Not the theme's filled button: it is a heading.
 _HEADING = "text-align: left; font-weight: bold; padding: 4px 0; border: none; background: none"
 #: Width in pixels in which σ has room beside its buttons.
@@ -295,6 +299,7 @@ class SettingsPanel(QScrollArea):
         empty.deleteLater()
         self.advanced.setDuration(0)
         self.advanced.toggleButton().setStyleSheet(_HEADING)
+        self.advanced.toggleButton().setToolTip(_ADVANCED_TIP)
         column = self.advanced.layout()
         assert column is not None
         column.setContentsMargins(0, 0, 0, 0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...files.exchange.delimited import titles_of
 from ...files.exchange.registry import EXCHANGE, HEAD, by_content
@@ -18,8 +19,8 @@ from ..exchange import name_of_layer
 from ..layers.points import layer_arguments, points_arguments
 from ..parts.status import number
 
-#: What may stand between the values of a table of text.
-_SEPARATORS = "\t;,"
+#: What may stand between the values of a table of text, in words.
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _OURS = "napari-spotfit"
 
 
@@ -57,16 +58,30 @@ class Found:
         return layer_arguments(self.points, self.name) | self.place
 
     def in_words(self) -> str:
-        """Say what will come."""
-        fits = self.fits
-        told = f"{self.title}: {number(len(fits))} localisations"
-        if not len(fits):
-            return told
-        for name in fits.index_names:
-            values = fits.columns[name]
+        """Say what will come, and what will not."""
+        fits, placed = self.fits, self.fits[self._placed]
+        told = f"{self.title}: {number(len(fits))} localisation{'s' * (len(fits) != 1)}"
+        for name in fits.index_names if len(placed) else ():
+            values = placed.columns[name]
             told += f", {name} {int(values.min())} to {int(values.max())}"
-        ranges = (f"{one} {_ends(fits.columns[one])}" for one in ("y", "x"))
-        return f"{told}, {', '.join(ranges)} px"
+        if len(placed):
+            told += f", {', '.join(f'{one} {_ends(placed.columns[one])}' for one in 'yx')} px"
+        return told + self.left_out
+
+    @property
+    def left_out(self) -> str:
+        """Say how many rows are no points, after what is said of the others; most often nothing."""
+        without = int(np.count_nonzero(~self._placed))
+        if not without:
+            return ""
+        words = "has no place and is" if without == 1 else "have no place and are"
+        return f"; {number(without)} {words} left out"
+
+    @property
+    def _placed(self) -> NDArray[np.bool_]:
+        placed = np.asarray(np.isfinite(self.fits.points()).all(axis=1))
+        placed &= self.fits.valid
+        return placed
 
 
 def look_at(path: Path, format: str | None, pixel_size: Any) -> Found:
@@ -114,17 +129,19 @@ def _unknown(path: Path) -> str:
     """Say what columns a file has that is of no known format."""
     with path.open("rb") as file:
         head = file.read(HEAD)
-    titles = max((titles_of(head, one) for one in _SEPARATORS), key=len)
+    if not head.strip():
+        return f"“{path.name}” is empty; choose a file with localisations"
+    separator = max(_SEPARATORS, key=lambda one: len(titles_of(head, one)))
+    titles = titles_of(head, separator)
     known = ", ".join(one.title for one in EXCHANGE.values())
     text = f"“{path.name}” is of none of the known formats: {known}"
     if len(titles) < 2:
         return f"{text}. It is no table of text"
     return (
-        f"{text}. Its columns are {', '.join(titles)}; a plain CSV has columns x and y in pixels, "
-        "and frame from 0"
+        f"{text}. Its columns are {', '.join(titles)}, with {_SEPARATORS[separator]} between them; "
+        "a plain CSV has commas, columns x and y in pixels, and frame from 0"
     )
 
 
 def _ends(values: Any) -> str:
-    finite = values[np.isfinite(values)]
-    return f"{finite.min():.1f} to {finite.max():.1f}" if len(finite) else "–"
+    return f"{values.min():.1f} to {values.max():.1f}"

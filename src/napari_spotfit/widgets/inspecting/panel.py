@@ -62,6 +62,7 @@ class InspectPanel(QWidget):
     def __init__(self, parent: QWidget):
         super().__init__(parent)
         self.title = QElidingLabel()
+        self.title.setTextFormat(Qt.TextFormat.PlainText)
         self.title.setStyleSheet("font-weight: bold")
         self.title.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.title.setToolTip(_ROW_TIP)

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 from qtpy.QtCore import QObject, Signal
 
-from ..napari_compat import deletes, itself, main_window
+from ..napari_compat import added_rows, deletes, itself, main_window
 from ..parts.keys import Keys
+from .by_hand import unfit_rows
 from .points import is_preview, is_result
 from .state import LayerState, LayerView, put_state, put_view
 
@@ -238,14 +239,16 @@ class History(QObject):
         layer.events.data.disconnect(self._on_data)
 
     def _on_data(self, event: Any) -> None:
-        """Record the points that napari deletes."""
-        when = deletes(event)
+        """Record the points that napari deletes; take another spot's numbers from added ones."""
+        when, added = deletes(event), added_rows(event)
         layer = event.source
-        if self.paused or not when or is_preview(layer):
+        if self.paused or is_preview(layer):
             return
+        if added:
+            unfit_rows(layer, added)
         if when == "before":
             self._before = LayerState.of(layer)
-        elif self._before is not None:
+        elif when and self._before is not None:
             before, self._before = self._before, None
             layer.metadata = {**layer.metadata, "stop_counts": _counts_left(layer, before)}
             count = len(before.data) - len(layer.data)

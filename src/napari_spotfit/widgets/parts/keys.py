@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from napari import Viewer
+    from napari.layers import Layer
 
 
 class Keys:
-    """Keys of a viewer that do something while they are bound.
+    """Keys of a viewer, or of a layer while it is active, that do something while they are bound.
 
-    The keys of the active layer come first: where it has Delete of its own, that counts.
+    The keys of the active layer come first: where it has Delete of its own, that counts, and
+    those that are bound to the layer itself come before those that all of its kind have.
 
     Parameters
     ----------
-    viewer : napari.Viewer
-        The viewer.
+    viewer : napari.Viewer or napari.layers.Layer
+        The viewer, or the layer.
     actions : mapping
         What to do, by the key in napari's words.
     """
 
-    def __init__(self, viewer: Viewer, actions: Mapping[str, Callable[[], object]]):
+    def __init__(self, viewer: Viewer | Layer, actions: Mapping[str, Callable[[], object]]):
         self._viewer, self._actions = viewer, actions
         self._bound: list[str] = []
 
@@ -42,8 +44,8 @@ class Keys:
         self._bound.clear()
 
 
-def _ignoring_viewer(action: Callable[[], object]) -> Callable[[Viewer], None]:
-    def on_key(viewer: Viewer) -> None:
+def _ignoring_viewer(action: Callable[[], object]) -> Callable[[Viewer | Layer], None]:
+    def on_key(viewer: Viewer | Layer) -> None:
         action()
 
     return on_key

@@ -16,6 +16,10 @@ from .wheel import guard_wheel
 _LARGEST = 1e15
 #: Width in pixels of a box with arrows, and of what is around the text in one without.
 _WIDTH, _AROUND = 120, 22
+#: How many nm units of length are, as they are written; the second µ is the Greek letter.
+_LENGTHS = {"nm": 1.0, "µm": 1e3, "\u03bcm": 1e3, "um": 1e3, "mm": 1e6}
+#: A number with a unit of length, which may not yet be typed to its end.
+_WITH_LENGTH = re.compile(r"([\d.eE+-]*\d\.?)\s*([nµ\u03bcum]m?)")
 #: The word where the image tells the number.
 AUTOMATIC = "automatic"
 #: The number that stands for None in an optional number's spin box.
@@ -130,7 +134,10 @@ class NumberBox(QDoubleSpinBox):
         return re.sub(r"e([+-])0*", lambda match: f"e{match[1].strip('+')}", text)
 
     def valueFromText(self, text: str | None) -> float:
-        """Read a number with point or comma; nothing means None."""
+        """Read a number with point or comma, in its own unit of length or in another one.
+
+        Nothing means None.
+        """
         return _NONE if self._says_none(text) else float(self._words(text))
 
     def validate(self, text: str | None, position: int) -> tuple[QValidator.State, str, int]:
@@ -142,7 +149,7 @@ class NumberBox(QDoubleSpinBox):
             good = self._accepts(float(words))
         except ValueError:
             good = False
-            if re.search(r"[^\d.eE+-]", words):
+            if re.search(r"[^\d.eE+-]", words) and not self._begins_length(words):
                 return QValidator.State.Invalid, text or "", position
         state = QValidator.State.Acceptable if good else QValidator.State.Intermediate
         return state, text or "", position
@@ -223,7 +230,19 @@ class NumberBox(QDoubleSpinBox):
         return self._optional and (text == self.specialValueText() or not words or stands)
 
     def _words(self, text: str | None) -> str:
-        return (text or "").removesuffix(self.suffix()).strip().replace(",", ".")
+        words = (text or "").removesuffix(self.suffix()).strip().replace(",", ".")
+        found = _WITH_LENGTH.fullmatch(words) if self._parameter.unit in _LENGTHS else None
+        if found is None or found[2] not in _LENGTHS:
+            return words
+        try:
+            ratio = _LENGTHS[found[2]] / _LENGTHS[self._parameter.unit]
+            return f"{float(found[1]) * ratio:.12g}"
+        except ValueError:
+            return words
+
+    def _begins_length(self, words: str) -> bool:
+        """Whether a unit of length is being typed where one can be converted."""
+        return self._parameter.unit in _LENGTHS and _WITH_LENGTH.fullmatch(words) is not None
 
     def _lowest(self) -> float:
         low = self._parameter.minimum

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QWidget
 
-from ..parts.keys import Keys
 from ..parts.layout import fill
+from .delete_key import DeleteKey
 from .mouse import PickMouse, Press
 from .picker import Picker, Source
 
@@ -80,7 +80,7 @@ class PickBar(QWidget):
         self._history = history
         self.picker = Picker(viewer, history, self)
         self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.said.emit)
-        self._keys = Keys(viewer, dict.fromkeys(("Delete", "Backspace"), self._remove_selected))
+        self._keys = DeleteKey(viewer, self._remove_selected)
         self._lay_out()
         self.click.toggled.connect(self._on_click)
         self.undo.clicked.connect(history.undo)

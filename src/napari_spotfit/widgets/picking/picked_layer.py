@@ -81,9 +81,12 @@ class PickedLayers(QObject):
         """Return an image's picked spots as a press of the mouse finds them, and select none.
 
         So those who follow the selection are told of the spot even if it was selected
-        before. Without a layer it is None.
+        before. Nor is a spot of a result selected that is active, which Delete would remove
+        instead. Without a layer it is None.
         """
-        layer = self.layer_of(image)
+        layer, active = self.layer_of(image), self._viewer.layers.selection.active
+        if active is not layer and is_result(active):
+            select_points(active, set())
         if layer is None:
             return None
         before = LayerState.of(layer)

@@ -260,7 +260,7 @@ def _in_words(fits: SpotFits, nothing: str) -> str:
     stop = StopCondition(int(fits.stop_condition[0]))
     photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
     what = f"y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
-    what += f"{photons} photons, {stop.words}"
+    what += f"{photons} {fits.units.get('photons', 'counts')}, {stop.words}"
     if nothing:
         return f"There seems to be no spot: {nothing}. The fit, a cross, is at {what}"
     doubts = [flag for flag in flags_of(int(fits.flags[0])) if flag & NOT_GOOD]

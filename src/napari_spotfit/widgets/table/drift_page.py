@@ -63,6 +63,8 @@ _PLOT_TIP = (
     "<p>How far the sample has moved since the first frame, with a band of one standard error: "
     "y blue, x orange.</p>"
 )
+#: Height in pixels of the plot with its axes, at least.
+_LEAST = 90
 
 
 class _Found(NamedTuple):
@@ -189,6 +191,8 @@ class DriftPage(Page):
 
     def _offer(self, some: bool) -> None:
         self.find_button.setEnabled(self._spots.layer is not None)
+        # An empty plot would be no higher than its own numbers.
+        self.plot.setVisible(some)
         for button in (self.subtract_button, self.tracks_button, self.save_button):
             button.setEnabled(some)
 
@@ -224,7 +228,7 @@ class DriftPage(Page):
             self.memory, QLabel(_SHARE.label), self.share, 1, self.find_button,
         )  # fmt: skip
         buttons = fill(QHBoxLayout(), 1, self.subtract_button, self.tracks_button, self.save_button)
-        self.plot.setMinimumHeight(60)
+        self.plot.setMinimumHeight(_LEAST)
         fill(
             QVBoxLayout(self), choice, self.hint, (self.plot, 1), buttons,
             margins=(6, 6, 6, 6), spacing=4,
