@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from napari_spotfit import (
@@ -278,3 +280,45 @@ def test_a_killed_run_leaves_a_readable_log(tmp_path):
 def test_there_is_no_log(tmp_path):
     with pytest.raises(FileNotFoundError, match="no log"):
         read_log(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "why"),
+    [
+        ("", IsADirectoryError, "is a folder: a log is a file"),
+        ("nothing/a.parquet", FileNotFoundError, "there is no folder"),
+        ("a.csv", ValueError, r"“a\.parquet”; got “a\.csv”"),
+        ("picture.parquet", ValueError, "is no log"),
+        ("spots.parquet", ValueError, "is no log"),
+        ("a/a.parquet", FileNotFoundError, "there is no folder"),
+    ],
+)
+def test_where_no_log_can_be_is_told_at_the_start(tmp_path, name, error, why):
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "picture.parquet").write_bytes(b"\x89PNG")
+    pd.DataFrame({"frame": [0], "y": [1.5]}).to_parquet(tmp_path / "spots.parquet")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(error, match=why):
+        TrackingLog(tmp_path / name)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_log_that_cannot_be_finished_says_where_its_rows_are(tmp_path):
+    log = TrackingLog(tmp_path / "a.parquet")
+    log.add(moved(7))
+    (tmp_path / "a.parquet").mkdir()
+    unfinished = tmp_path / "a.parquet.unfinished"
+    with pytest.raises(OSError, match=re.escape(f"its rows are in “{unfinished}”")):
+        log.close()
+    assert pd.read_parquet(unfinished)["frame"].tolist() == [7]
+
+
+def test_a_log_that_became_another_file_is_left_alone(tmp_path):
+    log = TrackingLog(tmp_path / "a.parquet")
+    log.add(moved(7))
+    (tmp_path / "a.parquet").write_bytes(b"a picture")
+    with pytest.raises(OSError, match=r"its rows are in “.*a\.parquet\.parts”"):
+        log.close()
+    assert (tmp_path / "a.parquet").read_bytes() == b"a picture"
+    (tmp_path / "a.parquet").unlink()
+    assert read_log(tmp_path / "a.parquet")["frame"].tolist() == [7]

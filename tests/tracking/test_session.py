@@ -123,3 +123,13 @@ def test_a_stage_is_calibrated_while_frames_come() -> None:
     session.stop()
     with pytest.raises(RuntimeError, match="the tracking has ended"):
         session.calibrate(scope.stage)
+
+
+def test_to_stop_holds_the_stage_at_once() -> None:
+    """Although a long log is still to be closed."""
+    scope = scope_of()
+    controller = Controller(scope.stage, StageCalibration.of_pixel_size(0.1))
+    controller.arm()
+    session = session_of(scope, FrameQueue(), controller=controller)
+    session.stop(wait=False)  # not started: no thread is there to do it
+    assert not controller.armed

@@ -15,7 +15,9 @@ from qtpy.QtWidgets import QApplication
 from napari_spotfit import SimulatedMicroscope, localize, read_log, to_points_layer
 from napari_spotfit.tracking.session import FrameQueue, SimulatedCamera
 from napari_spotfit.widgets.layers.history import history_of
+from napari_spotfit.widgets.napari_compat import main_window
 from napari_spotfit.widgets.track import Track
+from napari_spotfit.widgets.tracking.plots import _decades
 
 
 @pytest.fixture
@@ -135,6 +137,137 @@ def test_trouble_is_held_through_or_ends_it_all(viewer, widget, qtbot, press, ch
         assert np.isnan(drawn(widget)[5])
         press(widget.start_button)
         qtbot.waitUntil(lambda: not widget.running)
+
+
+def test_a_layer_that_is_removed_ends_it(viewer, widget, qtbot, press, tmp_path):
+    scope = SimulatedMicroscope(4, (96, 96), seed=3)
+    layer = viewer.add_image(np.array([frame for _, frame in scope.frames(10, 12)]), name="movie")
+    other = viewer.add_image(np.zeros((4, 4)))
+    widget.form.source.value = layer
+    qtbot.keyClicks(widget.form.log.native, str(tmp_path / "log.parquet"))
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: len(drawn(widget)) == 12)
+    viewer.layers.remove(other)
+    assert widget.start_button.isEnabled()
+    viewer.layers.remove(layer)
+    qtbot.waitUntil(lambda: not widget.running)
+    assert widget.status.text().startswith("⚠ “movie” was removed, so tracking has ended")
+    assert widget.start_button.text() == "Start"
+    assert len(read_log(tmp_path / "log.parquet")) == 12
+    press(widget.start_button)  # of what is chosen then
+    qtbot.waitUntil(lambda: "frames" in widget.status.text())
+    assert not widget.status.text().startswith("⚠")
+
+
+def test_a_place_where_no_log_can_be_is_told_before_anything_starts(widget, qtbot, press, tmp_path):
+    qtbot.keyClicks(widget.form.log.native, str(tmp_path))
+    press(widget.start_button)
+    assert "is a folder" in widget.status.text()
+    assert not widget.running
+
+
+def leave_by_window(viewer):
+    main_window(viewer).close()
+
+
+def leave_by_platform(viewer):
+    main_window(viewer).windowHandle().close()
+
+
+def leave_by_viewer(viewer):
+    viewer.close()
+
+
+def leave_by_deletion(viewer):
+    """As Qt does with all that a window has, which is told nothing then."""
+    sip = pytest.importorskip("PyQt6.sip")
+    (track,) = main_window(viewer).findChildren(Track)
+    sip.delete(track.parent())
+
+
+@pytest.fixture
+def armed(make_napari_viewer, qtbot, press, tmp_path):
+    """Return a viewer, its widget, and what moves its stage now, of a run with a log."""
+    viewer = make_napari_viewer(show=True)
+    widget = Track(viewer)
+    viewer.window.add_dock_widget(widget, name=Track.title)
+    qtbot.keyClicks(widget.form.log.native, str(tmp_path / "log.parquet"))
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: len(drawn(widget)) > 20)
+    press(widget.arm_button)
+    assert widget._source.controller.armed
+    yield viewer, widget, widget._source.controller
+    widget._left.close()
+    if main_window(viewer) is None and hasattr(viewer.window, "_qt_window"):
+        del viewer.window._qt_window  # else napari's fixture would close it, too
+
+
+@pytest.mark.parametrize(
+    "leave", [leave_by_window, leave_by_platform, leave_by_viewer, leave_by_deletion]
+)
+def test_no_stage_moves_once_the_window_is_closed(armed, qtbot, tmp_path, leave):
+    viewer, widget, controller = armed
+    session, seen = widget._session, widget._session.snapshot().frames
+    leave(viewer)
+    assert not controller.armed
+    qtbot.waitUntil(lambda: not session.running)
+    names = {thread.name for thread in threading.enumerate()}
+    assert not names & {"spotfit tracking", "spotfit camera"}
+    frames = session.snapshot().frames
+    assert frames >= seen
+    assert not session.snapshot().error
+    assert [path.name for path in tmp_path.glob("log*")] == ["log.parquet"]
+    assert len(read_log(tmp_path / "log.parquet")) == frames
+
+
+def test_a_window_that_stays_open_goes_on(armed, monkeypatch):
+    """As after napari has asked whether to close it, and the answer was no."""
+    viewer, widget, controller = armed
+    window = main_window(viewer)
+    monkeypatch.setattr(type(window), "closeEvent", lambda window, event: event.ignore())
+    assert not window.close()
+    assert window.isVisible()
+    assert widget.bound
+    assert controller.armed
+    assert widget.running
+    monkeypatch.undo()
+    viewer.close()
+    assert not widget.bound
+    assert not controller.armed
+
+
+def test_what_is_not_there_has_no_numbers_and_no_label_is_cut(viewer, widget, qtbot, press):
+    plots = widget.plots
+    below = (plots.spectrum, plots.allan, plots.health)
+    assert numbers(plots.displacement) == [[], []]
+    assert [numbers(plot) for plot in below] == [[[], []]] * 3
+    widget.resize(900, widget.minimumHeight())
+    press(widget.start_button)
+    qtbot.waitUntil(lambda: bool(numbers(plots.allan)[1]))
+    widget.grab()  # as it is drawn, pyqtgraph lays out
+    assert numbers(plots.displacement) == [None, None]  # pyqtgraph's own
+    for plot in (plots.displacement, *below):
+        axis = plot.getAxis("left")
+        label = axis.label.document()
+        assert label.idealWidth() - 2 * label.documentMargin() <= axis.height()
+
+
+def numbers(plot):
+    return [plot.getAxis(axis)._tickLevels for axis in ("bottom", "left")]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "words"),
+    [
+        (0.3, 2.5, ["0.5", "1", "2"]),
+        (0.01, 100.0, ["0.01", "0.1", "1", "10", "100"]),
+        (1e-6, 1e2, ["1e-06", "0.0001", "0.01", "1", "100"]),
+    ],
+)
+def test_a_logarithmic_axis_has_few_numbers(least, most, words):
+    marks = _decades(np.array([least, most]))
+    inside = [word for at, word in marks if np.log10(least) <= at + 1e-9 <= np.log10(most) + 1e-6]
+    assert inside == words
 
 
 def test_frames_of_pymmcore_plus(widget, qtbot, press):

@@ -35,14 +35,17 @@ class TrackingLog:
     Parameters
     ----------
     path : str or path
-        The file; rows are added to what is there.
+        The file, in a folder that is there; its name ends in ``.parquet``. Rows are added to
+        a log that is there.
 
     Raises
     ------
     ImportError
         If pyarrow is missing.
+    ValueError
+        If its name has another end, or there is a file that is no log.
     OSError
-        If it cannot be written.
+        If it cannot be written: it is a folder, say, or in a folder that is not there.
 
     Examples
     --------
@@ -61,8 +64,15 @@ class TrackingLog:
         import pyarrow  # noqa: F401  # so that it is missed now, not in the middle of a run
 
         self.path = Path(path)
+        _check(self.path)
         self._parts = _parts_of(self.path)
-        self._parts.mkdir(parents=True, exist_ok=True)
+        try:
+            self._parts.mkdir(exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                f"the log “{self.path}” cannot be written: {error}; choose a folder in which you "
+                "may write"
+            ) from error
         self._rows: list[dict[str, Any]] = []
         self._written = time.monotonic()
         self._writing: threading.Thread | None = None
@@ -108,14 +118,26 @@ class TrackingLog:
             self._raise()
 
     def close(self) -> None:
-        """Write all that is held, and make one file of the parts."""
+        """Write all that is held, and make one file of the parts.
+
+        Raises
+        ------
+        OSError
+            If that cannot be done; it says where the rows are then.
+        """
         if not self._parts.exists():
             return
         self.flush()
-        table = read_log(self.path)
         unfinished = self.path.with_name(f"{self.path.name}.unfinished")
-        _to_parquet(table, unfinished)
-        unfinished.replace(self.path)
+        kept = self._parts
+        try:
+            _to_parquet(read_log(self.path), unfinished)
+            kept = unfinished
+            unfinished.replace(self.path)
+        except (OSError, ValueError) as error:  # of pyarrow, errors of what is no Parquet, too
+            raise OSError(
+                f"the log “{self.path}” cannot be finished: {error}; its rows are in “{kept}”"
+            ) from error
         shutil.rmtree(self._parts)
 
     def __enter__(self) -> TrackingLog:
@@ -177,6 +199,34 @@ def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
             return _table([])
         raise FileNotFoundError(f"there is no log “{place}”")
     return pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+
+
+def _check(path: Path) -> None:
+    """Raise an error where no log can be, now and not once all is measured."""
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"“{path}” is a folder: a log is a file; add a name, such as “{path / 'log.parquet'}”"
+        )
+    if path.suffix.lower() != ".parquet":
+        raise ValueError(f"a log is a Parquet file, “{path.stem}.parquet”; got “{path.name}”")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder “{path.parent}” for the log “{path.name}”: make it, or choose "
+            "another one"
+        )
+    if path.exists() and not _is_log(path):
+        raise ValueError(f"“{path}” is no log, to which rows could be added: choose another name")
+
+
+def _is_log(path: Path) -> bool:
+    """Whether a file has the columns of a log; of a newer one there may be more."""
+    from pyarrow import ArrowException
+    from pyarrow.parquet import read_schema
+
+    try:
+        return set(read_schema(path).names) >= set(_empty_row(""))
+    except ArrowException:
+        return False
 
 
 def _parts_of(path: Path) -> Path:

@@ -316,11 +316,13 @@ class TrackingSession:
             raise RuntimeError("the tracking has ended: the stage cannot be calibrated")
 
     def stop(self, *, wait: bool = True) -> None:
-        """Stop after the frame in hand, disarm the controller, and close tracker and log.
+        """Disarm the controller, stop after the frame in hand, and close tracker and log.
 
         A long log takes seconds to close; without waiting, ``running`` says when that is done.
         """
         self._stopping.set()
+        if self.controller is not None:
+            self.controller.disarm()
         if wait:
             self._join()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QTimer
@@ -45,8 +46,8 @@ _INTERVAL, _SPECTRA = 100, 1.0
 _SHARE, _WAITING, _LONGEST = 0.1, 4, 1.0
 #: Diameter in pixels of what marks a fiducial.
 _RING = 12.0
-#: The smallest width and height.
-_SMALLEST = (420, 230)
+#: The smallest width and height, in which no label of a plot is cut.
+_SMALLEST = (420, 240)
 _STAGES = (
     "The simulated microscope has one; so has pymmcore-plus where there is an XY stage, which is "
     "first moved back and forth by 0.2 µm some times, to see how the image moves with it."
@@ -68,7 +69,7 @@ class Track(Docked):
         super().__init__(viewer, below=_SMALLEST)
         self.form, self.plots = TrackForm(self._viewer), TrackPlots()
         self.status, self._live = StatusLine(), LiveFrames(self._viewer)
-        self._layers = Follower(self.form.refresh)
+        self._layers = Follower(self._on_layers)
         self.start_button, self.pause_button = QPushButton("Start"), QPushButton("Pause")
         self.pick_button, self.mark_button = QPushButton("Pick"), QPushButton("Mark")
         self.arm_button, self.event_line = QPushButton("Arm the stage"), QLineEdit()
@@ -77,11 +78,15 @@ class Track(Docked):
         #: What was seen last; None before the first start.
         self.seen: Snapshot | None = None
         self._of_layer = self._stopping = False
-        #: The stage that moves back and forth; what there is to say of it.
+        #: The stage that moves back and forth.
         self._calibrating: Future[StageCalibration] | None = None
-        self._of_stage = ""
+        #: What there is to say of the stage, and why the frames have ended.
+        self._of_stage = self._why_ended = ""
         self._session: TrackingSession | None = None
         self._source: Source | None = None
+        # A widget that Qt deletes before its dock closes leaves no stage on the move, either.
+        self._left = left = ExitStack()
+        self.destroyed.connect(lambda: left.close())
         self._timer = QTimer(self)
         self._drawn_at = self._spectra_at = self._worked = 0.0
         self._timer.setInterval(_INTERVAL)
@@ -114,11 +119,13 @@ class Track(Docked):
         except (ImportError, OSError, TypeError, ValueError) as error:
             self.status.fail(str(error))
             return
-        self._source, self.seen, self._of_stage = source, None, ""
+        self._source, self.seen = source, None
+        self._of_stage = self._why_ended = ""
         self._of_layer = isinstance(source, LayerSource) and source.layer.ndim == 3
         self._session = TrackingSession(
             source.queue, tracker, controller=source.controller, log=log
         )
+        self._left.callback(_leave, source, self._session)
         self._session.start()
         self._show_frame(source.look())  # a new layer takes a second, in which frames would wait
         source.start()
@@ -135,6 +142,7 @@ class Track(Docked):
         if not self._stopping:
             self._source.stop()
         self._session.stop()
+        self._left.pop_all()
         self._stopping, self._calibrating = False, None
         self._show(self._session.snapshot(), spectra=True)
         self._session = self._source = None
@@ -172,25 +180,44 @@ class Track(Docked):
         if spectra:
             self.plots.show_spectra(seen, pixel_size)
         self._show_frame(seen.frame)
-        if seen.error:
-            self.status.fail(seen.error)
+        if seen.error or self._why_ended:
+            self.status.fail(seen.error or self._why_ended)
         elif seen.frames:
             self.status.say(f"{_words(seen)}{self._of_stage}")
 
     def _show_frame(self, frame: Any) -> None:
-        """Show what the camera sees, unless that is a layer already."""
-        if frame is not None and not isinstance(self._source, LayerSource):
+        """Show what the camera sees, unless that is a layer already, or the viewer is left."""
+        if self.bound and frame is not None and not isinstance(self._source, LayerSource):
             self._live.show(frame)
 
     def _on_start(self) -> None:
-        if self._session is None or self._source is None:
+        if self._session is None:
             self.start()
-        elif not self._stopping:
-            self._stopping = True  # a long log is not waited for: the timer sees its end
-            self._source.stop()
-            self._session.stop(wait=False)
-            self.status.say("Stopping: the log is closed…")
-            self._allow()
+        else:
+            self._stop_soon()
+
+    def _stop_soon(self) -> None:
+        """Stop, but do not wait for a long log: the timer sees its end."""
+        if self._session is None or self._source is None or self._stopping:
+            return
+        self._stopping = True
+        self._source.stop()
+        self._session.stop(wait=False)
+        self._left.pop_all()
+        self.status.say("Stopping: the log is closed…")
+        self._allow()
+
+    def _on_layers(self, event: Any = None) -> None:
+        """List the layers that there are now; without its layer there are no more frames."""
+        source = self._source
+        if isinstance(source, LayerSource) and source.layer not in self._viewer.layers:
+            if not self._stopping:
+                self._why_ended = (
+                    f"“{source.layer.name}” was removed, so tracking has ended; "
+                    "choose other frames, and Start"
+                )
+            self._stop_soon()
+        self.form.refresh()
 
     def _on_pause(self, paused: bool) -> None:
         if self._session is not None:
@@ -340,6 +367,12 @@ class Track(Docked):
         splitter.setStretchFactor(1, 3)
         splitter.setChildrenCollapsible(False)
         fill(QVBoxLayout(self), (splitter, 1), margins=(6, 4, 6, 4), spacing=4)
+
+
+def _leave(source: Source, session: TrackingSession) -> None:
+    """Hold the stage, and end what runs without its widget; nobody waits for the log."""
+    session.stop(wait=False)
+    source.stop()
 
 
 def _words(seen: Snapshot) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import QEvent, Qt
+from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtGui import QCloseEvent, QShowEvent
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
 from superqt.utils import qdebounced
 
-from ..napari_compat import itself
+from ..napari_compat import itself, main_window
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -22,7 +22,7 @@ _HEIGHT = 300
 
 
 class Docked(QWidget):
-    """A widget that follows the viewer from when it is made or docked until its dock closes.
+    """A widget that follows the viewer from when it is made or docked until dock or window closes.
 
     What a subclass connects in :meth:`follow_viewer` it disconnects in
     :meth:`leave_viewer`; they are called in turns, never one of them twice in a row. A
@@ -45,7 +45,7 @@ class Docked(QWidget):
         super().__init__()
         # What the proxy gives are proxies too, of which none is the layer that an event names.
         self._viewer: Viewer = itself(viewer)
-        self._bound = False
+        self._bound = self._closing = False
         self._below = below
         self._placing = qdebounced(self._place, 0, parent=self)
         if below is not None:
@@ -64,7 +64,10 @@ class Docked(QWidget):
     def bind(self) -> None:
         """Follow the viewer, unless the widget does."""
         if not self._bound:
-            self._bound = True
+            self._bound, self._closing = True, False
+            window = main_window(self._viewer)
+            if window is not None:
+                window.installEventFilter(self)
             self.follow_viewer()
 
     def unbind(self) -> None:
@@ -72,6 +75,9 @@ class Docked(QWidget):
         if self._bound:
             self._bound = False
             self._placing.cancel()
+            window = main_window(self._viewer)
+            if window is not None:
+                window.removeEventFilter(self)
             self.leave_viewer()
 
     def follow_viewer(self) -> None:
@@ -90,6 +96,18 @@ class Docked(QWidget):
         """Stop everything."""
         self.unbind()
         super().closeEvent(event)
+
+    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
+        """Notice when the viewer's window closes, of which napari tells no dock.
+
+        A window may refuse: only one that closes is hidden then, unless it was never shown.
+        """
+        kind = None if event is None else event.type()
+        if kind in (QEvent.Type.Close, QEvent.Type.Hide) and isinstance(watched, QMainWindow):
+            self._closing |= kind == QEvent.Type.Close
+            if self._closing and watched.isHidden():
+                self.unbind()
+        return bool(super().eventFilter(watched, event))
 
     def showEvent(self, event: QShowEvent | None) -> None:
         """Go below the canvas at first, once napari has docked the widget."""

@@ -42,7 +42,8 @@ _TROUBLE_TIP = (
 )
 _LOG_TIP = (
     "<p>A Parquet file that gets every displacement while it is tracked, and stays readable should "
-    "the program be killed. Empty: none. Rows are added to a file that is there.</p>"
+    "the program be killed: <i>name.parquet</i>, in a folder that is there. Empty: none. Rows are "
+    "added to a log that is there.</p>"
 )
 
 
@@ -130,7 +131,7 @@ class TrackForm:
 
         Raises
         ------
-        ImportError, OSError
+        ImportError, OSError, ValueError
             If it cannot be written.
         """
         name = self.log.value.strip()

@@ -18,8 +18,10 @@ from ..parts.plots import BLUE, ORANGE, Plot, faint
 
 #: So many frames are drawn, and so many make a spectrum, no fewer than the last.
 _DRAWN, _OF_SPECTRUM, _LEAST = 2000, 8192, 16
-#: Over fewer decades, numbers stand at twos and fives, too.
-_FEW_DECADES = 1.2
+#: Over fewer decades, numbers stand at twos and fives, too; over more, so many at most.
+_FEW_DECADES, _MOST_NUMBERS = 1.2, 4
+#: Heights in pixels below which a label along an axis is cut, of the plot above and those below.
+_LEAST_ABOVE, _LEAST_BELOW = 110, 120
 _BAND = 70
 _COLORS = (("y", BLUE), ("x", ORANGE))
 
@@ -51,12 +53,23 @@ class TrackPlots(QWidget):
         self._allans = {name: self.allan.plot(pen=color) for name, color in _COLORS}
         for plot in (self.spectrum, self.allan):
             plot.setLogMode(True, True)
+            # Half of the last number stands beside its axis.
+            plot.plotItem.layout.setContentsMargins(0, 6, 12, 5)
         self.bars = pg.BarGraphItem(x=[], height=[], width=0.8, brush=BLUE)
         self.health.addItem(self.bars)
         self.health.setYRange(0, 100)
         explain(self.health, "Fiducials", f"<p>{_HEALTH_TIP}</p>")
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        for plot in (self.displacement, self.spectrum, self.allan, self.health):
+            above = plot is self.displacement
+            plot.setMinimumHeight(_LEAST_ABOVE if above else _LEAST_BELOW)
+            for axis in ("bottom", "left"):  # numbers of nothing, until there is something
+                plot.getAxis(axis).setTicks([])
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
+        grid.setVerticalSpacing(0)
         grid.addWidget(self.displacement, 0, 0, 1, 3)
         for column, plot in enumerate((self.spectrum, self.allan, self.health)):
             grid.addWidget(plot, 1, column)
@@ -68,6 +81,7 @@ class TrackPlots(QWidget):
         time = seen.time[-_DRAWN:]
         if not len(time):
             return
+        self._number()
         time = time - seen.time[0]
         for name, _ in _COLORS:
             values = getattr(seen, name)[-_DRAWN:] * pixel_size
@@ -82,6 +96,13 @@ class TrackPlots(QWidget):
         self.bars.setOpts(x=np.arange(len(share)), height=share, brushes=colors)
         words = "<br>".join(f"{number} {why}" for number, why in left_out.items())
         self.health.setToolTip(f"<p>{_HEALTH_TIP}</p><p>{words}</p>")
+
+    def _number(self) -> None:
+        """Let pyqtgraph number the axes that are not of logarithms."""
+        for axis in (self.displacement.getAxis("bottom"), self.displacement.getAxis("left")):
+            axis.setTicks(None)
+        self.health.getAxis("bottom").setTicks(None)
+        self.health.getAxis("left").setTicks([[(share, str(share)) for share in (0, 50, 100)]])
 
     def show_spectra(self, seen: Snapshot, pixel_size: float) -> None:
         """Draw power spectrum and Allan deviation."""
@@ -107,7 +128,8 @@ def _decades(values: NDArray[np.float64]) -> list[tuple[float, str]]:
         return []
     least, most = math.log10(values.min()), math.log10(values.max())
     steps = (1, 2, 5) if most - least < _FEW_DECADES else (1,)
-    marks = [step * 10.0**power for power in range(-12, 13) for step in steps]
+    apart = math.ceil((most - least) / _MOST_NUMBERS) or 1
+    marks = [step * 10.0**power for power in range(-12, 13, apart) for step in steps]
     return [(math.log10(mark), f"{mark:g}") for mark in marks]
 
 
