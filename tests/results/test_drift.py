@@ -102,6 +102,88 @@ def test_frames_without_fiducials_are_interpolated_and_said():
     assert np.isnan(drift.y_stderr[[4, 5, 10]]).all()
 
 
+def test_frames_that_no_track_ties_to_the_others_are_refused():
+    jump = [(frame, 20.0 * n + 5.0 * (frame >= 5), 7.0) for frame in range(10) for n in range(4)]
+    with pytest.raises(ValueError, match=r"no track ties frames 5–9 to frames 0–4.*max_distance"):
+        fiducial_drift(link_spots(made(jump), 2.0, memory=3))
+    dark = [row for row in jump if row[0] != 5]
+    with pytest.raises(ValueError, match=r"frames 6–9 to frames 0–4"):
+        fiducial_drift(link_spots(made(dark), 2.0), frames=10, least_share=0.4)
+    found = fiducial_drift(link_spots(made(jump), 6.0))
+    assert found.y == pytest.approx([0.0] * 5 + [5.0] * 5)
+
+
+def test_fiducials_seen_one_after_the_other_tell_the_drift():
+    seen = [(0, 40), (30, 70), (60, 100)]
+    rows = [
+        (frame, 20.0 * number + 0.06 * frame, 7.0)
+        for frame in range(100)
+        for number, (first, end) in enumerate(seen)
+        if first <= frame < end
+    ]
+    drift = fiducial_drift(link_spots(made(rows), 1.0), least_share=0.3)
+    assert drift.y == pytest.approx(0.06 * np.arange(100), abs=1e-6)
+
+
+def test_fiducials_without_standard_errors_are_refused():
+    fits = made([(0, 1.0, 1.0), (1, 1.0, 1.0)], y_stderr=np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match="standard errors above 0"):
+        fiducial_drift(link_spots(fits, 1.0))
+
+
+def two_movies(**axes):
+    rows = [(frame, 5.0 + 0.1 * number * frame, 5.0) for frame in range(6) for number in range(2)]
+    return made(rows, **axes)
+
+
+SEVERAL = [
+    ({"file": np.array(["a.npy", "b.npy"] * 6, object)}, r"2 files.*fits\.file == 'a\.npy'"),
+    (
+        {"axis_0": np.array([0, 1] * 6), "axis_1": np.repeat(np.arange(6), 2)},
+        r"2 positions on axis_0.*fits\.axis_0 == 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("axes", "message"), SEVERAL)
+def test_movies_that_drift_apart_are_refused_together(axes, message):
+    linked = link_spots(two_movies(**axes), 1.0)
+    assert linked.track.tolist() == [0, 1] * 6
+    with pytest.raises(ValueError, match=message):
+        fiducial_drift(linked)
+    with pytest.raises(ValueError, match=message):
+        subtract_drift(linked, drift_of(6))
+    second = linked[linked.track == 1]
+    assert fiducial_drift(second).y == pytest.approx(0.1 * np.arange(6))
+    assert subtract_drift(second, fiducial_drift(second)).y == pytest.approx(5.0)
+
+
+def test_the_command_refuses_several_movies(tmp_path):
+    two_movies(**SEVERAL[0][0]).save(tmp_path / "two.spots.csv")
+    given = ["drift", str(tmp_path / "two.spots.csv"), "-o", str(tmp_path / "still.spots.csv")]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 1
+    assert "these fits are of 2 files" in done.output
+    assert not (tmp_path / "still.spots.csv").exists()
+
+
+def test_the_command_knows_the_size_of_a_pixel(tmp_path, recwarn):
+    made([(frame, 5.0 + 0.1 * frame, 5.0) for frame in range(6)]).save(tmp_path / "a.spots.csv")
+    target = tmp_path / "still.thunderstorm.csv"
+    given = ["drift", str(tmp_path / "a.spots.csv"), "-o", str(target), "--pixel-size", "100"]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 0, done.output
+    assert "still.thunderstorm.csv: " in done.output.replace(str(target), "")
+    assert not recwarn.list
+    assert load_fits(target, pixel_size=100).y == pytest.approx(5.0)
+    again = tmp_path / "again.spots.csv"
+    zeros = tmp_path / "zero.csv"
+    save_drift(drift_of(6), zeros)
+    given = ["drift", str(target), "-o", str(again), "--drift", str(zeros), "--pixel-size", "100"]
+    assert CliRunner().invoke(main, given).exit_code == 0
+    assert load_fits(again).y == pytest.approx(5.0)
+
+
 def test_doubtful_spots_are_not_linked():
     fits = made([(0, 5.0, 5.0), (1, 5.1, 5.0)], flags=np.array([0, 32], np.uint32))
     assert link_spots(fits, 2.0).track.tolist() == [0, -1]

@@ -86,6 +86,19 @@ def test_any_whole_numbers_are_labels(kind):
     assert table.to_numpy().tolist() == [[1, 15, 2]]
 
 
+def test_labels_that_no_column_has_a_place_for_are_refused():
+    labels = np.zeros((5, 9), np.uint64)
+    labels[:, :3], labels[:, 6:] = 2**63 - 1, 2**63
+    here, there = fits(np.array([(2, 1)])), fits(np.array([(2, 7)]))
+    assert label_spots(here, labels).tolist() == [2**63 - 1]
+    with pytest.raises(ValueError, match=r"labels must be at most 9223372036854775807 .*5808"):
+        label_spots(there, labels)
+    for one in (here, there):
+        with pytest.raises(ValueError, match=r"at most 9223372036854775807 .* Number them from 1"):
+            per_label(one, labels, ())
+    assert per_label(here, labels[:, :6], ()).to_numpy().tolist() == [[2**63 - 1, 15, 1]]
+
+
 def test_labels_without_any():
     table = per_label(fits(np.zeros((2, 2))), np.zeros((5, 5), int), ())
     assert len(table) == 0

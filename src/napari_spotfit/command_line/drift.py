@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -39,6 +42,7 @@ from .telling import USUAL, say
     "--least-share", type=float, default=0.5, show_default=True,
     help="In which share of the frames a fiducial is seen, at least.",
 )  # fmt: skip
+@click.option("--pixel-size", type=float, metavar="NM", help="Side of a pixel, for nm and µm.")
 def drift(
     source: Path,
     output: Path | None,
@@ -47,16 +51,19 @@ def drift(
     max_distance: float,
     memory: int,
     least_share: float,
+    pixel_size: float | None,
 ) -> None:
     """Subtract the drift of fiducials from the spots of a movie.
 
     Fiducials are spots that are seen in many frames, beads for example. Their good fits in TABLE
     are linked over the frames, and the drift is the mean of their shifts by their standard errors.
+    TABLE is of one movie: “localize” writes a table of each into a folder.
     """
     if output is None and target is None:
         raise click.UsageError("say where the table goes (-o), the drift (--save-drift), or both")
     try:
-        fits = load_fits(source)
+        with _told(source):
+            fits = load_fits(source, pixel_size=pixel_size)
         if known is not None:
             found = load_drift(known)
         else:
@@ -69,7 +76,19 @@ def drift(
         if target is not None:
             save_drift(found, target)
         if output is not None:
-            subtract_drift(fits, found).save(output)
+            still = subtract_drift(fits, found)
+            with _told(output):
+                still.save(output, pixel_size=pixel_size)
             say(f"{output}: {len(fits)} spots", USUAL)
     except (ImportError, OSError, ValueError) as error_:
         raise click.ClickException(str(error_)) from None
+
+
+@contextmanager
+def _told(table: Path) -> Iterator[None]:
+    """Say what is warned of, as sentences about a table: what its format has no place for."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in told:
+        say(f"{table.name}: {warning.message}", USUAL)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .shifts import Floats, robust_mean
 from .spot_fits import SpotFits
-from .tracks import NO_TRACK, TRACK
+from .tracks import NO_TRACK, TRACK, leading_axes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,13 +71,14 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
 
     It is the mean of their shifts by their own standard errors, without those that lie apart from
     the others in a frame. Each fiducial is measured from a place of its own, on which all frames
-    have agreed: which ones are seen in a frame does not change the drift.
+    have agreed: which ones are seen in a frame does not change the drift. Fiducials that are seen
+    one after the other tell it as well, if each is seen together with another for some frames.
 
     Parameters
     ----------
     fits : SpotFits
-        Fits with the column ``track``, as :func:`link_spots` returns them, and standard errors.
-        ``fits[numpy.isin(fits.track, chosen)]`` has the fiducials that one has chosen.
+        Fits of one movie with the column ``track``, as :func:`link_spots` returns them, and
+        standard errors. ``fits[numpy.isin(fits.track, chosen)]`` has the fiducials that one has chosen.
     frames : int, optional
         How many frames the movie has; by default up to the last one with a spot.
     least_share : float, default 0.5
@@ -91,7 +92,8 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     Raises
     ------
     ValueError
-        If there are no tracks that are long enough, or the fits have no standard errors.
+        If there are no tracks that are long enough, no track ties some frames to the others, the
+        fits have no standard errors, or are of several files or positions, which drift apart.
 
     Examples
     --------
@@ -107,15 +109,31 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     for name, how in ((TRACK, "link_spots makes it"), ("y_stderr", "fit with errors=True")):
         if name not in columns:
             raise ValueError(f"these fits have no column {name}: {how}")
+    _refuse_several_movies(columns)
     count = frames if frames is not None else int(columns["frame"].max(initial=-1)) + 1
     places, errors = _by_track(columns, count, least_share)
     known = np.asarray(np.isfinite(places + errors).all(axis=2))
+    if not known.any():
+        raise ValueError("no fiducial has standard errors above 0: fit y and x, with errors=True")
     shifts, spread, used = _agreed(places, errors, known)
     told = np.flatnonzero(used)
     numbers = np.arange(count)
     shifts -= shifts[told[0]]
     y, x = (np.interp(numbers, told, shifts[told, axis]) for axis in (0, 1))
     return Drift(y, x, spread[:, 0], spread[:, 1], used)
+
+
+def _refuse_several_movies(columns: dict[str, NDArray[np.generic]]) -> None:
+    """Raise ValueError if fits are of several files or positions, whose frames drift apart."""
+    for name in ("file", *leading_axes(columns)):
+        values = columns[name] if name in columns else np.empty(0)
+        kinds = dict.fromkeys(values.tolist())
+        if len(kinds) > 1:
+            what = "files" if name == "file" else f"positions on {name}"
+            raise ValueError(
+                f"these fits are of {len(kinds)} {what}, and a drift is of one movie: choose one, "
+                f"fits[fits.{name} == {next(iter(kinds))!r}], or make a table of each"
+            )
 
 
 def _by_track(
@@ -154,10 +172,7 @@ def _agreed(
     count = places.shape[1]
     spread, used = np.full((count, 2), math.nan), np.zeros(count, np.int64)
     weights = np.where(known[..., np.newaxis], 1.0 / errors**2, 0.0)
-    # The one that is seen most ties the others to it at first.
-    longest = places[np.argmax(known.sum(axis=1))]
-    shifts = np.where(np.isfinite(longest), longest - np.nanmedian(longest, axis=0), 0.0)
-    homes = np.nanmedian(np.where(known[..., np.newaxis], places, math.nan) - shifts, axis=1)
+    homes, shifts = _tied(places, known)
     for _ in range(_ROUNDS):
         taken = np.zeros_like(known)
         for frame in range(count):
@@ -173,13 +188,58 @@ def _agreed(
     return shifts, spread, used
 
 
+def _tied(places: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return where fiducials are at home, and first shifts.
+
+    The one that is seen most ties others to it over the frames they share, and these tie others.
+    """
+    homes = np.full((len(places), 2), math.nan)
+    shifts = np.full(places.shape[1:], math.nan)
+    shared, tied = np.zeros(len(places), np.int64), np.zeros(places.shape[1], np.bool_)
+    one = int(np.argmax(known.sum(axis=1)))
+    homes[one] = np.median(places[one, known[one]], axis=0)
+    while True:
+        new = known[one] & ~tied
+        shifts[new] = places[one, new] - homes[one]
+        tied |= new
+        shared += np.count_nonzero(known[:, new], axis=1)
+        # The one that shares most frames is next: its home is the surest.
+        left = np.where(np.isnan(homes[:, 0]), shared, 0)
+        one = int(np.argmax(left))
+        if left[one] == 0:
+            break
+        common = known[one] & tied
+        homes[one] = np.median(places[one, common] - shifts[common], axis=0)
+    _refuse_untied(np.asarray(known.any(axis=0)), tied)
+    return homes, shifts
+
+
+def _refuse_untied(seen: NDArray[np.bool_], tied: NDArray[np.bool_]) -> None:
+    """Raise ValueError if some frames that have fiducials share none with the others."""
+    apart = np.flatnonzero(seen & ~tied)
+    if len(apart):
+        raise ValueError(
+            f"no track ties {_spans(apart)} to {_spans(np.flatnonzero(tied))}, so nobody knows how "
+            "far the sample moved between them: link with a larger max_distance or memory, or take "
+            "a smaller least_share"
+        )
+
+
+def _spans(frames: NDArray[np.int64]) -> str:
+    """Return words for sorted frames: the first stretches of them."""
+    spans = np.split(frames, np.flatnonzero(np.diff(frames) > 1) + 1)
+    words = [f"{one[0]}–{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in spans[:3]]
+    more = " and others" if len(spans) > 3 else ""
+    return f"frame{'s' * (len(frames) > 1)} {', '.join(words)}{more}"
+
+
 def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
     """Return fits where they would be if the sample had not drifted.
 
     Parameters
     ----------
     fits : SpotFits
-        Fits of the movie, or of any other that drifted with it, frame by frame.
+        Fits of the movie, or of any other that drifted with it, frame by frame; of one movie.
     drift : Drift
         The drift.
 
@@ -192,7 +252,8 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
     Raises
     ------
     ValueError
-        If the drift does not know all frames of the fits.
+        If the drift does not know all frames of the fits, or these are of several files or
+        positions, which drift apart.
 
     Examples
     --------
@@ -208,6 +269,7 @@ def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
     fits = fits.to_host()
     if "frame" not in fits.columns:
         raise ValueError("these fits have no column frame, and so no drift")
+    _refuse_several_movies(fits.columns)
     frame = fits.columns["frame"].astype(np.int64)
     if len(frame) and (frame.min() < 0 or frame.max() >= len(drift)):
         raise ValueError(

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 #: Up to this label the pixels of all are counted at once.
 _MOST_BINS = 1 << 24
+#: The largest label that a column of whole numbers has a place for.
+_LARGEST = 2**63 - 1
+
+
+class LabelTooLargeError(OverflowError, ValueError):
+    """A label is too large a number: an overflow, and as other wrong labels a wrong value."""
+
+    def __init__(self, label: int) -> None:
+        super().__init__(
+            f"labels must be at most {_LARGEST} (2⁶³ - 1); got {label}. Number them from 1 on, "
+            "with 0 for the background"
+        )
 
 
 def label_spots(
@@ -42,7 +54,8 @@ def label_spots(
     Raises
     ------
     TypeError, ValueError
-        If the labels are not whole numbers, or have more axes than the image.
+        If the labels are not whole numbers, are above 2⁶³ - 1 where there are spots, or have more
+        axes than the image.
 
     Examples
     --------
@@ -60,7 +73,9 @@ def label_spots(
     places = np.floor(points @ matrix[:, :-1].T + matrix[:, -1] + 0.5)
     inside = np.all((places >= 0) & (places < labels.shape), axis=1)
     found = np.zeros(len(points), np.int64)
-    found[inside] = _look_up(labels, places[inside].astype(np.intp))
+    there = _look_up(labels, places[inside].astype(np.intp))
+    _check_largest(int(there.max(initial=0)))
+    found[inside] = there
     return found
 
 
@@ -131,9 +146,15 @@ class LabelSums:
         How many pixels each label has, in the order of the labels.
     columns : iterable of str
         The columns that are added up.
+
+    Raises
+    ------
+    ValueError
+        If a label is above 2⁶³ - 1.
     """
 
     def __init__(self, sizes: Mapping[int, int], columns: Iterable[str]) -> None:
+        _check_largest(max(sizes, default=0))
         self._sizes = sizes
         self._known = np.fromiter(sizes, np.int64, len(sizes))
         self._count = np.zeros(len(sizes), np.int64)
@@ -178,6 +199,12 @@ def _labels(labels: Any) -> Any:
     if labels.ndim < 2:
         raise ValueError(f"labels must have the axes y and x at least; got shape {labels.shape}")
     return labels
+
+
+def _check_largest(label: int) -> None:
+    """Check that the largest label has a place in a column; NumPy would make it negative."""
+    if label > _LARGEST:
+        raise LabelTooLargeError(label)
 
 
 def _matrix(to_labels: ArrayLike | None, ndim: int, axes: int) -> NDArray[np.float64]:

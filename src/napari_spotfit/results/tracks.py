@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +22,8 @@ def link_spots(
     Parameters
     ----------
     fits : SpotFits
-        Fits of a movie. Only good ones are linked.
+        Fits of a movie, or of several: those of each file, and of each position on leading axes,
+        are linked apart. Only good ones are linked.
     max_distance : float
         How far a spot moves from one frame to the next at most, in pixels.
     memory : int, default 0
@@ -78,6 +80,23 @@ def link_spots(
     return SpotFits(columns, fits.index_names, fits.settings)
 
 
+def leading_axes(columns: Iterable[str]) -> list[str]:
+    """Return the columns of positions on axes before that of the frames."""
+    return [name for name in columns if name.startswith("axis_")][:-1]
+
+
+def _movie_of(fits: SpotFits, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the movie of each row: its file, and its place on leading axes."""
+    movie = np.zeros(len(rows), np.int64)
+    for name in ("file", *leading_axes(fits.columns)):
+        if name in fits.columns:
+            own = fits.columns[name][rows]
+            kinds = {kind: number for number, kind in enumerate(dict.fromkeys(own.tolist()))}
+            numbers = np.array([kinds[kind] for kind in own.tolist()], np.int64)
+            movie = np.unique(movie * len(kinds) + numbers, return_inverse=True)[1]
+    return movie
+
+
 def _linked(
     fits: SpotFits, rows: NDArray[np.int64], max_distance: float, memory: int
 ) -> NDArray[np.int64]:
@@ -87,12 +106,9 @@ def _linked(
     except ImportError:
         raise ImportError("linking needs trackpy: pip install “napari-spotfit[tracking]”") from None
     columns = fits.columns
-    axes = [name for name in columns if name.startswith("axis_")][:-1]
     frame = columns["frame"][rows].astype(np.int64)
-    if axes:  # each of several movies has frames of its own, far from all others'
-        movies = np.column_stack([columns[name][rows] for name in axes])
-        _, movie = np.unique(movies, axis=0, return_inverse=True)
-        frame = frame + movie.ravel() * (int(frame.max()) + memory + 2)
+    # Each of several movies has frames of its own, far from all others'.
+    frame = frame + _movie_of(fits, rows) * (int(frame.max()) + memory + 2)
     order = np.argsort(frame, kind="stable")
     places = np.column_stack([columns["y"][rows], columns["x"][rows]])[order].astype(float)
     ends = np.searchsorted(frame[order], np.arange(frame.max() + 2))
