@@ -59,10 +59,6 @@ def saved(fits, path, format=None, **options):
 def test_what_is_written_comes_back(tmp_path, name, rows):
     fits = localised()[:rows]
     path = tmp_path / f"a{EXCHANGE[name].suffix}"
-    if name == "bigfish" and not rows:
-        with pytest.raises(UnreadableFileError, match="it is empty"):
-            saved(fits, path)
-        return
     found, told = saved(fits, path)
     assert len(found) == rows
     for axis in ("y", "x"):
@@ -326,6 +322,9 @@ def test_hdf5_without_h5py_says_what_to_install(tmp_path, monkeypatch):
 def test_foreign_files_are_told(tmp_path, name, content):
     path = tmp_path / "a"
     path.write_bytes(content)
+    if name == "bigfish" and not content:
+        assert not len(load_fits(path, name))  # so it writes no spots
+        return
     with pytest.raises(UnreadableFileError, match="“a” cannot be opened as ") as told:
         load_fits(path, name, pixel_size=SIZE)
     assert "\n" not in str(told.value).strip()
@@ -347,6 +346,54 @@ def test_a_file_that_was_cut_off_is_told(tmp_path, name):
             load_fits(path, pixel_size=SIZE)
         if text:
             assert f"line {lines} has" in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["smap", "rsfish", "bigfish", "plain"])
+def test_a_last_line_without_an_end_is_told(tmp_path, name):
+    text, _ = WRITTEN[name]
+    (tmp_path / "a.csv").write_text(text.rstrip()[:-1], encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"“a.csv”: its last line has no end.* cut off") as told:
+        found = load_fits(tmp_path / "a.csv", name, pixel_size=SIZE)
+    assert told[0].filename == __file__
+    assert len(found) == text.count("\n") - (name != "bigfish")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("thunderstorm", '"frame","x [nm]","y [nm]"\n1,100,200\n0,150,250\n'),
+        ("smap", "frame,xnm,ynm\n1,100,200\n0,150,250\n"),
+        ("rsfish", "x,y,t,c,intensity\n1,2,1,1,9\n1,2,0,1,9\n"),
+    ],
+)
+def test_a_file_with_a_frame_0_counts_from_0(tmp_path, name, text):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    assert load_fits(tmp_path / "a.csv", pixel_size=SIZE).frame.tolist() == [1, 0]
+    (tmp_path / "a.csv").write_text(text.replace("0,150", "2,150").replace("2,0,1", "2,2,1"))
+    assert load_fits(tmp_path / "a.csv", name, pixel_size=SIZE).frame.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["picasso", "smlm", "thunderstorm", "smap", "rsfish"])
+def test_rows_whose_frame_does_not_fit_are_left_out(tmp_path, name):
+    fits = localised(4, frame=np.array([-1, 3, 7, 5_000_000_000]))
+    path = tmp_path / f"a{EXCHANGE[name].suffix}"
+    most = 2**32 - 1 - (name == "smlm")
+    if name in ("picasso", "smlm"):
+        told, kept = f"2 rows with a frame outside 0 to {most} left out", [3, 7]
+    else:
+        told, kept = "1 row with a frame below 0 left out", [3, 7, 5_000_000_000]
+    with pytest.warns(FormatWarning, match=told) as warned:
+        fits.save(path, pixel_size=SIZE)
+    assert warned[0].message.left_out == 4 - len(kept)
+    assert load_fits(path, pixel_size=SIZE).frame.tolist() == kept
+
+
+@pytest.mark.parametrize("name", ["picasso", "smlm"])
+def test_the_last_frame_that_fits_comes_back(tmp_path, name):
+    last = 2**32 - 1 - (name == "smlm")
+    found, told = saved(localised(2, frame=np.array([0, last])), tmp_path / "a", name)
+    assert "left out" not in told
+    assert found.frame.tolist() == [0, last]
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,13 @@ def raw_without_size(path, movie):
     path.with_suffix(".yaml").write_text("Frames: 24\nByte Order: <\n")
 
 
+def raw_of_sizes(path, frames, height):
+    lonely(path, np.zeros((2, 4, 5), "u2"))
+    path.with_suffix(".yaml").write_text(
+        f"Frames: {frames}\nHeight: {height}\nWidth: 5\nByte Order: <\nData Type: uint16\n"
+    )
+
+
 DAMAGED = {
     "cut.tif": (lambda p, m: cut(p, m, 60_000), "cut off.*24 frames.*ends within frame 11"),
     "cut-pages.tif": (cut_pages, "cut off or damaged, and has lost frames"),
@@ -301,6 +308,10 @@ DAMAGED = {
     "empty.npy": (lambda p, m: p.touch(), "no file of numpy.save"),
     "columns.npy": (lambda p, m: np.save(p, np.asfortranarray(m)), "Fortran order"),
     "none.npy": (lambda p, m: np.save(p, m[:0]), r"shape is \(0, 48, 56\)"),
+    "rows.npy": (lambda p, m: np.save(p, m[:, :0]), r"shape is \(24, 0, 56\)"),
+    "line.npy": (lambda p, m: np.save(p, m[0, 0]), r"shape is \(56,\)"),
+    "frames.raw": (lambda p, m: raw_of_sizes(p, -2, 4), r"shape is \(-2, 4, 5\)"),
+    "height.raw": (lambda p, m: raw_of_sizes(p, 2, -4), r"shape is \(2, -4, 5\)"),
     "lonely.dax": (lonely, "“lonely.inf”, which says its size, is not beside it"),
     "lonely.raw": (lonely, "“lonely.yaml”, which says its size, is not beside it"),
     "size.raw": (raw_without_size, "'Height' is missing"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import click
+import numpy as np
 
 from ..files.exchange.registry import EXCHANGE
-from ..results.load import load_fits
+from ..files.formats import FormatWarning, read, write
+from ..files.table import LAYER, SpotTable
+from ..results.load import fits_of
 from .telling import USUAL, say
 
 _NAMES = click.Choice(list(EXCHANGE))
@@ -26,15 +30,32 @@ def convert(
     """Write a table of spots in another format, the one that OUTPUT ends in.
 
     Nothing is lost between .spots.parquet and .spots.csv. What another program's format has no
-    place for is said.
+    place for is said. What INPUT says of its image goes along: the size of a pixel, and its shape.
     """
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         try:
-            fits = load_fits(source, origin, pixel_size=pixel_size)
-            fits.save(target, aim, pixel_size=pixel_size)
+            table = _complete(read(source, origin, pixel_size=pixel_size))
+            write(target, table, aim, pixel_size=pixel_size)
         except (ImportError, OSError, ValueError) as error:
             raise click.ClickException(str(error)) from None
     for warning in told:
         say(f"{target.name}: {warning.message}", USUAL)
-    say(f"{target}: {len(fits)} spots", USUAL)
+    left_out = [one.message.left_out for one in told if isinstance(one.message, FormatWarning)]
+    say(f"{target}: {len(table) - sum(left_out)} spots", USUAL)
+
+
+def _complete(table: SpotTable) -> SpotTable:
+    """Return a table that was read with all that a file has: what follows from its fits, too."""
+    made, about = fits_of(table).to_table(), table.about
+    kept = {name: column for name, column in about.columns.items() if column.role == LAYER}
+    columns = {**made.columns, **{name: table.columns[name] for name in kept}}
+    # A layer draws every row, whose points have places: without these it is none.
+    has_places = bool(kept) or bool(np.isfinite([made.columns["y"], made.columns["x"]]).all())
+    whole = replace(
+        made.about,
+        columns={**made.about.columns, **kept},
+        image=about.image,
+        layer=about.layer if has_places else None,
+    )
+    return SpotTable(columns, whole)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..images.frames import indices_along
+from ..images.files.opening import open_image
 from ..localization.batch.inputs import image_files
-from ..localization.batch.outcome import FAILED, Outcome
-from ..localization.batch.run import ENDING, Batch, batch_tables, run_batch
+from ..localization.batch.outcome import FAILED, RUNNING, Outcome
+from ..localization.batch.run import ENDING, Batch, Tell, batch_tables, images_of, run_batch
 from ..version import __version__
 from .files_told import FilesTold
 from .options import chosen_settings, takes_settings
-from .stopping import Stop
+from .stopping import STOPPED, Stop
 from .telling import QUIET, USUAL, VERBOSE, say, tell_program
 
-#: What the exit code says besides 0, and 2 for what was asked for wrongly.
-SOME_FAILED, STOPPED = 1, 130
+#: What the exit code says besides 0, 2 for what was asked for wrongly, and that of Ctrl-C.
+SOME_FAILED = 1
 
 
 @click.command()
@@ -34,7 +35,11 @@ SOME_FAILED, STOPPED = 1, 130
     "--format", "ending", default=ENDING, show_default=True,
     help="What the tables in a folder end in.",
 )  # fmt: skip
-@click.option("--frames", metavar="FIRST:END:STEP", help="Frames of each movie, counted from 0.")
+@click.option(
+    "--frames", metavar="FIRST:END:STEP",
+    help="Frames of each movie, counted from 0: from FIRST up to before END; or the number of one, "
+    "-1 for the last.",
+)  # fmt: skip
 @click.option(
     "--labels", metavar="MASKS",
     help="A mask of each image, such as the cells of a segmentation: a pattern in which * stands "
@@ -88,18 +93,20 @@ def localize(
             image_files(inputs), output, chosen_settings(context), ending, _slice(frames), labels,
             workers, keep, fresh,
         )  # fmt: skip
-        batch_tables(batch)
+        batch_tables(images_of(batch))
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
     with Stop() as stop, FilesTold(level, bars=workers == 1) as told:
-        try:
-            outcomes = run_batch(batch, told, lambda: stop.asked)
-        except (ImportError, OSError, ValueError) as error:
-            raise click.ClickException(str(error)) from None
+        tell = told if frames is None else _with_frames(told, frames)
+        outcomes, unwritten = _outcomes(batch, tell, lambda: stop.asked)
     seconds = time.perf_counter() - begun
+    if unwritten:
+        say(f"Error: {unwritten}", level, QUIET)
     if as_json:
-        tell_program(_summary(outcomes, seconds))
+        tell_program(_summary(outcomes, seconds, unwritten))
+    if unwritten:
+        context.exit(SOME_FAILED)
     failed = any(outcome.state == FAILED for outcome in outcomes)
     if stop.asked:
         kept = "; the tables have what was done" if keep else ""
@@ -107,26 +114,83 @@ def localize(
     context.exit(STOPPED if stop.asked else SOME_FAILED if failed else 0)
 
 
+def _outcomes(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> tuple[list[Outcome], str]:
+    """Return what becomes of each file, and why the table of all cannot be written if so."""
+    outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in images_of(batch).files}
+
+    def note(outcome: Outcome) -> None:
+        outcomes[outcome.file] = outcome
+        tell(outcome)
+
+    try:
+        return run_batch(batch, note, stopped), ""
+    except (ImportError, OSError, ValueError) as error:
+        why = str(error) or type(error).__name__
+        for outcome in outcomes.values():  # all spots are lost, those of files that were done, too
+            outcome.state, outcome.error = FAILED, outcome.error or why
+        return list(outcomes.values()), why
+
+
+def _with_frames(tell: Tell, frames: str) -> Tell:
+    """Return what tells of a file, and makes it fail if it has none of the chosen frames.
+
+    It is told of the first part before that is written: a table that is there stays as it is.
+    """
+
+    def told(outcome: Outcome) -> None:
+        fitted = outcome.state == RUNNING and outcome.backend
+        if fitted and not outcome.frames_in_all:
+            name, count = Path(outcome.file).name, open_image(outcome.file).shape[0]
+            raise ValueError(
+                f"“{name}” has none of the frames --frames {frames}: there are {count} in it, "
+                "counted from 0"
+            )
+        tell(outcome)
+
+    return told
+
+
 def _slice(text: str | None) -> slice | None:
+    """Return the frames that a text chooses: a slice, or one frame, from the end if below 0."""
     if text is None:
         return None
     try:
         ends = [int(end) if end else None for end in text.split(":")]
-        chosen = slice(*ends) if len(ends) > 1 else slice(ends[0], (ends[0] or 0) + 1)
-        indices_along(chosen, 1)
-        return chosen
+        first = ends[0]
+        if len(ends) > 1:
+            chosen = slice(*ends)
+        elif first is None:
+            raise ValueError
+        else:
+            chosen = slice(first, first + 1 if first != -1 else None)
+        some = _chooses_some(chosen)
     except (TypeError, ValueError):
         raise click.UsageError(
-            f"--frames must be FIRST:END or FIRST:END:STEP; got {text!r}"
+            "--frames must be FIRST:END or FIRST:END:STEP, or the number of one frame, such as "
+            f"10:20, 100: or -1 for the last one; got {text!r}"
         ) from None
+    if not some:
+        raise click.UsageError(
+            f"--frames {text} chooses no frame of any movie: END is the first frame that is left "
+            "out, and must come after FIRST"
+        )
+    return chosen
 
 
-def _summary(outcomes: list[Outcome], seconds: float) -> dict[str, Any]:
+def _chooses_some(chosen: slice) -> bool:
+    """Whether there is a length of movies that have a frame in a slice."""
+    # If not the shortest has one, it takes one in which both ends lie, those from behind, too.
+    longest = abs(chosen.start or 0) + abs(chosen.stop or 0) + 1
+    return any(bool(range(*chosen.indices(length))) for length in (1, longest))
+
+
+def _summary(outcomes: list[Outcome], seconds: float, error: str) -> dict[str, Any]:
     frames = sum(outcome.frames for outcome in outcomes)
     return {
         "version": __version__,
         "files": [asdict(outcome) for outcome in outcomes],
         "failed": sum(outcome.state == FAILED for outcome in outcomes),
+        "error": error,
         "frames": frames,
         "spots": sum(outcome.spots for outcome in outcomes),
         "good": sum(outcome.good for outcome in outcomes),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from typing import Any
+
 import click
 
 from ..version import __version__
@@ -12,9 +16,45 @@ from .drift import drift
 from .info import info
 from .localize import localize
 from .simulate import simulate
+from .stopping import STOPPED, end_quietly
+from .telling import give_up_output, write_any_text
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Program(click.Group):
+    """The command; it ends in a sentence whatever its streams take, and with 130 after Ctrl-C."""
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Run as the program of a process."""
+        try:
+            return super().__call__(*args, **named)
+        except SystemExit:
+            if threading.current_thread() is threading.main_thread():
+                end_quietly()
+            raise
+
+    def main(self, *args: Any, **named: Any) -> Any:
+        """Run with arguments; a pipe that nobody reads any more is Click's to handle."""
+        write_any_text()
+        try:
+            return super().main(*args, **named)
+        except OSError as error:
+            if error.filename is not None:  # not of a stream
+                raise
+            give_up_output(error)
+            sys.exit(1)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; Click would make an interrupted one a failed one."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(STOPPED)
+
+
+@click.group(
+    cls=_Program,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="napari-spotfit")
 def main() -> None:
     """Find and fit the spots of images: single molecules, beads, smFISH dots."""

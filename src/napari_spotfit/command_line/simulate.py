@@ -14,7 +14,9 @@ from ..simulate import simulate_movie
 
 @click.command()
 @click.argument("output", type=click.Path(path_type=Path))
-@click.option("--frames", default=100, show_default=True, help="How many frames.")
+@click.option(
+    "--frames", type=click.IntRange(1), default=100, show_default=True, help="How many frames."
+)
 @click.option("--size", default="256x256", show_default=True, metavar="ROWSxCOLUMNS",
               help="Pixels of a frame.")  # fmt: skip
 @click.option("--spots-per-frame", default=45, show_default=True, help="Spots in each frame.")
@@ -42,7 +44,18 @@ def simulate(output: Path, frames: int, size: str, truth: Path | None, **options
                 spots.to_csv(part, index=False)
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
+    except (MemoryError, OverflowError):
+        raise click.ClickException(_too_large(frames, *map(int, sides))) from None
     click.echo(f"{output}: {frames} frames with {len(spots)} spots", err=True)
+
+
+def _too_large(frames: int, rows: int, columns: int) -> str:
+    """Say how much memory a movie needs for which there is not enough."""
+    size = frames * rows * columns * np.dtype(np.uint16).itemsize / 1e9
+    return (
+        f"there is not enough memory: {frames} frames of {rows}×{columns} px need {size:.3g} GB, "
+        "and their spots more; take fewer --frames, a smaller --size or fewer --spots-per-frame"
+    )
 
 
 def _write(path: Path, movie: np.ndarray[Any, Any], ending: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -17,12 +19,30 @@ QUIET, USUAL, VERBOSE = range(3)
 def say(text: str, level: int, least: int = USUAL) -> None:
     """Write a sentence for people, beside what programs read."""
     if level >= least:
-        click.echo(text, err=True)
+        with suppress(OSError):  # that nobody can read it is no reason to fail
+            click.echo(text, err=True)
 
 
 def tell_program(summary: Mapping[str, Any]) -> None:
-    """Write a summary for programs."""
-    click.echo(json.dumps(summary, ensure_ascii=False, indent=2))
+    """Write a summary for programs, in ASCII: whatever the encoding, they read the same."""
+    click.echo(json.dumps(summary, indent=2))
+
+
+def write_any_text() -> None:
+    """Let the streams escape what their encoding lacks, such as σ in a redirected one's."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def give_up_output(error: OSError) -> None:
+    """Say that the output cannot be written, and write no more of it."""
+    say(f"Error: the output cannot be written: {error}", QUIET, QUIET)
+    # What is still held would be written when Python ends, and fail in a traceback.
+    with suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 @contextmanager

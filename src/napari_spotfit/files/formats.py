@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,8 +34,24 @@ _ENDINGS = (
 )
 
 
+#: What goes wrong in writing alone, whatever the error names: a disk that is full or protected.
+_WRITING = frozenset(
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS")
+    if hasattr(errno, name)  # Windows lacks some
+)
+
+
 class FormatWarning(UserWarning):
-    """Another program's format does not take all that fits have; it says what is lost."""
+    """Another program's format does not take all that fits have; it says what is lost.
+
+    Attributes
+    ----------
+    left_out : int
+        How many rows are not in the file.
+    """
+
+    left_out = 0
 
 
 def write(
@@ -144,7 +162,9 @@ def _write_foreign(place: Path, table: SpotTable, foreign: Format, scene: Scene)
     except PixelSizeNeededError as error:
         raise PixelSizeNeededError(f"“{place.name}” cannot be written: {error}") from None
     if told := loss.told(foreign.title, place.name):
-        warnings.warn(told, FormatWarning, stacklevel=4)
+        warning = FormatWarning(told)
+        warning.left_out = loss.left_out
+        warnings.warn(warning, stacklevel=4)
     return place
 
 
@@ -179,13 +199,58 @@ def check_titles(table: SpotTable) -> None:
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Give another name to write to, and the path to what was written there once it is complete."""
-    part = path.with_name(f".{path.name}.part")
+    """Give another name to write to, and the path to what was written there once it is complete.
+
+    A link stays one, and the file that it leads to is written.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written, or what is there is no file, such as a pipe or a device.
+    """
+    place = Path(os.path.realpath(path)) if path.is_symlink() else path
+    _check_place(place)
+    part = place.with_name(f".{place.name}.part")
     try:
-        yield part
-        part.replace(path)
+        with _told_where(place, part):
+            yield part
+            part.replace(place)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _check_place(path: Path) -> None:
+    """Check that a file can be where it is to be, and would replace nothing but a file."""
+    told = f"“{path.name}” cannot be written in “{path.parent}”"
+    if path.is_dir():
+        raise IsADirectoryError(f"{told}: it is a folder; take another name")
+    if path.is_symlink():  # still, although it was followed
+        raise OSError(f"{told}: it is a link that leads to itself; take another name")
+    if path.exists() and not path.is_file():
+        raise OSError(
+            f"{told}: it is a pipe, a device or another thing that is no file, which a file would "
+            "replace; take another name"
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"“{path.name}” cannot be written: no folder “{path.parent}”")
+
+
+@contextmanager
+def _told_where(place: Path, part: Path) -> Iterator[None]:
+    """Let errors of writing name the file that was to be; others, as of what is read, are kept."""
+    try:
+        yield
+    except OSError as error:
+        # Some of Arrow's say the number in their text alone. Our own have said all, without it.
+        told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
+        code = int(told[1]) if told else (error.strerror and error.errno) or 0
+        ours = type(error).__module__ != "builtins"  # as of a part of a run: it says its own place
+        if ours or not code or not (code in _WRITING or part.name in str(error)):
+            raise
+        text = f"“{place.name}” cannot be written in “{place.parent}”: {os.strerror(code)}"
+        made = type(error)(text)
+        made.errno = code
+        raise made from error
 
 
 def _format(

@@ -78,7 +78,8 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     ----------
     fits : SpotFits
         Fits of one movie with the column ``track``, as :func:`link_spots` returns them, and
-        standard errors. ``fits[numpy.isin(fits.track, chosen)]`` has the fiducials that one has chosen.
+        standard errors. ``fits[numpy.isin(fits.track, chosen)]`` has the fiducials that one has
+        chosen.
     frames : int, optional
         How many frames the movie has; by default up to the last one with a spot.
     least_share : float, default 0.5

@@ -27,7 +27,11 @@ def read(path: Path, scene: Scene) -> SpotTable:
     """Read spots; z, if there is one, is the plane along the image's leading axis."""
     with path.open("rb") as file:
         line = file.readline(1 << 16)
-    count = line.count(_SEPARATOR.encode()) + 1 if line else len(_NAMES)
+    if not line:  # no spots: there are no titles either
+        names = _NAMES[3]
+        none = {name: np.zeros(0, np.int64 if name == "frame" else np.float64) for name in names}
+        return table_of_theirs(none, scene, names[:-2])
+    count = line.count(_SEPARATOR.encode()) + 1
     if count not in _NAMES:
         raise UnreadableFileError(f"line 1 has {count} values; spots of big-fish have 2 or 3")
     names = _NAMES[count]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..table import SpotTable, UnreadableFileError
-from .hdf5 import need_h5py, opened, sniffed
+from .hdf5 import created, need_h5py, opened, sniffed
 from .homes import Convention, Home, Loss, homeless, ours, table_of_theirs, theirs
 from .scene import Scene, as_pixel_size
 
@@ -90,7 +90,7 @@ def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, s
     made.setdefault("phot", np.full(rows, np.nan, np.float32))
     made["id"] = np.asarray(made.get("id", np.full(rows, -1)), np.int64)
     loss.columns += homeless(table, {home.name for home in _HOMES})
-    with h5py.File(path, "w") as file:
+    with created(path) as file:
         data = file.create_group("data")
         for name, titles in _TRIPLES.items():
             there = [made[title] for title in titles if title in made]

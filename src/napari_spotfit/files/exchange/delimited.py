@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +67,11 @@ class Rows:
     ------
     UnreadableFileError
         If the file is empty, no text, or has lines with more or fewer values than titles.
+
+    Warns
+    -----
+    UserWarning
+        If the last line has no end, without which its last number may be a part of one.
     """
 
     def __init__(
@@ -99,6 +105,12 @@ class Rows:
             self._frame = pd.DataFrame({title: np.zeros(0) for title in self.titles})
         except (csv.Error, UnicodeDecodeError, pd.errors.ParserError) as error:
             raise UnreadableFileError(f"it is damaged, or no text: {error}") from None
+        if len(self._frame) and not text.endswith((b"\n", b"\r")):
+            warnings.warn(
+                f"“{path.name}”: its last line has no end, as if the file was cut off within its "
+                "last value; compare that with where the file comes from",
+                stacklevel=5,  # whoever reads the file
+            )
 
     def __len__(self) -> int:
         return len(self._frame)

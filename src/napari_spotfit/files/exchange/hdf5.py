@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -52,6 +54,31 @@ def opened(path: Path) -> Iterator[Any]:
             yield file
     except (OSError, KeyError, RuntimeError, TypeError) as error:
         raise UnreadableFileError(f"it is damaged, or was cut off: {error}") from None
+
+
+@contextmanager
+def created(path: Path) -> Iterator[Any]:
+    """Create a file to write it.
+
+    Raises
+    ------
+    ImportError
+        If h5py is missing.
+    OSError
+        If it cannot be written, as on a full disk.
+    """
+    need_h5py()
+    import h5py
+
+    try:
+        with h5py.File(path, "w") as file:
+            yield file
+    except RuntimeError as error:
+        # What h5py raises when it closes a file for which there was no room.
+        told = re.search(r"errno = (\d+)", str(error))
+        if told is None:
+            raise
+        raise OSError(int(told[1]), os.strerror(int(told[1]))) from None
 
 
 def sniffed(path: Path, head: bytes, names: tuple[str, ...]) -> bool:

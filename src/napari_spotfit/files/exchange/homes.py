@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,8 @@ Kind = Literal["place", "length", "light", "frame", "number"]
 Columns = Mapping[str, NDArray[Any]]
 #: What follows from other columns, and is made anew.
 DERIVED_NAMES = ("good",)
+#: The last whole number in four bytes without a sign, in which some formats have frames.
+LAST_U4 = 2**32 - 1
 _STOP = "stop_condition"
 _WHOLE = {"frame": "i8", "iterations": "u2", "flags": "u4", "roi_y": "i4", "roi_x": "i4"}
 _DOUBLE = frozenset({"y", "x"})
@@ -75,11 +77,18 @@ class Loss:
     #: Columns without a home; numbers of rows, each with what is the matter with them.
     columns: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
+    #: How many rows are not written.
+    left_out: int = 0
 
     def count(self, rows: int, what: str) -> None:
         """Note that so many rows have something the matter with them."""
         if rows:
             self.rows.append(f"{rows} {'row' if rows == 1 else 'rows'} {what}")
+
+    def leave_out(self, rows: int, what: str) -> None:
+        """Note that so many rows are not written, and why."""
+        self.count(rows, f"{what} left out")
+        self.left_out += rows
 
     def told(self, title: str, name: str) -> str:
         """Return the warning; nothing if nothing was lost."""
@@ -92,10 +101,54 @@ class Loss:
 def placed(table: SpotTable, loss: Loss) -> SpotTable:
     """Return the rows that have a place; the others are counted: they were not fitted."""
     there = np.isfinite(table.columns["y"]) & np.isfinite(table.columns["x"])
-    loss.count(int(np.count_nonzero(~there)), "without a place left out")
+    loss.leave_out(int(np.count_nonzero(~there)), "without a place")
+    return _rows(table, there)
+
+
+def counted(table: SpotTable, loss: Loss, last: int | None = None) -> SpotTable:
+    """Return the rows whose frame a format can tell, from 0 on; the others are counted.
+
+    A frame below 0 would be another's in a type without a sign, and in a format that counts from 1
+    would let those who read it count from 0.
+
+    Parameters
+    ----------
+    table : SpotTable
+        The rows.
+    loss : Loss
+        What counts them.
+    last : int, optional
+        The last frame, counted from 0, that the format's type has.
+    """
+    if "frame" not in table.columns:
+        return table
+    frames = table.columns["frame"]
+    there = (frames >= 0) if last is None else (frames >= 0) & (frames <= last)
+    what = "with a frame below 0" if last is None else f"with a frame outside 0 to {last}"
+    loss.leave_out(int(np.count_nonzero(~there)), what)
+    return _rows(table, there)
+
+
+def _rows(table: SpotTable, there: NDArray[np.bool_]) -> SpotTable:
     if there.all():
         return table
     return SpotTable({name: values[there] for name, values in table.columns.items()}, table.about)
+
+
+def from_first(convention: Convention, found: Columns, title: str) -> Convention:
+    """Return how a file counts its frames: from 0, whatever the format says, if it has a frame 0.
+
+    Parameters
+    ----------
+    convention : Convention
+        That of the format.
+    found : mapping of str to ndarray
+        The file's columns.
+    title : str
+        What its column of frames is called.
+    """
+    frames = found.get(title, ())
+    return replace(convention, first_frame=0) if np.any(np.less(frames, 1)) else convention
 
 
 def theirs(

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from ...version import __version__
 from ..table import TEXT, SpotTable, UnreadableFileError
-from .hdf5 import need_h5py, opened, sniffed
+from .hdf5 import created, need_h5py, opened, sniffed
 from .homes import (
+    LAST_U4,
     Convention,
     Home,
     Loss,
+    counted,
     homeless,
     one_width,
     ours,
@@ -86,8 +88,7 @@ def read(path: Path, scene: Scene) -> SpotTable:
 def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, str]:
     """Write localisations and metadata; return the YAML that belongs beside them."""
     need_h5py()
-    import h5py
-
+    table = counted(table, loss, LAST_U4 - CONVENTION.first_frame)
     columns = theirs(_elliptical(table), _HOMES, CONVENTION, scene, loss)
     columns = {n: v.astype(np.float32) if n in _OWN else v for n, v in columns.items()}
     columns["frame"] = columns["frame"].astype(np.uint32)
@@ -114,7 +115,7 @@ def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, s
     ]  # fmt: skip
     if scene.pixel_size is not None and scene.pixel_size[0] != scene.pixel_size[1]:
         loss.rows.append("pixels that are not square: Picasso takes their mean size")
-    with h5py.File(path, "w") as file:
+    with created(path) as file:
         file.create_dataset(_LOCS, data=rows)
         file.create_dataset(_METADATA, data=json.dumps(info))
     # JSON is YAML, which would need a library to be written.

@@ -8,7 +8,17 @@ import numpy as np
 
 from ..table import SpotTable
 from .delimited import Rows, titles_of, write_rows
-from .homes import Convention, Home, Loss, homeless, ours, table_of_theirs, theirs
+from .homes import (
+    Convention,
+    Home,
+    Loss,
+    counted,
+    from_first,
+    homeless,
+    ours,
+    table_of_theirs,
+    theirs,
+)  # fmt: skip
 from .scene import Scene
 
 CONVENTION = Convention(first_frame=1)
@@ -33,11 +43,13 @@ def read(path: Path, scene: Scene) -> SpotTable:
     found = Rows(path).all_numbers()
     if "c" in found and (found["c"] == 1).all():
         del found["c"]  # no other channel
-    return table_of_theirs(ours(found, _HOMES, CONVENTION, scene), scene)
+    convention = from_first(CONVENTION, found, "t")
+    return table_of_theirs(ours(found, _HOMES, convention, scene), scene)
 
 
 def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, str]:
     """Write a table of spots, of channel 1 if it does not say another."""
+    table = counted(table, loss)
     made = theirs(table, _HOMES, CONVENTION, scene, loss)
     made.setdefault("c", np.ones(len(table), np.int64))
     made.setdefault("intensity", np.full(len(table), np.nan))

@@ -13,6 +13,8 @@ from .homes import (
     Home,
     Loss,
     both_errors,
+    counted,
+    from_first,
     homeless,
     one_error,
     ours,
@@ -49,7 +51,7 @@ def read(path: Path, scene: Scene) -> SpotTable:
         del found[_Z]
     error = found.pop(_ERROR, None)
     widths = _ELLIPTICAL if "PSFynm" in found else _ROUND
-    columns = ours(found, (*_HOMES, *widths), CONVENTION, scene)
+    columns = ours(found, (*_HOMES, *widths), from_first(CONVENTION, found, "frame"), scene)
     if error is not None:
         columns |= both_errors(error, CONVENTION, scene)
     return table_of_theirs(columns, scene)
@@ -58,6 +60,7 @@ def read(path: Path, scene: Scene) -> SpotTable:
 def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, str]:
     """Write a table as SMAP exports them, with the widths behind."""
     widths = _ROUND if "sigma" in table.columns else _ELLIPTICAL
+    table = counted(table, loss)
     made = theirs(table, (*_HOMES, *widths), CONVENTION, scene, loss)
     error = one_error(table, CONVENTION, scene, loss)
     columns = {

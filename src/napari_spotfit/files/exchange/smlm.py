@@ -13,7 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..table import TEXT, SpotTable, UnreadableFileError
-from .homes import Convention, Home, Loss, homeless, ours, table_of_theirs, theirs
+from .homes import (
+    LAST_U4,
+    Convention,
+    Home,
+    Loss,
+    counted,
+    from_first,
+    homeless,
+    ours,
+    table_of_theirs,
+    theirs,
+)  # fmt: skip
 from .scene import Scene, nanometres_of
 
 #: What it leaves open, told as ThunderSTORM does, whose files it was made for.
@@ -78,19 +89,21 @@ def read(path: Path, scene: Scene) -> SpotTable:
         found["channel"] = np.repeat(names, lengths)
     unit = _unit(next(iter(formats.values())))
     own = manifest.get(_OWN)
+    convention = Convention(unit, CORNER, 1)
     if isinstance(own, Mapping):
-        first = int(own.get("first_frame", 1))
+        convention = Convention(unit, CORNER, int(own.get("first_frame", 1)))
     else:
-        first = 0 if len(found.get("frame", ())) and found["frame"].min() <= 0 else 1
-    convention = Convention(unit, CORNER, first)
+        convention = from_first(convention, found, "frame")
     if "frame" not in found and "x" in found:
-        found["frame"] = np.full(len(found["x"]), first)
+        found["frame"] = np.full(len(found["x"]), convention.first_frame)
     return table_of_theirs(ours(found, _HOMES, convention, scene), scene)
 
 
 def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, str]:
     """Write one table, in nm."""
-    columns = theirs(table, _HOMES, Convention(1.0, CORNER, 1), scene, loss)
+    convention = Convention(1.0, CORNER, 1)
+    table = counted(table, loss, LAST_U4 - convention.first_frame)
+    columns = theirs(table, _HOMES, convention, scene, loss)
     units = {home.title: "nm" for home in _HOMES if home.kind in ("place", "length")}
     units |= {"frame": "frame", "z": "nm", "z_precision": "nm", "intensity": "photon"}
     units |= {"background": "photon"}

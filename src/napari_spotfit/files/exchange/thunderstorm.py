@@ -13,6 +13,8 @@ from .homes import (
     Home,
     Loss,
     both_errors,
+    counted,
+    from_first,
     homeless,
     one_error,
     one_width,
@@ -53,7 +55,7 @@ def read(path: Path, scene: Scene) -> SpotTable:
     found = rows.all_numbers()
     found.pop(_ID, None)
     uncertainty = found.pop(_OLD, found.pop(_NEW, None))
-    columns = ours(found, _HOMES, CONVENTION, scene)
+    columns = ours(found, _HOMES, from_first(CONVENTION, found, "frame"), scene)
     if uncertainty is not None:
         columns |= both_errors(uncertainty, CONVENTION, scene)
     one_width(columns)
@@ -62,6 +64,7 @@ def read(path: Path, scene: Scene) -> SpotTable:
 
 def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, str]:
     """Write a table as ThunderSTORM does since 1.4; one uncertainty stands for both axes."""
+    table = counted(table, loss)
     made = theirs(table, _HOMES, CONVENTION, scene, loss)
     columns = {_ID: np.arange(1, len(table) + 1), **made}
     taken = {home.name for home in _HOMES} | {"x_stderr", "y_stderr"}

@@ -65,8 +65,7 @@ class ImageFile:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.dims = None if dims is None else tuple(dims)
         self._read, self._read_box = read, read_box
-        if len(self.shape) < 2 or 0 in self.shape:
-            raise unreadable(path, f"it has no frames of rows and columns: its shape is {shape}")
+        check_shape(path, self.shape)
         leading = self.shape[:-2]
         #: As files in chunks say it: how many are best read together along each axis.
         self.chunks = (*(chunks or (1,) * len(leading)), *shape[-2:]) if leading else None
@@ -171,6 +170,18 @@ class ImageFile:
             return error
         why = str(error) or type(error).__name__
         return unreadable(self.path, f"frame {number} is damaged or missing: {why}")
+
+
+def check_shape(path: Path, shape: tuple[int, ...]) -> None:
+    """Check that an image has frames, and these rows and columns.
+
+    Raises
+    ------
+    UnreadableImageError
+        If it has none.
+    """
+    if len(shape) < 2 or min(shape) < 1:
+        raise unreadable(path, f"it has no frames of rows and columns: its shape is {shape}")
 
 
 def unreadable(path: Path, why: str) -> UnreadableImageError:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .image_file import ImageFile, ReadBox, ReadFrames, unreadable
+from .image_file import ImageFile, ReadBox, ReadFrames, check_shape, unreadable
 
 #: How many pieces of memory are kept for frames.
 _IDLE = 2
@@ -66,6 +66,7 @@ def frames_at(
     path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0
 ) -> ReadFrames:
     """Return what reads frames that lie one after the other; the file is as long as they are."""
+    check_shape(path, shape)
     frame = math.prod(shape[-2:]) * dtype.itemsize
     promised = math.prod(shape[:-2])
     there = (path.stat().st_size - offset) // max(frame, 1)
