@@ -220,7 +220,7 @@ def test_no_spots_are_on_what_a_frame_is_padded_with(monkeypatch):
     padding = np.maximum(np.sin(x / 7), np.sin(y / 8 + x / 90)) > -0.5
     image = np.where(padding, 200, light).astype(np.uint16)
     assert np.median(image) == 200
-    whole = localize(image, sigma=1.3, backend="cpu")
+    whole = localize(image, sigma=1.3, false_spots=1000, backend="cpu")
     assert len(whole) > 0
     places = detect_spots(image, settings=whole.settings)
     assert not padding[tuple(places[:, -2:].astype(int).T)].any()

@@ -17,6 +17,7 @@ from ..detection.band import make_bands
 from ..detection.constant_areas import without_constant_areas
 from ..detection.detection_settings import NO_NOISE, make_detection_settings
 from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation, without_spots
+from ..detection.noise_line import is_usable
 from ..filtered_noise import with_filter
 from ..kernel_arguments import address
 from .interface import DetectionSource
@@ -28,6 +29,8 @@ _ENOUGH_BLOCKS = 4096
 _ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
+#: So few blocks tell no noise where pixels are bad.
+_FEW_BLOCKS = 32
 #: Spots of a narrower PSF have fine detail of their own.
 _LEAST_PSF = 0.95
 #: Of pixels whose variance is 1.
@@ -53,6 +56,8 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
         frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
     whole_counts, frames = frames.dtype.kind in "iu", without_constant_areas(frames)
     blocks = _blocks_of(frames, shape, settings)
+    if np.count_nonzero(is_usable(blocks)) < _FEW_BLOCKS and not np.isfinite(frames).all():
+        blocks["both"] = np.nan  # few, and of parts of them: the filtered frame's scatter is surer
     blocks = blocks.reshape(len(frames), -1, _columns(shape))
     model = photon_transfer(blocks, whole_counts)
     if settings.known_sigma < _LEAST_PSF and model.slope_error is not None:
