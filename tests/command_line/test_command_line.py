@@ -1,4 +1,4 @@
-"""The command: tables of files as localize gives them, settings, exit codes, and Ctrl-C."""
+"""The command: tables of files as localize gives them, settings, and exit codes."""
 
 from __future__ import annotations
 
@@ -7,47 +7,21 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from commands import run
 from same_fits import assert_same
 
 import napari_spotfit
 from napari_spotfit import Settings, load_fits, localize, simulate_movie
-from napari_spotfit.command_line.main import main
 from napari_spotfit.files.settings_file import save_settings
 from napari_spotfit.localization import stored
 from napari_spotfit.localization.batch import run as batch
 
 pytest.importorskip("pyarrow")
-
-
-@pytest.fixture(scope="module")
-def movies():
-    return [
-        simulate_movie(8, shape=(48, 56), spots_per_frame=5, photons=3000, seed=seed)[0]
-        for seed in (1, 2)
-    ]
-
-
-@pytest.fixture
-def folder(movies, tmp_path, monkeypatch):
-    """A folder with two movies, in which commands run."""
-    monkeypatch.chdir(tmp_path)
-    np.save(tmp_path / "a.npy", movies[0])
-    np.save(tmp_path / "b.npy", movies[1])
-    return tmp_path
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(main, list(map(str, arguments)))
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_a_process_of_its_own(folder, movies):
@@ -200,115 +174,6 @@ def test_ctrl_c_keeps_what_is_done_when_asked(keep, several, folder, movies, mon
     assert not list(folder.glob(".*"))
 
 
-def of_its_own(*arguments, **named):
-    """Start the command in a process of its own."""
-    command = [sys.executable, "-m", "napari_spotfit", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **named)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="no signals are sent to one process there")
-def test_ctrl_c_twice_ends_at_once(folder, movies):
-    np.save(folder / "long.npy", np.tile(movies[0], (100, 6, 6)))  # a second or more, in one part
-    with of_its_own("localize", "long.npy", "-o", "out") as process:
-        while not list(folder.rglob("_run.json")):  # now it is fitted
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.05)  # or both would be one
-        process.send_signal(signal.SIGINT)
-        said = process.stderr.read().decode()
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
-    assert "Aborted" not in said
-    assert not (folder / "out" / "long.npy.spots.parquet").exists()
-    assert not [path for path in (folder / "out").iterdir() if path.name.startswith(".")]
-
-
-AFTERWARDS = """
-import sys, threading
-from napari_spotfit.command_line.main import main
-threading.Thread(target=sys.stdin.read).start()  # Python waits for it
-main(["info"])
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="no signals are sent to one process there")
-def test_ctrl_c_while_python_ends_leaves_no_traceback():
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([sys.executable, "-c", AFTERWARDS], **pipes) as process:
-        while not process.stdout.readline().startswith(b"tables:"):  # the last one
-            assert process.poll() is None
-        time.sleep(0.2)  # until the command has ended, too
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
-        assert process.stderr.read() == b""
-
-
-def test_streams_of_another_encoding(folder):
-    """What a redirected stream has on Windows lacks σ."""
-    named = {"env": {**os.environ, "PYTHONIOENCODING": "cp1252"}}
-    told, said = of_its_own("localize", "--help", **named).communicate()
-    assert b"Usage:" in told
-    assert b"--sigma NUMBER                  PSF \\u03c3, px" in told
-    assert said == b""
-    (folder / "a.npy").rename(folder / "σ.npy")
-    process = of_its_own("localize", "σ.npy", "-o", "a.csv", "--json", "-q", **named)
-    told, said = process.communicate()
-    assert (process.returncode, said) == (0, b"")
-    assert json.loads(told.decode("ascii"))["files"][0]["file"] == "σ.npy"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")
-def test_names_that_are_no_text(folder):
-    name = os.fsdecode(b"bad\xff.npy")
-    (folder / "a.npy").rename(folder / name)
-    process = of_its_own("localize", name, "-o", "a.csv", "--json")
-    told, _ = process.communicate()
-    assert json.loads(told.decode("utf-8"))["files"][0]["file"] == name
-
-
-FULL = Path("/dev/full")
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="there is no full device")
-@pytest.mark.parametrize("what", ["localize a.npy -o a.csv --json -q", "localize --help", "-h"])
-def test_output_that_cannot_be_written(what, folder):
-    command = [sys.executable, "-m", "napari_spotfit", *what.split()]
-    with FULL.open("wb") as full:
-        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, encoding="utf-8")
-    assert process.returncode == 1
-    lines = process.stderr.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("Error: the output cannot be written: [Errno 28]")
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="there is no full device")
-def test_sentences_that_nobody_can_read(folder, movies):
-    command = [sys.executable, "-m", "napari_spotfit", "localize", "a.npy", "-o", "a.csv"]
-    with FULL.open("wb") as full:
-        assert subprocess.run(command, stderr=full).returncode == 0
-    assert_same(load_fits("a.csv"), localize(movies[0]))
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there are no limits to files")
-def test_a_table_of_all_that_cannot_be_written_is_told_to_programs(folder):
-    import resource
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-
-    process = of_its_own("localize", "a.npy", "b.npy", "-o", "all.csv", "--json", preexec_fn=limit)
-    told, said = process.communicate()
-    assert process.returncode == 1
-    summary = json.loads(told)
-    assert "“all.csv” cannot be written: " in summary["error"]
-    assert summary["error"] in said.decode()
-    assert summary["failed"] == 2
-    assert [file["file"] for file in summary["files"]] == ["a.npy", "b.npy"]
-    assert all(file["error"] for file in summary["files"])
-    assert json.loads(run("localize", "a.npy", "-o", "b.csv", "--json").stdout)["error"] == ""
-
-
 @pytest.mark.parametrize("frames", ["8", "8:", "100:200", "-20:-9"])
 @pytest.mark.parametrize("output", ["a.csv", "out"])
 def test_files_without_the_chosen_frames_fail(frames, output, folder):
@@ -316,7 +181,7 @@ def test_files_without_the_chosen_frames_fail(frames, output, folder):
     run("localize", "a.npy", "-o", output)
     before = table.read_bytes()
     result = run("localize", "a.npy", "-o", output, "--frames", frames, code=1)
-    none = f"“a.npy” has none of the frames --frames {frames}: there are 8 in it, counted from 0"
+    none = "“a.npy” has none of the chosen frames: there are 8 in it, counted from 0"
     assert none in result.stderr
     assert table.read_bytes() == before
     assert not list(folder.glob("**/*.parts"))
@@ -325,7 +190,7 @@ def test_files_without_the_chosen_frames_fail(frames, output, folder):
 def test_one_file_without_the_chosen_frames(folder, movies):
     np.save(folder / "b.npy", movies[1][:4])
     result = run("localize", "a.npy", "b.npy", "-o", "all.csv", "--frames", "5:", code=1)
-    assert "“b.npy” has none of the frames" in result.stderr
+    assert "“b.npy” has none of the chosen frames" in result.stderr
     assert set(load_fits("all.csv").file) == {"a.npy"}
 
 

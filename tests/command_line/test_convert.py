@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from commands import run
 
 from napari_spotfit import FormatWarning, Settings, SpotFits, load_fits
 from napari_spotfit.command_line.main import main
@@ -25,9 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def convert(*arguments, code=0):
-    result = CliRunner().invoke(main, ["convert", *map(str, arguments)])
-    assert result.exit_code == code, result.output
-    return result.stderr
+    return run("convert", *arguments, code=code).stderr
 
 
 def spots(count=50, **more) -> SpotFits:
@@ -143,7 +142,7 @@ def test_a_movie_whose_frames_count_from_0(folder):
 def test_errors_name_the_file(folder):
     spots().save("a.spots.csv")
     told = convert("a.spots.csv", "nodir/b.spots.csv", code=1)
-    assert told == "Error: “b.spots.csv” cannot be written: no folder “nodir”\n"
+    assert told == "Error: “b.spots.csv” cannot be written: there is no folder “nodir”\n"
     (folder / "c.spots.csv").write_text("y;x\n")
     assert "cannot be opened" in convert("c.spots.csv", "d.spots.csv", code=1)
     with pytest.raises(UnreadableFileError):

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import real_files
+from exchange_cases import SIZE, localised
 
 from napari_spotfit import FormatWarning, Settings, SpotFits, StopCondition, load_fits
 from napari_spotfit.files.exchange import hdf5
@@ -18,30 +19,9 @@ from napari_spotfit.files.exchange.scene import size_of_layer
 from napari_spotfit.files.formats import write
 from napari_spotfit.files.table import UnreadableFileError
 
-#: Pixels that are higher than wide, so that y is not taken for x.
-SIZE = (120.0, 100.0)
 FOREIGN = real_files.FOLDER / "formats"
 #: How far a place may be off that comes back: single precision of pixels, or of nm.
 SINGLE = {"picasso": 1e-5, "decode": 1e-5, "smlm": 1e-5}
-
-
-def localised(count=40, seed=0, **more) -> SpotFits:
-    """Return photons at known places."""
-    rng = np.random.default_rng(seed)
-    columns = {
-        "frame": np.sort(rng.integers(0, 9, count)),
-        "y": rng.uniform(0, 60, count),
-        "x": rng.uniform(0, 80, count),
-        "sigma": rng.uniform(1, 2, count).astype(np.float32),
-        "amplitude": rng.uniform(50, 500, count).astype(np.float32),
-        "background": rng.uniform(1, 20, count).astype(np.float32),
-        "photons": rng.uniform(100, 4000, count).astype(np.float32),
-        "iterations": rng.integers(1, 20, count).astype(np.uint16),
-        "stop_condition": rng.integers(0, 5, count).astype(np.uint8),
-        "x_stderr": rng.uniform(0.01, 0.2, count).astype(np.float32),
-        "y_stderr": rng.uniform(0.01, 0.2, count).astype(np.float32),
-    }
-    return SpotFits(columns | more, ("frame",), Settings(gain=1.0))
 
 
 def saved(fits, path, format=None, **options):
@@ -356,44 +336,6 @@ def test_a_last_line_without_an_end_is_told(tmp_path, name):
         found = load_fits(tmp_path / "a.csv", name, pixel_size=SIZE)
     assert told[0].filename == __file__
     assert len(found) == text.count("\n") - (name != "bigfish")
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("thunderstorm", '"frame","x [nm]","y [nm]"\n1,100,200\n0,150,250\n'),
-        ("smap", "frame,xnm,ynm\n1,100,200\n0,150,250\n"),
-        ("rsfish", "x,y,t,c,intensity\n1,2,1,1,9\n1,2,0,1,9\n"),
-    ],
-)
-def test_a_file_with_a_frame_0_counts_from_0(tmp_path, name, text):
-    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
-    assert load_fits(tmp_path / "a.csv", pixel_size=SIZE).frame.tolist() == [1, 0]
-    (tmp_path / "a.csv").write_text(text.replace("0,150", "2,150").replace("2,0,1", "2,2,1"))
-    assert load_fits(tmp_path / "a.csv", name, pixel_size=SIZE).frame.tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("name", ["picasso", "smlm", "thunderstorm", "smap", "rsfish"])
-def test_rows_whose_frame_does_not_fit_are_left_out(tmp_path, name):
-    fits = localised(4, frame=np.array([-1, 3, 7, 5_000_000_000]))
-    path = tmp_path / f"a{EXCHANGE[name].suffix}"
-    most = 2**32 - 1 - (name == "smlm")
-    if name in ("picasso", "smlm"):
-        told, kept = f"2 rows with a frame outside 0 to {most} left out", [3, 7]
-    else:
-        told, kept = "1 row with a frame below 0 left out", [3, 7, 5_000_000_000]
-    with pytest.warns(FormatWarning, match=told) as warned:
-        fits.save(path, pixel_size=SIZE)
-    assert warned[0].message.left_out == 4 - len(kept)
-    assert load_fits(path, pixel_size=SIZE).frame.tolist() == kept
-
-
-@pytest.mark.parametrize("name", ["picasso", "smlm"])
-def test_the_last_frame_that_fits_comes_back(tmp_path, name):
-    last = 2**32 - 1 - (name == "smlm")
-    found, told = saved(localised(2, frame=np.array([0, last])), tmp_path / "a", name)
-    assert "left out" not in told
-    assert found.frame.tolist() == [0, last]
 
 
 @pytest.mark.parametrize(

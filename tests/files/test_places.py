@@ -72,7 +72,9 @@ def test_a_link_that_leads_to_itself(tmp_path):
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_folders_that_are_none_or_in_the_way(tmp_path, ending):
-    with pytest.raises(FileNotFoundError, match=r"“a.* cannot be written: no folder “.*nodir”"):
+    with pytest.raises(
+        FileNotFoundError, match=r"“a.* cannot be written: there is no folder “.*nodir”"
+    ):
         spots().save(tmp_path / "nodir" / f"a{ending}")
     (tmp_path / f"a{ending}").mkdir()
     with pytest.raises(IsADirectoryError, match=r"“a.* cannot be written in .*: it is a folder"):

@@ -356,11 +356,11 @@ def test_names_that_look_like_html_are_shown_as_they_are(viewer, widget, fit, ma
     assert "two &lt;i&gt;x&lt;/i&gt; spots" in title.toolTip()
 
 
-def test_an_image_smaller_than_the_roi_is_refused_in_the_widgets_words(viewer, widget, fit):
+def test_an_image_smaller_than_the_roi_is_refused(viewer, widget, fit):
     viewer.add_image(np.random.default_rng(0).poisson(100, (8, 30)), name="narrow")
     widget.settings.controls["sigma"].value = 1.3
     widget.settings.controls["roi_size"].value = 15
-    assert fit(widget).endswith("choose a smaller ROI size")
+    assert fit(widget).endswith("choose a smaller ROI size (roi_size)")
 
 
 def test_without_a_pixel_to_search_the_last_result_stays(viewer, widget, fit, make_movie):

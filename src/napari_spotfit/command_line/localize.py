@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 
-from ..images.files.opening import open_image
 from ..localization.batch.inputs import image_files
-from ..localization.batch.outcome import FAILED, RUNNING, Outcome
+from ..localization.batch.outcome import FAILED, Outcome
 from ..localization.batch.run import ENDING, Batch, Tell, batch_tables, images_of, run_batch
 from ..version import __version__
 from .files_told import FilesTold
@@ -97,9 +96,8 @@ def localize(
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
-    with Stop() as stop, FilesTold(level, bars=workers == 1) as told:
-        tell = told if frames is None else _with_frames(told, frames)
-        outcomes, unwritten = _outcomes(batch, tell, lambda: stop.asked)
+    with Stop(level) as stop, FilesTold(level, bars=workers == 1) as told:
+        outcomes, unwritten = _outcomes(batch, told, lambda: stop.asked)
     seconds = time.perf_counter() - begun
     if unwritten:
         say(f"Error: {unwritten}", level, QUIET)
@@ -129,25 +127,6 @@ def _outcomes(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> tuple[li
         for outcome in outcomes.values():  # all spots are lost, those of files that were done, too
             outcome.state, outcome.error = FAILED, outcome.error or why
         return list(outcomes.values()), why
-
-
-def _with_frames(tell: Tell, frames: str) -> Tell:
-    """Return what tells of a file, and makes it fail if it has none of the chosen frames.
-
-    It is told of the first part before that is written: a table that is there stays as it is.
-    """
-
-    def told(outcome: Outcome) -> None:
-        fitted = outcome.state == RUNNING and outcome.backend
-        if fitted and not outcome.frames_in_all:
-            name, count = Path(outcome.file).name, open_image(outcome.file).shape[0]
-            raise ValueError(
-                f"“{name}” has none of the frames --frames {frames}: there are {count} in it, "
-                "counted from 0"
-            )
-        tell(outcome)
-
-    return told
 
 
 def _slice(text: str | None) -> slice | None:

@@ -8,6 +8,8 @@ import signal
 from types import TracebackType
 from typing import Any
 
+from .telling import USUAL, say_at_once
+
 #: The exit code after Ctrl-C.
 STOPPED = 130
 
@@ -15,8 +17,8 @@ STOPPED = 130
 class Stop:
     """While it is entered, the first Ctrl-C is only remembered, and the second one interrupts."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, level: int = USUAL) -> None:
+        self.asked, self._level = False, level
         self._before: Any = None
 
     def __enter__(self) -> Stop:
@@ -34,6 +36,8 @@ class Stop:
     def _remember(self, number: int, frame: Any) -> None:
         self.asked = True
         signal.signal(signal.SIGINT, self._interrupt)
+        if self._level >= USUAL:
+            say_at_once("Stopping; press Ctrl-C again to stop at once")
 
     def _interrupt(self, number: int, frame: Any) -> None:
         # What tidies up now must not be interrupted in its turn: that only leaves tracebacks.

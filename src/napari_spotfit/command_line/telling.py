@@ -23,6 +23,12 @@ def say(text: str, level: int, least: int = USUAL) -> None:
             click.echo(text, err=True)
 
 
+def say_at_once(text: str) -> None:
+    """Write a sentence while a signal is handled, when the stream itself may be writing."""
+    with suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), f"{text}\n".encode())
+
+
 def tell_program(summary: Mapping[str, Any]) -> None:
     """Write a summary for programs, in ASCII: whatever the encoding, they read the same."""
     click.echo(json.dumps(summary, indent=2))

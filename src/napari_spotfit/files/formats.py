@@ -208,19 +208,25 @@ def unfinished(path: Path) -> Iterator[Path]:
     OSError
         If it cannot be written, or what is there is no file, such as a pipe or a device.
     """
-    place = Path(os.path.realpath(path)) if path.is_symlink() else path
-    _check_place(place)
+    place = _checked_place(path)
     part = place.with_name(f".{place.name}.part")
     try:
-        with _told_where(place, part):
+        with _naming(place, part):
             yield part
             part.replace(place)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _check_place(path: Path) -> None:
-    """Check that a file can be where it is to be, and would replace nothing but a file."""
+def _checked_place(path: Path) -> Path:
+    """Return where a file is to be, behind a link if there is one, where it replaces nothing else.
+
+    Raises
+    ------
+    OSError
+        If what is there is no file, such as a pipe or a device, or its folder is missing.
+    """
+    path = Path(os.path.realpath(path)) if path.is_symlink() else path
     told = f"“{path.name}” cannot be written in “{path.parent}”"
     if path.is_dir():
         raise IsADirectoryError(f"{told}: it is a folder; take another name")
@@ -232,11 +238,14 @@ def _check_place(path: Path) -> None:
             "replace; take another name"
         )
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"“{path.name}” cannot be written: no folder “{path.parent}”")
+        raise FileNotFoundError(
+            f"“{path.name}” cannot be written: there is no folder “{path.parent}”"
+        )
+    return path
 
 
 @contextmanager
-def _told_where(place: Path, part: Path) -> Iterator[None]:
+def _naming(place: Path, part: Path) -> Iterator[None]:
     """Let errors of writing name the file that was to be; others, as of what is read, are kept."""
     try:
         yield

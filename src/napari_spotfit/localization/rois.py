@@ -48,7 +48,7 @@ def checked_reader(image: Any, settings: Settings) -> FrameReader:
     if reader.frame_shape[0] < rows or reader.frame_shape[1] < columns:
         raise ValueError(
             f"the image ({reader.frame_shape[0]}×{reader.frame_shape[1]} px) is smaller than the "
-            f"ROI ({rows}×{columns} px); choose a smaller roi_size"
+            f"ROI ({rows}×{columns} px); choose a smaller ROI size (roi_size)"
         )
     return reader
 

@@ -20,16 +20,6 @@ _MOST_BINS = 1 << 24
 _LARGEST = 2**63 - 1
 
 
-class LabelTooLargeError(OverflowError, ValueError):
-    """A label is too large a number: an overflow, and as other wrong labels a wrong value."""
-
-    def __init__(self, label: int) -> None:
-        super().__init__(
-            f"labels must be at most {_LARGEST} (2⁶³ - 1); got {label}. Number them from 1 on, "
-            "with 0 for the background"
-        )
-
-
 def label_spots(
     fits: SpotFits, labels: Any, to_labels: ArrayLike | None = None
 ) -> NDArray[np.int64]:
@@ -204,7 +194,10 @@ def _labels(labels: Any) -> Any:
 def _check_largest(label: int) -> None:
     """Check that the largest label has a place in a column; NumPy would make it negative."""
     if label > _LARGEST:
-        raise LabelTooLargeError(label)
+        raise ValueError(
+            f"labels must be at most {_LARGEST} (2⁶³ - 1); got {label}. Number them from 1 on, "
+            "with 0 for the background"
+        )
 
 
 def _matrix(to_labels: ArrayLike | None, ndim: int, axes: int) -> NDArray[np.float64]:

@@ -90,9 +90,9 @@ def _movie_of(fits: SpotFits, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     movie = np.zeros(len(rows), np.int64)
     for name in ("file", *leading_axes(fits.columns)):
         if name in fits.columns:
-            own = fits.columns[name][rows]
-            kinds = {kind: number for number, kind in enumerate(dict.fromkeys(own.tolist()))}
-            numbers = np.array([kinds[kind] for kind in own.tolist()], np.int64)
+            own = fits.columns[name][rows].tolist()
+            kinds = {kind: number for number, kind in enumerate(dict.fromkeys(own))}
+            numbers = np.array([kinds[kind] for kind in own], np.int64)
             movie = np.unique(movie * len(kinds) + numbers, return_inverse=True)[1]
     return movie
 

@@ -86,13 +86,11 @@ def open_cells(mask: Path, image: Path) -> Cells:
     ValueError
         If :func:`open_mask` does, or a label is too large a number.
     """
+    labels = open_mask(mask, image)
     try:
-        return Cells(open_mask(mask, image))
-    except OverflowError:
-        raise ValueError(
-            f"the mask “{mask.name}” has a label above 2⁶³ - 1, which is no number of a cell; "
-            "number them from 1 on, with 0 for the background"
-        ) from None
+        return Cells(labels)
+    except ValueError as error:
+        raise ValueError(f"the mask “{mask.name}” cannot be taken: {error}") from None
 
 
 def open_mask(path: Path, image: Path) -> Any:

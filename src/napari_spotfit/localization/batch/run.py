@@ -312,6 +312,7 @@ def _parts(
 
     read, stopping = [0, 0], False
     try:
+        _check_frames(file)
         resume = _resumed(file, table)
         file.say(RUNNING)
         _open_mask(file)
@@ -350,6 +351,17 @@ def _parts(
         file.fail(str(error) if known else f"{type(error).__name__}: {error}")
     finally:
         outcome.seconds = time.perf_counter() - begun
+
+
+def _check_frames(file: _File) -> None:
+    """Raise a ValueError if a file has none of the frames that were chosen."""
+    if file.batch.frames is not None:
+        reader = FrameReader(open_image(file.path))
+        if not len(reader.select(file.batch.frames)):
+            raise ValueError(
+                f"“{file.path.name}” has none of the chosen frames: there are {reader.count} in "
+                "it, counted from 0"
+            )
 
 
 def _open_mask(file: _File) -> None:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ...engine.columns import units_of
 from ...settings.settings import Settings
-from ..layers.meanings import SHAPE
-from ..layers.refits import REFIT, REFITS, Row
+from ..layers.meanings import REFIT, SHAPE
+from ..layers.refits import REFITS, Row
 from .sample import roi_of, settings_of
 
 if TYPE_CHECKING:

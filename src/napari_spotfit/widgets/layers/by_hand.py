@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...models.stopping import StopCondition
 from ...results.flags import Flag
 from .marks import draw_marks, is_marked
-from .meanings import AXIS
+from .meanings import AXIS, REFIT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _STOP = "stop_condition"
 #: What a fit that failed has, too, by the layer's settings; all other numbers are missing.
-_CELLS = {"flags": float(Flag.NOT_CONVERGED), "good": 0.0, "iterations": 0.0, "refit": 0.0}
+_CELLS = {"flags": float(Flag.NOT_CONVERGED), "good": 0.0, "iterations": 0.0, REFIT: 0.0}
 
 
 def unfit_rows(layer: Points, rows: Sequence[int]) -> None:

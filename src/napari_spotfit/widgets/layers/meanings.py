@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from ...models.profiles import MODELS, ShapeParameter
 
 AXIS = re.compile(r"axis_\d+")
+#: The number of the settings that a spot was fitted again with; 0 stands for the layer's.
+REFIT = "refit"
 _STDERR = "_stderr"
 #: The shape parameters of all models.
 SHAPE = {shape.name: shape for model in MODELS.values() for shape in model.shape}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...settings.settings import Settings
 from .cells import LABEL, LABELS
 from .marks import draw_marks, is_marked
+from .meanings import REFIT
 from .state import LayerState, fit_limits, set_data
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
     from .history import History
 
-#: The feature, and the key of the metadata with the list of settings.
-REFIT, REFITS = "refit", "refits"
+#: The key of the metadata with the list of settings.
+REFITS = "refits"
 _STOP = "stop_condition"
 _WHAT = "the refit of a spot"
 

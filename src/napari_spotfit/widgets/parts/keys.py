@@ -18,21 +18,21 @@ class Keys:
 
     Parameters
     ----------
-    viewer : napari.Viewer or napari.layers.Layer
+    owner : napari.Viewer or napari.layers.Layer
         The viewer, or the layer.
     actions : mapping
         What to do, by the key in napari's words.
     """
 
-    def __init__(self, viewer: Viewer | Layer, actions: Mapping[str, Callable[[], object]]):
-        self._viewer, self._actions = viewer, actions
+    def __init__(self, owner: Viewer | Layer, actions: Mapping[str, Callable[[], object]]):
+        self._owner, self._actions = owner, actions
         self._bound: list[str] = []
 
     def bind(self) -> None:
         """Bind the keys that the viewer does not use otherwise."""
         for key, action in self._actions.items():
             try:
-                self._viewer.bind_key(key, _ignoring_viewer(action), overwrite=False)
+                self._owner.bind_key(key, _ignoring_owner(action), overwrite=False)
             except ValueError:  # someone else's already
                 continue
             self._bound.append(key)
@@ -40,12 +40,12 @@ class Keys:
     def unbind(self) -> None:
         """Free them."""
         for key in self._bound:
-            self._viewer.bind_key(key, None)
+            self._owner.bind_key(key, None)
         self._bound.clear()
 
 
-def _ignoring_viewer(action: Callable[[], object]) -> Callable[[Viewer | Layer], None]:
-    def on_key(viewer: Viewer | Layer) -> None:
+def _ignoring_owner(action: Callable[[], object]) -> Callable[[Viewer | Layer], None]:
+    def on_key(owner: Viewer | Layer) -> None:
         action()
 
     return on_key

@@ -19,8 +19,6 @@ _SPACE = "\u202f"
 _TELLING = 3.0
 #: Lightness from which on a background is light.
 _MIDDLE = 128
-#: What settings are called in the widgets, where messages name them as scripts do.
-_OWN_NAMES = {"a smaller roi_size": "a smaller ROI size"}
 _ERROR_ON_DARK, _ERROR_ON_LIGHT = "#ff8a80", "#b00020"
 
 
@@ -81,8 +79,6 @@ class StatusLine(QLabel):
 
     def fail(self, text: str) -> None:
         """Show what went wrong."""
-        for name, own in _OWN_NAMES.items():
-            text = text.replace(name, own)
         self._show(f"⚠ {text}", failed=True)
 
     def changeEvent(self, event: QEvent | None) -> None:
