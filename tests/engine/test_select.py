@@ -27,7 +27,7 @@ CUDA = CPU.changed(backend="cuda")
 
 @pytest.mark.parametrize(
     ("free", "cores", "workers"),
-    [(100, 32, 16), (100, 12, 12), (16, 32, 12), (100, 8, None), (4, 32, None)],
+    [(100, 32, 24), (100, 12, 12), (16, 32, 10), (100, 8, None), (4, 32, None)],
 )
 def test_long_movies_take_more_of_a_gpu_where_there_is_more(monkeypatch, free, cores, workers):
     monkeypatch.setattr(devices, "free_memory", lambda number: free << 30)

@@ -26,7 +26,7 @@ _CPU_BYTES, _GPU_BYTES = 8 << 20, 128 << 20
 _GPU_WORKERS, _WORKERS_OF_EACH = 8, 3
 #: Larger blocks wait for it less often, and with more of them each core has something to copy: how
 #: many for each GPU at most, and its memory that each takes, of half of what is free.
-_LARGE_GPU_BYTES, _MOST_WORKERS, _BYTES_OF_WORKER = 256 << 20, 16, 640 << 20
+_LARGE_GPU_BYTES, _MOST_WORKERS, _BYTES_OF_WORKER = 256 << 20, 24, 800 << 20
 
 
 class Description(NamedTuple):

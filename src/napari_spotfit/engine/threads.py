@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 #: Windows tells nobody who waits that the user interrupts; so look up every so many seconds.
 _PATIENCE = 0.2
@@ -56,18 +57,21 @@ def in_pieces(
     together([work_on_pieces] * workers, stopped.set)
 
 
-def together(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> None:
+def together(works: Iterable[Callable[[], None]], stop: Callable[[], None]) -> None:
     """Do several works at once; after an error, and when the user interrupts it, stop the others.
 
     Parameters
     ----------
-    works : sequence of callable
-        Each gets a thread of its own.
+    works : iterable of callable
+        Each gets a thread of its own, and begins before the next but one is asked for.
     stop : callable
         Called at the end, and when one of them fails, which is when the others must end soon.
     """
-    if len(works) == 1:
-        works[0]()
+    coming = iter(works)
+    first = list(itertools.islice(coming, 2))
+    if len(first) < 2:
+        for work in first:
+            work()
         return
     # Imported here: it takes longer than a few fits.
     from concurrent.futures import wait
@@ -79,8 +83,9 @@ def together(works: Sequence[Callable[[], None]], stop: Callable[[], None]) -> N
             stop()
             raise
 
-    under_way = [pool().submit(run, work) for work in works]
+    under_way: list[Future[None]] = []
     try:
+        under_way.extend(pool().submit(run, work) for work in itertools.chain(first, coming))
         for done in under_way:
             while not done.done():
                 wait([done], _PATIENCE)

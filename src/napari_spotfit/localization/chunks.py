@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -118,9 +119,8 @@ def side_by_side(
         yield from map(work, given)
         return
     # Threads of its own: of those that all share, as many would work as there are items.
-    pool, under_way, running = (
-        ThreadPoolExecutor(workers, "napari-spotfit"), deque[Future[Made]](), set[Future[Made]](),
-    )  # fmt: skip
+    pool, under_way = ThreadPoolExecutor(workers, "napari-spotfit"), deque[Future[Made]]()
+    ended, running = SimpleQueue[None](), 0
 
     def begun() -> Iterator[Future[Made]]:
         try:
@@ -134,15 +134,19 @@ def side_by_side(
     try:
         for future in begun():
             under_way.append(future)
-            running.add(future)
+            future.add_done_callback(lambda _: ended.put(None))
+            running += 1
             # What is done early waits for those before it, while others go on: workers may differ
             # in speed.
-            while len(running) >= workers + _READY or len(under_way) > _AHEAD * workers:
+            while running >= workers + _READY or len(under_way) > _AHEAD * workers:
                 if under_way[0].done() or len(under_way) > _AHEAD * workers:
                     yield under_way.popleft().result()
                 else:
-                    wait(running, return_when=FIRST_COMPLETED)
-                running = {future for future in running if not future.done()}
+                    ended.get()
+                    running -= 1
+                while not ended.empty():
+                    ended.get()
+                    running -= 1
         while under_way:
             yield under_way.popleft().result()
     finally:

@@ -123,7 +123,8 @@ def fitted(
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
         block = upload(backend, calibration, chunk.block, chunk.pixels)
         found = backend.detect(block.frames, detection, chunk.mask, variances)
-        places = np.column_stack([found.y, found.x]).astype(float)
+        places = np.empty((len(found.y), 2))
+        places[:, 0], places[:, 1] = found.y, found.x
         columns = fit_block(
             backend, block, calibration, found.frame, places, settings.known_sigma, detection
         )

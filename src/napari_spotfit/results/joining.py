@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from ..engine.rois import put_rows
 from .spot_fits import SpotFits
+
+Columns = Mapping[str, NDArray[Any]]
 
 #: So much more room is made than the parts until now ask for.
 _MARGIN = 1.1
@@ -35,7 +37,7 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
     (100, np.True_)
     """
     first: SpotFits | None = None
-    columns: dict[str, NDArray[Any]] = {}
+    columns: Columns = {}
     count = room = 0
     for fits, share in parts:
         own = fits.columns
@@ -45,8 +47,10 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
         last = count + len(fits)
         if last > room:
             room = max(int(_MARGIN * last / (share or 1.0)), last)
-            columns = {name: _longer(column, count, room) for name, column in columns.items()}
-        put_rows(own, None, {name: column[count:last] for name, column in columns.items()})
+            before = {name: column[:count] for name, column in columns.items()}
+            columns = {name: np.empty(room, column.dtype) for name, column in columns.items()}
+            _put(before, columns, 0, count)
+        _put(own, columns, count, last)
         count = last
     if first is None:
         raise ValueError("there are no fits to join")
@@ -76,8 +80,6 @@ def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotF
     return joined[np.argsort(frame, kind="stable")]
 
 
-def _longer(column: NDArray[Any], count: int, room: int) -> NDArray[Any]:
-    """Return a column with more room behind its first numbers."""
-    longer = np.empty(room, column.dtype)
-    longer[:count] = column[:count]
-    return longer
+def _put(part: Columns, columns: Columns, first: int, last: int) -> None:
+    """Put a part in its place, all its columns in one call: others may have the interpreter."""
+    put_rows(part, None, {name: column[first:last] for name, column in columns.items()})

@@ -159,24 +159,42 @@ def test_parts_of_the_work_change_nothing(run, same_as_cpu, monkeypatch):
     settings = Settings(sigma=1.3, noise=NOISE, false_spots=1e4, min_distance=4)
     whole = run(frames, settings, mask)
     assert len(whole.y) > 60
-    monkeypatch.setattr(cuda, "_LEAST_ROOM", 1)
-    monkeypatch.setattr(cuda, "_PIXELS_PER_MAXIMUM", frames.size)  # there is room for one
+    change(monkeypatch, _LEAST_ROOM=1, _PIXELS_PER_MAXIMUM=frames.size)  # there is room for one
     assert_same(run(frames, settings, mask), whole)
     for size in (1, 3):
-        monkeypatch.setattr(cuda, "_MOST_FRAMES", size)
+        change(monkeypatch, _MOST_FRAMES=size)
         assert_same(run(frames, settings, mask), whole)
     monkeypatch.undo()
-    for rows in (1, 7, 100):  # strips of few rows, and of few frames
-        monkeypatch.setattr(cuda, "_STRIP_BYTES", 12 * 150 * rows)
+    for rows in (1, 7, 40, 100):  # strips of few rows, and of few frames
+        change(monkeypatch, _STRIP_BYTES=12 * 150 * rows, _FRAMES_BYTES=12 * 150 * rows)
         assert_same(run(frames, settings, mask), whole)
-    monkeypatch.setattr(cuda, "_SCRATCH_BYTES", 1)  # less than a frame needs
+    change(monkeypatch, _SCRATCH_BYTES=1)  # less than a frame needs
     assert_same(run(frames, settings, mask), whole)
     for pixels in (1, 1 << 15):  # of a launch
-        monkeypatch.setattr(cuda, "_MOST_PIXELS", pixels)
+        change(monkeypatch, _MOST_PIXELS=pixels)
         assert_same(run(frames, settings, mask), whole)
     for sigma in (0.5, 4.0):
-        monkeypatch.setattr(cuda, "_STRIP_BYTES", 12 * 150 * 11)
+        change(monkeypatch, _STRIP_BYTES=12 * 150 * 11)
         same_as_cpu(frames, settings.changed(sigma=sigma), mask, least=20)
+
+
+def change(monkeypatch, **constants):
+    """Change constants, and forget what was planned with others."""
+    for name, value in constants.items():
+        monkeypatch.setattr(cuda, name, value)
+    forget()
+
+
+@pytest.fixture(autouse=True)
+def plans():
+    """Leave no plan with other constants behind."""
+    yield
+    forget()
+
+
+def forget():
+    cuda._plan.cache_clear()
+    cuda._plan_and_settings.cache_clear()
 
 
 @pytest.mark.parametrize("shape", [(2, 520, 1030), (3000, 24, 40)])

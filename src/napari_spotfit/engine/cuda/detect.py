@@ -32,8 +32,8 @@ from .compile import PIXEL_TYPES
 from .device import Device, current_device
 
 #: Memory on the device that a call takes beside the frames, for one frame and one strip of it at
-#: least, and how much of it the filtered pixels of a strip take.
-_SCRATCH_BYTES, _STRIP_BYTES = 256 << 20, 64 << 20
+#: least, and how much of it the filtered pixels of a strip take: of some rows, of several frames.
+_SCRATCH_BYTES, _STRIP_BYTES, _FRAMES_BYTES = 448 << 20, 64 << 20, 128 << 20
 #: Frames that are worked on at a time, however small they are.
 _MOST_FRAMES = 4096
 #: There is room for a maximum in so many pixels, and for a few, before their number is known.
@@ -56,6 +56,8 @@ _LIMITS, _WORD = 28, 4
 _MOST_BLOCKS = 1 << 9
 #: About how many steps it takes to find the maxima of a row that are close to one.
 _STEPS_OF_ROW = 16
+#: So many lists of launches are kept, for blocks of different lengths.
+_MOST_KINDS = 16
 #: A launch does no more of its kernel's work than this, so that it is done in 10 ms on an H200, and
 #: soon enough for Windows on a card that is twenty times slower: pixels that it passes over, for
 #: the filter times the weights of its kernels.
@@ -107,6 +109,17 @@ class Work(ctypes.Structure):
     )
 
 
+class _Launch(NamedTuple):
+    """A launch of a kernel for a strip, or for all of them."""
+
+    strip: Strip
+    kernel: Any
+    grid: tuple[int]
+    block: tuple[int]
+    #: The first of the kernel's blocks that it is; None where there is no other.
+    first: np.int32 | None
+
+
 class _Plan(NamedTuple):
     """All that is the same for frames of one type and shape, and one σ."""
 
@@ -122,6 +135,8 @@ class _Plan(NamedTuple):
     words: int
     #: How many maxima of a frame there were the last time: as many, and some, come unasked.
     latest: list[float]
+    #: What is launched, by the number of frames, the room for maxima and their distance.
+    launches: dict[tuple[int, int, float], list[_Launch]]
 
     @property
     def reach(self) -> int:
@@ -138,7 +153,7 @@ class _Plan(NamedTuple):
         height, width = self.bands.shape
         rows = max(_STRIP_BYTES // (_WORD * _PLANES * width), 1)
         if rows >= height:
-            share = rows // height
+            share = max(_FRAMES_BYTES // (_WORD * _PLANES * width * height), 1)
             for frame in range(0, n, share):
                 yield Strip(frame, min(share, n - frame), 0, height, 0, height)
             return
@@ -275,7 +290,7 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
             kernels=tuple(device.put(half) for half in bands.kernels), bands=(wide, narrow)
         ),
         {name: device.kernel("cuda/detection.cu", name, **macros) for name in THREADS_OF},
-        _weights_of(bands), dtype.itemsize, -(-width // _WARP), [0.0],
+        _weights_of(bands), dtype.itemsize, -(-width // _WARP), [0.0], {},
     )  # fmt: skip
 
 
@@ -292,7 +307,7 @@ def _frames_at_a_time(plan: _Plan) -> int:
     height, width = plan.bands.shape
     room = height * width // _PIXELS_PER_MAXIMUM
     least = sum(plan.sizes(1, room))
-    planes = min(_STRIP_BYTES, _SCRATCH_BYTES)
+    planes = min(_FRAMES_BYTES, _SCRATCH_BYTES)
     each = least - sum(plan.sizes(1, room)[-_OF_STRIP:])
     return min(max((_SCRATCH_BYTES - planes) // each, 1), _MOST_FRAMES)
 
@@ -334,39 +349,57 @@ def _maxima(
 
 def _launch_all(plan: _Plan, work: Work, orders: Any) -> None:
     """Let the kernels run, one after the other."""
-    n, (height, width) = work.number, plan.bands.shape
-    _launch(plan, work, orders, "find_levels", n, pixels=_WARP)
-    groups = -(-height // _ODD_ROWS)
-    words = n * groups * plan.words
-    _launch(plan, work, orders, "find_odd_pixels", words, pixels=_WARP * _ODD_ROWS)
+    kind = work.number, work.room, work.distance
+    launches = plan.launches.get(kind)
+    if launches is None:
+        if len(plan.launches) >= _MOST_KINDS:
+            plan.launches.clear()
+        launches = plan.launches[kind] = list(_launches(plan, *kind))
+    strip: Strip | None = None
+    given = b""
+    for one in launches:
+        if one.strip is not strip:
+            work.strip = strip = one.strip
+            given = bytes(work)
+        first = () if one.first is None else (one.first,)
+        orders.launch(one.kernel, one.grid, one.block, (given, *first))
+
+
+def _launches(plan: _Plan, n: int, room: int, distance: float) -> Iterator[_Launch]:
+    """Yield what is launched for n frames, with room for so many maxima."""
+    height, width = plan.bands.shape
+    strips = list(plan.strips(n))
+    whole = partial(_split, plan, strips[0])
+    yield from whole("find_levels", n, _WARP)
+    words = n * -(-height // _ODD_ROWS) * plan.words
+    yield from whole("find_odd_pixels", words, _WARP * _ODD_ROWS)
     weights = sum(map(len, plan.bands.kernels))
-    for strip in plan.strips(n):
-        work.strip = strip
+    for strip in strips:
         rows = strip.frames * (strip.y1 - strip.y0)
         warps = rows * -(-width // plan.run)
-        _launch(plan, work, orders, "filter_strip", warps, pixels=plan.run * weights)
+        yield from _split(plan, strip, "filter_strip", warps, plan.run * weights)
         words = strip.frames * (strip.last - strip.first) * plan.words
-        _launch(plan, work, orders, "find_maxima", -(-words // _WARP), pixels=_WARP * _WARP)
+        yield from _split(plan, strip, "find_maxima", -(-words // _WARP), _WARP * _WARP)
         blocks = min(-(-plan.most_highest(strip) // _THREADS), _MOST_BLOCKS)
-        orders.launch(plan.kernels["keep_spots"], (blocks,), (_THREADS,), (bytes(work),))
-    _launch(plan, work, orders, "count_maxima", n * height // _WARP + 1, pixels=4 * width)
-    _launch(plan, work, orders, "start_groups", 1)
-    warps = -(-work.room // _WARP)
+        yield _Launch(strip, plan.kernels["keep_spots"], (blocks,), (_THREADS,), None)
+    yield from whole("count_maxima", n * height // _WARP + 1, 4 * width)
+    yield from whole("start_groups", 1, 1)
+    warps = -(-room // _WARP)
     for name in ("order_maxima", "join_bands"):
-        _launch(plan, work, orders, name, warps, pixels=2 * width)
-    rows = 2 * min(int(work.distance) + 1, height) + 1
-    _launch(plan, work, orders, "find_crowded", warps, pixels=_WARP * _STEPS_OF_ROW * rows)
+        yield from whole(name, warps, 2 * width)
+    rows = 2 * min(int(distance) + 1, height) + 1
+    yield from whole("find_crowded", warps, _WARP * _STEPS_OF_ROW * rows)
 
 
-def _launch(plan: _Plan, work: Work, orders: Any, name: str, warps: int, pixels: int = 1) -> None:
-    """Run a kernel, in several launches where it takes long: a warp passes over so many pixels."""
-    given, threads = bytes(work), THREADS_OF[name]
+def _split(plan: _Plan, strip: Strip, name: str, warps: int, pixels: int) -> Iterator[_Launch]:
+    """Yield several launches where a kernel takes long: a warp passes over so many pixels."""
+    threads = THREADS_OF[name]
     own = threads // _WARP
     blocks = -(-warps // own)
     share = max(_MOST_PIXELS // (own * pixels), 1)
     for first in range(0, blocks, share):
         grid = (min(share, blocks - first),)
-        orders.launch(plan.kernels[name], grid, (threads,), (given, np.int32(first)))
+        yield _Launch(strip, plan.kernels[name], grid, (threads,), np.int32(first))
 
 
 def _merged(device: Device, frames: Any, maxima: Maxima) -> Maxima:

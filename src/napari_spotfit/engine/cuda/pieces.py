@@ -103,13 +103,26 @@ def fit_in_pieces(
     piece, feeders = _shares(work, devices)
     ranges, lost = Ranges(n, piece), dict[int, Exception]()
 
-    def feed(device: int) -> None:
-        error = _feed(work, device, ranges, piece)
-        if error is not None and not _is_memory(error):
+    def feed(feeder: _Feeder) -> None:
+        if (error := feeder.feed(ranges)) is not None:
+            failed(feeder.device, error)
+
+    def failed(device: int, error: Exception) -> None:
+        if not _is_memory(error):
             lost[device] = error
 
-    turns = itertools.islice(itertools.cycle(devices), feeders)
-    threads.together([partial(feed, device) for device in turns], ranges.stop)
+    def ready() -> Iterator[Callable[[], None]]:
+        # Made ready by this thread, one after the other: by those that feed, all at once and each
+        # with the interpreter, it would take three times as long.
+        for device in itertools.islice(itertools.cycle(devices), feeders):
+            try:
+                feeder = _Feeder(work, device, piece)
+            except cuda_errors() as error:
+                failed(device, error.with_traceback(None))
+            else:
+                yield partial(feed, feeder)
+
+    threads.together(ready(), ranges.stop)
     # What is left failed for want of memory, or with a device at the very end: now one after the
     # other, and smaller.
     for device in devices:
@@ -290,30 +303,39 @@ def _shares(work: _Work, devices: Sequence[int]) -> tuple[int, int]:
     return max(piece, 1), feeders
 
 
-def _feed(work: _Work, device: int, ranges: Ranges, piece: int) -> Exception | None:
-    """Fit ranges on a device until there are no more, or return why it does not go on."""
-    import cupy
+class _Feeder:
+    """What a thread needs to feed a device: page-locked memory, and slots for pieces."""
 
-    slots: list[_Slot] = []
-    taken: Range | None = None
-    try:
-        with ExitStack() as kept:
-            kept.enter_context(cupy.cuda.Device(device))
+    def __init__(self, work: _Work, device: int, piece: int) -> None:
+        import cupy
+
+        self.device = device
+        with ExitStack() as kept, cupy.cuda.Device(device):
             parts = kept.enter_context(staging.staging())
-            for i, taken in enumerate(ranges):
-                if i < UNDER_WAY:
-                    stream = kept.enter_context(transfer.idle_stream())
-                    slots.append(_Slot(work, parts, stream, piece))
-                slots[i % UNDER_WAY].next(*taken)
-                taken = None
-            for slot in slots:
-                slot.finish()
-    except cuda_errors() as error:
-        own = {slot.range for slot in slots} | {taken}
-        ranges.give_back([one for one in own if one is not None])
-        # Without its traceback, which holds the arrays.
-        return error.with_traceback(None)
-    return None
+            streams = (kept.enter_context(transfer.idle_stream()) for _ in range(UNDER_WAY))
+            self._slots = [_Slot(work, parts, stream, piece) for stream in streams]
+            self._kept = kept.pop_all()
+
+    def feed(self, ranges: Ranges) -> Exception | None:
+        """Fit ranges until there are no more, or return why it does not go on."""
+        import cupy
+
+        taken: Range | None = None
+        try:
+            with cupy.cuda.Device(self.device), self._kept:
+                for slot, taken in zip(itertools.cycle(self._slots), ranges, strict=False):
+                    slot.next(*taken)
+                    taken = None
+                for slot in self._slots:
+                    slot.finish()
+        except cuda_errors() as error:
+            own = {slot.range for slot in self._slots} | {taken}
+            ranges.give_back([one for one in own if one is not None])
+            # Without its traceback, which holds the arrays.
+            return error.with_traceback(None)
+        finally:
+            self._slots = []
+        return None
 
 
 def _finish(work: _Work, device: int, ranges: Ranges, lost: dict[int, Exception]) -> None:

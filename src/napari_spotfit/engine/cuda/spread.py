@@ -11,7 +11,7 @@ import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +20,10 @@ import numpy as np
 from ..errors import cuda_errors
 from ..own_pixels import fit_own_pixels
 from . import detect, fit, lost_pixels, transfer
+
+#: Blocks of frames that are copied to a GPU at a time: more of them would take each other's share
+#: of the memory's speed, and the first one would come so much later.
+_COPIED = 8
 
 
 class Uploaded(NamedTuple):
@@ -64,6 +68,7 @@ class _Gpus:
         # Memory may be cleared while a thread chooses.
         self._waiting, self._choosing = threading.Lock(), threading.RLock()
         self._busy = dict.fromkeys(devices, 0)
+        self._copying = {device: threading.Semaphore(_COPIED) for device in devices}
 
     def upload(self, frames: Any) -> Uploaded:
         """Begin to send frames to a GPU."""
@@ -71,7 +76,7 @@ class _Gpus:
         with _on(device):
             kept = self._taken(device)
             stream = transfer.stream_for(kept)
-            with stream:
+            with stream, self._copying.get(device, nullcontext()):
                 there = self._with_room(lambda: transfer.begin_upload(frames))
             return Uploaded(device, there, stream, kept)
 

@@ -24,8 +24,8 @@ from ..cpu.library import load
 from ..kernel_arguments import address
 
 #: Bytes that are copied at a time, and how many such parts of page-locked memory a thread has:
-#: few enough to stay in the processor's cache until the GPU has read them.
-PART, PARTS = 2 << 20, 4
+#: few enough for those of all threads to stay in the processor's cache until GPUs have read them.
+PART, PARTS = 2 << 20, 2
 #: Page-locked memory for results, in use and kept, has so many bytes at most.
 _MOST_RESULTS = 448 << 20
 
@@ -146,12 +146,17 @@ class _Launches:
         values = bytearray()
         begins: list[int] = []
         rows: list[tuple[int, int, int, int]] = []
+        # Many kernels are given the same.
+        known: dict[int, int] = {}
         for kernel, grid, block, arguments in given:
             rows.append((kernel.kernel.ptr, len(begins), grid[0], block[0]))
             for value in arguments:
-                begins.append(len(values))
-                values += _as_bytes(value)
-                values += bytes(-len(values) % _ALIGNED)
+                begin = known.get(id(value))
+                if begin is None:
+                    begin = known[id(value)] = len(values)
+                    values += _as_bytes(value)
+                    values += bytes(-len(values) % _ALIGNED)
+                begins.append(begin)
         table = np.array(rows, _LAUNCH)
         self._values = np.frombuffer(values or b"\0", np.uint8)
         self._places = np.array(begins, np.int64) + address(self._values)
