@@ -88,6 +88,7 @@ bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, besi
 	$(BENCH_VENV)/bin/python benchmarks/drift.py
 
 bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers
+	$(BENCH_VENV)/bin/python benchmarks/gpu_host.py
 	$(BENCH_VENV)/bin/python benchmarks/gpu.py --output build/bench-gpu
 	$(BENCH_VENV)/bin/python benchmarks/latency.py
 	$(MAKE) baseline

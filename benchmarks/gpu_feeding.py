@@ -2,7 +2,9 @@
 
 Prints million fits per second for what napari_spotfit/engine/cuda/pieces.py and staging.py have as
 constants, one changed at a time, with one GPU and with all: what these constants are chosen by.
-Then frames per second of a movie by the number of blocks under way, which engine/select.py has.
+Then frames per second of movies, a short one and a long one, by how many blocks are under way
+(engine/select.py), how many of them are copied at a time (spread.py), and how much memory detection
+has for them (detect.py).
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from gpu_machine import Cuda, Host, Work, host_time, in_turns
 
 from napari_spotfit import fit_spots, localize, simulate_movie
 from napari_spotfit.engine import select
-from napari_spotfit.engine.cuda import pieces, staging
+from napari_spotfit.engine.cuda import detect, pieces, spread, staging
 
 MIB = 1 << 20
 #: Of ordinary memory, and of page-locked memory.
 ORDINARY: tuple[dict[str, int], ...] = (
     {}, {"FEEDERS": 4}, {"FEEDERS": 6}, {"FEEDERS": 12}, {"PIECE_BYTES": 16 * MIB},
     {"PIECE_BYTES": 64 * MIB}, {"PART": MIB // 2}, {"PART": MIB}, {"PART": 4 * MIB},
-    {"PARTS": 2}, {"PARTS": 8}, {"UNDER_WAY": 3}, {"_MOST_RESULTS": 0},
+    {"PARTS": 3}, {"PARTS": 4}, {"PART": MIB, "PARTS": 4}, {"UNDER_WAY": 3}, {"_MOST_RESULTS": 0},
 )  # fmt: skip
 LOCKED: tuple[dict[str, int], ...] = (
     {}, {"PINNED_FEEDERS": 1}, {"PINNED_FEEDERS": 3}, {"PINNED_BYTES": 16 * MIB},
@@ -38,7 +40,13 @@ FEW: tuple[dict[str, int], ...] = (
     {"FEEDER_BYTES": 2 * MIB},
     {"FEEDER_BYTES": 8 * MIB},
 )
-WORKERS = (1, 2, 3, 4, 6, 8, 12)
+#: Of a short movie and of a long one.
+SHORT: tuple[dict[str, int], ...] = tuple({"_GPU_WORKERS": n} for n in (8, 1, 2, 3, 4, 6, 12))
+LONG: tuple[dict[str, int], ...] = (
+    {}, {"_COPIED": 4}, {"_COPIED": 6}, {"_COPIED": 16}, {"_MOST_WORKERS": 12},
+    {"_MOST_WORKERS": 16}, {"_LARGE_GPU_BYTES": 128 * MIB}, {"_SCRATCH_BYTES": 256 * MIB},
+    {"_LARGE_GPU_BYTES": 384 * MIB, "_SCRATCH_BYTES": 640 * MIB},
+)  # fmt: skip
 
 
 def fits_per_second(array: np.ndarray, values: dict[str, int], which: list[str]) -> list[float]:
@@ -55,6 +63,30 @@ def fits_per_second(array: np.ndarray, values: dict[str, int], which: list[str])
         taken = in_turns(works, host_time, 7)
     staging._idle.clear()
     return [len(array) / seconds / 1e6 for seconds in taken]
+
+
+def frames_per_second(movie: np.ndarray, values: dict[str, int], which: list[str]) -> list[float]:
+    settings = localize(movie[:500], backend="cuda", roi_size=7, errors=False).settings
+    owners = (select, spread, detect)
+    with contextlib.ExitStack() as patches:
+        for name, value in values.items():
+            owner = next(owner for owner in owners if hasattr(owner, name))
+            patches.enter_context(patch.object(owner, name, value))
+        if "_GPU_WORKERS" in values:
+            patches.enter_context(patch.object(select, "_WORKERS_OF_EACH", 0))
+        forget()
+        works: list[Work] = [
+            lambda d=d: localize(movie, settings=settings, devices=d) for d in which
+        ]
+        taken = in_turns(works, host_time, 5)
+    forget()
+    return [len(movie) / seconds for seconds in taken]
+
+
+def forget() -> None:
+    """Forget what was planned with other constants."""
+    for kept in (select._cuda, detect._plan, detect._plan_and_settings):
+        kept.cache_clear()
 
 
 def main() -> None:
@@ -79,17 +111,15 @@ def main() -> None:
         lines(f"uint16, {few}", Host().tiled(spots.astype(np.uint16), few), FEW)
     lines("page-locked uint16", machine.pinned(spots.astype(np.uint16), count), LOCKED)
     distinct, _ = simulate_movie(500, seed=1)
-    movie = np.resize(distinct, (4000, *distinct.shape[1:]))
-    settings = localize(distinct, backend="cuda", roi_size=7, errors=False).settings
-    for workers in WORKERS:
-        with patch.multiple(select, _GPU_WORKERS=workers, _WORKERS_OF_EACH=0):
-            select._cuda.cache_clear()
-            works: list[Work] = [
-                lambda d=d: localize(movie, settings=settings, devices=d) for d in which
-            ]
-            taken = in_turns(works, host_time, 3)
-        print(f"movie, {workers} at once", *(f"{len(movie) / s:9.0f}" for s in taken), flush=True)
-    select._cuda.cache_clear()
+    for name, frames, variants in (("short", 4000, SHORT), ("long", 100_000, LONG)):
+        movie = np.resize(distinct, (frames, *distinct.shape[1:]))
+        for values in variants:
+            rates = frames_per_second(movie, values, which)
+            print(
+                f"{name} movie {values or 'as it is'!s:50}",
+                *(f"{r:9.0f}" for r in rates),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,15 @@
 #include "instruction_sets.h"
 #include "own_pixels.h"
 
+// Spots that were found in frames, and where they are in an image.
+struct FoundSpots {
+    const long long *frame, *y, *x;
+    long long count;
+    const long long* numbers;  // of the frames
+    long long* number;         // of each spot's frame
+    double* places;            // y and x of each
+};
+
 // ROIs around spots of frames, and where their fits start.
 struct RoisOfSpots {
     const long long* frame;
@@ -48,6 +57,15 @@ long long first_pixel(double place, long long side, long long size, float& start
 }
 
 }  // namespace
+
+SPOTFIT_EXPORT void spotfit_place_spots(const FoundSpots* spots) {
+    const FoundSpots& s = *spots;
+    for (long long i = 0; i < s.count; ++i) {
+        s.number[i] = s.numbers[s.frame[i]];
+        s.places[2 * i] = static_cast<double>(s.y[i]);
+        s.places[2 * i + 1] = static_cast<double>(s.x[i]);
+    }
+}
 
 SPOTFIT_EXPORT void spotfit_place_rois(const RoisOfSpots* rois) {
     const RoisOfSpots& r = *rois;

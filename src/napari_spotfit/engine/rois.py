@@ -16,7 +16,45 @@ from numpy.typing import NDArray
 from ..settings.settings import Settings
 from .c_types import fields
 from .cpu.library import load
+from .detection.candidates import Candidates
 from .kernel_arguments import Results, address, row_bytes
+
+
+class _FoundSpots(ctypes.Structure):
+    """The same as in kernels/cpu/rois.cpp."""
+
+    _fields_ = fields("pointer frame y x", "long count", "pointer numbers number places")
+
+
+def places_of(
+    found: Candidates, numbers: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the number of each spot's frame, and its y and x, shape (n, 2).
+
+    Parameters
+    ----------
+    found : Candidates
+        The spots.
+    numbers : ndarray of int64
+        Those of the frames in which they were found.
+
+    Examples
+    --------
+    >>> places, light = np.array([[0, 1], [3, 5], [4, 6]]), np.ones((2, 2), np.float32)
+    >>> places_of(Candidates(*places, *light), np.array([7, 9]))
+    (array([7, 9]), array([[3., 4.],
+           [5., 6.]]))
+    """
+    count = len(found.frame)
+    frame, y, x = (np.ascontiguousarray(one, np.int64) for one in found[:3])
+    numbers = np.ascontiguousarray(numbers, np.int64)
+    number, places = np.empty(count, np.int64), np.empty((count, 2))
+    given = _FoundSpots(
+        address(frame), address(y), address(x), count,
+        address(numbers), address(number), address(places),
+    )  # fmt: skip
+    load().functions.spotfit_place_spots(ctypes.byref(given))
+    return number, places
 
 
 class Rois(NamedTuple):

@@ -123,6 +123,8 @@ def saturated_among(
     highest: Highest | None = None,
 ) -> Lost | None:
     """Return the saturated pixels of suspect ROIs; None if none has any."""
+    if not len(suspect):  # as most often
+        return None
     rule = Tops.of(frames.dtype)
     found, masks = [suspect[:0]], [np.empty((0, *roi_shape), bool)]
     step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)

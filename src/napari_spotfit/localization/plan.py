@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Backend
+from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
@@ -123,14 +124,12 @@ def fitted(
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
         block = upload(backend, calibration, chunk.block, chunk.pixels)
         found = backend.detect(block.frames, detection, chunk.mask, variances)
-        places = np.empty((len(found.y), 2))
-        places[:, 0], places[:, 1] = found.y, found.x
+        numbers, places = places_of(found, chunk.block)
         columns = fit_block(
             backend, block, calibration, found.frame, places, settings.known_sigma, detection
         )
         columns["score"] = found.score
-        index = leading_indices(chunk.block[found.frame], reader)
-        return collected(columns, index, recorded_settings), chunk
+        return collected(columns, leading_indices(numbers, reader), recorded_settings), chunk
 
     workers = min(backend.workers, sum(blocks.chunks for blocks in parts))
     held: list[SpotFits] = []

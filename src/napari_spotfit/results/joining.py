@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine import threads
 from ..engine.rois import put_rows
 from .spot_fits import SpotFits
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Columns = Mapping[str, NDArray[Any]]
 
 #: So much more room is made than the parts until now ask for.
 _MARGIN = 1.1
+#: So many parts are put in their places at once.
+_AT_ONCE = 4
 
 
 def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
     """Return fits that come in parts of one kind as one, in order.
 
-    Each part is put in its place as it comes, into columns whose length is foretold: nothing is
-    left to do after the last one. Room that is not needed is never touched.
+    Each part is put in its place while the next ones are made, into columns whose length is
+    foretold: little is left to do after the last one. Room that is not needed is never touched.
 
     Parameters
     ----------
@@ -39,6 +46,7 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
     first: SpotFits | None = None
     columns: Columns = {}
     count = room = 0
+    under_way: deque[Future[None]] = deque()
     for fits, share in parts:
         own = fits.columns
         if first is None:
@@ -47,11 +55,13 @@ def joined_parts(parts: Iterable[tuple[SpotFits, float]]) -> SpotFits:
         last = count + len(fits)
         if last > room:
             room = max(int(_MARGIN * last / (share or 1.0)), last)
-            before = {name: column[:count] for name, column in columns.items()}
-            columns = {name: np.empty(room, column.dtype) for name, column in columns.items()}
-            _put(before, columns, 0, count)
-        _put(own, columns, count, last)
+            _wait(under_way, 0)
+            columns = _grown(columns, count, room)
+        # Beside the next ones: new memory takes longer than what is put there.
+        under_way.append(threads.pool().submit(_put, own, columns, count, last))
+        _wait(under_way, _AT_ONCE)
         count = last
+    _wait(under_way, 0)
     if first is None:
         raise ValueError("there are no fits to join")
     if count == len(first):
@@ -78,6 +88,20 @@ def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotF
     index = [joined.columns[name] for name in joined.index_names]
     frame = np.ravel_multi_index(index, leading)
     return joined[np.argsort(frame, kind="stable")]
+
+
+def _wait(under_way: deque[Future[None]], most: int) -> None:
+    """Wait until no more than so many are under way."""
+    while len(under_way) > most:
+        under_way.popleft().result()
+
+
+def _grown(columns: Columns, count: int, room: int) -> Columns:
+    """Return columns with more room behind their first rows."""
+    before = {name: np.ascontiguousarray(column[:count]) for name, column in columns.items()}
+    grown = {name: np.empty(room, column.dtype) for name, column in columns.items()}
+    _put(before, grown, 0, count)
+    return grown
 
 
 def _put(part: Columns, columns: Columns, first: int, last: int) -> None:

@@ -309,12 +309,16 @@ class _Feeder:
     def __init__(self, work: _Work, device: int, piece: int) -> None:
         import cupy
 
-        self.device = device
+        self.device, self._work, self._piece = device, work, piece
         with ExitStack() as kept, cupy.cuda.Device(device):
-            parts = kept.enter_context(staging.staging())
-            streams = (kept.enter_context(transfer.idle_stream()) for _ in range(UNDER_WAY))
-            self._slots = [_Slot(work, parts, stream, piece) for stream in streams]
+            self._parts = kept.enter_context(staging.staging())
+            #: The others are made when the first piece is under way.
+            self._slots = [self._slot(kept)]
             self._kept = kept.pop_all()
+
+    def _slot(self, kept: ExitStack) -> _Slot:
+        stream = kept.enter_context(transfer.idle_stream())
+        return _Slot(self._work, self._parts, stream, self._piece)
 
     def feed(self, ranges: Ranges) -> Exception | None:
         """Fit ranges until there are no more, or return why it does not go on."""
@@ -322,9 +326,11 @@ class _Feeder:
 
         taken: Range | None = None
         try:
-            with cupy.cuda.Device(self.device), self._kept:
-                for slot, taken in zip(itertools.cycle(self._slots), ranges, strict=False):
-                    slot.next(*taken)
+            with cupy.cuda.Device(self.device), self._kept as kept:
+                for i, taken in enumerate(ranges):
+                    if len(self._slots) < min(i + 1, UNDER_WAY):
+                        self._slots.append(self._slot(kept))
+                    self._slots[i % UNDER_WAY].next(*taken)
                     taken = None
                 for slot in self._slots:
                     slot.finish()
