@@ -120,13 +120,13 @@ def locked(here: np.ndarray, number: int, *, back: bool) -> Callable[[], object]
     return move
 
 
-def ordinary(array: np.ndarray, count: int) -> None:
+def ordinary(array: np.ndarray, count: int, numbers_of_threads: Sequence[int]) -> None:
     """Print how fast ordinary memory is copied, by threads."""
     sides = {"to no GPU": (), **{f"to GPU {n}": (n,) for n in range(count)}}
     if count > 1:
         sides[f"to {count} GPUs"] = tuple(range(count))
     print("\nordinary memory, GB/s\nthreads" + "".join(f"{name:>12}" for name in sides))
-    for threads in THREADS:
+    for threads in numbers_of_threads:
         if threads > len(os.sched_getaffinity(0)):
             break
         rates = []
@@ -158,14 +158,16 @@ def page_locked(size: int, count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=6.0)
-    size = int(parser.parse_args().gigabytes * 1e9)
+    parser.add_argument("--threads", type=int, nargs="+", default=THREADS)
+    options = parser.parse_args()
+    size = int(options.gigabytes * 1e9)
     machine = Cuda()
     load()
     facts(machine)
     array = np.resize(np.random.default_rng(1).integers(0, 256, 1 << 24, np.uint8), size)
     huge = lines_with("/proc/self/smaps_rollup", "AnonHugePages")
     print(f"{size / 1e9:g} GB of a NumPy array; huge pages: {''.join(huge)}")
-    ordinary(array, machine.count)
+    ordinary(array, machine.count, options.threads)
     page_locked(1 << 30, machine.count)
 
 

@@ -9,8 +9,8 @@ read and to compute alone, over what both take together; and an image of ``--sid
 a Dask array in chunks of 2048 squared, whose spots come as fast as those of small frames. All
 figures of long movies: ``--frames 80000 --no-memory --kinds tiff zarr --repeats 1 --side 30000
 --lengths 1000 10000 100000``. On a GPU, of frames in memory and without libraries for files:
-``--backend cuda --frames 80000 --kinds array --no-memory --side 0 --lengths``. Without Dask, its
-chunks are made by a few lines here.
+``--backend cuda --frames 80000 --kinds array --no-memory --side 0 --lengths``, with ``--devices
+all`` on all of them. Without Dask, its chunks are made by a few lines here.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ NAMES = {
     "zstd.zarr": "Zarr, 10 frames a chunk, Zstandard",
 }
 Backend = Literal["cpu", "cuda"]
+Devices = Literal["one", "all"]
 #: Frames that are simulated; a movie repeats them.
 _DIFFERENT = 200
 
@@ -101,7 +102,7 @@ def memory() -> float:
     return int(text[text.index("VmHWM:") :].split()[1]) / 1024
 
 
-def one(kind: str, path: Path, table: Path, backend: Backend) -> None:
+def one(kind: str, path: Path, table: Path, backend: Backend, devices: Devices) -> None:
     """Do one run, in a process of its own, and print what it took as JSON."""
     for module in ("pandas", "pyarrow.parquet", "tifffile", "zarr"):
         with suppress(ImportError):
@@ -122,14 +123,16 @@ def one(kind: str, path: Path, table: Path, backend: Backend) -> None:
     if kind == "array":
         frames, size, spots = map(int, path.name.split("x"))
         image = np.resize(simulated(size, spots), (frames, size, size))
-        save_fits(localize_iter(image[:2000], backend=backend), table)  # kernels are compiled
+        # Kernels are compiled, by each GPU.
+        save_fits(localize_iter(image[:6000], backend=backend, devices=devices), table)
     elif kind in ("memory", "compute"):
         image = np.asarray(open_image(path))
         threads = 1 if kind == "compute" else None
     elif kind in ("large", "small"):
         image = large(int(path.name), kind == "small")
     before, begun, cpu = memory(), time.perf_counter(), time.process_time()
-    found = save_fits(localize_iter(image, threads=threads, backend=backend), table)
+    parts = localize_iter(image, threads=threads, backend=backend, devices=devices)
+    found = save_fits(parts, table)
     told(begun, cpu, before, found)
 
 
@@ -226,7 +229,7 @@ def large_image(folder: Path, options: argparse.Namespace) -> None:
 def run(kind: str, path: Path, table: Path, options: argparse.Namespace) -> dict[str, float]:
     """Return what one run took."""
     command = [sys.executable, __file__, "--one", kind, str(path), str(table)]
-    command += ["--backend", options.backend]
+    command += ["--backend", options.backend, "--devices", options.devices]
     done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -290,10 +293,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", help="where the movies are written; by default a temporary one")
     parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--devices", choices=("one", "all"), default="one", help="GPUs")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        one(options.one[0], Path(options.one[1]), Path(options.one[2]), options.backend)
+        kind, path, table = options.one
+        one(kind, Path(path), Path(table), options.backend, options.devices)
         return
     print(
         f"{options.frames} frames of {options.size}×{options.size} px, {options.spots} spots each; "

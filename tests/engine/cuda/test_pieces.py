@@ -6,7 +6,9 @@ for it.
 
 from __future__ import annotations
 
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import fake_cupy
@@ -383,3 +385,27 @@ def test_frames_of_a_lost_gpu_go_to_another_one(gpus, spots, expected):
     again = backend.upload(spots)
     assert again.uploaded.device == 1
     assert made.launches[0] == lost
+
+
+def test_few_blocks_are_copied_to_a_gpu_at_a_time(gpus, monkeypatch):
+    """Whoever waits gets its turn, after a failed one as well."""
+    gpus(1)
+    at_work, most, numbers = [], [], iter(range(12))
+    three = threading.Barrier(3, timeout=60)
+
+    def begin_upload(frames):
+        at_work.append(number := next(numbers))
+        most.append(len(at_work))
+        three.wait()
+        at_work.remove(number)
+        if number == 5:
+            raise ValueError("no")
+        return frames
+
+    monkeypatch.setattr(spread, "_COPIED", 3)
+    monkeypatch.setattr(spread.transfer, "begin_upload", begin_upload)
+    upload = spread.over([0]).upload
+    with ThreadPoolExecutor(12) as pool:
+        made = [pool.submit(upload, np.zeros((1, 8, 8), np.uint16)) for _ in range(12)]
+    assert max(most) == 3
+    assert len([one for one in made if one.exception() is None]) == 11
