@@ -146,11 +146,11 @@ SPOTFIT_EXPORT void spotfit_cut_out(int index, const void* values, int bytes, lo
     own_pixels(index).cut_out(values, bytes, height, width, shared, corners, count, rows, columns, rois);
 }
 
-SPOTFIT_EXPORT void spotfit_find_flat_tops(int index, const void* frames, int pixel_type, long long height,
-                                           long long width, const long long* corners, long long first, long long last,
-                                           int rows, int columns, const FlatTops* rule, unsigned char* found) {
-    own_pixels(index).find_flat_tops(frames, pixel_type, height, width, corners, first, last, rows, columns, *rule,
-                                     found);
+SPOTFIT_EXPORT void spotfit_find_flat_areas(int index, const void* frames, int pixel_type, long long height,
+                                            long long width, const long long* corners, long long first, long long last,
+                                            int rows, int columns, const FlatTops* rule, unsigned char* found) {
+    own_pixels(index).find_flat_areas(frames, pixel_type, height, width, corners, first, last, rows, columns, *rule,
+                                      found);
 }
 
 static const VerdictFunctions& verdicts(int index) { return *instruction_set(index).functions->verdicts; }

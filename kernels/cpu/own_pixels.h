@@ -1,7 +1,7 @@
 // Which of a ROI's pixels are its own spot's, as the library shows it through C: what each instruction
 // set has of it. Python's side of it is src/napari_spotfit/engine/own_pixels.py.
 #pragma once
-#include "../flat_tops.h"
+#include "../flat_areas.h"
 #include "interface.h"
 
 extern "C" {
@@ -34,10 +34,10 @@ struct OwnPixelFunctions {
     // Copies ROIs of frames of numbers of so many bytes; where it is shared, there is one frame for all.
     void (*cut_out)(const void* values, int bytes, long long height, long long width, bool shared,
                     const long long* corners, long long count, int rows, int columns, void* rois);
-    // Which of the ROIs first ... last - 1 of frames have such pixels.
-    void (*find_flat_tops)(const void* frames, int pixel_type, long long height, long long width,
-                           const long long* corners, long long first, long long last, int rows, int columns,
-                           const FlatTops&, unsigned char* found);
+    // What of that the ROIs first ... last - 1 of frames are suspected of.
+    void (*find_flat_areas)(const void* frames, int pixel_type, long long height, long long width,
+                            const long long* corners, long long first, long long last, int rows, int columns,
+                            const FlatTops&, unsigned char* found);
 };
 
 }  // namespace spotfit

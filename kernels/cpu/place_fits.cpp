@@ -94,11 +94,11 @@ struct Work {
         }
     }
 
-    // Whether the highest pixels of any ROI may be saturated ones.
-    bool any_flat_top() const {
+    // Whether pixels of any ROI may be saturated, or no data.
+    bool any_flat_area() const {
         const long long n = p.spots.count;
-        functions.own_pixels->find_flat_tops(p.taken, p.taken_type, p.source.height, p.source.width, p.source.corners,
-                                             0, n, p.rows, p.columns, p.tops, p.crowded);
+        functions.own_pixels->find_flat_areas(p.taken, p.taken_type, p.source.height, p.source.width, p.source.corners,
+                                              0, n, p.rows, p.columns, p.tops, p.crowded);
         for (long long i = 0; i < n; ++i)
             if (p.crowded[i]) return true;
         return false;
@@ -193,10 +193,10 @@ struct Work {
 }  // namespace
 
 // Returns how many ROIs were fitted without some of their pixels, or -1 if nothing was fitted, as some place is
-// outside of the frame or some pixels may be saturated: rare, and left to what looks at them more closely.
+// outside of the frame or some pixels may be saturated or no data: rare, and left to what looks at them more closely.
 SPOTFIT_EXPORT long long spotfit_fit_places(int index, PlaceFits* fits) {
     const Work work{*fits, *instruction_set(index).functions};
-    if (!work.put_rois() || work.any_flat_top()) return -1;
+    if (!work.put_rois() || work.any_flat_area()) return -1;
     const long long cut = work.find_cut();
     // The few among them are fitted twice, which costs less than to leave them out.
     work.fit(fits->source, fits->estimator, fits->spots.count, fits->results);
@@ -217,10 +217,10 @@ SPOTFIT_EXPORT int spotfit_cut_places(int index, PlaceFits* fits) {
 }
 
 // Finds the ROIs with pixels that do not count, and makes ready what their fits read; returns how many there are,
-// or -1 if some pixels may be saturated.
+// or -1 if some pixels may be saturated or no data.
 SPOTFIT_EXPORT long long spotfit_prepare_cut_places(int index, PlaceFits* fits) {
     const Work work{*fits, *instruction_set(index).functions};
-    if (work.any_flat_top()) return -1;
+    if (work.any_flat_area()) return -1;
     const long long cut = work.find_cut();
     work.prepare_cut(cut);
     return cut;

@@ -10,10 +10,11 @@ from detection_on_host import HOST
 from scenes import DTYPES, light
 
 from napari_spotfit import Camera, Flag, StopCondition, fit_at, localize
-from napari_spotfit.engine import saturation
-from napari_spotfit.engine.cuda import flat_tops
+from napari_spotfit.engine import flat_areas, lost_pixels, saturation
+from napari_spotfit.engine.cuda import flat_areas as there
+from napari_spotfit.engine.lost_pixels import in_flat_areas
 from napari_spotfit.engine.own_pixels import Lost
-from napari_spotfit.engine.saturation import LEAST_COUNT, PLATEAU, saturated_pixels
+from napari_spotfit.engine.saturation import LEAST_COUNT, PLATEAU
 
 SHAPE = (60, 70)
 CENTRES = np.array([(14.2, 15.3), (15.8, 47.4), (42.7, 20.1), (44.0, 52.6)])
@@ -71,14 +72,15 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
         if corner[0] >= 0 and (mask := by_hand(frames, corner, roi_shape)).any()
     }
     assert expected
-    lost = saturated_pixels(frames, corners, roi_shape)
+    lost, _ = in_flat_areas(frames, corners, roi_shape)
     np.testing.assert_array_equal(lost.rois, list(expected))
     np.testing.assert_array_equal(lost.pixels, list(expected.values()))
     monkeypatch.setattr(saturation, "_AT_A_TIME", 3 * roi_shape[0] * roi_shape[1])
-    monkeypatch.setattr(flat_tops, "with_flat_tops", partial(flat_tops.with_flat_tops_on, HOST))
+    monkeypatch.setattr(there, "flat_areas_there", partial(there.flat_areas_on, HOST))
     for on_device in (False, True):  # as on a GPU
-        monkeypatch.setattr(saturation, "is_on_device", lambda _, there=on_device: there)
-        again = saturated_pixels(frames, corners, roi_shape, 3)
+        for module in (flat_areas, lost_pixels, saturation):
+            monkeypatch.setattr(module, "is_on_device", lambda _, there=on_device: there)
+        again, _ = in_flat_areas(frames, corners, roi_shape, 3)
         np.testing.assert_array_equal(again.rois, lost.rois)
         np.testing.assert_array_equal(again.pixels, lost.pixels)
 
@@ -95,8 +97,9 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
         [rng.integers(low, high, 300) for low, high in ((-1, 4), (0, 31), (0, 36))]
     )
     for top in (256, 258, 300):
-        rule = saturation.FlatTops(top, 250.0, PLATEAU)
-        found = flat_tops.with_flat_tops_on(HOST, frames, corners, roi_shape, rule)
+        rule = flat_areas.FlatTops(top, 250.0, PLATEAU)
+        areas = there.flat_areas_on(HOST, frames, corners, roi_shape, rule)
+        found = (areas & flat_areas.TOP) != 0
         expected = np.zeros(300, bool)
         for n, (frame, y, x) in enumerate(corners):
             roi = frames[frame, y : y + roi_shape[0], x : x + roi_shape[1]]
@@ -111,8 +114,8 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
 def test_none_is_none():
     frames = np.random.default_rng(1).poisson(500, (2, 40, 40)).astype(np.uint16)
     corners = np.array([[0, 3, 3], [1, 20, 20]])
-    assert saturated_pixels(frames, corners, (9, 9)) is None
-    assert saturated_pixels(frames, corners[:0], (9, 9)) is None
+    assert in_flat_areas(frames, corners, (9, 9)) == (None, None)
+    assert in_flat_areas(frames, corners[:0], (9, 9)) == (None, None)
 
 
 def test_lost_pixels_are_found_among_rois():

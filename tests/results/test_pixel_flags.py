@@ -8,7 +8,7 @@ from scenes import light, movie_of, on_grid
 
 from napari_spotfit import Flag, Settings, fit_at, fit_spots
 from napari_spotfit.engine.own_pixels import Lost
-from napari_spotfit.engine.saturation import saturated_pixels
+from napari_spotfit.engine.lost_pixels import in_flat_areas
 from napari_spotfit.results.verdicts import Origin, judge_in_image
 
 SIGMA = 1.3
@@ -89,7 +89,7 @@ def test_few_counts_make_no_plateau(level):
     image = np.zeros((20, 20), np.uint16)
     image[9:12, 9:12] = level
     corner = np.array([[0, 6, 6]])
-    full = saturated_pixels(image[None], corner, (9, 9))
+    full, _ = in_flat_areas(image[None], corner, (9, 9))
     flags = pixel_flags(corner, np.array([10.0]), full)
     assert flags[0] == (Flag.SATURATED if level == 300 else 0)
 

@@ -169,44 +169,57 @@ void cut_out(const void* values, int bytes, long long height, long long width, b
     if (bytes == 8) as(0ull);
 }
 
-template <class T> constexpr T LOWEST = T(MAY_BE_BAD<T> ? -3e38f : T(-1) > T(0) ? 0.0f : -32768.0f);
-
-// Calls work(columns) for each row of a ROI: with all of its columns in groups of so many, the last of which
-// may overlap the one before.
-constexpr int GROUP = 8;
-
-template <class T, class Work>
-SPOTFIT_INLINE void by_groups(const T* roi, long long width, int rows, int columns, Work work) {
-    for (int k = 0; k < rows; ++k, roi += width)
-        for (int i = 0; i < columns; i += GROUP) work(roi + (i + GROUP <= columns ? i : columns - GROUP));
-}
+template <class T> constexpr bool UNSIGNED = !MAY_BE_BAD<T> && T(-1) > T(0);
+template <class T> constexpr T LOWEST = T(MAY_BE_BAD<T> ? -3e38f : UNSIGNED<T> ? 0.0f : -32768.0f);
+template <class T> constexpr T HIGHEST = MAY_BE_BAD<T> ? T(3e38f) : UNSIGNED<T> ? T(-1) : T(32767);
 
 // ROIs lie here and there in frames: processors cannot guess where the next ones are.
 constexpr long long ROIS_AHEAD = 6;
 
-// Numbers in the last group's overlap count twice: what is found is looked at more closely.
-template <class T> bool has_flat_top(const T* roi, long long width, int rows, int columns, const FlatTops& rule) {
-    T best[GROUP], highest = LOWEST<T>;
-    for (int j = 0; j < GROUP; ++j) best[j] = LOWEST<T>;
-    if (columns >= GROUP)
-        by_groups(roi, width, rows, columns, [&](const T* from) SPOTFIT_INLINE_LAMBDA {
-            for (int j = 0; j < GROUP; ++j) best[j] = from[j] > best[j] ? from[j] : best[j];
-        });
-    else
-        for (int k = 0; k < rows; ++k)
-            for (int i = 0; i < columns; ++i) best[i] = roi[k * width + i] > best[i] ? roi[k * width + i] : best[i];
-    for (int j = 0; j < GROUP; ++j) highest = best[j] > highest ? best[j] : highest;
-    return is_flat_top(highest, rule, [&] {
-        int count = 0;
-        if (columns >= GROUP)
-            by_groups(roi, width, rows, columns, [&](const T* from) SPOTFIT_INLINE_LAMBDA {
-                for (int j = 0; j < GROUP; ++j) count += from[j] == highest;
-            });
-        else
-            for (int k = 0; k < rows; ++k)
-                for (int i = 0; i < columns; ++i) count += roi[k * width + i] == highest;
-        return count;
+// Calls work(pixels) for each row of a ROI: with all of its columns, W at a time, of which the last ones may overlap
+// those before. There are W columns at least, and four in all ROIs.
+template <int W, class T, class Work>
+SPOTFIT_INLINE void by_groups(const T* roi, long long width, int rows, int columns, Work work) {
+    using Pixels = T __attribute__((ext_vector_type(W)));
+    for (int k = 0; k < rows; ++k, roi += width)
+        for (int i = 0; i < columns; i += W) {
+            Pixels pixels;
+            __builtin_memcpy(&pixels, roi + (i + W <= columns ? i : columns - W), sizeof pixels);
+            work(pixels);
+        }
+}
+
+// NaN is neither the highest pixel nor the lowest. Those that overlap count twice: what is found is looked at more
+// closely.
+template <int W, class T>
+unsigned char flat_areas(const T* roi, long long width, int rows, int columns, const FlatTops& rule) {
+    using Pixels = T __attribute__((ext_vector_type(W)));
+    Pixels high = LOWEST<T>, low = HIGHEST<T>;
+    by_groups<W>(roi, width, rows, columns, [&](Pixels pixels) SPOTFIT_INLINE_LAMBDA {
+        high = pixels > high ? pixels : high;
+        low = pixels < low ? pixels : low;
     });
+    T highest = high[0], lowest = low[0];
+    for (int j = 1; j < W; ++j) highest = high[j] > highest ? high[j] : highest;
+    for (int j = 1; j < W; ++j) lowest = low[j] < lowest ? low[j] : lowest;
+    // A comparison is 0 or -1.
+    using Counts = int __attribute__((ext_vector_type(W)));
+    Counts tops = 0, grounds = 0;
+    by_groups<W>(roi, width, rows, columns, [&](Pixels pixels) SPOTFIT_INLINE_LAMBDA {
+        tops -= __builtin_convertvector(pixels == Pixels(highest), Counts);
+        grounds -= __builtin_convertvector(pixels == Pixels(lowest), Counts);
+    });
+    int top_count = 0, ground_count = 0;
+    for (int j = 0; j < W; ++j) top_count += tops[j], ground_count += grounds[j];
+    const bool top = is_flat_top(highest, rule, [&] { return top_count; });
+    const bool ground = ground_count >= LEAST_GROUND && has_flat_ground(roi, width, rows, columns, lowest);
+    return static_cast<unsigned char>((top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0));
+}
+
+template <class T>
+unsigned char flat_areas(const T* roi, long long width, int rows, int columns, const FlatTops& rule) {
+    return columns < 8 ? flat_areas<4>(roi, width, rows, columns, rule)
+                       : flat_areas<8>(roi, width, rows, columns, rule);
 }
 
 template <class T>
@@ -217,13 +230,13 @@ void find_in(const T* frames, long long height, long long width, const long long
         const long long* at = corners + 3 * n;
         if (n + ROIS_AHEAD < last && at[3 * ROIS_AHEAD] >= 0)
             for (int k = 0; k < rows; ++k) __builtin_prefetch(place(at + 3 * ROIS_AHEAD) + k * width);
-        found[n] = at[0] >= 0 && has_flat_top(place(at), width, rows, columns, rule);
+        found[n] = at[0] >= 0 ? flat_areas(place(at), width, rows, columns, rule) : 0;
     }
 }
 
-void find_flat_tops(const void* frames, int pixel_type, long long height, long long width, const long long* corners,
-                    long long first, long long last, int rows, int columns, const FlatTops& rule,
-                    unsigned char* found) {
+void find_flat_areas(const void* frames, int pixel_type, long long height, long long width, const long long* corners,
+                     long long first, long long last, int rows, int columns, const FlatTops& rule,
+                     unsigned char* found) {
     with_pixel_type(pixel_type, [&](auto pixel) {
         using T = typename decltype(pixel)::Type;
         find_in(static_cast<const T*>(frames), height, width, corners, first, last, rows, columns, rule, found);
@@ -232,6 +245,6 @@ void find_flat_tops(const void* frames, int pixel_type, long long height, long l
 
 }  // namespace
 
-const OwnPixelFunctions own_pixels = {sort, find_crowded, mark, cut_out, find_flat_tops};
+const OwnPixelFunctions own_pixels = {sort, find_crowded, mark, cut_out, find_flat_areas};
 
 }  // namespace spotfit::SPOTFIT_ISA

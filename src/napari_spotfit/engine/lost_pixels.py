@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..images.arrays import is_on_device, to_host
 from ..settings.settings import Settings
 from .cpu.lone_pixels import lone_pixels
+from .flat_areas import GROUND, TOP, flat_areas
 from .own_pixels import Lost, joined
-from .saturation import Highest, saturated_pixels
+from .padding import padding_among
+from .saturation import Highest, Tops, saturated_among
 
 
 class LostPixels(NamedTuple):
@@ -18,6 +21,12 @@ class LostPixels(NamedTuple):
 
     saturated: Lost | None
     lone: Lost | None
+    padding: Lost | None
+
+    @property
+    def bad(self) -> Lost | None:
+        """Those that tell nothing of the light there."""
+        return joined(self.lone, self.padding)
 
     def all(self) -> Lost | None:
         """Return those that are lost for any reason."""
@@ -52,13 +61,65 @@ def lost_pixels(
     taken : array, shape (n, Y, X), optional
         The frames as the camera took them, where these are others.
     highest : Highest, optional
-        As :func:`~.saturation.saturated_pixels` takes it.
+        As :func:`~.saturation.saturated_among` takes it.
     level : float, optional
         That of a frame of which they are a part.
     """
     taken = frames if taken is None else taken
-    saturated = saturated_pixels(taken, corners, roi_shape, workers, highest)
+    saturated, padding = in_flat_areas(taken, corners, roi_shape, workers, highest)
     lone = None
     if detection is not None:
         lone = lone_pixels(frames, corners, roi_shape, detection, level)
-    return LostPixels(saturated, lone)
+    return LostPixels(saturated, lone, padding)
+
+
+def in_flat_areas(
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    workers: int | None = None,
+    highest: Highest | None = None,
+) -> tuple[Lost | None, Lost | None]:
+    """Return the saturated pixels of ROIs, and those that are no data, wherever the frames lie.
+
+    Examples
+    --------
+    >>> frames = np.random.default_rng(1).poisson(100, (1, 20, 20)).astype(np.uint16)
+    >>> frames[0, :, :9] = 0
+    >>> saturated, padding = in_flat_areas(frames, np.array([[0, 5, 6], [0, 5, 9]]), (9, 9))
+    >>> saturated, padding.rois
+    (None, array([0]))
+    """
+    if is_on_device(frames):
+        from .errors import cuda_errors
+
+        try:
+            return _in_flat_areas(frames, corners, roi_shape, workers, highest)
+        except cuda_errors():  # the GPU has no memory left
+            frames = to_host(frames)
+    return _in_flat_areas(frames, corners, roi_shape, workers, highest)
+
+
+def _in_flat_areas(
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    workers: int | None,
+    highest: Highest | None,
+) -> tuple[Lost | None, Lost | None]:
+    tops = Tops.of(frames.dtype).structure()
+    areas = flat_areas(frames, corners, roi_shape, tops, workers)
+    return among(areas, frames, corners, roi_shape, highest)
+
+
+def among(
+    areas: NDArray[np.uint8],
+    frames: Any,
+    corners: NDArray[np.int64],
+    roi_shape: tuple[int, int],
+    highest: Highest | None,
+) -> tuple[Lost | None, Lost | None]:
+    """Return the same of ROIs of which is known what they are suspected of."""
+    saturated = saturated_among(np.flatnonzero(areas & TOP), frames, corners, roi_shape, highest)
+    padding = padding_among(np.flatnonzero(areas & GROUND), frames, corners, roi_shape)
+    return saturated, padding

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,25 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import is_on_device, like, to_host
-from ..settings.validation import ROI_MAX
-from . import threads
-from .c_types import fields
-from .cpu.interface import PIXEL_TYPES
-from .cpu.library import load
-from .kernel_arguments import address
+from .flat_areas import FlatTops
 from .own_pixels import Lost, cut_out
 
 #: Of 3×3 pixels, how many must have one value for a plateau, and the least value of whole numbers
 #: there: few counts are often equal.
 PLATEAU, LEAST_COUNT = 5, 255
-#: ROIs of a thread's share, and pixels that are looked at at a time.
-_SHARE, _AT_A_TIME = 1 << 14, 1 << 22
-
-
-class FlatTops(ctypes.Structure):
-    """What makes pixels suspect, as kernels/flat_tops.h explains it."""
-
-    _fields_ = fields("double largest least", "int count")
+#: Pixels that are looked at at a time.
+_AT_A_TIME = 1 << 22
 
 
 class Tops(NamedTuple):
@@ -58,14 +46,14 @@ class Highest(NamedTuple):
     of_all: Callable[[], float]
 
 
-def saturated_pixels(
+def saturated_among(
+    suspect: NDArray[np.int64],
     frames: Any,
     corners: NDArray[np.int64],
     roi_shape: tuple[int, int],
-    workers: int | None = None,
     highest: Highest | None = None,
 ) -> Lost | None:
-    """Return the saturated pixels of ROIs; None if none has any.
+    """Return the saturated pixels of suspect ROIs; None if none has any.
 
     They have the largest value of the pixels' whole-numbered type. Or they have the largest
     value of their frame, and it is that of a plateau in the ROI: as noise makes none, the
@@ -73,14 +61,14 @@ def saturated_pixels(
 
     Parameters
     ----------
+    suspect : ndarray of int64
+        Which ROIs have a flat top, by number.
     frames : array, shape (n, Y, X)
         As the camera took them.
     corners : ndarray of int64, shape (n, 3)
-        Frame, first row and first column of each ROI; a negative frame stands for none.
+        Frame, first row and first column of each ROI.
     roi_shape : tuple of int
         Rows and columns of the ROIs.
-    workers : int, optional
-        Threads to use.
     highest : Highest, optional
         What there is to know of the one frame that there is a part of; asked for all only where
         it makes a difference.
@@ -89,40 +77,11 @@ def saturated_pixels(
     --------
     >>> frames = np.arange(49, dtype=np.uint8).reshape(1, 7, 7)
     >>> frames[0, 3, 3] = 255
-    >>> lost = saturated_pixels(frames, np.array([[0, 0, 0], [0, 1, 1]]), (5, 5))
+    >>> both = np.array([[0, 0, 0], [0, 1, 1]])
+    >>> lost = saturated_among(np.array([0, 1]), frames, both, (5, 5))
     >>> lost.rois, [np.argwhere(one).tolist() for one in lost.pixels]
     (array([0, 1]), [[[3, 3]], [[2, 2]]])
     """
-    if is_on_device(frames):
-        from .errors import cuda_errors
-
-        try:
-            return _saturated(frames, corners, roi_shape, workers, highest)
-        except cuda_errors():  # the GPU has no memory left
-            frames = to_host(frames)
-    return _saturated(frames, corners, roi_shape, workers, highest)
-
-
-def _saturated(
-    frames: Any,
-    corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
-    workers: int | None,
-    highest: Highest | None,
-) -> Lost | None:
-    rule = Tops.of(frames.dtype)
-    suspect = np.flatnonzero(_with_flat_tops(frames, corners, roi_shape, rule, workers))
-    return saturated_among(suspect, frames, corners, roi_shape, highest)
-
-
-def saturated_among(
-    suspect: NDArray[np.int64],
-    frames: Any,
-    corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
-    highest: Highest | None = None,
-) -> Lost | None:
-    """Return the saturated pixels of suspect ROIs; None if none has any."""
     if not len(suspect):  # as most often
         return None
     rule = Tops.of(frames.dtype)
@@ -142,33 +101,6 @@ def saturated_among(
         masks.append(to_host(mask[some]))
     lost = Lost(np.concatenate(found), np.concatenate(masks))
     return lost if len(lost.rois) else None
-
-
-def _with_flat_tops(
-    frames: Any,
-    corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
-    rule: Tops,
-    workers: int | None,
-) -> NDArray[np.bool_]:
-    """Return which ROIs may have saturated pixels, most often none."""
-    tops = rule.structure()
-    if is_on_device(frames):
-        if max(roi_shape) > ROI_MAX:  # a thread would look at each for long
-            return corners[:, 0] >= 0
-        from .cuda.flat_tops import with_flat_tops
-
-        return with_flat_tops(frames, corners, roi_shape, tops)
-    found, library = np.zeros(len(corners), bool), load()
-
-    def work(first: int, last: int) -> None:
-        library.functions.spotfit_find_flat_tops(
-            library.index, address(frames), PIXEL_TYPES[frames.dtype.str[1:]], *frames.shape[1:],
-            address(corners), first, last, *roi_shape, ctypes.byref(tops), address(found),
-        )  # fmt: skip
-
-    threads.in_pieces(work, len(corners), _SHARE, workers)
-    return found
 
 
 def _everywhere(value: float, rois: Any) -> Any:

@@ -130,7 +130,7 @@ def fit_block(
         variance_map=block.variances, lost=lost.all(),
         places=places_there if settings.neighbours == "leave out" else None,
     )  # fmt: skip
-    origin = Origin(corners, places, frame_shape, sigma, block.bad, *lost)
+    origin = Origin(corners, places, frame_shape, sigma, block.bad, lost.saturated, lost.bad)
     judge_in_image(columns, here, origin)
     return columns
 

@@ -193,8 +193,9 @@ RULES = {
     ),
     Flag.BAD_PIXELS: Rule(
         "bad pixels",
-        "Some of the pixels in the middle of the spot are bad, hot or dead, and were left out.",
-        "a bad or a lone pixel is among the 3×3 around the centre",
+        "Some of the pixels in the middle of the spot are bad, hot, dead or no data, and were left "
+        "out.",
+        "a bad or a lone pixel, or padding, is among the 3×3 around the centre",
         "they have most of the spot's light, so that the errors are larger and rest on the model",
         False,
         "an image, and bad_pixels or the PSF's σ",

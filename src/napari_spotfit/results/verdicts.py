@@ -48,7 +48,7 @@ class Origin(NamedTuple):
     sigma: float | None
     #: Which pixels are bad, (1, Y, X) or (frames, Y, X).
     bad: Any = None
-    #: Pixels of the ROIs that no fit has counted.
+    #: Pixels of the ROIs that no fit has counted: those with more light, and those that tell none.
     saturated: Lost | None = None
     lone: Lost | None = None
 

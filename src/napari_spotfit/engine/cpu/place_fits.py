@@ -17,9 +17,10 @@ from ..c_types import fields
 from ..columns import numbers_per_fit
 from ..detection.band import make_bands
 from ..detection.detection_settings import make_detection_settings
+from ..flat_areas import FlatTops
 from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
 from ..own_pixels import Lost, SpotCells
-from ..saturation import FlatTops, Tops
+from ..saturation import Tops
 from .fit import fit_kind
 from .interface import PIXEL_TYPES, DetectionSource, HostRois
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
-from ..lost_pixels import LostPixels
-from ..saturation import Highest, Tops, saturated_among, saturated_pixels
-from . import flat_tops, lone_pixels
+from ..lost_pixels import LostPixels, among, in_flat_areas
+from ..saturation import Highest, Tops
+from . import flat_areas, lone_pixels
 from .device import Device, current_device
 
 
@@ -33,11 +33,11 @@ def lost_pixels(
     """Return the pixels of ROIs of frames on the current device that count in no fit."""
     if taken is not None or detection is None or max(roi_shape) > ROI_MAX or not len(corners):
         as_taken = frames if taken is None else taken
-        saturated = saturated_pixels(as_taken, corners, roi_shape, workers, highest)
+        saturated, padding = in_flat_areas(as_taken, corners, roi_shape, workers, highest)
         lone = None
         if detection is not None:
             lone = lone_pixels.lone_pixels(frames, corners, roi_shape, detection, level)
-        return LostPixels(saturated, lone)
+        return LostPixels(saturated, lone, padding)
     return lost_pixels_on(current_device(), frames, corners, roi_shape, detection, highest, level)
 
 
@@ -54,8 +54,8 @@ def lost_pixels_on(
     orders = device.orders()
     there, rule = orders.send(corners), Tops.of(frames.dtype)
     look = lone_pixels.Look(device, frames, roi_shape, detection, level)
-    flat = flat_tops.order(device, orders, frames, there, roi_shape, rule.structure())
+    areas = flat_areas.order(device, orders, frames, there, roi_shape, rule.structure())
     lone = look.order(orders, there)
     orders.carry_out()
-    saturated = saturated_among(np.flatnonzero(flat), frames, corners, roi_shape, highest)
-    return LostPixels(saturated, look.closely(np.flatnonzero(lone), corners))
+    saturated, padding = among(areas, frames, corners, roi_shape, highest)
+    return LostPixels(saturated, look.closely(np.flatnonzero(lone), corners), padding)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.cpu.lone_pixels import lone_pixels
+from ...engine.lost_pixels import in_flat_areas
 from ...engine.own_pixels import Lost, Spots
-from ...engine.saturation import saturated_pixels
 from ...images.arrays import to_native
 from ...settings.settings import Settings
 
@@ -22,6 +22,7 @@ class LeftOut(NamedTuple):
     bad: Mask
     saturated: Mask
     lone: Mask
+    padding: Mask
     neighbours: Mask
     #: How many more there are, of which it is not known which they are.
     unknown: int
@@ -29,7 +30,7 @@ class LeftOut(NamedTuple):
     @property
     def pixels(self) -> Mask:
         """All that are known."""
-        return self.bad | self.saturated | self.lone | self.neighbours
+        return self.bad | self.saturated | self.lone | self.padding | self.neighbours
 
     @property
     def words(self) -> str:
@@ -38,6 +39,7 @@ class LeftOut(NamedTuple):
             "nearer to a neighbour": int(self.neighbours.sum()) or self.unknown,
             "saturated": int(self.saturated.sum()),
             "lone, hot or dead": int(self.lone.sum()),
+            "no data but padding": int(self.padding.sum()),
             "bad": int(self.bad.sum()),
         }
         parts = [f"{count} px {reason}" for reason, count in reasons.items() if count]
@@ -83,24 +85,29 @@ def left_out(
     """
     shape = (bad.shape[0], bad.shape[1])
     corners = np.array([[0, *corner]], np.int64)
-    saturated = _of(saturated_pixels(to_native(frame.taken)[np.newaxis], corners, shape, 1), bad)
+    flat = in_flat_areas(to_native(frame.taken)[np.newaxis], corners, shape, 1)
+    saturated, padding = (_of(lost, bad) for lost in flat)
     none = np.zeros(shape, bool)
     lone = none
     if frame.detection.sigma is not None and frame.detection.noise is not None:
         fitted = np.ascontiguousarray(to_native(frame.fitted))[np.newaxis]
-        lone = _of(lone_pixels(fitted, corners, shape, frame.detection), bad | saturated)
-    missing = int((~bad & ~saturated & ~lone).sum()) - counted
-    if missing < 0 and lone.any():  # the fit is of a time when they counted
+        known = bad | saturated | padding
+        lone = _of(lone_pixels(fitted, corners, shape, frame.detection), known)
+    missing = int((~bad & ~saturated & ~padding & ~lone).sum()) - counted
+    # The fit is of a time when they counted.
+    if missing < 0 and lone.any():
         missing, lone = missing + int(lone.sum()), none
+    if missing < 0 and padding.any():
+        missing, padding = missing + int(padding.sum()), none
     if missing <= 0:
-        return LeftOut(bad, saturated, lone, none, 0)
-    rest = bad | saturated | lone
+        return LeftOut(bad, saturated, lone, padding, none, 0)
+    rest = bad | saturated | lone | padding
     size = 1, *frame.taken.shape
     spots = Spots(np.repeat(corners, len(places), axis=0), places, shape, size)
     others = (spots.own_pixels(np.array([0]))[0] == 0) & ~rest
     if int(others.sum()) != missing:
-        return LeftOut(bad, saturated, lone, none, missing)
-    return LeftOut(bad, saturated, lone, others, 0)
+        return LeftOut(bad, saturated, lone, padding, none, missing)
+    return LeftOut(bad, saturated, lone, padding, others, 0)
 
 
 def _of(lost: Lost | None, known: Mask) -> Mask:

@@ -1,14 +1,14 @@
-// ROIs on a GPU whose highest pixels may be saturated: a thread for each ROI.
+// ROIs on a GPU whose highest pixels may be saturated, or whose lowest may be no data: a thread for each ROI.
 //
 // Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block).
-#include "../flat_tops.h"
+#include "../flat_areas.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
 // Of each ROI, `corners` has its frame, first row and first column; a negative frame stands for none.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    find_flat_tops(const PIXEL* frames, long long height, long long width, const long long* corners, long long count,
-                   int rows, int columns, FlatTops rule, unsigned char* found) {
+    find_flat_areas(const PIXEL* frames, long long height, long long width, const long long* corners, long long count,
+                    int rows, int columns, FlatTops rule, unsigned char* found) {
     const long long i = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
     if (i >= count) return;
     const long long* const corner = corners + 3 * i;
@@ -19,14 +19,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (int y = 0; y < rows; ++y)
             for (int x = 0; x < columns; ++x) use(roi[y * width + x]);
     };
-    PIXEL highest = roi[0];
-    // NaN is no pixel's highest value.
-    each([&](PIXEL pixel) { highest = pixel > highest || highest != highest ? pixel : highest; });
-    found[i] = is_flat_top(highest, rule, [&] {
+    PIXEL highest = roi[0], lowest = roi[0];
+    // NaN is no pixel's highest value, nor its lowest.
+    each([&](PIXEL pixel) {
+        highest = pixel > highest || highest != highest ? pixel : highest;
+        lowest = pixel < lowest || lowest != lowest ? pixel : lowest;
+    });
+    const bool top = is_flat_top(highest, rule, [&] {
         int equal = 0;
         each([&](PIXEL pixel) { equal += pixel == highest; });
         return equal;
     });
+    const bool ground = has_flat_ground(roi, width, rows, columns, lowest);
+    found[i] = (top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

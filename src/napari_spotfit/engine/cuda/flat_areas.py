@@ -1,4 +1,7 @@
-"""Which ROIs on the GPU may have saturated pixels; the CPU's twin is part of the library."""
+"""Which ROIs on the GPU may have saturated pixels, or such as are no data.
+
+The CPU's twin is part of the library.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +18,24 @@ from .device import Device, current_device
 THREADS = 128
 
 
-def with_flat_tops(
+def flat_areas_there(
     frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], rule: ctypes.Structure
-) -> NDArray[np.bool_]:
-    """Return which ROIs of frames, wherever these lie, have suspect pixels by a rule."""
+) -> NDArray[np.uint8]:
+    """Return what each ROI of frames on a GPU is suspected of, as kernels/flat_areas.h has it."""
     with frames.device:
-        return with_flat_tops_on(current_device(), frames, corners, roi_shape, rule)
+        return flat_areas_on(current_device(), frames, corners, roi_shape, rule)
 
 
-def with_flat_tops_on(
+def flat_areas_on(
     device: Device,
     frames: Any,
     corners: NDArray[np.int64],
     roi_shape: tuple[int, int],
     rule: ctypes.Structure,
-) -> NDArray[np.bool_]:
-    """Return which ROIs of frames in the memory of a device have suspect pixels."""
+) -> NDArray[np.uint8]:
+    """Return the same of frames in the memory of a device."""
     if not len(corners):
-        return np.zeros(0, bool)
+        return np.zeros(0, np.uint8)
     orders = device.orders()
     suspect = order(device, orders, frames, orders.send(corners), roi_shape, rule)
     orders.carry_out()
@@ -46,19 +49,19 @@ def order(
     corners: Any,
     roi_shape: tuple[int, int],
     rule: ctypes.Structure,
-) -> NDArray[np.bool_]:
-    """Return memory for which ROIs have suspect pixels; it is filled when orders are carried out.
+) -> NDArray[np.uint8]:
+    """Return memory for what ROIs are suspected of; it is filled when orders are carried out.
 
     The corners lie on the device; there is one at least.
     """
     count = len(corners)
     found = device.allocate(count)
     pixel = PIXEL_TYPES[frames.dtype.str[1:]]
-    kernel = device.kernel("cuda/flat_tops.cu", "find_flat_tops", THREADS=THREADS, PIXEL=pixel)
+    kernel = device.kernel("cuda/flat_areas.cu", "find_flat_areas", THREADS=THREADS, PIXEL=pixel)
     given = (
         frames, *map(np.int64, frames.shape[1:]), corners, np.int64(count),
         *map(np.int32, roi_shape), as_argument(rule), found,
     )  # fmt: skip
     orders.launch(kernel, (-(-count // THREADS),), (THREADS,), given)
-    suspect: NDArray[np.bool_] = orders.fetch(found).view(bool)
+    suspect: NDArray[np.uint8] = orders.fetch(found)
     return suspect
