@@ -7,8 +7,8 @@ import pytest
 from scenes import light, movie_of, on_grid
 
 from napari_spotfit import Flag, Settings, fit_at, fit_spots
-from napari_spotfit.engine.own_pixels import Lost
 from napari_spotfit.engine.lost_pixels import in_flat_areas
+from napari_spotfit.engine.own_pixels import Lost
 from napari_spotfit.results.verdicts import Origin, judge_in_image
 
 SIGMA = 1.3
