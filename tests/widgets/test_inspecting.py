@@ -195,9 +195,10 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
     )
     movie[1, 20:23, 30:33] = movie[1, 40, 8:11] = 65535
     movie[0, 12:60:12, 12:50:12] += 2000
+    movie[1, 44:] = 0  # outside of a mask
     fits = napari_spotfit.localize(movie, neighbours=neighbours)
     layer = napari_spotfit.to_points_layer(fits)
-    some, alone = 0, 0
+    some, alone, masked = 0, 0, 0
     for row in range(len(layer.data)):
         spot = spot_of(layer, row)
         frame = movie[spot.index]
@@ -216,8 +217,13 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
         assert (
             f"{left_out.lone.sum()} px lone, hot or dead" in left_out.words
         ) == left_out.lone.any()
+        masked += left_out.padding.any()
+        assert (
+            f"{left_out.padding.sum()} px no data but padding" in left_out.words
+        ) == left_out.padding.any()
     assert some >= 2
     assert alone >= 5
+    assert masked >= 2
     # A spot alone in its layer does not know of its neighbours.
     crowded = [row for row in range(len(fits)) if fits.flags[row] & Flag.NEIGHBOUR]
     for row in crowded if neighbours == "leave out" else ():
