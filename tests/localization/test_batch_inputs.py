@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from napari_spotfit import localize_files, simulate_movie
+from napari_spotfit import load_fits, localize_files, localize_iter, simulate_movie
 from napari_spotfit.localization.batch.inputs import image_files
 
 #: The system refuses even to say whether there is such a file.
@@ -59,6 +59,35 @@ def test_a_name_that_the_system_refuses_fails_in_its_turn(folder, output):
         assert [one.state for one in outcomes] == ["failed", "failed", "done"]
         assert "File name too long" in outcomes[0].error or sys.platform != "linux"
         assert "loop.npy" in outcomes[1].error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are UTF-8 there")
+@pytest.mark.parametrize("output", ["out", "all.csv", "all.spots.parquet"])
+def test_a_name_that_is_no_utf8_is_one_like_others(folder, output):
+    if output != "all.csv":
+        pytest.importorskip("pyarrow")
+    name = os.fsdecode(b"b\xff.npy")
+    Path("a.npy").rename(name)
+    np.save("c.npy", np.load(name))
+    for again in (False, True):
+        outcomes = localize_files([name, "c.npy"], output, sigma=1.3, backend="cpu")
+        state = "kept" if again and output == "out" else "done"
+        assert [one.state for one in outcomes] == [state, state]
+    if output == "out":
+        assert len(load_fits(outcomes[0].output)) == outcomes[0].spots > 5
+        return
+    files = load_fits(outcomes[0].output).columns["file"]
+    assert sorted(set(files.tolist())) == ["b\\udcff.npy", "c.npy"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are UTF-8 there")
+def test_parts_of_such_a_file_are_kept(folder):
+    pytest.importorskip("pyarrow")
+    name = os.fsdecode(b"b\xff.npy")
+    Path("a.npy").rename(name)
+    known = {"sigma": 1.3, "backend": "cpu"}
+    first, again = (list(localize_iter(name, resume="parts", **known)) for _ in range(2))
+    assert sum(map(len, first)) == sum(map(len, again)) > 5
 
 
 def test_hidden_files_of_a_folder_are_no_images(folder):

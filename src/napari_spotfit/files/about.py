@@ -41,9 +41,20 @@ def to_texts(about: About) -> dict[str, str]:
     if about.part is not None:
         values["part"] = about.part
     return {
-        name: json.dumps(value, ensure_ascii=False, default=_plain)
+        name: as_text(json.dumps(value, ensure_ascii=False, default=_plain))
         for name, value in values.items()
     }
+
+
+def as_text(name: str) -> str:
+    r"""Return a file's name as files hold it: bytes of it that are no UTF-8 as escapes.
+
+    Examples
+    --------
+    >>> as_text("µ.tif"), as_text("\udcff.tif")
+    ('µ.tif', '\\udcff.tif')
+    """
+    return name.encode(errors="backslashreplace").decode()
 
 
 def from_texts(texts: Mapping[str, str]) -> About:

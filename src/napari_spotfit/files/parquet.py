@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .about import FORMAT_KEY, from_texts, to_texts
+from .about import FORMAT_KEY, as_text, from_texts, to_texts
 from .table import DERIVED, TEXT, WORDS, About, Column, SpotTable, UnreadableFileError, codes_of
 
 if TYPE_CHECKING:
@@ -52,23 +52,25 @@ def parquet_writer(path: Path, first: SpotTable) -> Iterator[Callable[[SpotTable
     titles = {name: column.title or name for name, column in known.items()}
     empty = SpotTable({name: values[:0] for name, values in first.columns.items()}, first.about)
     schema = _schema(empty)
-    with parquet.ParquetWriter(
-        path,
-        schema,
+    how: dict[str, Any] = {
         # Fitted numbers hardly ever come twice: looking for those that do takes most of the time.
         # But their upper bytes are much alike, and are compressed best beside each other.
-        use_dictionary=[titles[name] for name, c in known.items() if c.type in (TEXT, WORDS)],
-        column_encoding={
+        "use_dictionary": [titles[name] for name, c in known.items() if c.type in (TEXT, WORDS)],
+        "column_encoding": {
             titles[name]: "BYTE_STREAM_SPLIT"
             for name, column in known.items()
             if column.type not in (TEXT, WORDS, "bool")
         },
-        compression="zstd",
-        compression_level=_QUICK,
+        "compression": "zstd",
+        "compression_level": _QUICK,
         # Least and greatest values of a group help to find rows by what these are in the order of.
-        write_statistics=[titles[name] for name in known if name in (*first.about.index, "y", "x")],
-        write_page_checksum=True,
-    ) as writer:
+        "write_statistics": [titles[n] for n in known if n in (*first.about.index, "y", "x")],
+        "write_page_checksum": True,
+    }
+    # pyarrow takes no name that is not UTF-8. What it opens, it writes without the interpreter.
+    named = as_text(str(path)) == str(path)
+    place = nullcontext(path) if named else path.open("wb")
+    with place as file, parquet.ParquetWriter(file, schema, **how) as writer:
         yield lambda table: writer.write_table(_arrow_table(table, schema), row_group_size=GROUP)
 
 

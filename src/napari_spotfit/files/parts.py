@@ -155,7 +155,7 @@ def write_run(folder: Path, run: Run) -> None:
     try:
         with _told_where(path):
             folder.mkdir(parents=True, exist_ok=True)
-            beside.write_text(json.dumps(text, indent=1, ensure_ascii=False), encoding="utf-8")
+            beside.write_text(json.dumps(text, indent=1), encoding="utf-8")
             beside.replace(path)
     finally:
         _drop(beside)

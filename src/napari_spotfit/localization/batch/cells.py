@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...files.about import as_text
 from ...files.formats import unfinished
 from ...results.labels import LabelSums, label_sizes, label_spots
 from ...results.spot_fits import SpotFits
@@ -46,7 +47,7 @@ class Cells:
         """Return a row for every cell, with a column ``file`` where several files have some."""
         table = self._sums.table()
         if file is not None:
-            table.insert(0, "file", file)
+            table.insert(0, "file", as_text(file))
         return table
 
 

@@ -62,7 +62,7 @@ class KeptTables:
             }
             text = {"format": _FORMAT, "tables": self._tables}
             with unfinished(self._path) as part:
-                part.write_text(json.dumps(text, indent=1, ensure_ascii=False), encoding="utf-8")
+                part.write_text(json.dumps(text, indent=1), encoding="utf-8")
 
     def _read(self) -> dict[str, Any]:
         # What is damaged, or of a newer version, only means that all is made again.

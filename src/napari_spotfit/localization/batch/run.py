@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...engine import threads
+from ...files.about import as_text
 from ...files.alone import TakenError, alone
 from ...files.formats import FORMATS
 from ...files.parts import PartsError, parts_beside, parts_in, remove_beside
@@ -232,7 +233,7 @@ def _one_table(files: list[_File], output: Path) -> None:
                 return
             with file.own_warnings(file.outcome):
                 for part in _parts(file, output, columns):
-                    name = np.full(len(part), file.outcome.file, object)
+                    name = np.full(len(part), as_text(file.outcome.file), object)
                     # Each file has its own σ and noise: the table has what was asked for.
                     named = {"file": name, **part.columns}
                     yield SpotFits(named, part.index_names, file.batch.settings)
