@@ -1,7 +1,7 @@
 """Pixels that are no data: what an image was padded with, or masked, or what a threshold has left.
 
 Spots beside such areas would be fitted with them: up to 4 px from zeros on a background of 100, a
-spot seemed to have 1.4 times its light, or lay half a pixel off.
+spot seemed to have 1.3 times its light, or lay half a pixel off.
 """
 
 from __future__ import annotations
