@@ -22,14 +22,14 @@ template <class T, class Count> inline bool is_flat_top(T highest, const FlatTop
 // Padding has so many pixels of a ROI at least.
 constexpr int LEAST_GROUND = 5;
 
-// Whether the pixels of a ROI that have its lowest value are an area of its own, and no more than half of the ROI:
-// of the sides that they turn to other pixels there are no more than three for two of them, nor than one and a half
+// Whether the pixels of a ROI that have its lowest value are an area of its own, and no more than three quarters of
+// it: of the sides that they turn to other pixels there are no more than three for two of them, nor than one and a half
 // times the ROI's own. Single pixels here and there, as few counts have them, turn four sides to others.
 template <class T> inline bool has_flat_ground(const T* roi, long long width, int rows, int columns, T lowest) {
     int count = 0;
     for (int y = 0; y < rows; ++y)
         for (int x = 0; x < columns; ++x) count += roi[y * width + x] == lowest;
-    if (count < LEAST_GROUND || 2 * count > rows * columns) return false;
+    if (count < LEAST_GROUND || 4 * count > 3 * rows * columns) return false;
     int sides = 0;
     for (int y = 0; y < rows; ++y)
         for (int x = 0; x < columns; ++x) {

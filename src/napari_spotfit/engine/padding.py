@@ -30,7 +30,7 @@ def padding_among(
 ) -> Lost | None:
     """Return the pixels of suspect ROIs that are no data; None if none has any.
 
-    They have the ROI's lowest value, are an area of their own in half of it at most
+    They have the ROI's lowest value, are an area of their own in three quarters of it at most
     (kernels/flat_areas.h), and nothing lies between them and the others: these begin far above,
     by what they scatter.
 
