@@ -2,8 +2,10 @@
 
 First spots of σ 1.3 px beside an area of zeros: their light over the true one, how far off their
 centres are along x, and the share of good fits, with the zeros left out (as they are now), counted
-as if they were data, and named in ``bad_pixels``. Then images that are not padded, of many kinds:
-the share of ROIs anywhere, and around bright pixels, of which pixels would be left out.
+as if they were data, and named in ``bad_pixels``. Then spots of cells outside of which all is 0:
+how many of them are found, within a pixel, by good fits, and how many of these are farther from
+any. At last images that are not padded, of many kinds: the share of ROIs anywhere, and around
+bright pixels, of which pixels would be left out.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from unittest.mock import patch
 import numpy as np
 from scipy import ndimage
 
-from napari_spotfit import fit_at
+from napari_spotfit import fit_at, localize
 from napari_spotfit.engine import padding
 from napari_spotfit.engine.lost_pixels import in_flat_areas
 
@@ -26,6 +28,12 @@ sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from scenes import light
 
 SIGMA, SIDE, EDGE, ROI = 1.3, 60, 30, 9
+#: How far apart data must be from what is none, and whether that is named, by how fits do with it.
+WAYS = {
+    "now": (padding._GAP, False),
+    "zeros counted": (math.inf, False),
+    "zeros named": (math.inf, True),
+}
 FEW_PHOTONS, MANY_PHOTONS = (0.02, 0.1, 0.5, 1, 2, 5, 20, 100), (10, 100)
 
 Frames = np.ndarray
@@ -33,9 +41,7 @@ Frames = np.ndarray
 
 def beside_zeros(rng: np.random.Generator, count: int) -> None:
     """Print what becomes of spots beside an area of zeros."""
-    print(f"{'photons, background, distance':32}" + "".join(
-        f"{name:>30}" for name in ("now", "zeros counted", "zeros named"))
-    )  # fmt: skip
+    print(f"{'photons, background, distance':32}" + "".join(f"{name:>30}" for name in WAYS))
     mask = np.zeros((SIDE, SIDE), bool)
     mask[:, :EDGE] = True
     for photons, background in ((1000, 100), (5000, 100), (1000, 20), (5000, 1000)):
@@ -51,9 +57,10 @@ def beside_zeros(rng: np.random.Generator, count: int) -> None:
             frames = rng.poisson(np.stack(lights) + background).astype(np.uint16)
             frames[:, mask] = 0
             cells = []
-            for named, gap in ((None, padding._GAP), (None, math.inf), (mask, math.inf)):
+            for gap, named in WAYS.values():
                 with patch.object(padding, "_GAP", gap):
-                    fits = fit_at(frames, places, ROI, sigma=SIGMA, bad_pixels=named)
+                    bad = mask if named else None
+                    fits = fit_at(frames, places, ROI, sigma=SIGMA, bad_pixels=bad)
                 off = np.median(fits.x - places[:, 2])
                 cells.append(
                     f"{np.median(fits.photons) / photons:8.2f} × {off:+6.2f} px "
@@ -61,6 +68,37 @@ def beside_zeros(rng: np.random.Generator, count: int) -> None:
                 )
             print(f"{photons:7}{background:6}{distance:5} px".ljust(32) + "".join(
                 f"{cell:>30}" for cell in cells), flush=True)  # fmt: skip
+
+
+def masked_cells(rng: np.random.Generator) -> None:
+    """Print how many spots of masked cells are found."""
+    print(f"\n{'spots of masked cells':32}" + "".join(f"{name:>30}" for name in WAYS))
+    size = 300
+    for background in (20, 100, 1000):
+        photons = max(1000, 90 * math.sqrt(background))
+        cells = blurred(rng.normal(size=(8, size, size)), 12) > 0
+        frames, places = [], []
+        for cell in cells:
+            own = rng.uniform(4, size - 5, (150, 2))
+            places.append(own[cell[tuple(np.rint(own).astype(int).T)]])
+            light_there = light(places[-1], photons, SIGMA, cell.shape) + background
+            frames.append(np.where(cell, rng.poisson(light_there), 0))
+        total, told = sum(map(len, places)), []
+        for gap, named in WAYS.values():
+            with patch.object(padding, "_GAP", gap):
+                fits = localize(
+                    np.stack(frames).astype(np.uint16), bad_pixels=~cells if named else None
+                )
+            found, false = 0, 0
+            for number, own in enumerate(places):
+                there = fits.good & (fits.columns["frame"] == number)
+                good = np.column_stack([fits.y[there], fits.x[there]])
+                distance = np.hypot(*(good[:, np.newaxis] - own).transpose(2, 0, 1))
+                found += int((distance.min(axis=0, initial=size) < 1).sum())
+                false += int((distance.min(axis=1, initial=size) > 1.5).sum())
+            told.append(f"{found} of {total}, {false} false")
+        text = f"{photons:7.0f}{background:6}"
+        print(text.ljust(32) + "".join(f"{one:>30}" for one in told), flush=True)
 
 
 def blurred(frames: Frames, sigma: float) -> Frames:
@@ -139,6 +177,7 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng(1)
     beside_zeros(rng, options.spots)
+    masked_cells(rng)
     print(f"\n{'ROIs that lose pixels, of images':48}{'anywhere':>12}{'bright':>12}")
     for name, frames in images(rng):
         shares = lost(frames, rng, options.count)
