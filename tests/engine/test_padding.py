@@ -56,6 +56,8 @@ def padded(rng, dtype):
     if frames.dtype.kind == "f":
         frames[1, :, 18:22] = np.nan
         frames[0, :20, :20] = np.nan
+        frames[2, 10:20, 10:20] = np.inf
+        frames[3, 20:24, 28:32] = -np.inf
     return frames
 
 

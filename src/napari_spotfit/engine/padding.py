@@ -6,7 +6,6 @@ spot seemed to have 1.3 times its light, or lay half a pixel off.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,8 @@ def padding_among(
     for first in range(0, len(suspect), step):
         rows = suspect[first : first + step]
         rois = to_host(cut_out(frames, corners[rows], roi_shape))
-        mask = _grounds(rois.reshape(len(rois), -1).astype(float)).reshape(rois.shape)
+        with np.errstate(invalid="ignore"):  # an infinite one
+            mask = _grounds(rois.reshape(len(rois), -1).astype(float)).reshape(rois.shape)
         some = mask.any(axis=(1, 2))
         found.append(rows[some])
         masks.append(mask[some])
@@ -70,15 +70,22 @@ def padding_among(
 
 def _grounds(rois: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which pixels of ROIs, one a row, have the lowest value where that is no data."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # where all are bad, or all are equal
-        lowest = np.nanmin(rois, axis=1, keepdims=True)
-        ground = rois == lowest
-        others = np.sort(np.where(ground, np.nan, rois), axis=1)
-        differences = np.diff(others, axis=1)
-        least = np.nanmin(np.where(differences > 0, differences, np.nan), axis=1, keepdims=True)
-        middle = np.nanmedian(others, axis=1, keepdims=True)
-    gap = others[:, :1] - lowest
-    apart = (gap > _GAP * (middle - others[:, :1])) & (gap >= _STEPS * least)
-    found: NDArray[np.bool_] = ground & apart
+    ordered = np.sort(rois, axis=1)  # NaN are the last
+    lowest = ordered[:, :1]
+    # The others are ordered[first:last].
+    first = (ordered == lowest).sum(axis=1, keepdims=True)
+    last = (ordered == ordered).sum(axis=1, keepdims=True)
+    place = np.arange(ordered.shape[1] - 1)
+    steps = np.diff(ordered, axis=1)
+    steps[(place < first) | (place >= last - 1) | ~(steps > 0)] = np.inf
+    least = steps.min(axis=1, keepdims=True)
+
+    def at(number: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.take_along_axis(ordered, np.minimum(number, last - 1), axis=1)
+
+    begin, count = at(first), last - first
+    middle = (at(first + (count - 1) // 2) + at(first + count // 2)) / 2
+    gap = begin - lowest
+    found: NDArray[np.bool_]
+    found = (rois == lowest) & (gap > _GAP * (middle - begin)) & (gap >= _STEPS * least)
     return found
