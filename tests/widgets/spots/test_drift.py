@@ -8,7 +8,7 @@ from event_loop import settle
 from hand import LEFT
 from spot_table import dock
 
-from napari_spotfit import SimulatedMicroscope, load_drift, localize, to_points_layer
+from napari_spotfit import SimulatedMicroscope, SpotFits, load_drift, localize, to_points_layer
 
 
 @pytest.fixture
@@ -96,6 +96,32 @@ def test_selected_spots_are_the_fiducials(page, layer, qtbot):
     layer.selected_data = set(near.tolist())
     find(page, qtbot)
     assert page.hint.text().startswith("1 fiducial: ")
+
+
+def test_the_drift_of_one_file_moves_its_spots_alone(viewer, layer, qtbot):
+    fits = localize(viewer.layers["beads"].data, sigma=1.3)
+    both = SpotFits.concatenate([fits, fits[fits.frame < 20]])
+    names = np.repeat(np.array(["a.tif", "b.tif"], object), [len(fits), len(both) - len(fits)])
+    named = SpotFits({"file": names, **both.columns}, both.index_names, both.settings)
+    own = viewer.add_layer(to_points_layer(named, viewer.layers["beads"]))
+    spots = dock(viewer)
+    viewer.layers.selection.active = own
+    spots.tabs.setCurrentWidget(spots.drift)
+    page = spots.drift
+    before = own.data.copy()
+    find(page, qtbot)
+    assert "2 files" in page.hint.text()
+    assert not page.subtract_button.isEnabled()
+    of_b = np.flatnonzero(names == "b.tif")
+    own.selected_data = set(of_b.tolist())
+    find(page, qtbot)
+    assert page.hint.text().startswith("4 fiducials: ")
+    assert "20 frames" in page.hint.text()
+    press(page.subtract_button, qtbot)
+    assert page.hint.text() == "Subtracted from all spots of b.tif. Undo takes it back."
+    moved = np.abs(own.data - before).max(axis=1) > 0
+    assert not moved[names == "a.tif"].any()
+    assert moved[of_b].mean() > 0.9
 
 
 def test_what_has_no_drift_is_said(viewer, qtbot):

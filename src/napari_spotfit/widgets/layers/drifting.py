@@ -31,7 +31,7 @@ def can_be_subtracted(layer: Points) -> str:
     return ""
 
 
-def subtract(layer: Points, drift: Drift, history: History) -> None:
+def subtract(layer: Points, drift: Drift, history: History, file: str | None = None) -> None:
     """Move the spots of a layer back, undoably; those past the drift's frames stay.
 
     Parameters
@@ -42,10 +42,14 @@ def subtract(layer: Points, drift: Drift, history: History) -> None:
         The drift.
     history : History
         Where it is recorded.
+    file : str, optional
+        Whose drift it is, where a layer has spots of several files: those of others stay.
     """
     before = LayerState.of(layer)
     frame = np.rint(layer.data[:, 0]).astype(np.int64)
     inside = (frame >= 0) & (frame < len(drift))
+    if file is not None:
+        inside &= (layer.features["file"] == file).to_numpy()
     data, features = layer.data.copy(), layer.features.copy()
     for axis, name in ((1, "y"), (2, "x")):
         shift = np.zeros(len(data))

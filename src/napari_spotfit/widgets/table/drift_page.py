@@ -54,8 +54,8 @@ _FIND_TIP = (
     "the shifts of those that stay, by their standard errors.</p>"
 )
 _SUBTRACT_TIP = (
-    "<p>Move all spots of this layer back by the drift, also those that are hidden. "
-    "<i>Undo</i> takes it back.</p>"
+    "<p>Move all spots of this layer back by the drift, also those that are hidden; of a layer "
+    "with the spots of several files, those of this file. <i>Undo</i> takes it back.</p>"
 )
 _TRACKS_TIP = "<p>Add a Tracks layer with the fiducials, which napari draws over time.</p>"
 _SAVE_TIP = "<p>Save the drift as a table (.csv), or as text that Picasso reads (.txt).</p>"
@@ -72,6 +72,8 @@ class _Found(NamedTuple):
 
     linked: SpotFits
     drift: Drift
+    #: Of which file they are, where the layer has spots of several.
+    file: str | None
 
 
 class DriftPage(Page):
@@ -136,8 +138,10 @@ class DriftPage(Page):
         layer = self._spots.layer
         if self._found is None or layer is None or layer is not self._of:
             return
-        subtract(layer, self._found.drift, self._history)
-        self._show_nothing("Subtracted from all spots of this layer. Undo takes it back.")
+        file = self._found.file
+        subtract(layer, self._found.drift, self._history, file)
+        whose = "of this layer" if file is None else f"of {file}"
+        self._show_nothing(f"Subtracted from all spots {whose}. Undo takes it back.")
 
     def save_to(self, path: Path) -> None:
         """Write the drift to a file."""
@@ -259,9 +263,13 @@ def _find(
 ) -> _Found:  # fmt: skip
     """Return the drift that some rows of a layer tell."""
     fits = fits_of_features(features, metadata)
+    linked, file = link_spots(fits[rows], distance, memory=memory), None
+    if "file" in features and features["file"].nunique() > 1 and len(rows):
+        # Rows of several of them are refused below.
+        file = str(features["file"].iloc[rows[0]])
+        fits = fits[(features["file"] == file).to_numpy()]
     frames = int(fits.frame.max(initial=-1)) + 1
-    linked = link_spots(fits[rows], distance, memory=memory)
-    return _Found(linked, fiducial_drift(linked, frames, least_share=share))
+    return _Found(linked, fiducial_drift(linked, frames, least_share=share), file)
 
 
 def _in_words(found: _Found, units: Units) -> str:
