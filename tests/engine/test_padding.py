@@ -9,7 +9,7 @@ from scenes import DTYPES, light
 from scipy import ndimage
 
 from napari_spotfit import Flag, StopCondition, fit_at, localize
-from napari_spotfit.engine import flat_areas, padding
+from napari_spotfit.engine import flat_areas
 from napari_spotfit.engine.cuda import flat_areas as there
 from napari_spotfit.engine.flat_areas import GROUND
 from napari_spotfit.engine.lost_pixels import in_flat_areas
@@ -61,7 +61,7 @@ def padded(rng, dtype):
     return frames
 
 
-@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (4, 4), (33, 40)])
+@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (4, 4), (32, 32)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape):
     rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
@@ -87,10 +87,21 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
     on_gpu = there.flat_areas_on(HOST, frames, corners, roi_shape, tops)
     np.testing.assert_array_equal(on_gpu & GROUND, here & GROUND)
     assert expected
-    monkeypatch.setattr(padding, "_AT_A_TIME", 7 * roi_shape[0] * roi_shape[1])
+    monkeypatch.setattr(flat_areas, "_AT_A_TIME", 7 * roi_shape[0] * roi_shape[1])
     _, lost = in_flat_areas(frames, corners, roi_shape, 1)
     np.testing.assert_array_equal(lost.rois, list(expected))
     np.testing.assert_array_equal(lost.pixels, list(expected.values()))
+
+
+def test_none_is_looked_for_in_large_rois(monkeypatch):
+    """As in a laser beam's image, on the CPU and on a GPU alike."""
+    frames = padded(np.random.default_rng(1), np.uint16)
+    corners = np.array([[1, 0, 0], [5, 3, 4], [-1, 0, 0]])
+    _, lost = in_flat_areas(frames, corners, (33, 40))
+    assert lost is None
+    monkeypatch.setattr(flat_areas, "is_on_device", lambda _: True)
+    tops = Tops.of(frames.dtype).structure()
+    assert flat_areas.flat_areas(frames, corners, (33, 40), tops, 1).tolist() == [1, 1, 0]
 
 
 def beside_zeros(rng, photons, background, distance, count=30):

@@ -75,7 +75,7 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
     lost, _ = in_flat_areas(frames, corners, roi_shape)
     np.testing.assert_array_equal(lost.rois, list(expected))
     np.testing.assert_array_equal(lost.pixels, list(expected.values()))
-    monkeypatch.setattr(saturation, "_AT_A_TIME", 3 * roi_shape[0] * roi_shape[1])
+    monkeypatch.setattr(flat_areas, "_AT_A_TIME", 3 * roi_shape[0] * roi_shape[1])
     monkeypatch.setattr(there, "flat_areas_there", partial(there.flat_areas_on, HOST))
     for on_device in (False, True):  # as on a GPU
         for module in (flat_areas, lost_pixels, saturation):

@@ -109,10 +109,10 @@ def _in_flat_areas(
 ) -> tuple[Lost | None, Lost | None]:
     tops = Tops.of(frames.dtype).structure()
     areas = flat_areas(frames, corners, roi_shape, tops, workers)
-    return among(areas, frames, corners, roi_shape, highest)
+    return lost_in(areas, frames, corners, roi_shape, highest)
 
 
-def among(
+def lost_in(
     areas: NDArray[np.uint8],
     frames: Any,
     corners: NDArray[np.int64],

@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import to_host
-from .own_pixels import Lost, cut_out
+from .flat_areas import lost_among
+from .own_pixels import Lost
 
 #: How far the lowest value is below all others, at least: so many times what lies between these and
 #: their median, and so many steps, as the least of their differences is one.
 _GAP, _STEPS = 0.5, 4
-#: Pixels that are looked at at a time.
-_AT_A_TIME = 1 << 22
 
 
 def padding_among(
@@ -52,24 +51,18 @@ def padding_among(
     >>> int(lost.pixels.sum()), bool(lost.pixels[0, :, :2].all())
     (18, True)
     """
-    if not len(suspect):  # as most often
-        return None
-    found, masks = [suspect[:0]], [np.empty((0, *roi_shape), bool)]
-    step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)
-    for first in range(0, len(suspect), step):
-        rows = suspect[first : first + step]
-        rois = to_host(cut_out(frames, corners[rows], roi_shape))
-        with np.errstate(invalid="ignore"):  # an infinite one
-            mask = _grounds(rois.reshape(len(rois), -1).astype(float)).reshape(rois.shape)
-        some = mask.any(axis=(1, 2))
-        found.append(rows[some])
-        masks.append(mask[some])
-    lost = Lost(np.concatenate(found), np.concatenate(masks))
-    return lost if len(lost.rois) else None
+    return lost_among(suspect, frames, corners, roi_shape, lambda rois, _: _grounds(to_host(rois)))
 
 
-def _grounds(rois: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which pixels of ROIs, one a row, have the lowest value where that is no data."""
+def _grounds(rois: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which pixels of ROIs have the lowest value where that is no data."""
+    pixels = rois.reshape(len(rois), -1).astype(float)
+    with np.errstate(invalid="ignore"):  # an infinite one
+        return _no_data(pixels).reshape(rois.shape)
+
+
+def _no_data(rois: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return the same of ROIs that are a row each."""
     ordered = np.sort(rois, axis=1)  # NaN are the last
     lowest = ordered[:, :1]
     # The others are ordered[first:last].

@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.arrays import is_on_device, like, to_host
-from .flat_areas import FlatTops
-from .own_pixels import Lost, cut_out
+from ..images.arrays import is_on_device, like
+from .flat_areas import FlatTops, lost_among
+from .own_pixels import Lost
 
 #: Of 3×3 pixels, how many must have one value for a plateau, and the least value of whole numbers
 #: there: few counts are often equal.
 PLATEAU, LEAST_COUNT = 5, 255
-#: Pixels that are looked at at a time.
-_AT_A_TIME = 1 << 22
 
 
 class Tops(NamedTuple):
@@ -82,25 +80,17 @@ def saturated_among(
     >>> lost.rois, [np.argwhere(one).tolist() for one in lost.pixels]
     (array([0, 1]), [[[3, 3]], [[2, 2]]])
     """
-    if not len(suspect):  # as most often
-        return None
     rule = Tops.of(frames.dtype)
-    found, masks = [suspect[:0]], [np.empty((0, *roi_shape), bool)]
-    step = max(_AT_A_TIME // (roi_shape[0] * roi_shape[1]), 1)
-    for first in range(0, len(suspect), step):
-        rows = suspect[first : first + step]
-        rois = cut_out(frames, corners[rows], roi_shape)
+
+    def look(rois: Any, rows: NDArray[np.int64]) -> Any:
         if highest is None:
-            mask = _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), rule)
-        else:
-            mask = _at_the_top(rois, _everywhere(highest.here, rois), rule)
-            if highest.here < rule.largest and mask.any():
-                mask = _at_the_top(rois, _everywhere(highest.of_all(), rois), rule)
-        some = mask.any(axis=(1, 2))
-        found.append(rows[to_host(some)])
-        masks.append(to_host(mask[some]))
-    lost = Lost(np.concatenate(found), np.concatenate(masks))
-    return lost if len(lost.rois) else None
+            return _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), rule)
+        mask = _at_the_top(rois, _everywhere(highest.here, rois), rule)
+        if highest.here < rule.largest and mask.any():
+            mask = _at_the_top(rois, _everywhere(highest.of_all(), rois), rule)
+        return mask
+
+    return lost_among(suspect, frames, corners, roi_shape, look)
 
 
 def _everywhere(value: float, rois: Any) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
-from ..lost_pixels import LostPixels, among, in_flat_areas
+from ..lost_pixels import LostPixels, in_flat_areas, lost_in
 from ..saturation import Highest, Tops
 from . import flat_areas, lone_pixels
 from .device import Device, current_device
@@ -57,5 +57,5 @@ def lost_pixels_on(
     areas = flat_areas.order(device, orders, frames, there, roi_shape, rule.structure())
     lone = look.order(orders, there)
     orders.carry_out()
-    saturated, padding = among(areas, frames, corners, roi_shape, highest)
+    saturated, padding = lost_in(areas, frames, corners, roi_shape, highest)
     return LostPixels(saturated, look.closely(np.flatnonzero(lone), corners), padding)
