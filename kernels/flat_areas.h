@@ -7,25 +7,29 @@ namespace spotfit {
 // What a ROI is suspected of: bits.
 constexpr unsigned char FLAT_TOP = 1, FLAT_GROUND = 2;
 
-// The largest value of the pixels' type, or so many of one value, no less than another.
-struct FlatTops {
+// Padding has so many pixels of a ROI at least.
+constexpr int LEAST_GROUND = 5;
+
+// A top: the largest value of the pixels' type, or so many of one value, no less than another. A ground: so far
+// below all other pixels at least, and by so many times what lies between the lowest of these and their median.
+struct FlatAreaRule {
     double largest, least;
+    double gap, times;
     int count;
 };
 
+namespace SPOTFIT_ISA {
+
 // Whether a ROI's highest value is suspect; count() says how many pixels have it, if it is asked for.
-template <class T, class Count> inline bool is_flat_top(T highest, const FlatTops& rule, Count count) {
+template <class T, class Count> inline bool is_flat_top(T highest, const FlatAreaRule& rule, Count count) {
     if (double(highest) >= rule.largest) return true;
     return double(highest) >= rule.least && count() >= rule.count;
 }
 
-// Padding has so many pixels of a ROI at least.
-constexpr int LEAST_GROUND = 5;
-
 // Whether the pixels of a ROI that have its lowest value are an area of its own, and no more than three quarters of
 // it: of the sides that they turn to other pixels there are no more than three for two of them, nor than one and a half
 // times the ROI's own. Single pixels here and there, as few counts have them, turn four sides to others.
-template <class T> inline bool has_flat_ground(const T* roi, long long width, int rows, int columns, T lowest) {
+template <class T> inline bool is_area(const T* roi, long long width, int rows, int columns, T lowest) {
     int count = 0;
     for (int y = 0; y < rows; ++y)
         for (int x = 0; x < columns; ++x) count += roi[y * width + x] == lowest;
@@ -40,4 +44,26 @@ template <class T> inline bool has_flat_ground(const T* roi, long long width, in
     return 2 * sides <= 3 * count && 2 * sides <= 3 * (rows + columns);
 }
 
+// Whether they are far enough below the others to be looked at more closely: half of these are no farther up.
+template <class T>
+inline bool is_far_below(const T* roi, long long width, int rows, int columns, T lowest, const FlatAreaRule& rule) {
+    const auto each_other = [&](auto use) {
+        for (int y = 0; y < rows; ++y)
+            for (int x = 0; x < columns; ++x)
+                if (roi[y * width + x] > lowest) use(double(roi[y * width + x]));
+    };
+    double next = 0;
+    int others = 0, near = 0;
+    each_other([&](double pixel) { next = others++ && next < pixel ? next : pixel; });
+    const double gap = next - double(lowest);
+    each_other([&](double pixel) { near += rule.times * (pixel - next) < gap; });
+    return gap >= rule.gap && near > 0 && 2 * near >= others;
+}
+
+template <class T>
+inline bool has_flat_ground(const T* roi, long long width, int rows, int columns, T lowest, const FlatAreaRule& rule) {
+    return is_area(roi, width, rows, columns, lowest) && is_far_below(roi, width, rows, columns, lowest, rule);
+}
+
+}  // namespace SPOTFIT_ISA
 }  // namespace spotfit

@@ -148,7 +148,7 @@ SPOTFIT_EXPORT void spotfit_cut_out(int index, const void* values, int bytes, lo
 
 SPOTFIT_EXPORT void spotfit_find_flat_areas(int index, const void* frames, int pixel_type, long long height,
                                             long long width, const long long* corners, long long first, long long last,
-                                            int rows, int columns, const FlatTops* rule, unsigned char* found) {
+                                            int rows, int columns, const FlatAreaRule* rule, unsigned char* found) {
     own_pixels(index).find_flat_areas(frames, pixel_type, height, width, corners, first, last, rows, columns, *rule,
                                       found);
 }

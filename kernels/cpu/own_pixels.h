@@ -37,7 +37,7 @@ struct OwnPixelFunctions {
     // What of that the ROIs first ... last - 1 of frames are suspected of.
     void (*find_flat_areas)(const void* frames, int pixel_type, long long height, long long width,
                             const long long* corners, long long first, long long last, int rows, int columns,
-                            const FlatTops&, unsigned char* found);
+                            const FlatAreaRule&, unsigned char* found);
 };
 
 }  // namespace spotfit

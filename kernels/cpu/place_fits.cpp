@@ -18,7 +18,7 @@ struct PlaceFits {
     int shape, numbers;  // how many shape parameters there are, and numbers of single precision of a fit
     const FitSettings* settings;
     const DetectionSource* detection;  // by which lone pixels are found; null: they count
-    FlatTops tops;
+    FlatAreaRule areas;
     SpotCells spots;  // the places; with no row or column of cells, pixels of other spots count
     void* work;
     FitResults results;
@@ -98,7 +98,7 @@ struct Work {
     bool any_flat_area() const {
         const long long n = p.spots.count;
         functions.own_pixels->find_flat_areas(p.taken, p.taken_type, p.source.height, p.source.width, p.source.corners,
-                                              0, n, p.rows, p.columns, p.tops, p.crowded);
+                                              0, n, p.rows, p.columns, p.areas, p.crowded);
         for (long long i = 0; i < n; ++i)
             if (p.crowded[i]) return true;
         return false;

@@ -8,7 +8,7 @@ namespace spotfit::SPOTFIT_ISA {
 // Of each ROI, `corners` has its frame, first row and first column; a negative frame stands for none.
 extern "C" __global__ void __launch_bounds__(THREADS)
     find_flat_areas(const PIXEL* frames, long long height, long long width, const long long* corners, long long count,
-                    int rows, int columns, FlatTops rule, unsigned char* found) {
+                    int rows, int columns, FlatAreaRule rule, unsigned char* found) {
     const long long i = static_cast<long long>(blockIdx.x) * THREADS + threadIdx.x;
     if (i >= count) return;
     const long long* const corner = corners + 3 * i;
@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         each([&](PIXEL pixel) { equal += pixel == highest; });
         return equal;
     });
-    const bool ground = has_flat_ground(roi, width, rows, columns, lowest);
+    const bool ground = has_flat_ground(roi, width, rows, columns, lowest, rule);
     found[i] = (top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0);
 }
 

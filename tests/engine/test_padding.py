@@ -11,9 +11,8 @@ from scipy import ndimage
 from napari_spotfit import Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine import flat_areas
 from napari_spotfit.engine.cuda import flat_areas as there
-from napari_spotfit.engine.flat_areas import GROUND
+from napari_spotfit.engine.flat_areas import GROUND, FlatAreaRule
 from napari_spotfit.engine.lost_pixels import in_flat_areas
-from napari_spotfit.engine.saturation import Tops
 
 SHAPE, EDGE = (60, 70), 30
 SIGMA = 1.3
@@ -28,6 +27,18 @@ def is_area(roi):
     sides = np.count_nonzero(ground[1:] != ground[:-1])
     sides += np.count_nonzero(ground[:, 1:] != ground[:, :-1])
     return 2 * sides <= 3 * count and 2 * sides <= 3 * sum(ground.shape)
+
+
+def is_far_below(roi):
+    """Whether half of the others are no farther above the lowest of them than times its gap."""
+    pixels = np.sort(roi[roi > np.nanmin(roi)].astype(float))
+    if not len(pixels):
+        return False
+    gap = pixels[0] - float(np.nanmin(roi))
+    if roi.dtype.kind in "iu" and gap < 4:
+        return False
+    with np.errstate(invalid="ignore"):
+        return 2 * np.count_nonzero((pixels - pixels[0]) / 2 < gap) >= len(pixels)
 
 
 def no_data(roi):
@@ -77,14 +88,14 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
         roi = frames[frame, y : y + roi_shape[0], x : x + roi_shape[1]]
         if frame < 0 or np.isnan(roi).all():
             continue
-        areas[number] = is_area(roi)
+        areas[number] = is_area(roi) and is_far_below(roi)
         mask = no_data(roi.astype(float))
         if mask.any():
             expected[number] = mask
-    tops = Tops.of(frames.dtype).structure()
-    here = flat_areas.flat_areas(frames, corners, roi_shape, tops, 2)
+    rule = FlatAreaRule.of(frames.dtype)
+    here = flat_areas.flat_areas(frames, corners, roi_shape, rule, 2)
     np.testing.assert_array_equal((here & GROUND) != 0, areas)
-    on_gpu = there.flat_areas_on(HOST, frames, corners, roi_shape, tops)
+    on_gpu = there.flat_areas_on(HOST, frames, corners, roi_shape, rule)
     np.testing.assert_array_equal(on_gpu & GROUND, here & GROUND)
     assert expected
     monkeypatch.setattr(flat_areas, "_AT_A_TIME", 7 * roi_shape[0] * roi_shape[1])
@@ -100,8 +111,8 @@ def test_none_is_looked_for_in_large_rois(monkeypatch):
     _, lost = in_flat_areas(frames, corners, (33, 40))
     assert lost is None
     monkeypatch.setattr(flat_areas, "is_on_device", lambda _: True)
-    tops = Tops.of(frames.dtype).structure()
-    assert flat_areas.flat_areas(frames, corners, (33, 40), tops, 1).tolist() == [1, 1, 0]
+    rule = FlatAreaRule.of(frames.dtype)
+    assert flat_areas.flat_areas(frames, corners, (33, 40), rule, 1).tolist() == [1, 1, 0]
 
 
 def beside_zeros(rng, photons, background, distance, count=30):

@@ -12,9 +12,9 @@ from scenes import DTYPES, light
 from napari_spotfit import Camera, Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine import flat_areas, lost_pixels, saturation
 from napari_spotfit.engine.cuda import flat_areas as there
+from napari_spotfit.engine.flat_areas import LEAST_COUNT, PLATEAU
 from napari_spotfit.engine.lost_pixels import in_flat_areas
 from napari_spotfit.engine.own_pixels import Lost
-from napari_spotfit.engine.saturation import LEAST_COUNT, PLATEAU
 
 SHAPE = (60, 70)
 CENTRES = np.array([(14.2, 15.3), (15.8, 47.4), (42.7, 20.1), (44.0, 52.6)])
@@ -97,7 +97,7 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
         [rng.integers(low, high, 300) for low, high in ((-1, 4), (0, 31), (0, 36))]
     )
     for top in (256, 258, 300):
-        rule = flat_areas.FlatTops(top, 250.0, PLATEAU)
+        rule = flat_areas.FlatAreaRule(top, 250.0, 0.0, 0.5, PLATEAU)
         areas = there.flat_areas_on(HOST, frames, corners, roi_shape, rule)
         found = (areas & flat_areas.TOP) != 0
         expected = np.zeros(300, bool)

@@ -192,7 +192,7 @@ SPOTFIT_INLINE void by_groups(const T* roi, long long width, int rows, int colum
 // NaN is neither the highest pixel nor the lowest. Those that overlap count twice: what is found is looked at more
 // closely.
 template <int W, class T>
-unsigned char flat_areas(const T* roi, long long width, int rows, int columns, const FlatTops& rule) {
+unsigned char flat_areas(const T* roi, long long width, int rows, int columns, const FlatAreaRule& rule) {
     using Pixels = T __attribute__((ext_vector_type(W)));
     Pixels high = LOWEST<T>, low = HIGHEST<T>;
     by_groups<W>(roi, width, rows, columns, [&](Pixels pixels) SPOTFIT_INLINE_LAMBDA {
@@ -212,19 +212,19 @@ unsigned char flat_areas(const T* roi, long long width, int rows, int columns, c
     int top_count = 0, ground_count = 0;
     for (int j = 0; j < W; ++j) top_count += tops[j], ground_count += grounds[j];
     const bool top = is_flat_top(highest, rule, [&] { return top_count; });
-    const bool ground = ground_count >= LEAST_GROUND && has_flat_ground(roi, width, rows, columns, lowest);
+    const bool ground = ground_count >= LEAST_GROUND && has_flat_ground(roi, width, rows, columns, lowest, rule);
     return static_cast<unsigned char>((top ? FLAT_TOP : 0) | (ground ? FLAT_GROUND : 0));
 }
 
 template <class T>
-unsigned char flat_areas(const T* roi, long long width, int rows, int columns, const FlatTops& rule) {
+unsigned char flat_areas(const T* roi, long long width, int rows, int columns, const FlatAreaRule& rule) {
     return columns < 8 ? flat_areas<4>(roi, width, rows, columns, rule)
                        : flat_areas<8>(roi, width, rows, columns, rule);
 }
 
 template <class T>
 void find_in(const T* frames, long long height, long long width, const long long* corners, long long first,
-             long long last, int rows, int columns, const FlatTops& rule, unsigned char* found) {
+             long long last, int rows, int columns, const FlatAreaRule& rule, unsigned char* found) {
     const auto place = [&](const long long* at) { return frames + (at[0] * height + at[1]) * width + at[2]; };
     for (long long n = first; n < last; ++n) {
         const long long* at = corners + 3 * n;
@@ -235,7 +235,7 @@ void find_in(const T* frames, long long height, long long width, const long long
 }
 
 void find_flat_areas(const void* frames, int pixel_type, long long height, long long width, const long long* corners,
-                     long long first, long long last, int rows, int columns, const FlatTops& rule,
+                     long long first, long long last, int rows, int columns, const FlatAreaRule& rule,
                      unsigned char* found) {
     with_pixel_type(pixel_type, [&](auto pixel) {
         using T = typename decltype(pixel)::Type;

@@ -20,21 +20,34 @@ from .own_pixels import Lost, cut_out
 
 #: What a ROI is suspected of, as kernels/flat_areas.h has it.
 TOP, GROUND = 1, 2
+#: Of a ROI's pixels, or of 3×3 of them, how many must have one value for a flat top, and the least
+#: value of whole numbers there: few counts are often equal.
+PLATEAU, LEAST_COUNT = 5, 255
+#: How far the lowest value is below all others, at least: so many times what lies between these and
+#: their median, and so many steps, as the least of their differences is one.
+GAP, STEPS = 0.5, 4
 #: ROIs of a thread's share, and pixels that are looked at more closely at a time.
 _SHARE, _AT_A_TIME = 1 << 14, 1 << 22
 
 
-class FlatTops(ctypes.Structure):
-    """What makes the highest pixels suspect, as kernels/flat_areas.h explains it."""
+class FlatAreaRule(ctypes.Structure):
+    """What makes pixels suspect, as kernels/flat_areas.h explains it."""
 
-    _fields_ = fields("double largest least", "int count")
+    _fields_ = fields("double largest least gap times", "int count")
+
+    @classmethod
+    def of(cls, dtype: np.dtype[Any]) -> FlatAreaRule:
+        """Return the rule for pixels of a type."""
+        if dtype.kind in "iu":
+            return cls(float(np.iinfo(dtype).max), LEAST_COUNT, STEPS, GAP, PLATEAU)
+        return cls(np.inf, -np.inf, 0.0, GAP, PLATEAU)
 
 
 def flat_areas(
     frames: Any,
     corners: NDArray[np.int64],
     roi_shape: tuple[int, int],
-    tops: FlatTops,
+    rule: FlatAreaRule,
     workers: int | None,
 ) -> NDArray[np.uint8]:
     """Return what each ROI of frames, wherever these lie, is suspected of.
@@ -47,13 +60,13 @@ def flat_areas(
             return np.where(corners[:, 0] >= 0, np.uint8(TOP), np.uint8(0))
         from .cuda.flat_areas import flat_areas_there
 
-        return flat_areas_there(frames, corners, roi_shape, tops)
+        return flat_areas_there(frames, corners, roi_shape, rule)
     found, library = np.zeros(len(corners), np.uint8), load()
 
     def work(first: int, last: int) -> None:
         library.functions.spotfit_find_flat_areas(
             library.index, address(frames), PIXEL_TYPES[frames.dtype.str[1:]], *frames.shape[1:],
-            address(corners), first, last, *roi_shape, ctypes.byref(tops), address(found),
+            address(corners), first, last, *roi_shape, ctypes.byref(rule), address(found),
         )  # fmt: skip
 
     threads.in_pieces(work, len(corners), _SHARE, workers)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from ..images.arrays import is_on_device, to_host
 from ..settings.settings import Settings
 from .cpu.lone_pixels import lone_pixels
-from .flat_areas import GROUND, TOP, flat_areas
+from .flat_areas import GROUND, TOP, FlatAreaRule, flat_areas
 from .own_pixels import Lost, joined
 from .padding import padding_among
-from .saturation import Highest, Tops, saturated_among
+from .saturation import Highest, saturated_among
 
 
 class LostPixels(NamedTuple):
@@ -107,8 +107,7 @@ def _in_flat_areas(
     workers: int | None,
     highest: Highest | None,
 ) -> tuple[Lost | None, Lost | None]:
-    tops = Tops.of(frames.dtype).structure()
-    areas = flat_areas(frames, corners, roi_shape, tops, workers)
+    areas = flat_areas(frames, corners, roi_shape, FlatAreaRule.of(frames.dtype), workers)
     return lost_in(areas, frames, corners, roi_shape, highest)
 
 

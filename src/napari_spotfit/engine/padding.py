@@ -12,12 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import to_host
-from .flat_areas import lost_among
+from .flat_areas import GAP, STEPS, lost_among
 from .own_pixels import Lost
-
-#: How far the lowest value is below all others, at least: so many times what lies between these and
-#: their median, and so many steps, as the least of their differences is one.
-_GAP, _STEPS = 0.5, 4
 
 
 def padding_among(
@@ -80,5 +76,5 @@ def _no_data(rois: NDArray[np.float64]) -> NDArray[np.bool_]:
     middle = (at(first + (count - 1) // 2) + at(first + count // 2)) / 2
     gap = begin - lowest
     found: NDArray[np.bool_]
-    found = (rois == lowest) & (gap > _GAP * (middle - begin)) & (gap >= _STEPS * least)
+    found = (rois == lowest) & (gap > GAP * (middle - begin)) & (gap >= STEPS * least)
     return found

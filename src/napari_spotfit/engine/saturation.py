@@ -9,31 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import is_on_device, like
-from .flat_areas import FlatTops, lost_among
+from .flat_areas import LEAST_COUNT, PLATEAU, FlatAreaRule, lost_among
 from .own_pixels import Lost
-
-#: Of 3×3 pixels, how many must have one value for a plateau, and the least value of whole numbers
-#: there: few counts are often equal.
-PLATEAU, LEAST_COUNT = 5, 255
-
-
-class Tops(NamedTuple):
-    """The rule for pixels of a type."""
-
-    #: The type's largest value, infinite if there is none.
-    largest: float
-    least: float
-
-    @classmethod
-    def of(cls, dtype: np.dtype[Any]) -> Tops:
-        """Return the rule for pixels of a type."""
-        if dtype.kind in "iu":
-            return cls(float(np.iinfo(dtype).max), LEAST_COUNT)
-        return cls(np.inf, -np.inf)
-
-    def structure(self) -> FlatTops:
-        """Return it as the library takes it."""
-        return FlatTops(self.largest, self.least, PLATEAU)
 
 
 class Highest(NamedTuple):
@@ -80,14 +57,14 @@ def saturated_among(
     >>> lost.rois, [np.argwhere(one).tolist() for one in lost.pixels]
     (array([0, 1]), [[[3, 3]], [[2, 2]]])
     """
-    rule = Tops.of(frames.dtype)
+    largest = FlatAreaRule.of(frames.dtype).largest
 
     def look(rois: Any, rows: NDArray[np.int64]) -> Any:
         if highest is None:
-            return _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), rule)
-        mask = _at_the_top(rois, _everywhere(highest.here, rois), rule)
-        if highest.here < rule.largest and mask.any():
-            mask = _at_the_top(rois, _everywhere(highest.of_all(), rois), rule)
+            return _at_the_top(rois, _highest_of_frames(frames, corners[rows, 0]), largest)
+        mask = _at_the_top(rois, _everywhere(highest.here, rois), largest)
+        if highest.here < largest and mask.any():
+            mask = _at_the_top(rois, _everywhere(highest.of_all(), rois), largest)
         return mask
 
     return lost_among(suspect, frames, corners, roi_shape, look)
@@ -106,9 +83,9 @@ def _highest_of_frames(frames: Any, frame: NDArray[np.int64]) -> Any:
     return np.array([np.nanmax(frames[number]) for number in which], frames.dtype)[back]
 
 
-def _at_the_top(rois: Any, highest: Any, rule: Tops) -> Any:
+def _at_the_top(rois: Any, highest: Any, largest: float) -> Any:
     """Return which pixels of ROIs, of NumPy or CuPy, are saturated."""
-    at_end = rois >= rule.largest
+    at_end = rois >= largest
     level = highest[:, np.newaxis, np.newaxis]
     with np.errstate(invalid="ignore"):  # an infinite one
         top = (rois == level) & ((level >= LEAST_COUNT) | (level % 1 != 0)) & np.isfinite(level)

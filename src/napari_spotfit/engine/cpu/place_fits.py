@@ -17,10 +17,9 @@ from ..c_types import fields
 from ..columns import numbers_per_fit
 from ..detection.band import make_bands
 from ..detection.detection_settings import make_detection_settings
-from ..flat_areas import FlatTops
+from ..flat_areas import FlatAreaRule
 from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
 from ..own_pixels import Lost, SpotCells
-from ..saturation import Tops
 from .fit import fit_kind
 from .interface import PIXEL_TYPES, DetectionSource, HostRois
 
@@ -35,7 +34,7 @@ class _PlaceFits(ctypes.Structure):
         ("source", HostRois),
         *fields("pointer taken", "int taken_type profile estimator rows columns shape numbers"),
         *fields("pointer settings detection"),
-        ("tops", FlatTops),
+        ("areas", FlatAreaRule),
         ("spots", SpotCells),
         ("work", ctypes.c_void_p),
         ("results", FitResults),
@@ -185,7 +184,7 @@ class PlaceFits:
             source, 0, PIXEL_TYPES[taken.str[1:]], kind.profile, kind.estimator, rows, columns,
             shape, numbers_per_fit(settings), ctypes.addressof(kind.numbers),
             ctypes.addressof(self._lone_source) if self._lone_source else 0,
-            Tops.of(taken).structure(), self._cells(room, new),
+            FlatAreaRule.of(taken), self._cells(room, new),
             address(new((kind.work_bytes,), np.uint8)),
             FitResults.at(address(results), room, settings),
             address(new((room,), bool)), address(self._lone), address(self._cut),

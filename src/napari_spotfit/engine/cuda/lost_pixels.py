@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
+from ..flat_areas import FlatAreaRule
 from ..lost_pixels import LostPixels, in_flat_areas, lost_in
-from ..saturation import Highest, Tops
+from ..saturation import Highest
 from . import flat_areas, lone_pixels
 from .device import Device, current_device
 
@@ -52,9 +53,9 @@ def lost_pixels_on(
 ) -> LostPixels:
     """Return the same of frames in the memory of a device, as the camera took them."""
     orders = device.orders()
-    there, rule = orders.send(corners), Tops.of(frames.dtype)
+    there, rule = orders.send(corners), FlatAreaRule.of(frames.dtype)
     look = lone_pixels.Look(device, frames, roi_shape, detection, level)
-    areas = flat_areas.order(device, orders, frames, there, roi_shape, rule.structure())
+    areas = flat_areas.order(device, orders, frames, there, roi_shape, rule)
     lone = look.order(orders, there)
     orders.carry_out()
     saturated, padding = lost_in(areas, frames, corners, roi_shape, highest)
