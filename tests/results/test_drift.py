@@ -96,7 +96,8 @@ def test_a_missing_fiducial_and_a_wrong_one_change_nothing():
 
 def test_frames_without_fiducials_are_interpolated_and_said():
     rows = [(frame, 0.2 * frame, 7.0) for frame in range(10) if frame not in (4, 5)]
-    drift = fiducial_drift(link_spots(made(rows), 3.0, memory=4), frames=11)
+    with pytest.warns(UserWarning, match="no fiducial is seen in frame 10: as if"):
+        drift = fiducial_drift(link_spots(made(rows), 3.0, memory=4), frames=11)
     assert drift.y == pytest.approx([0.2 * min(frame, 9) for frame in range(11)])
     assert drift.used.tolist() == [1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 0]
     assert np.isnan(drift.y_stderr[[4, 5, 10]]).all()
@@ -111,6 +112,47 @@ def test_frames_that_no_track_ties_to_the_others_are_refused():
         fiducial_drift(link_spots(made(dark), 2.0), frames=10, least_share=0.4)
     found = fiducial_drift(link_spots(made(jump), 6.0))
     assert found.y == pytest.approx([0.0] * 5 + [5.0] * 5)
+
+
+def test_frames_whose_tracks_are_too_short_are_refused():
+    """As where a shutter was closed for longer than spots are remembered."""
+    seen = [frame for frame in range(60) if not 20 <= frame < 30]
+    rows = [(frame, 20.0 * n + 0.05 * frame, 7.0) for frame in seen for n in range(4)]
+    with pytest.raises(ValueError, match=r"spots are seen all along frames 0–19, .*memory"):
+        fiducial_drift(link_spots(made(rows), 2.0, memory=3))
+    drift = fiducial_drift(link_spots(made(rows), 2.0, memory=12))
+    assert drift.y == pytest.approx(0.05 * np.arange(60))
+    early = made([row for row in rows if row[0] >= 30])
+    with pytest.warns(UserWarning, match="no fiducial is seen in frames 0–29"):
+        drift = fiducial_drift(link_spots(early, 2.0))
+    assert (drift.used[:30] == 0).all()
+
+
+def turning(rng, angles, creep):
+    """Return fits of 25 beads of a sample that turns around its middle, while each creeps."""
+    homes, speeds = rng.uniform(20, 140, (25, 2)), rng.normal(0, creep, (25, 2))
+    rows = []
+    for frame, angle in enumerate(np.deg2rad(angles)):
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        moved = (homes - 80.0) @ turn + 80.0 + speeds * frame
+        rows += [(frame, *place) for place in moved + rng.normal(0, 0.01, homes.shape)]
+    return made(rows)
+
+
+@pytest.mark.parametrize(("turn", "creep"), [(0.0, 0.0), (0.02, 0.0), (0.0, 0.01)])
+def test_errors_are_as_large_as_fiducials_scatter(turn, creep):
+    deviates = []
+    for seed in range(8):
+        fits = turning(np.random.default_rng(seed), turn * np.arange(60), creep)
+        drift = fiducial_drift(link_spots(fits, 2.0))
+        assert (drift.used >= 20).all()
+        off = np.column_stack([drift.y, drift.x])
+        errors = np.column_stack([drift.y_stderr, drift.x_stderr])
+        deviates.append((off - off.mean(axis=0)) / errors)
+        if not turn and not creep:
+            assert errors.mean() == pytest.approx(0.01 / 5, rel=0.06)
+    # Half of uniform deviates are farther away than of normal ones.
+    assert 0.55 < np.sqrt(np.mean(np.square(deviates))) < 1.3
 
 
 def test_fiducials_seen_one_after_the_other_tell_the_drift():

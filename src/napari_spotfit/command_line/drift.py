@@ -68,7 +68,8 @@ def drift(
             found = load_drift(known)
         else:
             linked = link_spots(fits, max_distance, memory=memory)
-            found = fiducial_drift(linked, least_share=least_share)
+            with _told(source):
+                found = fiducial_drift(linked, least_share=least_share)
             used = f"{np.median(found.used):g} fiducials in most frames"
             way = np.hypot(np.ptp(found.y), np.ptp(found.x))
             error = np.nanmedian(np.hypot(found.y_stderr, found.x_stderr))
@@ -86,7 +87,7 @@ def drift(
 
 @contextmanager
 def _told(table: Path) -> Iterator[None]:
-    """Say what is warned of, as sentences about a table: what its format has no place for."""
+    """Say what is warned of, as sentences about a table."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,16 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .shifts import Floats, robust_mean
+from .fiducial_shifts import agreed_shifts, by_track, refuse_untold, spans
+from .shifts import Floats
 from .spot_fits import SpotFits
-from .tracks import NO_TRACK, TRACK, leading_axes
+from .tracks import TRACK, leading_axes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Rounds in which displacements and places of fiducials are made to agree.
-_ROUNDS = 6
-_COLUMNS = ("frame", "y", "x", "y_stderr", "x_stderr", "used")
+#: The columns of a drift; and which part of a movie, at its ends, is worth a warning if it has no
+#: fiducials.
+_COLUMNS, _UNSEEN = ("frame", "y", "x", "y_stderr", "x_stderr", "used"), 0.01
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Drift:
     y, x : ndarray of float64, shape (frames,)
         Pixels since the first frame that has fiducials.
     y_stderr, x_stderr : ndarray of float64, shape (frames,)
-        Standard errors; NaN in frames without fiducials, whose drift is interpolated.
+        Standard errors; NaN in frames without fiducials, whose drift is interpolated. Where
+        fiducials scatter by more than their own errors, by as much.
     used : ndarray of int64, shape (frames,)
         How many fiducials took part.
 
@@ -70,9 +73,11 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     """Return the drift that the tracks of fiducials tell.
 
     It is the mean of their shifts by their own standard errors, without those that lie apart from
-    the others in a frame. Each fiducial is measured from a place of its own, on which all frames
-    have agreed: which ones are seen in a frame does not change the drift. Fiducials that are seen
-    one after the other tell it as well, if each is seen together with another for some frames.
+    the others in a frame. Where most scatter more than their errors say, as they do on a sample
+    that turns, its errors are as much larger. Each fiducial is measured from a place of its own, on
+    which all frames have agreed: which ones are seen in a frame does not change the drift.
+    Fiducials that are seen one after the other tell it as well, if each is seen together with
+    another for some frames.
 
     Parameters
     ----------
@@ -88,13 +93,20 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     Returns
     -------
     Drift
-        Frames without fiducials are interpolated.
+        Frames without fiducials are interpolated; before the first and after the last one that has
+        some, the sample is taken to be still.
 
     Raises
     ------
     ValueError
         If there are no tracks that are long enough, no track ties some frames to the others, the
         fits have no standard errors, or are of several files or positions, which drift apart.
+
+    Warns
+    -----
+    UserWarning
+        If more than a hundredth of the frames are before the first or after the last one with
+        fiducials.
 
     Examples
     --------
@@ -112,12 +124,14 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
             raise ValueError(f"these fits have no column {name}: {how}")
     _refuse_several_movies(columns)
     count = frames if frames is not None else int(columns["frame"].max(initial=-1)) + 1
-    places, errors = _by_track(columns, count, least_share)
+    places, errors = by_track(columns, count, least_share)
     known = np.asarray(np.isfinite(places + errors).all(axis=2))
     if not known.any():
         raise ValueError("no fiducial has standard errors above 0: fit y and x, with errors=True")
-    shifts, spread, used = _agreed(places, errors, known)
+    shifts, spread, used = agreed_shifts(places, errors, known)
     told = np.flatnonzero(used)
+    refuse_untold(columns, used, least_share)
+    _warn_of_ends(told, count)
     numbers = np.arange(count)
     shifts -= shifts[told[0]]
     y, x = (np.interp(numbers, told, shifts[told, axis]) for axis in (0, 1))
@@ -137,101 +151,15 @@ def _refuse_several_movies(columns: dict[str, NDArray[np.generic]]) -> None:
             )
 
 
-def _by_track(
-    columns: dict[str, NDArray[np.generic]], count: int, least_share: float
-) -> tuple[Floats, Floats]:
-    """Return places and standard errors by track and frame, NaN where a track was not seen."""
-    track, frame = columns[TRACK].astype(np.int64), columns["frame"].astype(np.int64)
-    linked = (track != NO_TRACK) & (frame < count)
-    numbers, own = np.unique(track[linked], return_inverse=True)
-    seen = np.bincount(own, minlength=len(numbers))
-    long = np.flatnonzero(seen >= max(least_share * count, 1))
-    if not len(long):
-        most = int(seen.max(initial=0))
-        raise ValueError(
-            f"no track is seen in {least_share:.0%} of the {count} frames, the longest in {most}: "
-            "link with a larger max_distance or memory, or take a smaller least_share"
+def _warn_of_ends(told: NDArray[np.int64], count: int) -> None:
+    """Warn of a movie's ends without fiducials, whose drift is a guess."""
+    untold = np.concatenate([np.arange(told[0]), np.arange(told[-1] + 1, count)])
+    if len(untold) > _UNSEEN * count:
+        warnings.warn(
+            f"no fiducial is seen in {spans(untold)}: as if the sample had not moved there, their "
+            "drift is that of the next frame with fiducials",
+            stacklevel=3,
         )
-    row = np.full(len(numbers), -1)
-    row[long] = np.arange(len(long))
-    rows, at = row[own], frame[linked]
-    places, errors = (np.full((len(long), count, 2), math.nan) for _ in range(2))
-    for axis, name in enumerate("yx"):
-        for to, column in ((places, name), (errors, f"{name}_stderr")):
-            to[rows[rows >= 0], at[rows >= 0], axis] = columns[column][linked][rows >= 0]
-    errors[errors <= 0] = math.nan
-    return places, errors
-
-
-def _agreed(
-    places: Floats, errors: Floats, known: NDArray[np.bool_]
-) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """Return shifts, their standard errors, and how many fiducials each frame has.
-
-    In turns, the places of the fiducials follow from the shifts, and these from the places.
-    """
-    count = places.shape[1]
-    spread, used = np.full((count, 2), math.nan), np.zeros(count, np.int64)
-    weights = np.where(known[..., np.newaxis], 1.0 / errors**2, 0.0)
-    homes, shifts = _tied(places, known)
-    for _ in range(_ROUNDS):
-        taken = np.zeros_like(known)
-        for frame in range(count):
-            mean = robust_mean(places[:, frame] - homes, errors[:, frame], known[:, frame])
-            used[frame] = np.count_nonzero(mean.taken)
-            if used[frame]:
-                shifts[frame], spread[frame] = mean.shift, mean.errors
-                taken[:, frame] = mean.taken
-        own = np.where(taken[..., np.newaxis], weights, 0.0)
-        total = own.sum(axis=1)
-        sums = (own * np.where(taken[..., np.newaxis], places - shifts, 0.0)).sum(axis=1)
-        homes = np.where(total > 0, sums / np.where(total > 0, total, 1.0), homes)
-    return shifts, spread, used
-
-
-def _tied(places: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return where fiducials are at home, and first shifts.
-
-    The one that is seen most ties others to it over the frames they share, and these tie others.
-    """
-    homes = np.full((len(places), 2), math.nan)
-    shifts = np.full(places.shape[1:], math.nan)
-    shared, tied = np.zeros(len(places), np.int64), np.zeros(places.shape[1], np.bool_)
-    one = int(np.argmax(known.sum(axis=1)))
-    homes[one] = np.median(places[one, known[one]], axis=0)
-    while True:
-        new = known[one] & ~tied
-        shifts[new] = places[one, new] - homes[one]
-        tied |= new
-        shared += np.count_nonzero(known[:, new], axis=1)
-        # The one that shares most frames is next: its home is the surest.
-        left = np.where(np.isnan(homes[:, 0]), shared, 0)
-        one = int(np.argmax(left))
-        if left[one] == 0:
-            break
-        common = known[one] & tied
-        homes[one] = np.median(places[one, common] - shifts[common], axis=0)
-    _refuse_untied(np.asarray(known.any(axis=0)), tied)
-    return homes, shifts
-
-
-def _refuse_untied(seen: NDArray[np.bool_], tied: NDArray[np.bool_]) -> None:
-    """Raise ValueError if some frames that have fiducials share none with the others."""
-    apart = np.flatnonzero(seen & ~tied)
-    if len(apart):
-        raise ValueError(
-            f"no track ties {_spans(apart)} to {_spans(np.flatnonzero(tied))}, so nobody knows how "
-            "far the sample moved between them: link with a larger max_distance or memory, or take "
-            "a smaller least_share"
-        )
-
-
-def _spans(frames: NDArray[np.int64]) -> str:
-    """Return words for sorted frames: the first stretches of them."""
-    spans = np.split(frames, np.flatnonzero(np.diff(frames) > 1) + 1)
-    words = [f"{one[0]}–{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in spans[:3]]
-    more = " and others" if len(spans) > 3 else ""
-    return f"frame{'s' * (len(frames) > 1)} {', '.join(words)}{more}"
 
 
 def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
