@@ -30,7 +30,7 @@ from scenes import light
 SIGMA, SIDE, EDGE, ROI = 1.3, 60, 30, 9
 #: How far apart data must be from what is none, and whether that is named, by how fits do with it.
 WAYS = {
-    "now": (padding._GAP, False),
+    "now": (padding.GAP, False),
     "zeros counted": (math.inf, False),
     "zeros named": (math.inf, True),
 }
@@ -58,7 +58,7 @@ def beside_zeros(rng: np.random.Generator, count: int) -> None:
             frames[:, mask] = 0
             cells = []
             for gap, named in WAYS.values():
-                with patch.object(padding, "_GAP", gap):
+                with patch.object(padding, "GAP", gap):
                     bad = mask if named else None
                     fits = fit_at(frames, places, ROI, sigma=SIGMA, bad_pixels=bad)
                 off = np.median(fits.x - places[:, 2])
@@ -85,7 +85,7 @@ def masked_cells(rng: np.random.Generator) -> None:
             frames.append(np.where(cell, rng.poisson(light_there), 0))
         total, told = sum(map(len, places)), []
         for gap, named in WAYS.values():
-            with patch.object(padding, "_GAP", gap):
+            with patch.object(padding, "GAP", gap):
                 fits = localize(
                     np.stack(frames).astype(np.uint16), bad_pixels=~cells if named else None
                 )

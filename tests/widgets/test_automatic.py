@@ -155,6 +155,23 @@ def test_what_is_taken_instead_is_said_in_words(viewer, widget, fit, make_movie)
     assert not said.isVisible()
 
 
+def test_a_camera_that_the_noise_contradicts_is_told(viewer, widget, fit):
+    viewer.add_image(simulate_movie(3, shape=(128, 128), spots_per_frame=12, seed=1)[0])
+    controls, said = widget.settings.controls, widget.settings.untold
+    controls["gain"].value, controls["offset"].value = 1.0, 100.0
+    fit(widget)
+    assert not said.isVisible()
+    controls["offset"].value = 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as napari would show it over the image
+        fit(widget)
+    assert said.isVisible()
+    assert said.text().startswith("⚠ The image has 0.")
+    assert "times the noise that a camera of gain 1 has" in said.text()
+    controls["offset"].value = 100.0
+    assert not said.isVisible()
+
+
 def test_an_image_that_is_asked_holds_up_nobody(viewer, widget, gate, qtbot):
     viewer.add_image(gate.movie[4:5], name="slow", contrast_limits=(90, 600), visible=False)
     widget.preview.box.click()

@@ -19,6 +19,7 @@ from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
+from .noise_doubts import warn_of_noise
 from .rois import leading_indices
 from .tiles import Tiled, all_spots_in_tiles, works_in_tiles
 
@@ -90,6 +91,7 @@ def find(
     reader = FrameReader(image)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
     calibration = estimated(reader, calibration)
+    warn_of_noise(reader, calibration, settings)
     settings = calibration.settings
     detection, variances = for_detection(calibration)
     backend = select_backend(settings, worth_a_gpu(image, reader, frames))

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.cpu.noise import measure_noise
+from ..engine.cpu.noise import measure_noise, noise_over_line
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.damaged import without_damage
@@ -84,9 +84,19 @@ def noise_model(
 
 def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
     """Return the noise that an image shows in a few of its frames, corrected for the camera."""
+    return measure_noise(*_sample(reader, calibration))
+
+
+def noise_over(reader: FrameReader, calibration: PixelCalibration, noise: NoiseModel) -> float:
+    """Return how many times a model's variance the same frames have; NaN if they do not tell."""
+    return noise_over_line(*_sample(reader, calibration), noise)
+
+
+def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray[Any], Settings]:
+    """Return the frames in which noise is measured, and the settings by which it is."""
     numbers = sample_frames(reader)
     if not len(numbers):
-        return NoiseModel(0.0, 0.0, 0.0)
+        return np.empty((0, *reader.frame_shape), np.float32), calibration.fitted
     if math.prod(reader.frame_shape) > _LARGE:
         _, pixels = without_damage(partial(_windows, reader, calibration), numbers)
     else:
@@ -95,7 +105,7 @@ def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseM
     settings = calibration.fitted
     if settings.sigma is None:
         settings = settings.changed(sigma=FALLBACK_SIGMA)
-    return measure_noise(np.ascontiguousarray(pixels), settings)
+    return np.ascontiguousarray(pixels), settings
 
 
 def _windows(

@@ -22,6 +22,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_ahead, read_chunks, side_by_side, worth_a_gpu
 from .estimates import estimated, for_detection
+from .noise_doubts import warn_of_noise
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
@@ -72,7 +73,9 @@ def measured(image: Any, settings: Settings, maps: Maps) -> tuple[FrameReader, P
         reader.shape, settings,
         weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
     )  # fmt: skip
-    return reader, estimated(reader, calibration)
+    calibration = estimated(reader, calibration)
+    warn_of_noise(reader, calibration, settings)
+    return reader, calibration
 
 
 def planned(

@@ -13,6 +13,9 @@ FILTERED = 2.0
 #: An image tells a slope if it stands out of its own error so many times, and the camera's gain if
 #: it stands out far.
 TOLD, SURE = 4.0, 8.0
+#: Noise that is so many times as strong somewhere as elsewhere, at one brightness, or as a camera
+#: makes it, is no one camera's.
+UNLIKE = 1.5
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,13 @@ class NoiseModel:
     #: gone through, and how many times stronger than the line's it was before. Errors go by it.
     blur: float = 0.0
     unfiltered: float = 1.0
+    #: How many times the line's variance some frames, or parts of all, have that of others.
+    uneven: float = 1.0
 
     def __post_init__(self) -> None:
         for name, low in (("slope", 0.0), ("intercept", -math.inf), ("least", 0.0),
                           ("correlation", 0.0), ("blocks", 0), ("blur", 0.0),
-                          ("unfiltered", 0.0)):  # fmt: skip
+                          ("unfiltered", 0.0), ("uneven", 1.0)):  # fmt: skip
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and low <= value < math.inf):
                 raise ValueError(f"the noise's {name} must be a number from {low:g}; got {value!r}")
@@ -89,9 +94,14 @@ class NoiseModel:
         return self.correlation > FILTERED
 
     @property
+    def is_uneven(self) -> bool:
+        """Whether no one camera with one gain took all of the image as it is."""
+        return self.uneven > UNLIKE and not self.is_filtered
+
+    @property
     def gain(self) -> float | None:
         """Counts per electron, if the image tells: None if it is flat, uneven or was filtered."""
-        if self.slope_error is None or self.is_filtered:
+        if self.slope_error is None or self.is_filtered or self.is_uneven:
             return None
         return self.slope if self.slope > SURE * self.slope_error else None
 
@@ -114,6 +124,12 @@ class NoiseModel:
             return (
                 f"the image was filtered or interpolated: its noise is {self.correlation:.1f} "
                 "times what its finest detail tells; photons and standard errors mean little"
+            )
+        if self.is_uneven:
+            return (
+                f"parts of the image have {self.uneven:.2g} times the noise of others that are as "
+                "bright, as channels have, and frames that were scaled: no one noise model is "
+                "right for all"
             )
         if self.gain is None and self.slope_error is not None:
             return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ from ..detection.constant_areas import without_constant_areas
 from ..detection.detection_settings import NO_NOISE, make_detection_settings
 from ..detection.noise import BLOCK_NOISE, photon_transfer, spectral_correlation, without_spots
 from ..detection.noise_line import is_usable
+from ..detection.uneven_noise import unevenness, usual_over_line
 from ..filtered_noise import with_filter
 from ..kernel_arguments import address
 from .interface import DetectionSource
@@ -33,6 +35,8 @@ BLOCK, _REACH = 16, 6
 _FEW_BLOCKS = 32
 #: Spots of a narrower PSF have fine detail of their own.
 _LEAST_PSF = 0.95
+#: Whole counts of less variance are mostly rounded.
+_ROUNDED = 0.25
 #: Of pixels whose variance is 1.
 _UNIT = NoiseModel(0.0, 1.0, 1.0)
 
@@ -50,23 +54,15 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     """
     if frames.size == 0:
         return NO_NOISE
-    shape = frames.shape[1:]
-    missing = [max(BLOCK - side, 0) for side in shape]
-    if any(missing):
-        frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
-    whole_counts, frames = frames.dtype.kind in "iu", without_constant_areas(frames)
+    whole_counts, shape = frames.dtype.kind in "iu", frames.shape[1:]
+    frames = _large_enough(frames)
     blocks = _blocks_of(frames, shape, settings)
     if np.count_nonzero(is_usable(blocks)) < _FEW_BLOCKS and not np.isfinite(frames).all():
         blocks["both"] = np.nan  # few, and of parts of them: the filtered frame's scatter is surer
-    blocks = blocks.reshape(len(frames), -1, _columns(shape))
-    model = photon_transfer(blocks, whole_counts)
-    if settings.known_sigma < _LEAST_PSF and model.slope_error is not None:
-        others = photon_transfer(without_spots(blocks), whole_counts)
-        off = abs(model.slope - others.slope) if others.slope_error is not None else model.slope
-        model = replace(model, slope_error=max(model.slope_error, off))
+    model = _line_through(blocks, whole_counts, settings)
     spectral = spectral_correlation(blocks, whole_counts)
     # A spot that is cut and mirrored has detail of its own.
-    if model.blocks and (spectral <= 1 or any(missing)):
+    if model.blocks and (spectral <= 1 or frames.shape[1:] != shape):
         return model
 
     def scatter_at(sigma: float) -> float:
@@ -82,10 +78,50 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
     return with_filter(coarse, settings.known_sigma, scatter_at)
 
 
+def noise_over_line(frames: NDArray[Any], settings: Settings, noise: NoiseModel) -> float:
+    """Return how many times a model's variance half of all blocks of frames have, less noisy ones.
+
+    NaN if too few blocks tell. Frames and settings are as :func:`measure_noise` takes them.
+    """
+    if frames.size == 0:
+        return math.nan
+    blocks = _blocks_of(_large_enough(frames), frames.shape[1:], settings)
+    if settings.known_sigma < _LEAST_PSF:
+        blocks = without_spots(blocks)
+    return usual_over_line(blocks, noise)
+
+
+def _line_through(blocks: NDArray[np.void], whole_counts: bool, settings: Settings) -> NoiseModel:
+    """Return the line of variance over brightness, and whether all of the image follows it."""
+    model, flat = photon_transfer(blocks, whole_counts), blocks
+    if settings.known_sigma < _LEAST_PSF:
+        flat = without_spots(blocks)
+        if model.slope_error is not None:
+            others = photon_transfer(flat, whole_counts)
+            off = abs(model.slope - others.slope) if others.slope_error is not None else model.slope
+            model = replace(model, slope_error=max(model.slope_error, off))
+    # What rounding does to less noise than that goes by where counts lie.
+    usable = flat["both"][is_usable(flat)]
+    if not len(usable) or (whole_counts and not np.median(usable) > _ROUNDED):
+        return model
+    return replace(model, uneven=unevenness(flat, model))
+
+
+def _large_enough(frames: NDArray[Any]) -> NDArray[Any]:
+    """Return frames without their constant areas; those that are smaller than a block, mirrored."""
+    missing = [max(BLOCK - side, 0) for side in frames.shape[1:]]
+    if any(missing):
+        frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
+    return without_constant_areas(frames)
+
+
 def _blocks_of(
     frames: NDArray[Any], shape: tuple[int, ...], settings: Settings
 ) -> NDArray[np.void]:
-    """Return brightness and detail of blocks of frames, which had this shape before the mirror."""
+    """Return brightness and detail of the blocks of each frame, by row and column.
+
+    The frames had this shape before the mirror.
+    """
     bands = make_bands(settings.known_sigma, frames.shape[1:])
     given = make_detection_settings(settings, bands, address, NO_NOISE)
     source, functions, index = DetectionSource.of(frames, given), load().functions, load().index
@@ -100,7 +136,7 @@ def _blocks_of(
         for name, fine in (("both", "yx"), ("rise", "yx"), ("along_x", "x"), ("along_y", "y")):
             for axis, side in zip("yx", shape, strict=True):
                 blocks[name] /= _mirrored(side, axis in fine)
-    return blocks
+    return blocks.reshape(len(frames), -1, _columns(shape))
 
 
 def _scatter(frames: NDArray[Any], settings: Settings, sigma: float, noise: NoiseModel) -> float:

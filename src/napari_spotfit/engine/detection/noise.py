@@ -23,7 +23,7 @@ BLOCK_NOISE = np.dtype(
     ]
 )
 #: The median over blocks of white noise's fine detail, over the mean.
-_MEDIAN_OVER_MEAN = 0.934
+MEDIAN_OVER_MEAN = 0.934
 #: By so many of its errors the line may be less steep than skewness tells, and steeper than it is;
 #: and what columns tell.
 _STEEPER, _BEYOND = 2.0, 3.0
@@ -62,7 +62,7 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     line = line_through(blocks, skewness)
     if line is None:
         # Few blocks tell no slope: a single spot makes them as skewed as anything.
-        middle = variance / _MEDIAN_OVER_MEAN
+        middle = variance / MEDIAN_OVER_MEAN
         least = min(max(float(usable["both"].min()) / 2, least), middle)
         return NoiseModel(0.0, middle, least, blocks=len(usable))
     least = max(_least_of_sets(usable) / 2, least)
@@ -141,7 +141,7 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
     step = 1.0 if whole_counts else _SINGLE * float(np.median(abs(blocks["mean"])))
     rounded, fine = step**2 / 12, float(np.median(blocks["both"]))
     both, along_x, along_y = (
-        max(float(np.median(blocks[name])) - _MEDIAN_OVER_MEAN * rounded, 0.0)
+        max(float(np.median(blocks[name])) - MEDIAN_OVER_MEAN * rounded, 0.0)
         for name in ("both", "along_x", "along_y")
     )
     if not both > _LEAST_BESIDE * rounded:
@@ -154,4 +154,4 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
 def _least_of_sets(blocks: NDArray[np.void]) -> float:
     """Return the least variance of blocks that are alike in brightness."""
     ordered = blocks["both"][np.argsort(blocks["mean"], kind="stable")]
-    return float(of_sets(median, ordered).min()) / _MEDIAN_OVER_MEAN
+    return float(of_sets(median, ordered).min()) / MEDIAN_OVER_MEAN

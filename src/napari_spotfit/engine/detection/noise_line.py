@@ -33,9 +33,9 @@ _ROUNDS = 8
 #: Fine detail reaches beyond its block: so much of the light of each neighbour is in it.
 _FROM_NEIGHBOURS = 0.015
 #: The variance of a block's mean brightness over that of a pixel.
-_OF_MEAN = 0.88 / 256
+OF_MEAN = 0.88 / 256
 #: What is left of the spread of brightness without that, at least, or there is no light and shade.
-_LEAST_LEFT = 0.2
+LEAST_LEFT = 0.2
 #: A line is told by no fewer places, rows and columns of blocks.
 _LEAST_PLACES = 3.0
 #: How far off a line is besides, as light and its noise do not lie in quite the same blocks.
@@ -166,8 +166,8 @@ def _weighted(
     rise = float(np.sum(weight * away * (variance - middle)))
     apparent = max(rise / spread, 0.0) if spread > 0 else 0.0
     if skewness is not None:
-        noise = _OF_MEAN * float(np.sum(weight * variance))
-        own_spread = spread - noise if spread - noise > _LEAST_LEFT * spread else 0.0
+        noise = OF_MEAN * float(np.sum(weight * variance))
+        own_spread = spread - noise if spread - noise > LEAST_LEFT * spread else 0.0
         rise -= min(skewness, apparent) * noise
     slope = max(rise / own_spread, 0.0) if own_spread > 0 else 0.0
     return Line(slope, level, middle, math.inf, apparent, math.inf), spread, own_spread

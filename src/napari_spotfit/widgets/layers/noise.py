@@ -12,6 +12,7 @@ from ...images.arrays import is_on_device
 from ...images.frames import FrameReader
 from ...images.pixel_calibration import detection_calibration
 from ...localization.estimates import estimated
+from ...localization.noise_doubts import noise_doubts
 from ...localization.psf_width import with_psf
 from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
@@ -27,7 +28,8 @@ class Told(NamedTuple):
     noise: NoiseModel | None
     sigma: float
     roi_size: int | tuple[int, int]
-    #: Why σ is taken, in a sentence; nothing if it was given, or the image tells it.
+    #: Why σ is taken, unless it was given, or the image tells it; what its noise says against the
+    #: camera. Sentences, or nothing.
     warning: str
 
 
@@ -84,9 +86,11 @@ class MeasuredNoise:
                 self._widths[key] = sigma, " ".join(said)
             sigma, warning = self._widths[key]
             calibration = calibration.with_settings(sigma=sigma)
-        found = estimated(reader, calibration).settings
+        calibration = estimated(reader, calibration)
+        found, doubts = calibration.settings, noise_doubts(reader, calibration, settings)
         assert found.roi_size is not None
-        return Told(found.noise, found.known_sigma, found.roi_size, warning)
+        said_of_both = "; ".join(filter(None, (warning, doubts)))
+        return Told(found.noise, found.known_sigma, found.roi_size, said_of_both)
 
 
 def _values(settings: Settings, names: tuple[str, ...]) -> Hashable:

@@ -1,0 +1,74 @@
+"""What an image's noise says against the settings that errors and false spots go by."""
+
+from __future__ import annotations
+
+from ..images.frames import FrameReader
+from ..images.pixel_calibration import PixelCalibration
+from ..settings.noise_model import UNLIKE, NoiseModel
+from ..settings.settings import Settings
+from .noise import noise_over
+from .telling import warn_caller
+
+
+def warn_of_noise(reader: FrameReader, calibration: PixelCalibration, given: Settings) -> None:
+    """Say what is to be said of the noise to whoever called this package."""
+    if doubts := noise_doubts(reader, calibration, given):
+        warn_caller(doubts)
+
+
+def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Settings) -> str:
+    """Return what is to be said of noise that one camera cannot make, or not the one that is given.
+
+    Parameters
+    ----------
+    reader : FrameReader
+        The image.
+    calibration : PixelCalibration
+        Its pixels, with the noise that all goes by.
+    given : Settings
+        Those before anything was estimated. If they hold a noise, as those of results do, all has
+        been said.
+
+    Returns
+    -------
+    str
+        Nothing where there is no doubt.
+    """
+    noise, camera = calibration.settings.noise, calibration.camera_noise
+    if given.noise is not None or noise is None:
+        return ""
+    if camera is None:
+        return _of_parts(noise) if noise.is_uneven else ""
+    known, names = calibration.knows_variance, _in_words(calibration.fitted)
+    ratio = noise_over(reader, calibration, camera)
+    if ratio < 1 / UNLIKE or (known and ratio > UNLIKE):
+        return _of_camera(f"{ratio:.2g} times the noise that a camera of {names} has", "")
+    # Of an unknown read-out variance, noise may have any; not its slope.
+    if known or noise.gain is None or 1 / UNLIKE < noise.gain / camera.slope < UNLIKE:
+        return ""
+    return _of_camera(
+        f"noise that grows {noise.gain / camera.slope:.2g} times as fast with the light as that of "
+        f"a camera of {names}",
+        f": it suggests {noise.gain:.3g} counts per electron",
+    )
+
+
+def _of_parts(noise: NoiseModel) -> str:
+    return (
+        f"parts of the image have {noise.uneven:.2g} times the noise of others that are as bright, "
+        "as channels have, and frames that were scaled: false spots and standard errors go by one "
+        "noise for all. Fit them one by one, as image[:, 1], and as the camera took them"
+    )
+
+
+def _of_camera(found: str, suggested: str) -> str:
+    return (
+        f"the image has {found}{suggested}. False spots and standard errors go by that camera: "
+        "give counts per electron, not electrons per count, counts without light, and the image as "
+        "the camera took it"
+    )
+
+
+def _in_words(settings: Settings) -> str:
+    numbers = {name: getattr(settings, name) for name in ("gain", "offset", "variance")}
+    return ", ".join(f"{name} {number:.4g}" for name, number in numbers.items() if number)

@@ -1,0 +1,120 @@
+"""Noise that no one camera makes, or not the one that is given, is told; other noise is not."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from noisy_scenes import flat_scenes, noisy_scenes
+from scenes import light, scattered
+
+from napari_spotfit import Camera, NoiseModel, detect_spots, localize, noise_model
+
+SHAPE, GAIN, OFFSET, READ = (128, 128), 2.2, 100.0, 3.3
+RIGHT = {"gain": GAIN, "offset": OFFSET, "variance": READ**2}
+
+
+def taken(electrons, gain=GAIN, seed=3):
+    """Return what a camera counts."""
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(electrons) * gain + OFFSET + rng.normal(0, READ, np.shape(electrons))
+    return np.clip(np.rint(counts), 0, 65535).astype(np.uint16)
+
+
+@pytest.fixture(scope="module")
+def electrons():
+    """Return the light of frames with spots."""
+    rng = np.random.default_rng(2)
+    places = [scattered(rng, SHAPE, 40) for _ in range(6)]
+    return np.stack([light(own, 800, 1.3, SHAPE) for own in places]) + 20
+
+
+def told(movie, **options):
+    """Return what is warned of."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        localize(movie, sigma=1.3, **options)
+    return [str(one.message) for one in said]
+
+
+@pytest.mark.parametrize("name", ["gain", "offset", "variance"])
+def test_the_right_camera_is_not_doubted(electrons, name):
+    movie = taken(electrons)
+    assert not told(movie, **RIGHT)
+    assert not told(movie)
+    known = {key: RIGHT[key] for key in ("gain", "offset") if key != name}
+    if "gain" in known and "offset" in known:
+        assert not told(movie, **known)
+    off = {"gain": 1.25 * GAIN, "offset": 103.0, "variance": 0.6 * READ**2}
+    assert not told(movie, **RIGHT | {name: off[name]})
+
+
+WRONG = {
+    "electrons per count": ({"gain": 1 / GAIN}, r"3\.\d times the noise.*gain 0\.4545, offset 100"),
+    "no offset": ({"offset": 0.0}, r"0\.\d+ times the noise that a camera of gain 2\.2"),
+    "electrons² for counts²": ({"variance": 900.0}, r"0\.1\d* times the noise"),
+    "no EMCCD": ({"emccd": True}, r"0\.\d+ times the noise"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_camera_is_told(electrons, name):
+    options, what = WRONG[name]
+    with pytest.warns(UserWarning, match=f"the image has {what}") as said:
+        fits = localize(taken(electrons), sigma=1.3, **RIGHT | options)
+    assert said[0].filename == __file__
+    # Whoever goes on with these settings knows.
+    assert not told(taken(electrons), settings=fits.settings)
+
+
+def test_a_wrong_map_is_told(electrons):
+    maps = {name: np.full(SHAPE, value) for name, value in RIGHT.items()}
+    assert not told(taken(electrons), camera=Camera(**maps))
+    maps["gain"] /= 4
+    with pytest.warns(UserWarning, match=r"the image has 3\.\d times the noise .* gain 0\.55"):
+        localize(taken(electrons), sigma=1.3, camera=Camera(**maps))
+
+
+def test_a_gain_that_light_and_shade_contradict_is_told(electrons):
+    shade = electrons * np.linspace(0.5, 6, SHAPE[1])
+    movie = taken(np.concatenate([shade, shade]))
+    assert not told(movie, gain=GAIN, offset=OFFSET)
+    with pytest.warns(UserWarning, match=r"grows [45]\.?\d* times as fast.*suggests 2\.\d+ counts"):
+        localize(movie, sigma=1.3, gain=1 / GAIN, offset=OFFSET)
+
+
+def test_channels_of_different_gain_are_told(electrons):
+    channels = [taken(3 * electrons, 6.0), taken(3 * electrons + 300, 1.0)]  # one brightness
+    for work in (localize, detect_spots):
+        with pytest.warns(UserWarning, match="parts of the image have .* the noise of others"):
+            work(np.stack(channels, axis=1), sigma=1.3)
+    for channel in channels:
+        assert not told(channel)
+    found = noise_model(np.stack(channels, axis=1))
+    assert found.is_uneven
+    assert found.gain is None
+    assert "no one noise model" in str(found)
+
+
+def test_frames_that_were_scaled_are_told(electrons):
+    lamp = 10 ** -np.linspace(0, 1, 6)[:, np.newaxis, np.newaxis]
+    faded = taken(3 * electrons * lamp)
+    assert not told(faded)
+    with pytest.warns(UserWarning, match="frames that were scaled"):
+        localize((faded - OFFSET) / lamp, sigma=1.3)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.3, 2.0])
+def test_no_kind_of_image_is_uneven_by_chance(sigma):
+    for scene in (*flat_scenes(sigma, side=128), *noisy_scenes(sigma, 192, 1, 40)):
+        assert not noise_model(np.stack(scene.frames)).is_uneven, scene.name
+
+
+def test_a_model_knows_it():
+    model = NoiseModel(2.0, -100.0, 1.0, slope_error=0.01, blocks=100, uneven=2.0)
+    assert model.is_uneven
+    assert model.gain is None
+    assert NoiseModel.of(model.to_dict()) == model
+    with pytest.raises(ValueError, match="uneven must be a number from 1"):
+        NoiseModel(2.0, 0.0, 1.0, uneven=0.5)
