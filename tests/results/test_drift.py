@@ -277,6 +277,21 @@ def test_a_drift_is_saved_and_loaded(tmp_path, beads):
         load_drift(tmp_path / "b.csv")
 
 
+def test_the_rows_of_a_drift_are_known_by_their_frames(tmp_path):
+    drift, path = drift_of(7), tmp_path / "a.drift.csv"
+    save_drift(drift, path)
+    head, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([head, *rows[::-1]]) + "\n")
+    assert load_drift(path).y.tolist() == drift.y.tolist()
+    for other in (rows[1:], [*rows, rows[0]]):
+        path.write_text("\n".join([head, *other]) + "\n")
+        with pytest.raises(ValueError, match="column frame must have each number from 0 on once"):
+            load_drift(path)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"no column 'frame'; the columns are frame, y, x"):
+        load_drift(path)
+
+
 def test_the_command_subtracts_the_drift(tmp_path, beads):
     fits, _ = beads
     fits.save(tmp_path / "beads.spots.parquet")

@@ -264,11 +264,22 @@ def load_drift(path: str | os.PathLike[str]) -> Drift:
     ending = _ending(place)
     try:
         if ending == ".csv":
-            table = pd.read_csv(place)
+            table = pd.read_csv(place).sort_values("frame")
+            if (table["frame"].to_numpy() != np.arange(len(table))).any():
+                raise ValueError(
+                    "its column frame must have each number from 0 on once; "
+                    f"it has {table['frame'].nunique()} numbers from {table['frame'].min()} "
+                    f"to {table['frame'].max()} in {len(table)} rows"
+                )
             y, x, *errors = (table[name].to_numpy(float) for name in _COLUMNS[1:5])
             return Drift(y, x, errors[0], errors[1], table["used"].to_numpy(np.int64))
         x, y = np.loadtxt(place, ndmin=2).T
-    except (KeyError, ValueError) as error:
+    except KeyError as error:
+        raise ValueError(
+            f"“{place.name}” is no table of a drift: it has no column {error}; the columns are "
+            f"{', '.join(_COLUMNS)}"
+        ) from None
+    except ValueError as error:
         raise ValueError(f"“{place.name}” is no table of a drift: {error}") from None
     unknown = np.full(len(y), math.nan)
     return Drift(y, x, unknown, unknown, np.zeros(len(y), np.int64))
