@@ -112,6 +112,20 @@ def test_a_chunk_is_computed_once(leading, chunks, selection, block_bytes):
     assert {load[:-2] for load in loads} == set(wanted)
 
 
+@pytest.mark.parametrize("options", [{}, {"sigma": 1.3}, {"gain": 1.0, "offset": 100.0}])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_chunks_that_tell_what_is_left_open_are_computed_once_for_that(options, lazy):
+    """σ, the noise and what it says against the camera come of the same few frames."""
+    loads, movie = [], simulate_movie(60, shape=(64, 72), spots_per_frame=8, seed=1)[0]
+    image = counted(movie, (10, 64, 72), loads)
+    loads.clear()
+    found = localize(image, lazy=lazy, **options)
+    assert sorted(set(loads)) == [(i, 0, 0) for i in range(6)]
+    assert len(loads) == (6 if lazy else 12)
+    if not lazy:
+        assert_same(found, localize(movie, **options))
+
+
 @pytest.mark.parametrize("selection", [None, (slice(None), slice(None, None, 2))])
 @pytest.mark.parametrize("as_file", [False, True])
 def test_a_chunk_of_zarr_is_read_once(selection, as_file, tmp_path):

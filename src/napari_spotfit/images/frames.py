@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -69,6 +70,8 @@ class FrameReader:
         if leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
             image, leading = image.reshape(-1, *self.frame_shape), (self.count,)
         self._image, self._cells = image, Cells(leading, getattr(image, "chunks", None))
+        #: Frames that were read before, in the host's memory, by their numbers.
+        self._kept: dict[int, NDArray[Any]] = {}
 
     def _check(self, dtype: Any, what: str) -> None:
         if not (self._flags and np.dtype(dtype) == np.bool_):
@@ -218,8 +221,26 @@ class FrameReader:
             for row, column in zip(y.tolist(), x.tolist(), strict=True)
         ]
 
+    @contextmanager
+    def keeping(self, numbers: NDArray[np.int64]) -> Iterator[None]:
+        """Read frames of rising numbers at once, for all that asks for them here in the meantime.
+
+        Only those of lazy images, and not too many bytes of them; what cannot be read is told by
+        whoever asks for it.
+        """
+        size = len(numbers) * math.prod(self.frame_shape) * self.pixel_bytes
+        if self.is_lazy and len(numbers) and size <= LARGE_FRAME and not self.in_tiles:
+            with suppress(Exception):
+                self._kept = dict(zip(numbers.tolist(), self.read_here(numbers), strict=True))
+        try:
+            yield
+        finally:
+            self._kept = {}
+
     def read_here(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         """Return them in the host's memory; a GPU needs none of its own for it."""
+        if len(numbers) and all(number in self._kept for number in numbers.tolist()):
+            return np.stack([self._kept[number] for number in numbers.tolist()])
         parts, order = self._parts(numbers)
         here: NDArray[Any] = _joined([to_host(part) for part in parts], order)
         return here
@@ -232,18 +253,29 @@ class FrameReader:
                 raise ValueError(self._broken_promise(0, 1, (1, *pixels.shape)))
             return [to_native(pixels).reshape(1, *self.frame_shape)], None
         boxes = self._cells.boxes(numbers)
-        parts = [to_native(self._read_box(box)) for box in boxes]
+        given = [self._image[self._index(box)] for box in boxes]
+        if len(boxes) > 1 and hasattr(self._image, "dask"):
+            import dask.base
+
+            given = dask.base.compute(*given)
+        parts = [to_native(self._checked_box(*one)) for one in zip(boxes, given, strict=True)]
         if len(boxes) == 1:
             return parts, None
         read = np.concatenate([box.numbers for box in boxes])
         return parts, None if (np.diff(read) > 0).all() else np.argsort(read)
 
-    def _read_box(self, box: Box) -> Any:
+    @staticmethod
+    def _index(box: Box) -> Any:
+        """Return what chooses a box of an image's frames."""
         outer = [
             first if last - first == 1 else slice(first, last) for first, last in box.ranges[:-1]
         ]
         along = slice(*box.ranges[-1])
-        pixels = as_array(self._image[(*outer, along) if outer else along])
+        return (*outer, along) if outer else along
+
+    def _checked_box(self, box: Box, given: Any) -> Any:
+        """Return the frames of a box, if they are what the image's shape promised."""
+        pixels = as_array(given)
         promised = (*(n for n in box.shape[:-1] if n > 1), box.shape[-1], *self.frame_shape)
         if pixels.shape != promised:
             count = len(box.numbers) if box.wanted is None else math.prod(box.shape)

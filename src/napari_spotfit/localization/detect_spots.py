@@ -18,7 +18,7 @@ from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
-from .estimates import estimated, for_detection
+from .estimates import estimated, for_detection, frames_that_tell
 from .noise_doubts import warn_of_noise
 from .rois import leading_indices
 from .tiles import Tiled, all_spots_in_tiles, works_in_tiles
@@ -90,8 +90,9 @@ def find(
     """Return what :func:`detect_spots` does, and the candidates with score and height."""
     reader = FrameReader(image)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
-    calibration = estimated(reader, calibration)
-    warn_of_noise(reader, calibration, settings)
+    with frames_that_tell(reader, settings):
+        calibration = estimated(reader, calibration)
+        warn_of_noise(reader, calibration, settings)
     settings = calibration.settings
     detection, variances = for_detection(calibration)
     backend = select_backend(settings, worth_a_gpu(image, reader, frames))

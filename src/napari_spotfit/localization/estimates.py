@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +15,9 @@ from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
 from ..settings.camera_noise import tells_electrons
 from ..settings.settings import Settings
-from .noise import measured_noise
+from .noise import measured_noise, sample_frames
 from .psf_width import with_psf
+from .width_search import glance_frames
 
 #: Of the least variance so much stays, whatever a map says of the pixels it was measured in.
 _LEAST_LEFT = 0.05
@@ -51,6 +54,18 @@ def estimated(
     if settings.noise is not None:
         return calibration
     return calibration.with_noise(measured_noise(reader, calibration))
+
+
+@contextmanager
+def frames_that_tell(reader: FrameReader, settings: Settings) -> Iterator[None]:
+    """Read the frames that tell what settings leave open, once for all that is asked of them."""
+    asked = [np.empty(0, np.int64)]
+    if reader.held is None and settings.noise is None:
+        asked.append(sample_frames(reader))
+    if reader.held is None and settings.sigma is None:
+        asked.append(glance_frames(reader))
+    with reader.keeping(np.unique(np.concatenate(asked))):
+        yield
 
 
 def for_detection(calibration: PixelCalibration) -> tuple[Settings, NDArray[np.float32] | None]:

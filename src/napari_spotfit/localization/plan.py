@@ -21,7 +21,7 @@ from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_ahead, read_chunks, side_by_side, worth_a_gpu
-from .estimates import estimated, for_detection
+from .estimates import estimated, for_detection, frames_that_tell
 from .noise_doubts import warn_of_noise
 from .rois import checked_reader, collected, fit_block, leading_indices, upload
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
@@ -73,8 +73,9 @@ def measured(image: Any, settings: Settings, maps: Maps) -> tuple[FrameReader, P
         reader.shape, settings,
         weights=maps.weights, bad_pixels=maps.bad_pixels, camera=maps.camera,
     )  # fmt: skip
-    calibration = estimated(reader, calibration)
-    warn_of_noise(reader, calibration, settings)
+    with frames_that_tell(reader, settings):
+        calibration = estimated(reader, calibration)
+        warn_of_noise(reader, calibration, settings)
     return reader, calibration
 
 

@@ -141,16 +141,12 @@ def samples(
     """
     shape = np.array(reader.frame_shape)
     middle = (shape - 1) / 2 if places is None else np.median(places[:, 1:], axis=0)
-
-    def part_of(pixels: int) -> tuple[int, NDArray[Any]]:
-        size = np.minimum(shape, max(math.isqrt(pixels), pixels // max(shape.max(), 1)))
-        return min(max(pixels // max(size.prod(), 1), 1), len(chosen)), size
-
-    parts = {int(count * size.prod()): (count, size) for count, size in map(part_of, _PIXELS)}
+    each = [_frames_and_size(pixels, shape, len(chosen)) for pixels in _PIXELS]
+    parts = {int(count * size.prod()): (count, size) for count, size in each}
     least, most = min(parts), max(parts)
     for pixels in sorted(parts) if len(chosen) else ():
         count, size = parts[pixels]
-        numbers = chosen[(2 * np.arange(count) + 1) * len(chosen) // (2 * count)]
+        numbers = _spread(chosen, count)
         corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
         rows, columns = (
             slice(n, n + m) for n, m in zip(corner.tolist(), size.tolist(), strict=True)
@@ -171,6 +167,25 @@ def samples(
             None if places is None else _inside(places, numbers, corner, size),
             pixels == least < most,
         )
+
+
+def glance_frames(reader: FrameReader) -> NDArray[np.int64]:
+    """Return the numbers of the frames that are looked at first, of all."""
+    count, _ = _frames_and_size(_PIXELS[0], np.array(reader.frame_shape), reader.count)
+    return _spread(np.arange(reader.count), count)
+
+
+def _frames_and_size(
+    pixels: int, shape: NDArray[np.int64], count: int
+) -> tuple[int, NDArray[np.int64]]:
+    """Return how many of so many frames are looked at, and how much of each."""
+    size = np.minimum(shape, max(math.isqrt(pixels), pixels // max(shape.max(), 1)))
+    return min(max(pixels // max(size.prod(), 1), 1), count), size
+
+
+def _spread(chosen: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return so many of some frames, evenly spread over them."""
+    return chosen[(2 * np.arange(count) + 1) * len(chosen) // max(2 * count, 1)]
 
 
 def width_of(
