@@ -58,5 +58,12 @@ def lost_pixels_on(
     areas = flat_areas.order(device, orders, frames, there, roi_shape, rule)
     lone = look.order(orders, there)
     orders.carry_out()
+    if _is_empty(areas) and _is_empty(lone):
+        return LostPixels(None, None, None)
     saturated, padding = lost_in(areas, frames, corners, roi_shape, highest)
     return LostPixels(saturated, look.closely(np.flatnonzero(lone), corners), padding)
+
+
+def _is_empty(found: NDArray[Any]) -> bool:
+    """Whether all is 0. NumPy would let other threads have the interpreter, and wait for it."""
+    return found.tobytes() == bytes(found.nbytes)
