@@ -72,7 +72,7 @@ def test_a_wrong_map_is_told(electrons):
     maps = {name: np.full(SHAPE, value) for name, value in RIGHT.items()}
     assert not told(taken(electrons), camera=Camera(**maps))
     maps["gain"] /= 4
-    with pytest.warns(UserWarning, match=r"the image has 3\.\d times the noise .* gain 0\.55"):
+    with pytest.warns(UserWarning, match=r"the image has 3(\.\d)? times the noise .* gain 0\.55"):
         localize(taken(electrons), sigma=1.3, camera=Camera(**maps))
 
 
@@ -103,6 +103,18 @@ def test_frames_that_were_scaled_are_told(electrons):
     assert not told(faded)
     with pytest.warns(UserWarning, match="frames that were scaled"):
         localize((faded - OFFSET) / lamp, sigma=1.3)
+
+
+@pytest.mark.parametrize(("sigma", "is_told"), [(0.55, True), (0.9, False)])
+def test_spots_as_narrow_as_noise_are_told(sigma, is_told):
+    rng = np.random.default_rng(4)
+    movie = taken([light(scattered(rng, SHAPE, 40), 3000, sigma, SHAPE) + 10 for _ in range(4)])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        localize(movie)
+    texts = [str(one.message) for one in said]
+    assert any("have detail as fine as noise" in text for text in texts) == is_told
+    localize(movie, **RIGHT)
 
 
 @pytest.mark.parametrize("sigma", [1.0, 1.3, 2.0])

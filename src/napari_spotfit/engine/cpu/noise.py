@@ -79,16 +79,16 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 
 
 def noise_over_line(frames: NDArray[Any], settings: Settings, noise: NoiseModel) -> float:
-    """Return how many times a model's variance half of all blocks of frames have, less noisy ones.
+    """Return how many times a model's variance blocks of frames without spots have.
 
     NaN if too few blocks tell. Frames and settings are as :func:`measure_noise` takes them.
     """
     if frames.size == 0:
         return math.nan
     blocks = _blocks_of(_large_enough(frames), frames.shape[1:], settings)
-    if settings.known_sigma < _LEAST_PSF:
-        blocks = without_spots(blocks)
-    return usual_over_line(blocks, noise)
+    flat = without_spots(blocks)
+    few = np.count_nonzero(is_usable(flat)) < _FEW_BLOCKS
+    return usual_over_line(blocks if few and settings.known_sigma >= _LEAST_PSF else flat, noise)
 
 
 def _line_through(blocks: NDArray[np.void], whole_counts: bool, settings: Settings) -> NoiseModel:
