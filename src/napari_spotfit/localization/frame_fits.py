@@ -15,6 +15,7 @@ from ..engine.choice import worth_for_fits
 from ..engine.cpu.library import Library, load
 from ..engine.select import select_backend
 from ..images.arrays import as_array, check_real, is_on_device, to_host
+from ..images.frames import inside
 from ..images.pixel_calibration import PixelCalibration
 from ..results.verdicts import ImageVerdicts, Origin
 from ..settings.settings import Settings
@@ -104,9 +105,7 @@ class FrameFits:
     ) -> dict[str, NDArray[Any]]:
         """Fit ROIs as those of any image are fitted."""
         calibration = self.calibration
-        size = np.array(pixels.shape[1:])
-        with np.errstate(invalid="ignore"):
-            there = ((places >= -0.5) & (places <= size - 0.5)).all(axis=1)
+        there = inside(places, pixels.shape[1:])
         known = places if there.all() else places[there]
         columns = fit_block(
             backend, upload(backend, calibration, _FIRST, pixels), calibration,
