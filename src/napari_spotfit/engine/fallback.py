@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from ..caller import warn_caller
 from ..images.arrays import to_host, to_native
 from ..images.pixel_calibration import Planes
 from .backend import Backend
@@ -189,12 +189,11 @@ class _Run:
         others = self._cpu if self._cuda is None else self._cuda
         if first and others is not None:
             error = next(iter(failed.values()))
-            warnings.warn(
+            warn_caller(
                 BackendFallbackWarning(
                     f"{self._name} failed ({first_line(error)}). {others.name} does the "
                     "rest of this run, and its result is complete."
-                ),
-                stacklevel=4,
+                )
             )
 
 
