@@ -49,11 +49,10 @@ def with_fallback(
         Once, when a GPU fails.
     """
     run = _Run(cuda, cpu_factory, without)
-    return Backend(
-        cuda.name, run.upload, run.detect, run.fit_rois, run.lost_pixels, run.own_maxima,
-        cuda.frames_at_once, cuda.block_bytes, cuda.workers, run.ran_on,
-        run.prepare_fits, run.prepare_places, reads_all=cuda.reads_all,
-        long_movies=cuda.long_movies, kind=cuda.kind,
+    return cuda._replace(
+        upload=run.upload, detect=run.detect, fit_rois=run.fit_rois, lost_pixels=run.lost_pixels,
+        own_maxima=run.own_maxima, ran_on=run.ran_on, prepare_fits=run.prepare_fits,
+        prepare_places=run.prepare_places,
     )  # fmt: skip
 
 
