@@ -25,7 +25,7 @@ ROOMS = (
     "images",
     "simulate",
 )
-ROOMS += ("precision", "settings", "models", "version")
+ROOMS += ("precision", "settings", "models", "caller", "version")
 #: The public names, which come from everywhere; no room imports them back.
 PUBLIC = ()
 

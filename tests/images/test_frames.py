@@ -18,7 +18,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.images.arrays import to_native
 from napari_spotfit.images.files import zarr_store
-from napari_spotfit.images.frames import FrameReader
+from napari_spotfit.images.frames import FrameReader, inside
 from napari_spotfit.images.per_pixel import PerPixel
 
 da = pytest.importorskip("dask.array")
@@ -333,3 +333,9 @@ def test_an_image_of_no_frames_has_no_spots():
     assert len(fit_at(np.zeros((2, 20, 20)), [])) == 0
     with pytest.raises(ValueError, match=r"centers must have the shape \(n, 3\)"):
         fit_at(np.zeros((2, 20, 20)), [[]])
+
+
+def test_the_outer_edges_of_an_image_are_inside():
+    places = np.array([[-0.5, 3.5], [2.5, -0.5], [-0.51, 0], [0, 3.51], [np.nan, 0]])
+    assert inside(places, (3, 4)).tolist() == [True, True, False, False, False]
+    assert inside(places[0], (3, 4))

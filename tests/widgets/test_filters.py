@@ -15,13 +15,13 @@ from qtpy.QtCore import QPointF, Qt
 from qtpy.QtGui import QPolygonF
 
 from napari_spotfit import Flag, StopCondition
+from napari_spotfit.models.stopping import STOP_NAMES
 from napari_spotfit.results.flags import RULES, flags_of
 from napari_spotfit.widgets.layers.units import PixelSize
 from napari_spotfit.widgets.table.columns import Units
 from napari_spotfit.widgets.table.filters import Filters, read_filters, write_filters
 from napari_spotfit.widgets.table.gate import Gate
 
-NAMES = [condition.name for condition in StopCondition]
 FEATURES = ["sigma", "photons", "y"]
 
 numbers = st.one_of(st.sampled_from([0.0, 1.0, 2.5, math.nan, math.inf]), st.floats(-5, 5))
@@ -35,8 +35,8 @@ def tables(draw):
     table = {name: np.array(draw(column), draw(st.sampled_from(["f4", "f8"]))) for name in FEATURES}
     bits = draw(st.lists(st.integers(0, 2**13 - 1), min_size=count, max_size=count))
     table["flags"] = np.array(bits, float)
-    words = draw(st.lists(st.sampled_from([*NAMES, None]), min_size=count, max_size=count))
-    table["stop_condition"] = pd.Categorical(words, categories=NAMES)
+    words = draw(st.lists(st.sampled_from([*STOP_NAMES, None]), min_size=count, max_size=count))
+    table["stop_condition"] = pd.Categorical(words, categories=STOP_NAMES)
     return pd.DataFrame(table)
 
 
@@ -50,7 +50,7 @@ def filters(draw):
         ranges[name] = low, high
     flags = st.sampled_from([flag.name for flag in Flag])
     only = draw(st.one_of(st.just(""), flags))
-    return Filters(ranges, draw(st.sets(st.sampled_from(NAMES))), draw(st.sets(flags)), only)
+    return Filters(ranges, draw(st.sets(st.sampled_from(STOP_NAMES))), draw(st.sets(flags)), only)
 
 
 def passes(filters: Filters, spot: dict) -> bool:
@@ -82,7 +82,7 @@ def test_combined_filters_are_the_intersection_in_any_order(table, chosen):
     assert turned == chosen
     np.testing.assert_array_equal(turned.mask(table), chosen.mask(table))
     for part in parts:
-        if len(chosen.hidden) < len(NAMES):  # of six, five are left: all but one
+        if len(chosen.hidden) < len(STOP_NAMES):  # of six, five are left: all but one
             assert len(chosen.without(part).parts()) == len(parts) - 1
         assert part not in chosen.without(part).parts()
 
@@ -91,7 +91,7 @@ def test_combined_filters_are_the_intersection_in_any_order(table, chosen):
 def test_words_name_every_filter_and_its_limits(chosen):
     words = chosen.words()
     # What leaves one stop condition is one filter.
-    left = [name for name in NAMES if name not in chosen.hidden]
+    left = [name for name in STOP_NAMES if name not in chosen.hidden]
     stops = 1 if len(left) == 1 else len(chosen.hidden)
     others = len(chosen.ranges) + len(chosen.flags) + bool(chosen.only)
     assert len(words) == len(chosen.parts()) == others + stops
@@ -104,7 +104,9 @@ def test_words_name_every_filter_and_its_limits(chosen):
         told = {f"without “{StopCondition[name].words}”" for name in chosen.hidden}
         assert told <= set(words)
     assert {f"without “{RULES[Flag[name]].word}”" for name in chosen.flags} <= set(words)
-    assert not any(name in sentence for name in (*NAMES, *Flag.__members__) for sentence in words)
+    assert not any(
+        name in sentence for name in (*STOP_NAMES, *Flag.__members__) for sentence in words
+    )
     assert chosen.in_words() == ("; ".join(words) if chosen else "all spots")
 
 

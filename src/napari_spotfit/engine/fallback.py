@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from ..caller import warn_caller
 from ..images.arrays import to_host, to_native
 from ..images.pixel_calibration import Planes
 from .backend import Backend
@@ -49,11 +49,10 @@ def with_fallback(
         Once, when a GPU fails.
     """
     run = _Run(cuda, cpu_factory, without)
-    return Backend(
-        cuda.name, run.upload, run.detect, run.fit_rois, run.lost_pixels, run.own_maxima,
-        cuda.frames_at_once, cuda.block_bytes, cuda.workers, run.ran_on,
-        run.prepare_fits, run.prepare_places, reads_all=cuda.reads_all,
-        long_movies=cuda.long_movies, kind=cuda.kind,
+    return cuda._replace(
+        upload=run.upload, detect=run.detect, fit_rois=run.fit_rois, lost_pixels=run.lost_pixels,
+        own_maxima=run.own_maxima, ran_on=run.ran_on, prepare_fits=run.prepare_fits,
+        prepare_places=run.prepare_places,
     )  # fmt: skip
 
 
@@ -189,12 +188,11 @@ class _Run:
         others = self._cpu if self._cuda is None else self._cuda
         if first and others is not None:
             error = next(iter(failed.values()))
-            warnings.warn(
+            warn_caller(
                 BackendFallbackWarning(
                     f"{self._name} failed ({first_line(error)}). {others.name} does the "
                     "rest of this run, and its result is complete."
-                ),
-                stacklevel=4,
+                )
             )
 
 

@@ -87,7 +87,7 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         noise_slope=line * noise.slope if noise else 0.0,
         noise_at_offset=line * (noise.intercept + noise.slope * offset) if noise else 0.0,
         noise_least=line * noise.least if noise else 0.0,
-        fitted=len(names) + 2 - held_shape(settings).bit_count(),
+        fitted=settings.fitted_parameters,
         held=held_shape(settings),
         bounded_amplitudes=any(math.isfinite(end) for end in light),
         noise_known=noise is not None,

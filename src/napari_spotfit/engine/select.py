@@ -188,10 +188,14 @@ def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
     from .cuda import devices, place_fits, prepared, spread
 
     name = devices.names(gpus)
-    functions = spread.over([gpu.number for gpu in gpus])
+    on = spread.Gpus([gpu.number for gpu in gpus])
     return Backend(
         name,
-        *functions,
+        upload=on.upload,
+        detect=on.detect,
+        fit_rois=on.fit_rois,
+        lost_pixels=on.lost_pixels,
+        own_maxima=on.own_maxima,
         frames_at_once=1,
         block_bytes=_GPU_BYTES,
         workers=max(_GPU_WORKERS, _WORKERS_OF_EACH * len(gpus)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..caller import warn_caller
 from .about import FORMAT_KEY
 from .csv_text import read_csv, write_csv
 from .exchange.homes import Loss, placed
@@ -164,7 +164,7 @@ def _write_foreign(place: Path, table: SpotTable, foreign: Format, scene: Scene)
     if told := loss.told(foreign.title, place.name):
         warning = FormatWarning(told)
         warning.left_out = loss.left_out
-        warnings.warn(warning, stacklevel=4)
+        warn_caller(warning)
     return place
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.stopping import StopCondition
+from ..models.stopping import STOP_NAMES
 from ..settings.settings import Settings
 from ..version import __version__
 
@@ -168,4 +168,4 @@ def codes_of(
 
 
 def _words(name: str, kind: str) -> tuple[str, ...]:
-    return tuple(condition.name for condition in StopCondition) if kind == WORDS else ()
+    return STOP_NAMES if kind == WORDS else ()

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .arrays import as_array, check_real, is_on_device, known_shape, native_type, to_host, to_native
 from .cutting import Box, Cells, edges, row_tiles
@@ -323,6 +323,13 @@ class HeldFrame:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.pixels, dtype)
+
+
+def inside(places: NDArray[np.float64], shape: ArrayLike) -> NDArray[np.bool_]:
+    """Return which places lie on the pixels of an image of a shape, its outer edges included."""
+    with np.errstate(invalid="ignore"):
+        on = (places >= -0.5) & (places <= np.asarray(shape) - 0.5)
+    return np.asarray(on.all(axis=-1))
 
 
 def indices_along(along: AxisSelection, size: int) -> NDArray[np.int64]:

@@ -85,7 +85,7 @@ class PixelCalibration:
         if settings.variance is not None:
             camera = replace(camera, variance=settings.variance)
         self._shape, self._count = shape[-2:], math.prod(shape[:-2])
-        self._estimator, self._parameters = settings.estimator, _fitted_parameters(settings)
+        self._estimator, self._parameters = settings.estimator, settings.fitted_parameters
         self._maps: dict[str, PerPixel] = {}
         self._numbers: dict[str, float] = {}
         for name in ("offset", "gain", "variance"):
@@ -404,10 +404,6 @@ def _mean(name: str, values: Any) -> float:
     """Return the mean of a map's values, those that cannot be right left out."""
     right = values[~is_wrong(name, values)]
     return float(right.mean()) if right.size else 1.0
-
-
-def _fitted_parameters(settings: Settings) -> int:
-    return settings.profile.parameter_count - len(settings.fixed)
 
 
 def _module_of(array: Any) -> ModuleType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..engine.cpu.noise import BLOCK
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
@@ -102,7 +102,7 @@ def _block_means(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def warn_of_gain(given: Settings, found: Settings | None) -> None:
-    """Warn whoever asks for maximum likelihood without a gain; callers of the caller are named."""
+    """Warn whoever asks for maximum likelihood without a gain."""
     if found is None or found.gain is not None:
         return
     if given.estimator != "mle" or given.noise is not None:
@@ -112,8 +112,7 @@ def warn_of_gain(given: Settings, found: Settings | None) -> None:
         text = "takes a count for a photo-electron, as the image does not tell the camera's gain"
     else:
         text = f"takes what the image suggests, {noise.slope:.3g} counts per photo-electron"
-    warnings.warn(
+    warn_caller(
         f"estimator='mle' needs the camera's gain and offset; without, it {text}. Give gain=… "
-        "and offset=…; the result's settings.noise holds what was taken",
-        stacklevel=3,
+        "and offset=…; the result's settings.noise holds what was taken"
     )

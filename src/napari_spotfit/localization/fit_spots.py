@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Unpack
 
 import numpy as np
@@ -10,7 +9,6 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_fits
-from ..engine.cpu.library import Library, load
 from ..engine.cpu.prepared import PreparedFits
 from ..engine.filtered_noise import correct_errors
 from ..engine.select import recorded, select_backend
@@ -22,6 +20,7 @@ from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
+from .prepared import prepared
 from .rois import beside
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
@@ -143,25 +142,15 @@ def _few_fits(array: Any, start: Any, calibration: PixelCalibration) -> dict[str
     """Fit few spots on the CPU, whose fits take less time than all that is about them."""
     roi_shape, settings = array.shape[1:], calibration.settings
     calibration.check_counts(array, None)
-    # Nobody else has what is taken from the list; it serves the next call.
-    idle = _idle(load(), settings, roi_shape, array.dtype)
-    try:
-        fit = idle.pop()
-    except IndexError:
+
+    def prepare() -> PreparedFits:
         planes, variances = calibration.planes(_FIRST, array), calibration.variances(_FIRST, array)
-        fit = PreparedFits(settings, roi_shape, array.dtype, planes, variances)
-    columns = {name: column.copy() for name, column in fit(array, start).items()}
-    idle.append(fit)
+        return PreparedFits(settings, roi_shape, array.dtype, planes, variances)
+
+    with prepared(PreparedFits, prepare, settings, roi_shape, array.dtype) as fit:
+        columns = {name: column.copy() for name, column in fit(array, start).items()}
     correct_errors(columns, settings, roi_shape)
     return columns
-
-
-@lru_cache(maxsize=8)
-def _idle(
-    library: Library, settings: Settings, roi_shape: tuple[int, int], dtype: np.dtype[Any]
-) -> list[PreparedFits]:
-    """Return what is prepared for spots of a kind and not in use."""
-    return []
 
 
 def _is_read(array: Any, backend: Backend) -> bool:

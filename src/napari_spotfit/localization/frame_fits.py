@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_fits
-from ..engine.cpu.library import Library, load
 from ..engine.select import select_backend
 from ..images.arrays import as_array, check_real, is_on_device, to_host
+from ..images.frames import inside
 from ..images.pixel_calibration import PixelCalibration
 from ..results.verdicts import ImageVerdicts, Origin
-from ..settings.settings import Settings
 from .estimates import for_detection
+from .prepared import prepared
 from .rois import fit_block, in_order, outside, upload
 
 _FIRST = np.zeros(1, np.int64)
@@ -104,9 +103,7 @@ class FrameFits:
     ) -> dict[str, NDArray[Any]]:
         """Fit ROIs as those of any image are fitted."""
         calibration = self.calibration
-        size = np.array(pixels.shape[1:])
-        with np.errstate(invalid="ignore"):
-            there = ((places >= -0.5) & (places <= size - 0.5)).all(axis=1)
+        there = inside(places, pixels.shape[1:])
         known = places if there.all() else places[there]
         columns = fit_block(
             backend, upload(backend, calibration, _FIRST, pixels), calibration,
@@ -127,26 +124,17 @@ def in_frame(
         fits = FrameFits(calibration)
         backend = fits.backend(pixels, len(places))
         return fits.fit(backend, pixels, places), backend
-    # Nobody else has what is taken from the list; it serves the next call.
-    idle = _idle(load(), calibration.settings, pixels.shape, pixels.dtype)
-    try:
-        fits = idle.pop()
-    except IndexError:
-        fits = FrameFits(calibration)
-    fits.begin(calibration)
-    backend = fits.backend(pixels, len(places))
-    found = fits.fit(backend, pixels, places)
-    columns = {name: column.copy() for name, column in found.items()}
-    idle.append(fits)
+
+    def prepare() -> FrameFits:
+        return FrameFits(calibration)
+
+    kind = calibration.settings, pixels.shape, pixels.dtype
+    with prepared(FrameFits, prepare, *kind) as fits:
+        fits.begin(calibration)
+        backend = fits.backend(pixels, len(places))
+        found = fits.fit(backend, pixels, places)
+        columns = {name: column.copy() for name, column in found.items()}
     return columns, backend
-
-
-@lru_cache(maxsize=8)
-def _idle(
-    library: Library, settings: Settings, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> list[FrameFits]:
-    """Return what is prepared for frames of a kind and not in use."""
-    return []
 
 
 def checked_places(centers: ArrayLike, axes: int) -> NDArray[np.float64]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Generator, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
+from ..caller import warn_caller
 from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.files.opening import opened
@@ -269,7 +269,7 @@ def _told(
 def _warn_of_planes(image: Any) -> None:
     planes = plane_axis(image)
     if planes is not None:
-        warnings.warn(fitted_by_plane(planes), stacklevel=3)
+        warn_caller(fitted_by_plane(planes))
 
 
 def localize_parts(

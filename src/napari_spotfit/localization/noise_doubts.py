@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ..caller import warn_caller
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
 from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.settings import Settings
 from .noise import noise_over
-from .telling import warn_caller
 
 #: Of narrower spots some of the light is taken for noise: of σ 0.6 px and 5000 photons six times as
 #: much as there is, of 0.7 px less than twice.

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
 from ..images.per_pixel import PerPixel
@@ -15,7 +16,6 @@ from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
-from .telling import warn_caller
 from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
 
 __all__ = ["PsfWidth", "estimate_sigma", "with_psf"]

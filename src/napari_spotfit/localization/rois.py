@@ -13,7 +13,7 @@ from ..engine.columns import invalid_columns
 from ..engine.rois import rois_around
 from ..engine.saturation import Highest
 from ..images.arrays import to_host
-from ..images.frames import FrameReader
+from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..results.flags import Flag
 from ..results.spot_fits import SpotFits
@@ -142,15 +142,14 @@ def _by_one_thread(settings: Settings) -> Settings:
 
 def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:
     """Return the frame number of each place, -1 for places outside the image."""
-    size = np.array(reader.shape)
-    with np.errstate(invalid="ignore"):
-        inside = np.all((places >= -0.5) & (places <= size - 0.5), axis=1)
+    there = inside(places, reader.shape)
     numbers = np.full(len(places), -1, np.int64)
     if reader.leading:
-        index = np.minimum(np.rint(places[inside, :-2]).astype(np.int64), size[:-2] - 1)
-        numbers[inside] = np.ravel_multi_index(tuple(index.T), reader.leading)
+        last = np.array(reader.leading) - 1
+        index = np.minimum(np.rint(places[there, :-2]).astype(np.int64), last)
+        numbers[there] = np.ravel_multi_index(tuple(index.T), reader.leading)
     else:
-        numbers[inside] = 0
+        numbers[there] = 0
     return numbers
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..engine.select import select_backend
 from ..files.parts import (
     Run,
@@ -37,7 +38,6 @@ from ..settings.settings import Settings
 from .chunks import worth_a_gpu
 from .key import key_of, with_settings
 from .plan import Maps, Plan, fitted, measured
-from .telling import warn_caller
 from .tiles import works_in_tiles
 
 #: Bytes of the frames of a part: as much as a killed run loses, a second's work or so. A GPU works

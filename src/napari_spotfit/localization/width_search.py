@@ -15,7 +15,7 @@ from ..engine.detection.false_spots import expected_false_spots
 from ..engine.select import select_backend
 from ..images.arrays import to_host
 from ..images.damaged import without_damage
-from ..images.frames import FrameReader
+from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
 from ..results.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..settings.noise_model import NoiseModel
@@ -164,7 +164,7 @@ def samples(
             there,
             None if bad is None else _part(bad, window),
             None if read_mask is None else _part(read_mask(numbers), window),
-            None if places is None else _inside(places, numbers, corner, size),
+            None if places is None else _in_part(places, numbers, corner, size),
             pixels == least < most,
         )
 
@@ -417,7 +417,7 @@ def _part(values: Any, window: tuple[Any, ...]) -> NDArray[Any]:
     return np.ascontiguousarray(to_host(values[window]))
 
 
-def _inside(
+def _in_part(
     places: NDArray[np.float64],
     numbers: NDArray[np.int64],
     corner: NDArray[Any],
@@ -425,7 +425,7 @@ def _inside(
 ) -> NDArray[np.float64]:
     """Return the places in a part of some frames, counted from there."""
     at = places[:, 1:] - corner
-    rows = np.isin(places[:, 0], numbers) & np.all((at >= -0.5) & (at <= size - 0.5), axis=1)
+    rows = np.isin(places[:, 0], numbers) & inside(at, size)
     frame = np.searchsorted(numbers, places[rows, 0])
     order = np.argsort(frame, kind="stable")
     return np.column_stack([frame, at[rows]])[order]

@@ -68,6 +68,9 @@ class StopCondition(IntEnum):
         return _ADVICE[self]
 
 
+#: The conditions by their codes, as tables write them.
+STOP_NAMES = tuple(StopCondition.__members__)
+
 #: The conditions under which a fit sits in its minimum; their codes are neighbours.
 CONVERGED = (StopCondition.MAX_ERROR, StopCondition.MIN_DELTA, StopCondition.MIN_STEP)
 

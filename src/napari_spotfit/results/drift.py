@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from .fiducial_shifts import agreed_shifts, by_track, refuse_untold, spans
 from .shifts import Floats
 from .spot_fits import SpotFits
@@ -155,10 +155,9 @@ def _warn_of_ends(told: NDArray[np.int64], count: int) -> None:
     """Warn of a movie's ends without fiducials, whose drift is a guess."""
     untold = np.concatenate([np.arange(told[0]), np.arange(told[-1] + 1, count)])
     if len(untold) > _UNSEEN * count:
-        warnings.warn(
+        warn_caller(
             f"no fiducial is seen in {spans(untold)}: as if the sample had not moved there, their "
             "drift is that of the next frame with fiducials",
-            stacklevel=3,
         )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..engine.columns import units_of
 from ..images.arrays import like, to_host
-from ..models.stopping import CONVERGED, StopCondition
+from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
 from . import flags as flag_bits
 from .flags import Flag
@@ -279,13 +279,12 @@ class SpotFits:
         """
         import pandas as pd
 
-        names = [condition.name for condition in StopCondition]
         columns = self.to_host().columns
         columns["flags"] = to_host(self.flags)
         columns["good"] = flag_bits.good(columns["flags"])
         table = pd.DataFrame(columns, copy=True)
         table["stop_condition"] = pd.Categorical.from_codes(
-            columns["stop_condition"].astype(np.int8), categories=names
+            columns["stop_condition"].astype(np.int8), categories=STOP_NAMES
         )
         table.attrs["units"] = self.units
         return table

@@ -119,7 +119,7 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     if noise.is_filtered or not noise.slope > 0 or estimator == "wlse" or own_model:
         return
     electrons = electrons_of(settings)
-    numbers.fitted = settings.profile.parameter_count - len(settings.fixed)
+    numbers.fitted = settings.fitted_parameters
     numbers.measured = 1.0 if settings.gain is not None else 1 + _MEASURED
     numbers.correlated = noise.correlation**2
     numbers.gain, numbers.excess = electrons.gain, electrons.excess

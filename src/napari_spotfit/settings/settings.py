@@ -437,6 +437,11 @@ class Settings:
         """The model itself."""
         return self.model if isinstance(self.model, Profile) else MODELS[self.model]
 
+    @property
+    def fitted_parameters(self) -> int:
+        """How many parameters a fit finds: those of the model that are not held."""
+        return self.profile.parameter_count - len(self.fixed)
+
     def changed(self, **options: Any) -> Settings:
         """Return a copy with some settings changed; unknown names raise a TypeError.
 

@@ -60,10 +60,11 @@ def gpus(monkeypatch):
 
 
 def backend_of(numbers):
-    functions = spread.over(numbers)
+    on = spread.Gpus(numbers)
     return Backend(
-        "some GPUs", *functions, frames_at_once=1, block_bytes=1, workers=2,
-        ran_on=lambda: "some GPUs", prepare_fits=prepared.PreparedFits,
+        "some GPUs", upload=on.upload, detect=on.detect, fit_rois=on.fit_rois,
+        lost_pixels=on.lost_pixels, own_maxima=on.own_maxima, frames_at_once=1, block_bytes=1,
+        workers=2, ran_on=lambda: "some GPUs", prepare_fits=prepared.PreparedFits,
         prepare_places=place_fits.PlaceFits, reads_all=True, kind="cuda",
     )  # fmt: skip
 
@@ -358,7 +359,7 @@ def test_frames_go_to_the_gpu_that_has_fewest(gpus, monkeypatch):
     """The faster one, which is done the sooner, gets more."""
     gpus(2)
     monkeypatch.setattr(spread.transfer, "begin_upload", lambda frames: frames.copy())
-    upload = spread.over([0, 1]).upload
+    upload = spread.Gpus([0, 1]).upload
     frames = np.zeros((1, 8, 8), np.uint16)
     kept = [upload(frames) for _ in range(4)]
     assert sorted(one.device for one in kept) == [0, 0, 1, 1]
@@ -404,7 +405,7 @@ def test_few_blocks_are_copied_to_a_gpu_at_a_time(gpus, monkeypatch):
 
     monkeypatch.setattr(spread, "_COPIED", 3)
     monkeypatch.setattr(spread.transfer, "begin_upload", begin_upload)
-    upload = spread.over([0]).upload
+    upload = spread.Gpus([0]).upload
     with ThreadPoolExecutor(12) as pool:
         made = [pool.submit(upload, np.zeros((1, 8, 8), np.uint16)) for _ in range(12)]
     assert max(most) == 3

@@ -41,29 +41,19 @@ class _Kept:
     """Something that is kept."""
 
 
-class Functions(NamedTuple):
-    """What a backend is made of."""
+class Gpus:
+    """The CUDA backend's functions for these GPUs, and how many of the host's blocks each has.
 
-    upload: Callable[[Any], Uploaded]
-    detect: Callable[..., Any]
-    fit_rois: Callable[..., dict[str, Any]]
-    lost_pixels: Callable[..., Any]
-    own_maxima: Callable[..., Any]
-
-
-def over(devices: Sequence[int]) -> Functions:
-    """Return the CUDA backend's functions for these GPUs, by CUDA's numbers of them."""
-    gpus = _Gpus(devices)
-    return Functions(
-        gpus.upload, gpus.there(detect.detect), gpus.fit_rois, gpus.there(lost_pixels.lost_pixels),
-        gpus.there(detect.own_maxima),
-    )  # fmt: skip
-
-
-class _Gpus:
-    """GPUs, and how many blocks of frames from the host each has."""
+    Parameters
+    ----------
+    devices : sequence of int
+        CUDA's numbers of them.
+    """
 
     def __init__(self, devices: Sequence[int]) -> None:
+        self.detect = self._there(detect.detect)
+        self.lost_pixels = self._there(lost_pixels.lost_pixels)
+        self.own_maxima = self._there(detect.own_maxima)
         self._devices, self._turn = devices, itertools.cycle(devices)
         # Memory may be cleared while a thread chooses.
         self._waiting, self._choosing = threading.Lock(), threading.RLock()
@@ -80,7 +70,7 @@ class _Gpus:
                 there = self._with_room(lambda: transfer.begin_upload(frames))
             return Uploaded(device, there, stream, kept)
 
-    def there(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _there(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that works where the frames are that it is given first."""
 
         def call(frames: Any, *rest: Any, **named: Any) -> Any:
@@ -98,7 +88,7 @@ class _Gpus:
         if isinstance(frames, np.ndarray):
             # Cut-outs of the host are shared by all.
             named["devices"] = self._devices
-        columns: dict[str, Any] = self.there(partial(fit_own_pixels, fit.fit_rois))(
+        columns: dict[str, Any] = self._there(partial(fit_own_pixels, fit.fit_rois))(
             frames, *rest, **named
         )
         return columns

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ...caller import warn_caller
 from ..csv_rows import rows_as_text
 from ..csv_text import CHUNK
 from ..table import Column, UnreadableFileError
@@ -106,10 +106,9 @@ class Rows:
         except (csv.Error, UnicodeDecodeError, pd.errors.ParserError) as error:
             raise UnreadableFileError(f"it is damaged, or no text: {error}") from None
         if len(self._frame) and not text.endswith((b"\n", b"\r")):
-            warnings.warn(
+            warn_caller(
                 f"“{path.name}”: its last line has no end, as if the file was cut off within its "
-                "last value; compare that with where the file comes from",
-                stacklevel=5,  # whoever reads the file
+                "last value; compare that with where the file comes from"
             )
 
     def __len__(self) -> int:

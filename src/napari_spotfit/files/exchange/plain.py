@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.stopping import StopCondition
+from ...models.stopping import STOP_NAMES
 from ..table import WORDS, Column, SpotTable, UnreadableFileError, codes_of
 from .delimited import Rows, titles_of, write_rows
 from .homes import DERIVED_NAMES, Loss, as_ours, homeless, table_of_theirs
 from .scene import Scene
 
 _STOP = "stop_condition"
-_WORDS = tuple(condition.name for condition in StopCondition)
 _AXIS = re.compile(r"axis_\d+")
 
 
@@ -53,7 +52,7 @@ def columns_of(rows: Rows, titles: Iterable[str]) -> dict[str, NDArray[Any]]:
             continue
         if title == _STOP and values.dtype == object and len(values):
             words, codes = np.unique(values.astype(str), return_inverse=True)
-            columns[title] = codes_of(title, codes, words.tolist(), Column(WORDS, words=_WORDS))
+            columns[title] = codes_of(title, codes, words.tolist(), Column(WORDS, words=STOP_NAMES))
         elif title == _STOP:
             columns[title] = _codes(values)
         else:
@@ -72,6 +71,8 @@ def titles_line(names: Iterable[str]) -> str:
 def _codes(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Return the codes of stop conditions that are told by these."""
     codes = np.zeros(0) if not len(values) else values
-    if not np.isin(codes, range(len(_WORDS))).all():
-        raise UnreadableFileError(f"its column {_STOP!r} has codes beside 0 to {len(_WORDS) - 1}")
+    if not np.isin(codes, range(len(STOP_NAMES))).all():
+        raise UnreadableFileError(
+            f"its column {_STOP!r} has codes beside 0 to {len(STOP_NAMES) - 1}"
+        )
     return codes.astype(np.uint8)

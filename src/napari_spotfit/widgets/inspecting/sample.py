@@ -261,8 +261,7 @@ def counted_pixels(values: Mapping[str, float], settings: Settings, size: int) -
     chi, reduced = (values.get(name, np.nan) for name in ("chi_square", "reduced_chi_square"))
     if not (chi > 0 and 0 < reduced < np.inf):
         return size
-    fitted = settings.profile.parameter_count - len(settings.fixed)
-    return min(round(chi / reduced) + fitted, size)
+    return min(round(chi / reduced) + settings.fitted_parameters, size)
 
 
 def _fine(pixels: Array) -> Array:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STOP, _GOOD = "stop_condition", "good"
-_CODES = {condition.name: condition for condition in StopCondition}
 
 
 def fits_of_features(features: pd.DataFrame, metadata: Mapping[str, Any]) -> SpotFits:
@@ -52,7 +51,9 @@ def _column(name: str, values: pd.Series) -> NDArray[Any]:
     if name == _STOP:
         words = values.astype("category").cat
         # A point without a condition, the code -1, was not fitted.
-        codes = [_CODES.get(word, StopCondition.INVALID) for word in words.categories]
+        codes = [
+            StopCondition.__members__.get(word, StopCondition.INVALID) for word in words.categories
+        ]
         stops = np.array([*codes, StopCondition.INVALID], np.uint8)
         rows: NDArray[np.int8] = words.codes.to_numpy()
         return stops[rows]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...models.stopping import StopCondition
+from ...models.stopping import STOP_NAMES
 from ...results.spot_fits import SpotFits
 from ..napari_compat import is_points, refreshed_once, select_points
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
@@ -25,7 +25,6 @@ _STOP = "stop_condition"
 _WIDTHS = ("sigma", "sigma_x", "width", "photons", "amplitude")
 #: In the metadata of a layer whose spots are a preview's.
 PASSING = "preview"
-_STOPS = tuple(condition.name for condition in StopCondition)
 #: So many rows tell whether a column has stop conditions.
 _LOOKED_AT = 1000
 
@@ -183,13 +182,13 @@ def stop_counts(layer: Points) -> dict[str, int]:
     if "stop_counts" in layer.metadata:
         return dict(layer.metadata["stop_counts"])
     counts = layer.features[_STOP].value_counts()
-    return {name: int(counts.get(name, 0)) for name in _STOPS}
+    return {name: int(counts.get(name, 0)) for name in STOP_NAMES}
 
 
 def _is_table_of_fits(features: pd.DataFrame) -> bool:
     """Whether a table has the columns of fits: those of pasted points, or of napari's own CSV."""
     known = {"y", "x", "amplitude", "background", "photons"} <= set(features)
-    return known and bool(features[_STOP].iloc[:_LOOKED_AT].isin(_STOPS).all())
+    return known and bool(features[_STOP].iloc[:_LOOKED_AT].isin(STOP_NAMES).all())
 
 
 def layer_name(image_layer: Image) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...images.frames import HeldFrame
+from ...images.frames import HeldFrame, inside
 from ...localization.detect_spots import find
 from ...localization.fit_at import fit_at
 from ...localization.peaks import peak_near
@@ -114,8 +114,7 @@ class Pick:
 
     def contains(self, place: ArrayLike) -> bool:
         """Whether a place (y, x) lies on the frame's pixels."""
-        place = np.asarray(place, float)
-        return bool(np.all((place >= -0.5) & (place < np.array(self.frame_shape) - 0.5)))
+        return bool(inside(np.asarray(place, float), self.frame_shape))
 
     def fit(self, place: ArrayLike) -> SpotFits:
         """Fit the spot at a place.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.stopping import StopCondition
+from ...models.stopping import STOP_NAMES
 from ...results.spot_fits import SpotFits
 from ...results.widths import mean_sigma
 from ..layers.maps import NO_MAPS, LayerMaps
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..layers.state import LayerState
-
-_NAMES = [condition.name for condition in StopCondition]
 
 
 class Picked(NamedTuple):
@@ -45,7 +43,9 @@ class Picked(NamedTuple):
     def stop_counts(self) -> dict[str, int]:
         """Return how many spots ended under each condition."""
         codes = self.features["stop_condition"].cat.codes.to_numpy()
-        return dict(zip(_NAMES, np.bincount(codes, minlength=len(_NAMES)).tolist(), strict=True))
+        return dict(
+            zip(STOP_NAMES, np.bincount(codes, minlength=len(STOP_NAMES)).tolist(), strict=True)
+        )
 
 
 def _made_with(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFra
         values[: len(known)] = known
         values[row] = new.get(name, np.nan)
         columns[name] = values
-    columns["stop_condition"] = pd.Categorical(columns["stop_condition"], categories=_NAMES)
+    columns["stop_condition"] = pd.Categorical(columns["stop_condition"], categories=STOP_NAMES)
     return pd.DataFrame(columns)
 
 

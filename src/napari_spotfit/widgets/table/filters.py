@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.stopping import StopCondition
+from ...models.stopping import STOP_NAMES, StopCondition
 from ...results.flags import NOT_GOOD, RULES, Flag
 from .columns import STOP, Units
 from .gate import Gate, gate_from_dict
@@ -29,7 +29,6 @@ _GOOD_ONLY: Range = (1.0, None)
 #: The feature with one bit for each flag.
 FLAGS = "flags"
 
-_NAMES = tuple(condition.name for condition in StopCondition)
 #: The flags, the one that tells most first, and those of which each makes a fit doubtful.
 _FLAGS = tuple(str(flag.name) for flag in RULES)
 _NOT_CONVERGED = str(Flag.NOT_CONVERGED.name)
@@ -76,7 +75,7 @@ class Filters:
         ranges = {name: (low, high) for name, (low, high) in self.ranges.items()}
         for name, (low, high) in ranges.items():
             _check_range(name, low, high)
-        _check_names("hidden", "stop condition", self.hidden, _NAMES)
+        _check_names("hidden", "stop condition", self.hidden, STOP_NAMES)
         _check_names("flags", "flag", self.flags, _FLAGS)
         _check_names("only", "flag", (self.only,) if self.only else (), _FLAGS)
         kept = {name: limits for name, limits in ranges.items() if limits != (None, None)}
@@ -118,10 +117,10 @@ class Filters:
         units = units or Units()
         words = [_sentence(name, limits, units) for name, limits in self.ranges.items()]
         words += [gate.words for gate in self.gates]
-        if len(left := [n for n in _NAMES if n not in self.hidden]) == 1:
+        if len(left := [n for n in STOP_NAMES if n not in self.hidden]) == 1:
             words += [f"only “{StopCondition[left[0]].words}”"]
         else:
-            words += [f"without “{StopCondition[n].words}”" for n in _NAMES if n in self.hidden]
+            words += [f"without “{StopCondition[n].words}”" for n in STOP_NAMES if n in self.hidden]
         words += [f"without “{RULES[Flag[n]].word}”" for n in _FLAGS if n in self.flags]
         return words + ([f"only “{RULES[Flag[self.only]].word}”"] if self.only else [])
 
@@ -133,10 +132,10 @@ class Filters:
         """Return every filter by itself, in the order of ``words``."""
         parts = [Filters({name: limits}) for name, limits in self.ranges.items()]
         parts += [Filters(gates=[gate]) for gate in self.gates]
-        if len(self.hidden) == len(_NAMES) - 1:
+        if len(self.hidden) == len(STOP_NAMES) - 1:
             parts += [Filters(hidden=self.hidden)]
         else:
-            parts += [Filters(hidden={name}) for name in _NAMES if name in self.hidden]
+            parts += [Filters(hidden={name}) for name in STOP_NAMES if name in self.hidden]
         parts += [Filters(flags={name}) for name in _FLAGS if name in self.flags]
         return parts + ([Filters(only=self.only)] if self.only else [])
 
@@ -176,7 +175,7 @@ class Filters:
         """Whether the fits of a stop condition or flag are left out."""
         if self.only:
             return name != self.only
-        if name in _NAMES:
+        if name in STOP_NAMES:
             unsettled = not StopCondition[name].converged and self.hides(_NOT_CONVERGED)
             return name in self.hidden or unsettled
         return name in self.flags or (self.good_only and name in _SPOILING)
@@ -185,7 +184,7 @@ class Filters:
         """Return these filters with a stop condition or flag left out, or not."""
         if self.only:  # All others are left out: to show one more, that ends.
             return self if hidden and name != self.only else replace(self, only="")
-        if name not in _NAMES:
+        if name not in STOP_NAMES:
             return self._with_flag_hidden(name, hidden)
         chosen, left_out = self, frozenset(self.hidden) - {name}
         if not hidden and not StopCondition[name].converged and self.hides(_NOT_CONVERGED):
@@ -207,8 +206,8 @@ class Filters:
 
     def with_only(self, name: str) -> Filters:
         """Return the ranges, with nothing but the fits of one stop condition or flag."""
-        if name in _NAMES:
-            return replace(self.with_all(), hidden=frozenset(_NAMES) - {name})
+        if name in STOP_NAMES:
+            return replace(self.with_all(), hidden=frozenset(STOP_NAMES) - {name})
         return replace(self.with_all(), only=name)
 
     @property

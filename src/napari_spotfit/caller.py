@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
-def warn_caller(text: str) -> None:
+def warn_caller(told: str | Warning) -> None:
     """Say something to whoever called this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, stacklevel=level)
+    warnings.warn(told, stacklevel=level)
