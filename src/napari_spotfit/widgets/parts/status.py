@@ -69,7 +69,8 @@ class StatusLine(QLabel):
 
     def __init__(self) -> None:
         super().__init__()
-        self._failed = False
+        #: Whether it says that something went wrong.
+        self.failed = False
         sentence(self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
 
@@ -88,7 +89,7 @@ class StatusLine(QLabel):
             self._paint()
 
     def _show(self, text: str, *, failed: bool) -> None:
-        self._failed = failed
+        self.failed = failed
         self._paint()
         self.setText(text)
 
@@ -96,6 +97,6 @@ class StatusLine(QLabel):
         # By what it is, not by the theme's name: users make themes of their own.
         light = self.palette().color(self.backgroundRole()).lightness() > _MIDDLE
         color = _ERROR_ON_LIGHT if light else _ERROR_ON_DARK
-        style = f"color: {color};" if self._failed else ""
+        style = f"color: {color};" if self.failed else ""
         if style != self.styleSheet():  # Qt works it out anew
             self.setStyleSheet(style)
