@@ -118,3 +118,19 @@ def test_it_names_the_image_that_is_fitted_where_another_is_chosen(
     assert widget.status.text().startswith("“movie”: ")
     assert " spots in " in widget.status.text()
     assert viewer.layers["movie spots"].metadata["summary"] in widget.status.text()
+
+
+def test_pixels_that_are_no_numbers_are_named(viewer, widget, fit, make_movie, spots):
+    movie = make_movie(2).astype(np.float32)
+    y, x = np.rint(spots[0]).astype(int)
+    movie[:, y + 3, x] = np.nan
+    viewer.add_image(movie, name="movie", contrast_limits=(90, 600))
+    told = fit(widget)
+    assert "none doubtful; 2 could not be fitted and are not drawn: there are pixels" in told
+    assert "no numbers (NaN)" in told
+    marked = viewer.add_image(np.isnan(movie[0]).astype(np.uint8), name="no numbers")
+    widget.settings.camera.bad_pixels.setCurrentText(marked.name)
+    assert widget.settings.image.currentText() == "movie"
+    told = fit(widget)
+    assert "8 spots" in told
+    assert "could not be fitted" not in told
