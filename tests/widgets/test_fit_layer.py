@@ -141,7 +141,8 @@ def test_what_was_found_before_the_damage_is_shown(viewer, widget, qtbot, make_m
     viewer.layers.selection = {image}
     with qtbot.waitSignal(widget.finished, timeout=120_000):
         widget.fit_button.click()
-    assert widget.status.text() == f"⚠ {told}. They replace those of the last fit."
+    said = f"⚠ {told[0].upper()}{told[1:]}. They replace those of the last fit."
+    assert widget.status.text() == said
     assert widget.result.layer is fit.layer
     assert sorted(set(fit.layer.data[:, 0])) == [0, 1, 2]
 

@@ -238,3 +238,21 @@ def test_a_point_added_by_hand_is_no_fit(viewer, widget, hand, fit, make_movie, 
     layer.selected_data = {8, 9}
     layer.remove_selected()
     assert stop_counts(layer)["INVALID"] == 0
+
+
+def test_a_fit_of_another_model_and_its_undo_follow_no_feature_that_is_gone(
+    viewer, widget, fit, make_movie
+):
+    """Else napari shows a warning, which is an error here."""
+    viewer.add_image(make_movie(2), name="movie")
+    fit(widget)
+    layer = viewer.layers["movie spots"]
+    round_ones = seen(layer)
+    widget.settings.controls["model"].value = "gaussian_elliptical"
+    fit(widget)
+    assert layer.metadata["face"] == "sigma_x"
+    elliptical = seen(layer)
+    widget.history.undo()
+    assert seen(layer) == round_ones
+    widget.history.redo()
+    assert seen(layer) == elliptical

@@ -91,6 +91,9 @@ def test_what_colours_points():
     assert compat.colored_by(layer, "border") == "stop"
     layer.face_color = "red"
     assert compat.colored_by(layer, "face") == ""
+    compat.follow_no_feature(layer, "face", "border")
+    assert compat.colored_by(layer, "border") == ""
+    layer.features = {"other": layer.features["width"]}  # without a warning
 
 
 def test_points_are_selected_and_say_so():

@@ -45,14 +45,14 @@ def test_thousands_stand_apart():
     [
         (
             {"good": 12185, "unsettled": 1100, "invalid": 40, "dark": 20},
-            "13 345 spots in 1.2 s on CPU (2 threads), 1 160 doubtful: 1 140 not converged, "
-            "20 dark; 40 invalid and not drawn",
+            "13 345 spots in 1.2 s on CPU (2 threads), 1 120 doubtful: 1 100 not converged, "
+            "20 dark; 40 could not be fitted and are not drawn",
         ),
         ({"good": 1}, "1 spot in 1.2 s on CPU (2 threads), none doubtful"),
         (
             {"invalid": 2},
-            "2 spots in 1.2 s on CPU (2 threads), 2 doubtful: 2 not converged; "
-            "2 invalid and not drawn",
+            "2 spots in 1.2 s on CPU (2 threads), none doubtful; 2 could not be fitted and are "
+            "not drawn",
         ),
         ({}, "No spots in 1.2 s on CPU (2 threads): allow more false spots or try another PSF σ"),
     ],

@@ -90,7 +90,10 @@ _EXPLANATIONS = {
     "the smallest change asked for.",
     StopCondition.MIN_STEP: "The last step moved every parameter by less than the smallest step.",
     StopCondition.NO_DECREASE: "No step lowers χ² further, although χ² still changes.",
-    StopCondition.INVALID: "The ROI has bad pixels, is constant, or lies outside the image.",
+    StopCondition.INVALID: (
+        "The ROI has bad pixels, or some that are no numbers (NaN), is constant, or lies outside "
+        "the image."
+    ),
 }
 
 _ADVICE = {
@@ -101,5 +104,8 @@ _ADVICE = {
     StopCondition.MIN_STEP: "Nothing to do.",
     StopCondition.NO_DECREASE: "If the residual looks like noise the fit can be used; if it has a "
     "shape, try another ROI size.",
-    StopCondition.INVALID: "Replace bad pixels, or choose a place where the image has a spot.",
+    StopCondition.INVALID: (
+        "Name pixels that are no numbers as bad pixels, or choose a place where the image has a "
+        "spot."
+    ),
 }

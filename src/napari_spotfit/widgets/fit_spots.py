@@ -15,10 +15,11 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qdebounced
 
-from .fitting.fit_run import IncompleteFitError, Job
+from .fitting.fit_run import Job
 from .fitting.gain_offer import GainOffer
-from .fitting.layer_fit import CancelledError, ImageChangedError, LayerFit
+from .fitting.layer_fit import LayerFit
 from .fitting.mark_box import ImageKey
+from .fitting.news import News, shown_by
 from .fitting.recovery import LeftResult, Recovery
 from .fitting.result_panel import ResultPanel
 from .fitting.run_bar import RunBar
@@ -35,7 +36,7 @@ from .napari_compat import draw_thumbnail
 from .parts import remember
 from .parts.docking import Docked
 from .parts.layout import fill
-from .parts.status import StatusLine
+from .parts.wording import in_words, report
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
 from .preview.image_noise import ImageNoise
@@ -51,7 +52,7 @@ _FIT_TIP = (
     "image. Fitting again updates that layer, which Undo takes back, unless you have "
     "renamed it or changed its points: then it is yours, and the new spots come in a new layer.</p>"
 )
-_FITTING, _SHOWING = "Fitting…", "Showing the spots…"
+_SHOWING = "Showing the spots…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
 _LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
 #: After so many milliseconds without a first frame the status line explains the wait.
@@ -96,7 +97,7 @@ class FitSpots(Docked):
             self._colors,
             self.history,
         )
-        self.status = StatusLine()
+        self.status = News(self.settings)
         self.result = ResultPanel(viewer)
         self._image_key = ImageKey(viewer)
         self._recovery = Recovery(viewer, self)
@@ -174,7 +175,7 @@ class FitSpots(Docked):
         try:
             image, job = self._job()
         except (TypeError, ValueError) as error:
-            self.status.fail(str(error))
+            self.status.fail(in_words(error))
             return
         self._run = LayerFit(image, job, self._results, self)
         self._run.progressed.connect(self._on_progress)
@@ -182,7 +183,7 @@ class FitSpots(Docked):
         self._run.shown.connect(self._show_fitted)
         self._run.ended.connect(self._on_ended)
         self._show_running(True)
-        self.status.say(_FITTING)
+        self.status.fitting(image)
         self._run.start()
 
     def stop(self) -> None:
@@ -225,8 +226,13 @@ class FitSpots(Docked):
 
     def _on_progress(self, done: int, total: int) -> None:
         self._patience.cancel()
-        self.status.say(_FITTING)
+        if self._run is not None:
+            self.status.fitting(self._run.image)
         self.running.tell(done, total)
+
+    def _on_image(self) -> None:
+        """Say nothing of another image than the one that is chosen, but which is being fitted."""
+        self.status.look() if self._run is None else self.status.fitting(self._run.image)
 
     def _on_fitted(self) -> None:
         """Say what takes napari a while where there are many spots."""
@@ -236,26 +242,21 @@ class FitSpots(Docked):
 
     def _on_ended(self) -> None:
         """Say how a fit has ended."""
-        run = self._run
+        run, self._run = self._run, None
         assert run is not None
-        if isinstance(run.error, ImageChangedError):
-            self._end(f"{run.error}. The layers are as they were.", failed=True)
-        elif isinstance(run.error, CancelledError):
-            self._end("Cancelled; the layers are as they were.")
-        elif run.error is not None and not isinstance(run.error, IncompleteFitError):
-            self._end(_in_words(run.error), failed=True)
-        else:
-            if self.preview.image is run.image and run.layer is not None:
-                # The same spots would lie on top of each other.
-                self.preview.box.setChecked(False)
-            told = run.summary if run.error is None else str(run.error)
-            told += ". They replace those of the last fit." * run.replaced
-            self._end(told, failed=run.error is not None)
-            if run.layer is not None:
-                self._recovery.keep(run.layer)
+        layer = shown_by(run)
+        if layer is not None and self.preview.image is run.image:
+            # The same spots would lie on top of each other.
+            self.preview.box.setChecked(False)
+        self._show_running(False)
+        self._told.show()
+        self.status.end(run)
+        self.finished.emit()
+        if layer is not None:
+            self._recovery.keep(layer)
 
     def _on_error(self, error: Exception) -> None:
-        self.status.fail(_in_words(error))
+        self.status.fail(report(error))
 
     def _on_not_kept(self, error: Exception) -> None:
         self.status.fail(
@@ -267,6 +268,10 @@ class FitSpots(Docked):
         if self.bound:
             self.result.show_layer(layer)
             self._recovery.keep(layer)
+
+    def _on_stepped(self, what: str) -> None:
+        if self.bound and self._run is None:
+            self.status.say(what)
 
     def _on_preview_drawn(self) -> None:
         layer = self.preview.layer
@@ -283,13 +288,6 @@ class FitSpots(Docked):
         if not awaited:
             self._told_soon()
 
-    def _end(self, text: str, *, failed: bool = False) -> None:
-        self._run = None
-        self._show_running(False)
-        self._told.show()
-        (self.status.fail if failed else self.status.say)(text)
-        self.finished.emit()
-
     def _show_picked(self) -> None:
         if self._picked is not None:
             draw_thumbnail(self._picked)
@@ -303,10 +301,12 @@ class FitSpots(Docked):
     def _on_picked(self, layer: Points) -> None:
         """Describe the picked spots once they are drawn, which counts more while dragging."""
         self._picked = layer
+        self.status.be_of(layer)
         self.result.spots.put_off(_AFTER_PICKS)
         self._picked_soon()
 
     def _on_removed(self, event: Any) -> None:
+        self.status.forget(event.value)
         if self._run is not None:
             self._run.cancel_if_gone()
         self._recovery.forget(event.value)
@@ -321,6 +321,7 @@ class FitSpots(Docked):
         active = self._viewer.layers.selection.active
         if is_result(active):
             self.result.show_layer(active)
+            self.status.turn_to(active)
 
     def _on_face(self, feature: str, colormap: str) -> None:
         self._face, self._colormap = feature, colormap
@@ -351,6 +352,7 @@ class FitSpots(Docked):
         self.running.cancel_button.clicked.connect(self.cancel)
         self.defaults_button.clicked.connect(self.settings.reset)
         self.settings.changed.connect(self._remember)
+        self.settings.image.changed.connect(self._on_image)
         self.settings_menu.said.connect(self.status.say)
         self.settings_menu.failed.connect(self.status.fail)
         self.result.face_chosen.connect(self._on_face)
@@ -359,18 +361,20 @@ class FitSpots(Docked):
         self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
         self.preview.drawn.connect(self._told.show)
-        self.preview.failed.connect(self._on_error)
-        self.preview.slow.connect(lambda: self.status.say(_READING))
-        self.preview.recovered.connect(lambda: self.status.say(""))
+        self.preview.failed.connect(lambda error: self.status.preview(report(error), failed=True))
+        self.preview.slow.connect(lambda: self.status.preview(_READING))
+        self.preview.recovered.connect(self.status.preview)
         self.gain_offer.asked.connect(self._told.show)
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
         self.estimate.failed.connect(self._told.show)
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
+        self.picking.picker.missed.connect(self.status.pass_by)
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self._on_picked)
         self.history.shown.connect(self._on_put_back)
+        self.history.stepped.connect(self._on_stepped)
         self.picking.picker.layers.shown.connect(self._recovery.keep_soon)
         self._recovery.failed.connect(self._on_not_kept)
         self.left.said.connect(self.status.say)
@@ -391,14 +395,3 @@ class FitSpots(Docked):
             column.addWidget(widget)
         column.addWidget(self.result)
         column.addStretch()
-
-
-def _in_words(error: Exception) -> str:
-    """Say what went wrong; of an error that nobody expects, napari shows more."""
-    if isinstance(error, (TypeError, ValueError, RuntimeError)):
-        return str(error)
-    from napari.utils.notifications import notification_manager
-
-    notification_manager.receive_error(type(error), error, error.__traceback__)
-    first, *_ = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {first}"

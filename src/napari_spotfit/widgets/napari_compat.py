@@ -115,6 +115,18 @@ def colored_by(points: Points, part: str) -> str:
     return "" if by is None else str(by.name)
 
 
+def follow_no_feature(points: Points, *parts: str) -> None:
+    """Let the ``"face"`` or ``"border"`` colours be as they are, whatever becomes of features.
+
+    Else napari goes on to look for the feature that coloured them, and shows a warning where the
+    next table does not have it.
+    """
+    own = itself(points)
+    for part in parts:
+        setattr(points, f"{part}_color_mode", "direct")
+        getattr(own, f"_{part}").color_properties = None
+
+
 def select_points(points: Points, rows: set[int]) -> None:
     """Select points, many of them quickly.
 

@@ -26,7 +26,7 @@ def test_what_cannot_be_picked_is_explained(viewer, widget, hand, settle, make_m
     widget.settings.controls["amplitude_min"].value = 3
     widget.settings.controls["amplitude_max"].value = 2
     hand.click(image, spots[0])
-    assert "amplitude_max = 2 counts must be above amplitude_min = 3 counts" in widget.status.text()
+    assert "“Amplitude at most” = 2 counts must be above “Amplitude" in widget.status.text()
     settle()
     assert len(viewer.layers) == 2
 

@@ -150,7 +150,7 @@ def test_errors_are_told_once_and_empty_the_layer(viewer, widget, image, tick, s
     qtbot.waitUntil(lambda: len(widget.preview.layer.data) == 0)
     controls["false_spots"].value = 7
     QApplication.processEvents()
-    assert "amplitude_max = 2 counts must be above amplitude_min = 3 counts" in widget.status.text()
+    assert "“Amplitude at most” = 2 counts must be above “Amplitude" in widget.status.text()
     assert len(errors) == 1
     assert widget.settings.detection_panel.count.text() == "–"
     controls["amplitude_max"].value = None

@@ -8,7 +8,15 @@ from event_loop import settle
 from hand import LEFT
 from spot_table import dock
 
-from napari_spotfit import SimulatedMicroscope, SpotFits, load_drift, localize, to_points_layer
+from napari_spotfit import (
+    Drift,
+    SimulatedMicroscope,
+    SpotFits,
+    load_drift,
+    localize,
+    to_points_layer,
+)
+from napari_spotfit.widgets.layers.drifting import subtract
 
 
 @pytest.fixture
@@ -63,11 +71,44 @@ def test_it_is_subtracted_and_taken_back(page, layer, qtbot, viewer):
     assert layer.data[:, 1].std() < before[:, 1].std()
     assert "Undo takes it back" in page.hint.text()
     assert page._history.last == "the subtraction of the drift"
+    settle()
+    assert "Undo takes it back" in page.hint.text()
     page._history.undo()
+    settle()
+    assert "Undo" not in page.hint.text()
     np.testing.assert_array_equal(layer.data, before)
     np.testing.assert_array_equal(layer.features["y"], before[:, 1])
     page._history.redo()
     assert not np.array_equal(layer.data, before)
+
+
+def test_a_new_fit_clears_the_drift_of_the_last_one(viewer, make_movie, widget, fit, qtbot):
+    viewer.add_image(make_movie(10), name="movie")
+    (axis,) = widget.settings.frames.axes
+    axis.mode.setCurrentIndex(axis.mode.findData("range"))
+    axis.last.setValue(4)
+    fit(widget)
+    spots = dock(viewer)
+    spots.tabs.setCurrentWidget(spots.drift)
+    find(spots.drift, qtbot)
+    assert spots.drift.subtract_button.isEnabled()
+    spots.drift._spots.set_physical(True)
+    settle()
+    assert spots.drift.subtract_button.isEnabled()
+    axis.last.setValue(9)
+    fit(widget)
+    settle()
+    assert "other spots" in spots.drift.hint.text()
+    assert not spots.drift.subtract_button.isEnabled()
+    assert spots.drift.plot.isHidden()
+
+
+def test_a_drift_that_ends_before_the_spots_moves_none(layer, page, viewer):
+    before, zeros = layer.data.copy(), np.zeros(10)
+    drift = Drift(zeros + 1, zeros, zeros, zeros, zeros.astype(int))
+    with pytest.raises(ValueError, match=r"10 frames.* in frame 29"):
+        subtract(layer, drift, page._history)
+    np.testing.assert_array_equal(layer.data, before)
 
 
 def test_tracks_lie_on_the_spots(page, layer, qtbot, viewer):

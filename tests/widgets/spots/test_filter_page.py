@@ -135,6 +135,27 @@ def test_a_limit_beyond_the_axis_and_one_below_the_other(spots, layer, qtbot):
     assert spots.spots.filters.ranges == {"sigma": (0.8, None)}
 
 
+def test_the_axis_is_no_longer_than_limits_ask_for(spots, layer, qtbot):
+    histogram = spots.filters.histogram
+    usual = histogram.all.xData.tolist()
+
+    def enter(text):
+        histogram.high.lineEdit().selectAll()
+        qtbot.keyClicks(histogram.high, text)
+        qtbot.keyClick(histogram.high, Qt.Key.Key_Return)
+        settle()
+        return histogram.all.xData
+
+    assert enter("1e9")[-1] > 1e9
+    assert 2e3 > enter("1e3")[-1] > 1e3
+    assert enter("2").tolist() == usual
+    enter("1e9")
+    qtbot.mouseClick(spots.filters.list.clear, LEFT)
+    settle()
+    assert histogram.all.xData.tolist() == usual
+    assert histogram.region.getRegion() == (usual[0], usual[-1])
+
+
 @pytest.mark.parametrize("value", [0.123456, -123456.0, 1.5e-5, -1.2e15 / 8, 1234.5])
 def test_limits_are_shown_entirely(open_viewer, value):
     viewer = open_viewer(show=True)

@@ -21,7 +21,7 @@ from ..layers.noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 from ..parts.status import number
 from ..parts.work import Steps, Work
-from .nowhere import check_searched
+from .nowhere import check_searched, why_invalid
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,8 @@ class Fitted:
     #: it was nobody who asked for that.
     share: str = ""
     stopped: IncompleteFitError | None = None
+    #: Why some could not be fitted, where that is known.
+    why_invalid: str = ""
 
 
 class FitRun(Work):
@@ -100,7 +102,8 @@ def _fit(job: Job, enough: threading.Event) -> Steps:
     face = job.face if job.face in fits.columns else default_face(fits)
     points = with_mark(points_arguments(fits, face, job.colormap, job.maps), job.mark)
     points["metadata"]["frames"] = plain_frames(job.frames)
-    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped)
+    why = why_invalid(job.image, fits)
+    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why)
 
 
 def _share(last: Part) -> str:

@@ -206,7 +206,8 @@ class LayerFit(QObject):
             layer.visible = True
             yield
         remember_fit(image.name, fits)
-        text = summary(fits, time.perf_counter() - self._started, result.device)
+        seconds = time.perf_counter() - self._started
+        text = summary(fits, seconds, result.device, result.why_invalid)
         if result.share:
             text += f". Stopped after {result.share}"
         self.summary = text + _planes_in_words(image, fits)

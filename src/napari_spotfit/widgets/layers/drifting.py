@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...results.drift import Drift
 from ...results.spot_fits import SpotFits
@@ -32,7 +33,7 @@ def can_be_subtracted(layer: Points) -> str:
 
 
 def subtract(layer: Points, drift: Drift, history: History, file: str | None = None) -> None:
-    """Move the spots of a layer back, undoably; those past the drift's frames stay.
+    """Move the spots of a layer back, undoably.
 
     Parameters
     ----------
@@ -44,12 +45,18 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
         Where it is recorded.
     file : str, optional
         Whose drift it is, where a layer has spots of several files: those of others stay.
+
+    Raises
+    ------
+    ValueError
+        If the drift does not know all frames: then none of the spots moves.
     """
     before = LayerState.of(layer)
     frame = np.rint(layer.data[:, 0]).astype(np.int64)
-    inside = (frame >= 0) & (frame < len(drift))
+    inside = np.ones(len(frame), bool)
     if file is not None:
-        inside &= (layer.features["file"] == file).to_numpy()
+        inside = (layer.features["file"] == file).to_numpy()
+    _refuse_unknown(frame[inside], len(drift))
     data, features = layer.data.copy(), layer.features.copy()
     for axis, name in ((1, "y"), (2, "x")):
         shift = np.zeros(len(data))
@@ -67,6 +74,16 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
             layer.selected_data = selected
     history.record(layer, before, _WHAT)
     history.shown.emit(layer)
+
+
+def _refuse_unknown(frame: NDArray[np.int64], known: int) -> None:
+    """Raise ValueError if a drift does not know all frames that have spots."""
+    unknown = frame[(frame < 0) | (frame >= known)]
+    if len(unknown):
+        raise ValueError(
+            f"Nothing was subtracted: the drift is of {known} frames, from 0 on, and there are "
+            f"spots in frame {unknown.max()}. Find the drift of all frames."
+        )
 
 
 def put_tracks(viewer: Viewer, layer: Points, linked: SpotFits) -> None:

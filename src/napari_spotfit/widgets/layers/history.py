@@ -51,6 +51,8 @@ class History(QObject):
 
     #: What can be undone or done again is something else.
     changed = Signal()
+    #: What was taken back or done again, in a sentence.
+    stepped = Signal(str)
     #: The layer that has got other spots: points were deleted in it, or it was put back.
     shown = Signal(object)
 
@@ -140,12 +142,12 @@ class History(QObject):
     def undo(self) -> None:
         """Take back the last change, if there is one and no click is under way."""
         if not self._busy:
-            self._step(self._done, self._undone)
+            self._step(self._done, self._undone, "Taken back: {}.")
 
     def redo(self) -> None:
         """Do again what was taken back last, if nothing else was done since."""
         if not self._busy:
-            self._step(self._undone, self._done)
+            self._step(self._undone, self._done, "Done again: {}.")
 
     def hold(self, user: QObject, busy: bool) -> None:
         """Do nothing while somebody is in the middle of a change."""
@@ -160,7 +162,7 @@ class History(QObject):
         finally:
             self.paused = paused
 
-    def _step(self, source: list[Change], target: list[Change]) -> None:
+    def _step(self, source: list[Change], target: list[Change], words: str) -> None:
         if not source:
             return
         change = source.pop()
@@ -181,6 +183,7 @@ class History(QObject):
         target.append(Change(layer, now, change.what))
         if layer in layers:
             self.shown.emit(layer)
+        self.stepped.emit(words.format(change.what))
         self.changed.emit()
 
     @property

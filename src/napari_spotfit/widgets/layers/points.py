@@ -9,7 +9,7 @@ import numpy as np
 
 from ...models.stopping import STOP_NAMES
 from ...results.spot_fits import SpotFits
-from ..napari_compat import is_points, refreshed_once, select_points
+from ..napari_compat import follow_no_feature, is_points, refreshed_once, select_points
 from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
 from .hiding import CANVAS_SIZES, show_all
 from .images import image_link, transform_arguments
@@ -129,7 +129,7 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     select_points(layer, set())
     # Any colours first: napari would map the old features' in between.
     with refreshed_once(layer):
-        layer.face_color_mode = layer.border_color_mode = "direct"
+        follow_no_feature(layer, "face", "border")
         layer.data = arguments["data"]
         layer.features = arguments["features"]
         show_all(layer)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..napari_compat import quiet, tell_data
+from ..napari_compat import follow_no_feature, quiet, tell_data
 from .colors import automatic_limits, color_faces
 from .hiding import show_all, show_only, sizes_when_shown
 from .marks import MARK, draw_marks, is_marked, own_symbols
@@ -171,7 +171,7 @@ def _set_features(layer: Points, state: LayerState, *, was_empty: bool) -> None:
     """Set the features, and the colours that follow from them or that the user chose."""
     chosen = layer.face_color_mode == "direct" and not was_empty
     # Any colours first: napari would map the other features' in between.
-    layer.face_color_mode = "direct"
+    follow_no_feature(layer, "face")
     layer.features = state.features
     face = layer.metadata.get("face", "")
     if state.face_color is not None and (chosen or was_empty):

@@ -22,7 +22,7 @@ _MIDDLE = 128
 _ERROR_ON_DARK, _ERROR_ON_LIGHT = "#ff8a80", "#b00020"
 
 
-def summary(fits: SpotFits, seconds: float, device: str) -> str:
+def summary(fits: SpotFits, seconds: float, device: str, why_invalid: str = "") -> str:
     """Say in one line what a fit has found.
 
     Parameters
@@ -33,15 +33,23 @@ def summary(fits: SpotFits, seconds: float, device: str) -> str:
         How long it took.
     device : str
         What it ran on.
+    why_invalid : str
+        Why some could not be fitted, and what to do, where that is known.
     """
     total = len(fits)
     found = f"{number(total)} spot{'' if total == 1 else 's'}" if total else "No spots"
     text = f"{found} in {seconds:.1f}{_SPACE}s on {device}"
     if not total:
         return f"{text}: allow more false spots or try another PSF σ"
-    invalid = int((~fits.valid).sum())
-    text += f", {reasons_in_words(to_host(fits.flags))}"
-    return f"{text}; {number(invalid)} invalid and not drawn" if invalid else text
+    valid = to_host(fits.valid)
+    invalid = int((~valid).sum())
+    text += f", {reasons_in_words(to_host(fits.flags)[valid])}"
+    if not invalid:
+        return text
+    text += (
+        f"; {number(invalid)} could not be fitted and {'is' if invalid == 1 else 'are'} not drawn"
+    )
+    return f"{text}: {why_invalid}" if why_invalid else text
 
 
 def time_left(done: int, total: int, seconds: float) -> str:
@@ -69,7 +77,8 @@ class StatusLine(QLabel):
 
     def __init__(self) -> None:
         super().__init__()
-        self._failed = False
+        #: Whether it says that something went wrong.
+        self.failed = False
         sentence(self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
 
@@ -88,7 +97,7 @@ class StatusLine(QLabel):
             self._paint()
 
     def _show(self, text: str, *, failed: bool) -> None:
-        self._failed = failed
+        self.failed = failed
         self._paint()
         self.setText(text)
 
@@ -96,6 +105,6 @@ class StatusLine(QLabel):
         # By what it is, not by the theme's name: users make themes of their own.
         light = self.palette().color(self.backgroundRole()).lightness() > _MIDDLE
         color = _ERROR_ON_LIGHT if light else _ERROR_ON_DARK
-        style = f"color: {color};" if self._failed else ""
+        style = f"color: {color};" if self.failed else ""
         if style != self.styleSheet():  # Qt works it out anew
             self.setStyleSheet(style)

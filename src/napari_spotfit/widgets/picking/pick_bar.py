@@ -79,7 +79,7 @@ class PickBar(QWidget):
         self.undo, self.redo = QPushButton("Undo"), QPushButton("Redo")
         self._history = history
         self.picker = Picker(viewer, history, self)
-        self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.said.emit)
+        self._mouse = PickMouse(viewer, self.click.isChecked, self._begin, self.picker.missed.emit)
         self._keys = DeleteKey(viewer, self._remove_selected)
         self._lay_out()
         self.click.toggled.connect(self._on_click)

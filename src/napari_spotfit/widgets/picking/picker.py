@@ -97,6 +97,8 @@ class Picker(QObject):
 
     #: What there is to tell.
     said = Signal(str)
+    #: Why a click has not even begun a fit.
+    missed = Signal(str)
     #: The exception that a fit has raised.
     failed = Signal(object)
     #: Whether a fit is awaited, which may have to wait for its frame.
@@ -161,7 +163,7 @@ class Picker(QObject):
         )
         press = _Press(source, pick, self._next, insist=insist)
         if not press.aim(position):
-            self.said.emit(f"The click was outside “{image.name}”: nothing was fitted.")
+            self.missed.emit(f"The click was outside “{image.name}”: nothing was fitted.")
             return None
         for earlier in self._presses:  # should the end of one have got lost
             earlier.released = True

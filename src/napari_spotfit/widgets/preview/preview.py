@@ -137,6 +137,7 @@ class Preview(QObject):
             self._shown.remove()
             self._settings.detection_panel.clear()
         if self._image is None:
+            self._recover()
             return
         try:
             job = self._job(self._image)

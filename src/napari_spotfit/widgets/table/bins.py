@@ -29,10 +29,16 @@ class Bins:
         The edges of the steps.
     outside : int
         How many values lie beyond the ends.
+    usual : (float, float)
+        What the axis shows where no limit sticks out.
+    shows : (float, float)
+        What it shows now.
     """
 
     edges: NDArray[np.float64]
     outside: int
+    usual: tuple[float, float] = (0.0, 1.0)
+    shows: tuple[float, float] = (0.0, 1.0)
 
     @property
     def low(self) -> float:
@@ -44,6 +50,10 @@ class Bins:
         """The upper end."""
         return float(self.edges[-1])
 
+    def fit(self, limits: Limits) -> bool:
+        """Whether the axis is as long as limits ask for, and no longer."""
+        return self.shows == _reach(self.usual, limits)
+
     def count(self, values: NDArray[np.floating]) -> NDArray[np.intp]:
         """Return how many values lie in every step."""
         return np.histogram(values, self.edges.size - 1, (self.low, self.high))[0]
@@ -54,15 +64,22 @@ def make_bins(column: Column, limits: Limits) -> Bins:
     values = column.values[np.isfinite(column.values)]
     if not len(values):
         return Bins(np.array([0.0, 1.0]), 0)
-    low, high = (float(end) for end in np.percentile(values, _PERCENTILES))
+    first, last = (float(end) for end in np.percentile(values, _PERCENTILES))
+    low, high = shows = _reach((first, last), limits)
+    edges = _whole_edges(low, high) if column.whole else _edges(low, high)
+    outside = np.count_nonzero((values < edges[0]) | (values > edges[-1]))
+    return Bins(edges, int(outside), (first, last), shows)
+
+
+def _reach(usual: tuple[float, float], limits: Limits) -> tuple[float, float]:
+    """Return what an axis shows so that limits are on it."""
+    low, high = usual
     given = [limit for limit in limits if limit is not None]
     if given and (min(given) < low or max(given) > high):
         # A little farther, as a handle at the very end limits nothing.
         margin = 0.05 * (max(high, *given) - min(low, *given))
-        low, high = min(low, min(given) - margin), max(high, max(given) + margin)
-    edges = _whole_edges(low, high) if column.whole else _edges(low, high)
-    outside = np.count_nonzero((values < edges[0]) | (values > edges[-1]))
-    return Bins(edges, int(outside))
+        return min(low, min(given) - margin), max(high, max(given) + margin)
+    return usual
 
 
 def decimals_between(low: float, high: float) -> int:

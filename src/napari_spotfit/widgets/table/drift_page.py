@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,6 +64,7 @@ _PLOT_TIP = (
     "<p>How far the sample has moved since the first frame, with a band of one standard error: "
     "y blue, x orange.</p>"
 )
+_OTHERS = "The layer has got other spots since its drift was found. Find it again."
 #: Height in pixels of the plot with its axes, at least.
 _LEAST = 90
 
@@ -74,6 +76,8 @@ class _Found(NamedTuple):
     drift: Drift
     #: Of which file they are, where the layer has spots of several.
     file: str | None
+    #: What the layer's places were then.
+    places: int
 
 
 class DriftPage(Page):
@@ -103,7 +107,9 @@ class DriftPage(Page):
         self.tracks_button, self.save_button = QPushButton("Tracks"), QPushButton("Save…")
         self.work = Latest(self)
         self._found: _Found | None = None
+        #: The layer, and the places of its spots, that all this is said of.
         self._of: Points | None = None
+        self._places = 0
         self._curves = [_Curve(self.plot, color) for color in (BLUE, ORANGE)]
         self._lay_out()
         self._connect()
@@ -127,7 +133,7 @@ class DriftPage(Page):
         tracks = selected if len(selected) > 1 else rows
         job = partial(
             _find, layer.features, dict(layer.metadata), tracks, float(self.distance.get() or 0),
-            int(self.memory.get() or 0), float(self.share.get() or 1) / 100,
+            int(self.memory.get() or 0), float(self.share.get() or 1) / 100, _places(layer),
         )  # fmt: skip
         self.hint.setText(f"Looking through {number(len(tracks))} spots…")
         self.find_button.setEnabled(False)
@@ -139,7 +145,11 @@ class DriftPage(Page):
         if self._found is None or layer is None or layer is not self._of:
             return
         file = self._found.file
-        subtract(layer, self._found.drift, self._history, file)
+        try:
+            subtract(layer, self._found.drift, self._history, file)
+        except ValueError as error:
+            self.failed.emit(str(error))
+            return
         whose = "of this layer" if file is None else f"of {file}"
         self._show_nothing(f"Subtracted from all spots {whose}. Undo takes it back.")
 
@@ -164,17 +174,25 @@ class DriftPage(Page):
         self.table_due.connect(self._on_table)
 
     def _on_table(self) -> None:
-        if self._spots.layer is not self._of:
+        layer = self._spots.layer
+        if layer is not self._of:
             self.work.drop()
             self._show_nothing(_HINT)
+        elif layer is not None and _places(layer) != self._places:
+            # A fit, its undo, or a spot that was picked: what was said is of other spots.
+            self._show_nothing(_HINT if self._found is None else _OTHERS)
         elif self._found is not None:
             self._show(self._found)  # in other units
 
     def _on_done(self, done: tuple[Points, _Found]) -> None:
         layer, found = done
-        if layer is self._spots.layer:
-            self._of, self._found = layer, found
-            self._show(found)
+        if layer is not self._spots.layer:
+            return
+        if found.places != _places(layer):
+            self._show_nothing(_OTHERS)
+            return
+        self._of, self._found, self._places = layer, found, found.places
+        self._show(found)
 
     def _show(self, found: _Found) -> None:
         units, drift = self._spots.units, found.drift
@@ -188,6 +206,7 @@ class DriftPage(Page):
 
     def _show_nothing(self, why: str) -> None:
         self._found, self._of = None, self._spots.layer
+        self._places = 0 if self._of is None else _places(self._of)
         for curve in self._curves:
             curve.show(np.empty(0), np.empty(0))
         self.hint.setText(why)
@@ -259,7 +278,7 @@ class _Curve:
 
 def _find(
     features: Any, metadata: dict[str, Any], rows: NDArray[np.int64],
-    distance: float, memory: int, share: float,
+    distance: float, memory: int, share: float, places: int,
 ) -> _Found:  # fmt: skip
     """Return the drift that some rows of a layer tell."""
     fits = fits_of_features(features, metadata)
@@ -269,7 +288,13 @@ def _find(
         file = str(features["file"].iloc[rows[0]])
         fits = fits[(features["file"] == file).to_numpy()]
     frames = int(fits.frame.max(initial=-1)) + 1
-    return _Found(linked, fiducial_drift(linked, frames, least_share=share), file)
+    return _Found(linked, fiducial_drift(linked, frames, least_share=share), file, places)
+
+
+def _places(layer: Points) -> int:
+    """Return a number that is another one where a layer's spots lie elsewhere."""
+    # napari moves dragged points within the array.
+    return zlib.crc32(np.ascontiguousarray(layer.data).data, len(layer.data))
 
 
 def _in_words(found: _Found, units: Units) -> str:

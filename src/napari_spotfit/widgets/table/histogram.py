@@ -69,6 +69,7 @@ class Histogram(QWidget):
         self._lay_out()
         self.feature.chosen.connect(self.show_feature)
         self.region.sigRegionChanged.connect(self._on_region)
+        self.region.sigRegionChangeFinished.connect(self.show_rows)
         self.low.changed.connect(self._on_box)
         self.high.changed.connect(self._on_box)
 
@@ -112,8 +113,9 @@ class Histogram(QWidget):
         if column is None or bins is None:
             return
         limits = self._limits()
-        if any(end is not None and not bins.low <= end <= bins.high for end in limits):
-            self.show_feature()  # with an axis that has the limit on it
+        # An axis that got shorter under the mouse would take the handle away from it.
+        if not bins.fit(limits) and not self._held():
+            self.show_feature()
             return
         others = self._spots.filters.without(Filters({column.name: (0, 0)}))
         if others != self._drawn_for:
@@ -138,6 +140,10 @@ class Histogram(QWidget):
 
     def _limits(self) -> tuple[float | None, float | None]:
         return self._spots.filters.ranges.get(self.feature.name, (None, None))
+
+    def _held(self) -> bool:
+        """Whether the mouse holds a handle."""
+        return bool(self.region.moving or any(line.moving for line in self.region.lines))
 
     def _on_region(self) -> None:
         if self._bins is None:
