@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
+from ..localization.batch.asked import ENDING, Batch, batch_tables, images_of
 from ..localization.batch.inputs import image_files
 from ..localization.batch.outcome import FAILED, Outcome
-from ..localization.batch.run import ENDING, Batch, Tell, batch_tables, images_of, run_batch
+from ..localization.batch.run import Tell, run_batch
 from ..version import __version__
 from .files_told import FilesTold
 from .options import chosen_settings, takes_settings
@@ -92,7 +93,8 @@ def localize(
             image_files(inputs), output, chosen_settings(context), ending, _slice(frames), labels,
             workers, keep, fresh,
         )  # fmt: skip
-        batch_tables(images_of(batch))
+        batch = images_of(batch)
+        batch_tables(batch)
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
@@ -114,7 +116,7 @@ def localize(
 
 def _outcomes(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> tuple[list[Outcome], str]:
     """Return what becomes of each file, and why the table of all cannot be written if so."""
-    outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in images_of(batch).files}
+    outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in batch.files}
 
     def note(outcome: Outcome) -> None:
         outcomes[outcome.file] = outcome

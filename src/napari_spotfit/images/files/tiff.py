@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from .image_file import ImageFile, unreadable
 from .plain import frames_at, rows_at
 
 if TYPE_CHECKING:
-    from tifffile import TiffFile, TiffPageSeries
+    from tifffile import FileHandle, TiffFile, TiffPageSeries
 
 #: What tifffile raises where a file is damaged.
 _DAMAGED = (ValueError, IndexError, KeyError, TypeError, RuntimeError, EOFError, struct.error)
@@ -73,11 +73,39 @@ def image_of(file: TiffFile) -> ImageFile:
         raise unreadable(path, "its pixels have no type of number")
     known = not _UNKNOWN & set(axes)
     dims = axes.lower() if known else None
-    if image.dataoffset is not None and not image.is_multifile:
+    files = _files_of(file)
+    if image.dataoffset is not None and files == [path]:
         dtype = image.dtype.newbyteorder(file.byteorder)
         where = path, shape, dtype, image.dataoffset
         return ImageFile(path, shape, dtype, frames_at(*where), dims, read_box=rows_at(*where))
-    return ImageFile(path, shape, image.dtype, _Pages(image, shape[-2:]), dims)
+    return ImageFile(path, shape, image.dtype, _Pages(image, shape[-2:]), dims, files=files)
+
+
+def data_set(path: Path) -> list[Path]:
+    """Return all files that are opened with a TIFF file, by itself or as parts of a data set.
+
+    Where that cannot be told it is the file alone: what is wrong with it is told as it is read.
+    """
+    from tifffile import TiffFile
+
+    try:
+        with _losses_told(path), TiffFile(path) as file:
+            # Of most files, one look at the first page says that they are alone.
+            if file.is_mmstack or "FileName=" in (file.ome_metadata or ""):
+                return _files_of(file)
+    except (OSError, *_DAMAGED):
+        pass
+    return [path]
+
+
+def _files_of(file: TiffFile) -> list[Path]:
+    """Return the file and the others that its images have pages in."""
+    files = {Path(file.filehandle.path): None}
+    for image in file.series:
+        for page in image if image.is_multifile else (image.keyframe,):
+            if page is not None:
+                files.setdefault(Path(page.parent.filehandle.path))
+    return list(files)
 
 
 @contextmanager
@@ -110,19 +138,22 @@ class _Pages:
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
         assert self._image.parent is not None
-        handle = self._image.parent.filehandle
-        opened = handle.closed
-        if opened:
-            handle.open()
-        try:
-            return np.stack([self._page(number) for number in range(first, first + count)])
-        finally:
-            if opened:
-                handle.close()
+        with ExitStack() as opened:
+            # The pages of a file are looked up in it, those of a data set are known.
+            _open(self._image.parent.filehandle, opened)
+            return np.stack([self._page(number, opened) for number in range(first, first + count)])
 
-    def _page(self, number: int) -> NDArray[Any]:
+    def _page(self, number: int, opened: ExitStack) -> NDArray[Any]:
         page = self._image[number]
         if page is None:
             raise ValueError("the file says nothing of where it is")
+        _open(page.parent.filehandle, opened)
         # By one thread: others work on the frames before it.
         return np.asarray(page.asarray(maxworkers=1))
+
+
+def _open(handle: FileHandle, opened: ExitStack) -> None:
+    """Open a file if it is not; it is closed with the others then."""
+    if handle.closed:
+        handle.open()
+        opened.callback(handle.close)
