@@ -116,8 +116,7 @@ def test_what_was_asked_for_wrongly_is_said(arguments, words, folder):
 
 
 def test_damaged_files_are_named_and_the_others_go_on(folder, movies):
-    data = (folder / "a.npy").read_bytes()
-    (folder / "a.npy").write_bytes(data[:-100])
+    (folder / "a.npy").write_bytes((folder / "a.npy").read_bytes()[:500])
     np.save(folder / "c.npy", movies[0].reshape(2, 4, 48, 56))
     result = run("localize", "a.npy", "b.npy", "c.npy", "-o", "all.csv", "--json", code=1)
     assert "“a.npy” cannot be read: it was cut off" in result.stderr

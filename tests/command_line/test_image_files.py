@@ -50,3 +50,30 @@ def test_nothing_is_said_of_a_healthy_data_set(folder, movies):
     assert process.communicate() == (b"", b"")
     assert_same(load_fits("a.spots.csv"), localize(movies[0]))
     assert np.array_equal(open_image(files[1]), movies[0])
+
+
+def test_spots_before_a_cut_are_kept(folder, movies):
+    data = (folder / "a.npy").read_bytes()
+    (folder / "a.npy").write_bytes(data[:-100])
+    result = run("localize", "a.npy", "b.npy", "-o", "out", "--format", ".spots.csv", code=1)
+    cut = "“a.npy” cannot be read: frame 7 is damaged or missing: it was cut off: it should have 8"
+    assert cut in result.stderr
+    assert "; 7 frames before it were fitted" in result.stderr
+    assert set(load_fits("out/a.npy.spots.csv").frame) == set(range(7))
+    assert "b.npy: " in result.stderr
+    result = run("localize", "a.npy", "-o", "a.spots.csv", "--frames", ":7")
+    assert "cannot be read" not in result.stderr
+
+
+def test_a_missing_part_of_a_data_set_is_named(folder, movies):
+    (folder / "mf").mkdir()
+    files = write_ome_files(folder / "mf", movies[0], 4)
+    files[2].unlink()
+    process = of_its_own("localize", str(files[0]), "-o", "a.spots.csv")
+    _, told = process.communicate()
+    assert process.returncode == 1
+    assert told.decode().splitlines() == [
+        "“f0.ome.tif” cannot be read: frame 4 is damaged or missing: of the other files of its "
+        "data set, “f2.ome.tif” cannot be read: put whole ones beside it; "
+        "4 frames before it were fitted"
+    ]

@@ -17,6 +17,7 @@ from napari_spotfit import (
     detect_spots,
     fit_at,
     localize,
+    localize_iter,
     noise_model,
     open_image,
     simulate_movie,
@@ -284,10 +285,10 @@ def raw_of_sizes(path, frames, height):
 
 DAMAGED = {
     "cut.tif": (lambda p, m: cut(p, m, 60_000), "cut off.*24 frames.*ends within frame 11"),
-    "cut-pages.tif": (cut_pages, "cut off or damaged, and has lost frames"),
+    "cut-pages.tif": (cut_pages, "frame 9 is damaged or missing: failed to read 5376 bytes"),
     "compressed.tif": (
         lambda p, m: cut(p, m, 50_000, compression="zlib"),
-        "lost frames",
+        "frame 21 is damaged or missing: ",
     ),
     "page.tif": (bad_page, "frame 7 is damaged or missing"),
     "empty.tif": (lambda p, m: p.touch(), "it is empty"),
@@ -325,6 +326,34 @@ def test_damaged_and_foreign_files_are_named(name, movie, tmp_path):
     make(tmp_path / name, movie)
     with pytest.raises(UnreadableImageError, match=f"“{name}” cannot be read: .*{words}"):
         localize(tmp_path / name, sigma=1.3)
+
+
+CUT = {
+    "plain.tif": tifffile.imwrite,
+    "imagej.tif": KINDS["imagej.tif"],
+    "movie.ome.tif": KINDS["movie.ome.tif"],
+    "compressed.tif": KINDS["compressed.tif"],
+    "pages.tif": paged,
+    "movie.npy": np.save,
+    "movie.raw": raw,
+    "movie.dax": dax,
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_frames_before_a_cut_are_kept(name, movie, tmp_path):
+    path = tmp_path / name
+    CUT[name](path, movie)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    assert_same(
+        localize(path, sigma=1.3, roi_size=9, frames=slice(10)),
+        localize(movie[:10], sigma=1.3, roi_size=9, noise=noise_model(path)),
+    )
+    found = []
+    with pytest.raises(UnreadableImageError, match=r"frame 1[4-6] is damaged or missing: ") as told:
+        found.extend(localize_iter(path, sigma=1.3))
+    assert f"“{name}” cannot be read" in str(told.value)
+    assert set(np.concatenate([part.frame for part in found])) >= set(range(14))
 
 
 def test_a_file_that_is_not_there():

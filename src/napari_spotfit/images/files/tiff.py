@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 import struct
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .image_file import ImageFile, unreadable
-from .plain import frames_at, rows_at
+from .image_file import ImageFile, UnreadableImageError, unreadable
+from .plain import plain_frames
+from .tiff_pages import (
+    Pages,
+    frames_in_one_piece,
+    has_own_shape,
+    lost_pages,
+    missing_files,
+    shape_before_cut,
+)
+from .tifffile_log import kept_from_log
 
 if TYPE_CHECKING:
-    from tifffile import FileHandle, TiffFile, TiffPageSeries
+    from tifffile import TiffFile
 
 #: What tifffile raises where a file is damaged.
 _DAMAGED = (ValueError, IndexError, KeyError, TypeError, RuntimeError, EOFError, struct.error)
-#: What it only logs where frames are lost.
-_LOST = ("invalid page offset", "failed to reshape")
 #: tifffile's letters for axes whose names are not known.
 _UNKNOWN = frozenset("IQ")
 
@@ -41,20 +42,29 @@ def read_tiff(path: Path) -> ImageFile:
     if not path.stat().st_size:
         raise unreadable(path, "it is empty")
     try:
-        with _losses_told(path), TiffFile(path) as file:
-            return image_of(file)
+        with kept_from_log() as said, TiffFile(path) as file:
+            return _image(file, said)
     except _DAMAGED as error:
-        if isinstance(error, ValueError) and str(error).startswith("“"):
+        if isinstance(error, UnreadableImageError):
             raise
         raise unreadable(path, f"it is damaged, or no TIFF file: {error}") from None
 
 
 def image_of(file: TiffFile) -> ImageFile:
     """Return the image of a TIFF file that tifffile has opened."""
+    with kept_from_log() as said:
+        return _image(file, said)
+
+
+def _image(file: TiffFile, said: list[str]) -> ImageFile:
+    """Return the image of a file; what is said of it meanwhile comes to lie in a list."""
     path = Path(file.filehandle.path)
     # Pages are read from the file when their turn comes, and not kept.
     file.pages.cache = False
     images = file.series
+    lost = lost_pages(said)
+    if lost and not (len(images) == 1 and has_own_shape(images[0], said)):
+        return _what_is_left(file, lost)
     if len(images) != 1:
         found = ", ".join("×".join(map(str, one.shape)) for one in images) or "none"
         raise unreadable(
@@ -71,14 +81,51 @@ def image_of(file: TiffFile) -> ImageFile:
         )
     if image.dtype is None:
         raise unreadable(path, "its pixels have no type of number")
-    known = not _UNKNOWN & set(axes)
-    dims = axes.lower() if known else None
+    dims = None if _UNKNOWN & set(axes) else axes.lower()
     files = _files_of(file)
     if image.dataoffset is not None and files == [path]:
-        dtype = image.dtype.newbyteorder(file.byteorder)
-        where = path, shape, dtype, image.dataoffset
-        return ImageFile(path, shape, dtype, frames_at(*where), dims, read_box=rows_at(*where))
-    return ImageFile(path, shape, image.dtype, _Pages(image, shape[-2:]), dims, files=files)
+        return _in_one_piece(file, shape, image.dataoffset, dims)
+    pages = Pages(file, image, _why_missing(file, lost, said))
+    return ImageFile(path, shape, image.dtype, pages, dims, files=files)
+
+
+def _in_one_piece(
+    file: TiffFile, shape: tuple[int, ...], offset: int, dims: str | None = None
+) -> ImageFile:
+    """Return the image whose frames lie one after the other, from an offset on."""
+    path, dtype = Path(file.filehandle.path), file.pages.first.dtype
+    assert dtype is not None
+    return plain_frames(path, shape, dtype.newbyteorder(file.byteorder), offset, dims)
+
+
+def _what_is_left(file: TiffFile, lost: str) -> ImageFile:
+    """Return an image whose frames before a cut can be read, where tifffile knows no others.
+
+    Raises
+    ------
+    UnreadableImageError
+        If nothing says how the frames that are left lie.
+    """
+    path = Path(file.filehandle.path)
+    page, shape = file.pages.first, shape_before_cut(file, file.series)
+    if shape is None or page.dtype is None:
+        raise unreadable(path, f"it was cut off or damaged, and has lost frames: {lost}")
+    if count := frames_in_one_piece(file, lost):
+        return _in_one_piece(file, (count, *page.shape), page.dataoffsets[0])
+    pages = Pages(file, file.pages, f"the file was cut off or is damaged before it: {lost}")
+    return ImageFile(path, shape, page.dtype, pages)
+
+
+def _why_missing(file: TiffFile, lost: str, said: list[str]) -> str:
+    """Say what is wrong with a frame that the file has no page of."""
+    if names := missing_files(file, said):
+        listed = ", ".join(f"“{name}”" for name in names[:3])
+        more = f" and {len(names) - 3} more files" if len(names) > 3 else ""
+        return (
+            f"of the other files of its data set, {listed}{more} cannot be read: put whole ones "
+            "beside it"
+        )
+    return f"the file was cut off or is damaged: {lost}" if lost else "the file does not have it"
 
 
 def data_set(path: Path) -> list[Path]:
@@ -89,7 +136,7 @@ def data_set(path: Path) -> list[Path]:
     from tifffile import TiffFile
 
     try:
-        with _losses_told(path), TiffFile(path) as file:
+        with kept_from_log(), TiffFile(path) as file:
             # Of most files, one look at the first page says that they are alone.
             if file.is_mmstack or "FileName=" in (file.ome_metadata or ""):
                 return _files_of(file)
@@ -106,54 +153,3 @@ def _files_of(file: TiffFile) -> list[Path]:
             if page is not None:
                 files.setdefault(Path(page.parent.filehandle.path))
     return list(files)
-
-
-@contextmanager
-def _losses_told(path: Path) -> Iterator[None]:
-    """Raise an error where tifffile would go on with the frames that it finds, and log it."""
-    lost: list[str] = []
-
-    def is_loss(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        if not any(words in text for words in _LOST):
-            return True
-        lost.append(text)
-        return False
-
-    logger = logging.getLogger("tifffile")
-    logger.addFilter(is_loss)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_loss)
-    if lost:
-        raise unreadable(path, f"it was cut off or damaged, and has lost frames: {lost[0]}")
-
-
-class _Pages:
-    """Reads frames that are pages of their own, compressed or apart from each other."""
-
-    def __init__(self, image: TiffPageSeries, frame: tuple[int, ...]) -> None:
-        self._image, self._frame = image, frame
-
-    def __call__(self, first: int, count: int) -> NDArray[Any]:
-        assert self._image.parent is not None
-        with ExitStack() as opened:
-            # The pages of a file are looked up in it, those of a data set are known.
-            _open(self._image.parent.filehandle, opened)
-            return np.stack([self._page(number, opened) for number in range(first, first + count)])
-
-    def _page(self, number: int, opened: ExitStack) -> NDArray[Any]:
-        page = self._image[number]
-        if page is None:
-            raise ValueError("the file says nothing of where it is")
-        _open(page.parent.filehandle, opened)
-        # By one thread: others work on the frames before it.
-        return np.asarray(page.asarray(maxworkers=1))
-
-
-def _open(handle: FileHandle, opened: ExitStack) -> None:
-    """Open a file if it is not; it is closed with the others then."""
-    if handle.closed:
-        handle.open()
-        opened.callback(handle.close)
