@@ -326,6 +326,17 @@ def test_simulate(name, tmp_path, monkeypatch):
     assert "--size" in run("simulate", name, "--size", "big", code=2).output
 
 
+@pytest.mark.parametrize(
+    ("truth", "words"),
+    [("movie.tif", "must be two files"), ("./movie.tif", "two files"), ("t.xlsx", "end in .csv")],
+)
+def test_true_spots_do_not_overwrite_the_movie(truth, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("simulate", "movie.tif", "--frames", 2, "--truth", truth, code=2)
+    assert words in " ".join(result.stderr.replace("│", "").split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_labels_make_a_table_of_cells(folder, movies):
     cells = np.zeros((48, 56), np.uint8)
     cells[:, 20:] = 5
