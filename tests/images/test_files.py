@@ -48,6 +48,19 @@ def paged(path, movie, **rest):
             file.write(frame, contiguous=False, metadata=None)
 
 
+def looped(path, movie):
+    """Write pages as the plainest loop does: each one says that it is an image of its own."""
+    with tifffile.TiffWriter(path) as file:
+        for frame in movie:
+            file.write(frame)
+
+
+def mixed(path, movie):
+    with tifffile.TiffWriter(path) as file:
+        for size in range(20, 30):
+            file.write(movie[0, :size])
+
+
 def zarred(path, movie, **rest):
     zarr.create_array(path, shape=movie.shape, dtype=movie.dtype, **rest)[:] = movie
 
@@ -104,6 +117,7 @@ KINDS = {
     "big-endian.btf": lambda p, m: tifffile.imwrite(p, m, bigtiff=True, byteorder=">"),
     "compressed.tif": lambda p, m: tifffile.imwrite(p, m, compression="zlib"),
     "pages.tiff": paged,
+    "looped.tif": looped,
     "imagej.tif": lambda p, m: tifffile.imwrite(p, m, imagej=True, metadata={"axes": "TYX"}),
     "movie.ome.tif": lambda p, m: tifffile.imwrite(p, m, metadata={"axes": "TYX"}),
     "chunks.zarr": lambda p, m: zarred(p, m, chunks=(5, 20, 56)),
@@ -290,6 +304,8 @@ DAMAGED = {
         lambda p, m: cut(p, m, 50_000, compression="zlib"),
         "frame 21 is damaged or missing: ",
     ),
+    "mixed.tif": (mixed, r"it has 10 images \(20×56 px of uint16, .*22×56 px of uint16, …\)"),
+    "no-page.tif": (lambda p, m: p.write_bytes(b"II*\0" + b"\7" * 9999), "it has no image"),
     "page.tif": (bad_page, "frame 7 is damaged or missing"),
     "empty.tif": (lambda p, m: p.touch(), "it is empty"),
     "foreign.tif": (lambda p, m: p.write_bytes(b"GIF89a" * 99), "no TIFF file"),
@@ -334,6 +350,7 @@ CUT = {
     "movie.ome.tif": KINDS["movie.ome.tif"],
     "compressed.tif": KINDS["compressed.tif"],
     "pages.tif": paged,
+    "looped.tif": looped,
     "movie.npy": np.save,
     "movie.raw": raw,
     "movie.dax": dax,

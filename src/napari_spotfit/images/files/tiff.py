@@ -10,6 +10,7 @@ from .image_file import ImageFile, UnreadableImageError, unreadable
 from .plain import plain_frames
 from .tiff_pages import (
     Pages,
+    are_alike,
     frames_in_one_piece,
     has_own_shape,
     lost_pages,
@@ -65,13 +66,10 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
     lost = lost_pages(said)
     if lost and not (len(images) == 1 and has_own_shape(images[0], said)):
         return _what_is_left(file, lost)
-    if len(images) != 1:
-        found = ", ".join("×".join(map(str, one.shape)) for one in images) or "none"
-        raise unreadable(
-            path,
-            f"it should have one image; it has {len(images)} ({found}). Give one as an array, such "
-            f"as tifffile.imread({path.name!r}, series=0)",
-        )
+    if not images:
+        raise unreadable(path, "it has no image; it is damaged, or no TIFF file")
+    if len(images) > 1:
+        return _of_equal_pages(file)
     image = images[0]
     axes, shape = str(image.axes), tuple(map(int, image.shape))
     if axes[-2:] != "YX":
@@ -87,6 +85,30 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
         return _in_one_piece(file, shape, image.dataoffset, dims)
     pages = Pages(file, image, _why_missing(file, lost, said))
     return ImageFile(path, shape, image.dtype, pages, dims, files=files)
+
+
+def _of_equal_pages(file: TiffFile) -> ImageFile:
+    """Return the movie of pages that each say to be an image of their own.
+
+    Raises
+    ------
+    UnreadableImageError
+        If they are of several shapes or types, or are several movies.
+    """
+    path, images = Path(file.filehandle.path), file.series
+    if not are_alike(images):
+        sizes = [("×".join(map(str, one.shape)), one.dtype) for one in images]
+        kinds = dict.fromkeys(f"{size} px of {dtype}" for size, dtype in sizes)
+        found, more = ", ".join(list(kinds)[:3]), ", …" if len(kinds) > 3 else ""
+        raise unreadable(
+            path,
+            f"it has {len(images)} images ({found}{more}), and it should be one, or pages of the "
+            f"same size and type: give one as an array, tifffile.imread({path.name!r}, series=0) "
+            "for the first",
+        )
+    pages = Pages(file, [one[0] for one in images], "the file does not have it")
+    shape = (len(images), *images[0].shape)
+    return ImageFile(path, shape, images[0].dtype, pages, files=_files_of(file))
 
 
 def _in_one_piece(

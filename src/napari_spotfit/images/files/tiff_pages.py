@@ -78,8 +78,15 @@ def lost_pages(said: Sequence[str]) -> str:
 
 
 def has_own_shape(image: TiffPageSeries, said: Sequence[str]) -> bool:
-    """Whether an image's shape is what the file says of it, and not that of what is left."""
-    return image.kind not in ("uniform", "generic") and not any(_RESHAPE in text for text in said)
+    """Whether a movie's shape is what the file says of it, and not that of what is left."""
+    of_pages = image.kind in ("uniform", "generic") or len(image.shape) < 3
+    return not of_pages and not any(_RESHAPE in text for text in said)
+
+
+def are_alike(images: Sequence[TiffPageSeries]) -> bool:
+    """Whether images are single pages of the same size and type, which can be a movie's frames."""
+    kinds = {(one.shape, one.dtype) for one in images}
+    return len(kinds) == 1 and str(images[0].axes) == "YX" and images[0].dtype is not None
 
 
 def shape_before_cut(file: TiffFile, images: Sequence[TiffPageSeries]) -> tuple[int, ...] | None:
@@ -88,14 +95,14 @@ def shape_before_cut(file: TiffFile, images: Sequence[TiffPageSeries]) -> tuple[
     It is what the file says of itself; else one frame more than there are pages, which is missing.
     """
     page, count = file.pages.first, len(file.pages)
-    if len(images) != 1 or page.axes != "YX" or images[0].is_multifile:
-        return None
     about: Any = (file.shaped_metadata or ({},))[0]
     promised = tuple(map(int, about.get("shape", ())))
-    if images[0].kind == "shaped":
-        whole = promised[-2:] == page.shape and math.prod(promised[:-2]) >= count
-        return promised if whole else None
-    return (count + 1, *page.shape) if images[0].kind in ("uniform", "generic") else None
+    if promised[-2:] == page.shape and math.prod(promised[:-2]) >= count > 0 and promised[:-2]:
+        return promised
+    of_pages = len(images) == 1 and images[0].kind in ("uniform", "generic")
+    if page.axes == "YX" and (of_pages or are_alike(images)):
+        return (count + 1, *page.shape)
+    return None
 
 
 def frames_in_one_piece(file: TiffFile, lost: str) -> int:
