@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -371,6 +372,21 @@ def test_frames_before_a_cut_are_kept(name, movie, tmp_path):
         found.extend(localize_iter(path, sigma=1.3))
     assert f"“{name}” cannot be read" in str(told.value)
     assert set(np.concatenate([part.frame for part in found])) >= set(range(14))
+
+
+@pytest.mark.skipif(find_spec("imagecodecs") is not None, reason="imagecodecs is installed")
+def test_a_compression_that_needs_imagecodecs(movie, tmp_path):
+    path = tmp_path / "lzw.tif"
+    KINDS["compressed.tif"](path, movie)
+    with tifffile.TiffFile(path) as file:
+        places = [page.tags["Compression"].valueoffset for page in file.pages]
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place : place + 2] = struct.pack("<H", 5)
+    path.write_bytes(data)
+    told = r'“lzw.tif” is compressed with LZW, .* pip install "napari-spotfit\[images\]"'
+    with pytest.raises(ImportError, match=told):
+        open_image(path)
 
 
 def test_a_file_that_is_not_there():

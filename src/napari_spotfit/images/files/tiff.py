@@ -14,6 +14,7 @@ from .tiff_pages import (
     frames_in_one_piece,
     has_own_shape,
     lost_pages,
+    missing_codec,
     missing_files,
     shape_before_cut,
 )
@@ -34,7 +35,7 @@ def read_tiff(path: Path) -> ImageFile:
     Raises
     ------
     ImportError
-        If tifffile is missing.
+        If tifffile is missing, or imagecodecs for the file's compression.
     UnreadableImageError
         If it is no TIFF file, is damaged, or has no image or several.
     """
@@ -62,7 +63,14 @@ def _image(file: TiffFile, said: list[str]) -> ImageFile:
     path = Path(file.filehandle.path)
     # Pages are read from the file when their turn comes, and not kept.
     file.pages.cache = False
+    if not file.pages:
+        raise unreadable(path, "it has no image; it is damaged, or no TIFF file")
     images = file.series
+    if codec := missing_codec(file.pages.first):
+        raise ImportError(
+            f"“{path.name}” is compressed with {codec}, which needs the package imagecodecs: "
+            'pip install "napari-spotfit[images]"'
+        )
     lost = lost_pages(said)
     if lost and not (len(images) == 1 and has_own_shape(images[0], said)):
         return _what_is_left(file, lost)

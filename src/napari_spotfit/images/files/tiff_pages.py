@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .tifffile_log import kept_from_log
 
 if TYPE_CHECKING:
-    from tifffile import FileHandle, TiffFile, TiffPageSeries
+    from tifffile import FileHandle, TiffFile, TiffPage, TiffPageSeries
 
 #: What tifffile only logs where it goes on without the pages that it cannot find.
 _RESHAPE = "failed to reshape"
@@ -69,6 +69,21 @@ def _open(handle: FileHandle, opened: ExitStack) -> None:
     if handle.closed:
         handle.open()
         opened.callback(handle.close)
+
+
+def missing_codec(page: TiffPage) -> str:
+    """Return what a page's pixels are written with, if that cannot be read here."""
+    from tifffile import TIFF
+
+    for codecs, used in (
+        (TIFF.DECOMPRESSORS, page.compression),
+        (TIFF.UNPREDICTORS, page.predictor),
+    ):
+        try:
+            codecs[used]
+        except KeyError:
+            return str(getattr(used, "name", used))
+    return ""
 
 
 def lost_pages(said: Sequence[str]) -> str:
