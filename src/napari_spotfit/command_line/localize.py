@@ -20,12 +20,14 @@ from .options import chosen_settings, takes_settings
 from .stopping import STOPPED, Stop
 from .telling import QUIET, USUAL, VERBOSE, say, tell_program
 
+#: For the shell to complete; what cannot be read is told when its turn comes.
+_PATH = click.Path(readable=False)
 #: What the exit code says besides 0, 2 for what was asked for wrongly, and that of Ctrl-C.
 SOME_FAILED = 1
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=_PATH)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path),
     help="A table (.spots.parquet, .spots.csv) for all images, with the column “file” if there "
@@ -41,7 +43,7 @@ SOME_FAILED = 1
     "-1 for the last.",
 )  # fmt: skip
 @click.option(
-    "--labels", metavar="MASKS",
+    "--labels", metavar="MASKS", type=_PATH,
     help="A mask of each image, such as the cells of a segmentation: a pattern in which * stands "
     "for the image's name (masks/*_cells.tif), a folder, what comes after the image's name "
     "(_cells.tif), or one file for all. Spots get the column “label”, and a table …cells.csv "
