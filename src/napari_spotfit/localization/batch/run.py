@@ -183,6 +183,8 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
         text = f"“{table}” cannot be written: {_why(error, table)}"
         if own is None:
             raise type(error)(text) if isinstance(error, ImportError) else OSError(text) from None
+        # What was fitted is in no table.
+        own.outcome.frames = own.outcome.spots = own.outcome.good = 0
         own.fail(text)
         return
     if own is not None and own.outcome.state != FAILED:
