@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -124,3 +125,28 @@ def test_a_table_of_all_that_cannot_be_written_is_told_to_programs(folder):
     assert [file["file"] for file in summary["files"]] == ["a.npy", "b.npy"]
     assert all(file["error"] for file in summary["files"])
     assert json.loads(run("localize", "a.npy", "-o", "b.csv", "--json").stdout)["error"] == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no limits to files")
+@pytest.mark.parametrize(
+    ("what", "file"),
+    [
+        ("simulate m.npy", "m.npy"),
+        ("simulate m.tif", "m.tif"),
+        ("demo --save", "demo.npy"),
+        ("localize a.npy -o a.spots.parquet", "_run.json"),
+    ],
+)
+def test_a_disk_that_is_full_is_told_with_the_file(what, file, folder):
+    import resource
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+
+    _, said = of_its_own(*what.split(), preexec_fn=limit).communicate()
+    (line,) = said.decode().splitlines()
+    assert f"“{file}” cannot be written in “" in line
+    assert os.strerror(errno.ENOSPC) in line or os.strerror(errno.EFBIG) in line
+    assert "are kept" not in line
+    assert "were fitted" not in line
+    assert not list(folder.glob(".*"))

@@ -116,8 +116,7 @@ def test_what_was_asked_for_wrongly_is_said(arguments, words, folder):
 
 
 def test_damaged_files_are_named_and_the_others_go_on(folder, movies):
-    data = (folder / "a.npy").read_bytes()
-    (folder / "a.npy").write_bytes(data[:-100])
+    (folder / "a.npy").write_bytes((folder / "a.npy").read_bytes()[:500])
     np.save(folder / "c.npy", movies[0].reshape(2, 4, 48, 56))
     result = run("localize", "a.npy", "b.npy", "c.npy", "-o", "all.csv", "--json", code=1)
     assert "“a.npy” cannot be read: it was cut off" in result.stderr
@@ -325,6 +324,17 @@ def test_simulate(name, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(pd.read_csv("truth.csv"), truth)
     run("simulate", "movie.avi", code=2)
     assert "--size" in run("simulate", name, "--size", "big", code=2).output
+
+
+@pytest.mark.parametrize(
+    ("truth", "words"),
+    [("movie.tif", "must be two files"), ("./movie.tif", "two files"), ("t.xlsx", "end in .csv")],
+)
+def test_true_spots_do_not_overwrite_the_movie(truth, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("simulate", "movie.tif", "--frames", 2, "--truth", truth, code=2)
+    assert words in " ".join(result.stderr.replace("│", "").split())
+    assert not list(tmp_path.iterdir())
 
 
 def test_labels_make_a_table_of_cells(folder, movies):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from napari_spotfit import (
     detect_spots,
     fit_at,
     localize,
+    localize_iter,
     noise_model,
     open_image,
     simulate_movie,
@@ -45,6 +47,19 @@ def paged(path, movie, **rest):
     with tifffile.TiffWriter(path, **rest) as file:
         for frame in movie:
             file.write(frame, contiguous=False, metadata=None)
+
+
+def looped(path, movie):
+    """Write pages as the plainest loop does: each one says that it is an image of its own."""
+    with tifffile.TiffWriter(path) as file:
+        for frame in movie:
+            file.write(frame)
+
+
+def mixed(path, movie):
+    with tifffile.TiffWriter(path) as file:
+        for size in range(20, 30):
+            file.write(movie[0, :size])
 
 
 def zarred(path, movie, **rest):
@@ -103,6 +118,7 @@ KINDS = {
     "big-endian.btf": lambda p, m: tifffile.imwrite(p, m, bigtiff=True, byteorder=">"),
     "compressed.tif": lambda p, m: tifffile.imwrite(p, m, compression="zlib"),
     "pages.tiff": paged,
+    "looped.tif": looped,
     "imagej.tif": lambda p, m: tifffile.imwrite(p, m, imagej=True, metadata={"axes": "TYX"}),
     "movie.ome.tif": lambda p, m: tifffile.imwrite(p, m, metadata={"axes": "TYX"}),
     "chunks.zarr": lambda p, m: zarred(p, m, chunks=(5, 20, 56)),
@@ -284,11 +300,13 @@ def raw_of_sizes(path, frames, height):
 
 DAMAGED = {
     "cut.tif": (lambda p, m: cut(p, m, 60_000), "cut off.*24 frames.*ends within frame 11"),
-    "cut-pages.tif": (cut_pages, "cut off or damaged, and has lost frames"),
+    "cut-pages.tif": (cut_pages, "frame 9 is damaged or missing: failed to read 5376 bytes"),
     "compressed.tif": (
         lambda p, m: cut(p, m, 50_000, compression="zlib"),
-        "lost frames",
+        "frame 21 is damaged or missing: ",
     ),
+    "mixed.tif": (mixed, r"it has 10 images \(20×56 px of uint16, .*22×56 px of uint16, …\)"),
+    "no-page.tif": (lambda p, m: p.write_bytes(b"II*\0" + b"\7" * 9999), "it has no image"),
     "page.tif": (bad_page, "frame 7 is damaged or missing"),
     "empty.tif": (lambda p, m: p.touch(), "it is empty"),
     "foreign.tif": (lambda p, m: p.write_bytes(b"GIF89a" * 99), "no TIFF file"),
@@ -325,6 +343,50 @@ def test_damaged_and_foreign_files_are_named(name, movie, tmp_path):
     make(tmp_path / name, movie)
     with pytest.raises(UnreadableImageError, match=f"“{name}” cannot be read: .*{words}"):
         localize(tmp_path / name, sigma=1.3)
+
+
+CUT = {
+    "plain.tif": tifffile.imwrite,
+    "imagej.tif": KINDS["imagej.tif"],
+    "movie.ome.tif": KINDS["movie.ome.tif"],
+    "compressed.tif": KINDS["compressed.tif"],
+    "pages.tif": paged,
+    "looped.tif": looped,
+    "movie.npy": np.save,
+    "movie.raw": raw,
+    "movie.dax": dax,
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_frames_before_a_cut_are_kept(name, movie, tmp_path):
+    path = tmp_path / name
+    CUT[name](path, movie)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    assert_same(
+        localize(path, sigma=1.3, roi_size=9, frames=slice(10)),
+        localize(movie[:10], sigma=1.3, roi_size=9, noise=noise_model(path)),
+    )
+    found = []
+    with pytest.raises(UnreadableImageError, match=r"frame 1[4-6] is damaged or missing: ") as told:
+        found.extend(localize_iter(path, sigma=1.3))
+    assert f"“{name}” cannot be read" in str(told.value)
+    assert set(np.concatenate([part.frame for part in found])) >= set(range(14))
+
+
+@pytest.mark.skipif(find_spec("imagecodecs") is not None, reason="imagecodecs is installed")
+def test_a_compression_that_needs_imagecodecs(movie, tmp_path):
+    path = tmp_path / "lzw.tif"
+    KINDS["compressed.tif"](path, movie)
+    with tifffile.TiffFile(path) as file:
+        places = [page.tags["Compression"].valueoffset for page in file.pages]
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place : place + 2] = struct.pack("<H", 5)
+    path.write_bytes(data)
+    told = r'“lzw.tif” is compressed with LZW, .* pip install "napari-spotfit\[images\]"'
+    with pytest.raises(ImportError, match=told):
+        open_image(path)
 
 
 def test_a_file_that_is_not_there():

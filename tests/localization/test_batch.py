@@ -24,8 +24,9 @@ from napari_spotfit import (
 )
 from napari_spotfit.localization import stored
 from napari_spotfit.localization.batch import run as runs
+from napari_spotfit.localization.batch.asked import Batch
 from napari_spotfit.localization.batch.masks import mask_of
-from napari_spotfit.localization.batch.run import Batch, run_batch
+from napari_spotfit.localization.batch.run import run_batch
 
 pytest.importorskip("pyarrow")
 SHAPE = 48, 56

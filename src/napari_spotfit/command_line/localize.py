@@ -10,21 +10,24 @@ from typing import Any
 
 import click
 
+from ..localization.batch.asked import ENDING, Batch, batch_tables, images_of
 from ..localization.batch.inputs import image_files
 from ..localization.batch.outcome import FAILED, Outcome
-from ..localization.batch.run import ENDING, Batch, Tell, batch_tables, images_of, run_batch
+from ..localization.batch.run import Tell, run_batch
 from ..version import __version__
 from .files_told import FilesTold
 from .options import chosen_settings, takes_settings
 from .stopping import STOPPED, Stop
 from .telling import QUIET, USUAL, VERBOSE, say, tell_program
 
+#: For the shell to complete; what cannot be read is told when its turn comes.
+_PATH = click.Path(readable=False)
 #: What the exit code says besides 0, 2 for what was asked for wrongly, and that of Ctrl-C.
 SOME_FAILED = 1
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT…", type=_PATH)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path),
     help="A table (.spots.parquet, .spots.csv) for all images, with the column “file” if there "
@@ -40,7 +43,7 @@ SOME_FAILED = 1
     "-1 for the last.",
 )  # fmt: skip
 @click.option(
-    "--labels", metavar="MASKS",
+    "--labels", metavar="MASKS", type=_PATH,
     help="A mask of each image, such as the cells of a segmentation: a pattern in which * stands "
     "for the image's name (masks/*_cells.tif), a folder, what comes after the image's name "
     "(_cells.tif), or one file for all. Spots get the column “label”, and a table …cells.csv "
@@ -92,7 +95,8 @@ def localize(
             image_files(inputs), output, chosen_settings(context), ending, _slice(frames), labels,
             workers, keep, fresh,
         )  # fmt: skip
-        batch_tables(images_of(batch))
+        batch = images_of(batch)
+        batch_tables(batch)
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
@@ -114,7 +118,7 @@ def localize(
 
 def _outcomes(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> tuple[list[Outcome], str]:
     """Return what becomes of each file, and why the table of all cannot be written if so."""
-    outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in images_of(batch).files}
+    outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in batch.files}
 
     def note(outcome: Outcome) -> None:
         outcomes[outcome.file] = outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ def simulate(output: Path, frames: int, size: str, truth: Path | None, **options
         raise click.UsageError(f"--size must be ROWSxCOLUMNS, such as 256x256; got {size!r}")
     if output.suffix.lower() not in (".tif", ".tiff", ".npy"):
         raise click.UsageError(f"the movie's name must end in .tif or .npy; got “{output.name}”")
+    if truth is not None:
+        _check_truth(truth, output)
     try:
         movie, spots = simulate_movie(frames, (int(sides[0]), int(sides[1])), **options)
         with unfinished(output) as part:
@@ -47,6 +50,16 @@ def simulate(output: Path, frames: int, size: str, truth: Path | None, **options
     except (MemoryError, OverflowError):
         raise click.ClickException(_too_large(frames, *map(int, sides))) from None
     click.echo(f"{output}: {frames} frames with {len(spots)} spots", err=True)
+
+
+def _check_truth(truth: Path, movie: Path) -> None:
+    """Raise an error if the true spots would go where they do not belong."""
+    if os.path.realpath(truth) == os.path.realpath(movie):
+        raise click.UsageError(
+            f"the movie and --truth must be two files; both are “{truth}”. Name a .csv for --truth"
+        )
+    if truth.suffix.lower() != ".csv":
+        raise click.UsageError(f"the name of --truth must end in .csv; got “{truth.name}”")
 
 
 def _too_large(frames: int, rows: int, columns: int) -> str:

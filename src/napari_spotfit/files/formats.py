@@ -253,6 +253,8 @@ def _naming(place: Path, part: Path) -> Iterator[None]:
         # Some of Arrow's say the number in their text alone. Our own have said all, without it.
         told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
         code = int(told[1]) if told else (error.strerror and error.errno) or 0
+        if re.fullmatch(r"\d+ requested and \d+ written", str(error)):
+            code = errno.ENOSPC  # NumPy says no more of what took less than it should
         ours = type(error).__module__ != "builtins"  # as of a part of a run: it says its own place
         if ours or not code or not (code in _WRITING or part.name in str(error)):
             raise

@@ -275,10 +275,13 @@ def _told_where(path: Path) -> Iterator[None]:
         # Arrow says the number in its text alone.
         told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
         code = error.errno or (int(told[1]) if told else errno.EIO)
+        kept = "No part is there yet: make room and run it again"
+        with suppress(OSError):
+            if parts_in(path.parent):
+                kept = "The parts before it are kept: run it again to go on after them"
         raise PartsError(
             code,
-            f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. The parts "
-            "before it are kept: run it again to go on after them",
+            f"“{path.name}” cannot be written in “{path.parent}”: {os.strerror(code)}. {kept}",
         ) from error
 
 

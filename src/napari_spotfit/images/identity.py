@@ -49,7 +49,9 @@ def identity(image: Any) -> dict[str, Any]:
     path = _path_of(image)
     known = {"shape": [int(size) for size in np.shape(image)], "dtype": str(_dtype(image))}
     if path is not None and path.exists():
-        return known | {"path": path.resolve().as_posix()} | _state(path)
+        others = image.files[1:] if isinstance(image, ImageFile) else ()
+        parts = {f"“{other.name}”": _state(other) for other in others}
+        return known | {"path": path.resolve().as_posix()} | _state(path) | parts
     return known | {"pixels": _fingerprint(image)}
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
-from ..localization.batch.masks import without_masks
+from ..localization.batch.asked import images_of
 from ..localization.batch.outcome import DONE, FAILED, KEPT, STOPPED, WAITING, Outcome
 from .batch.batch_run import BatchRun
 from .batch.files_table import FilesTable
@@ -24,7 +24,7 @@ from .parts.work import Work
 if TYPE_CHECKING:
     import napari
 
-    from ..localization.batch.run import Batch
+    from ..localization.batch.asked import Batch
 
 _KEPT_NAME = "fit_files"
 #: The smallest width and height.
@@ -94,10 +94,8 @@ class FitFiles(Docked):
             self.status.fail(str(error))
             return
         remember.save(_KEPT_NAME, self.form.values())
-        files = batch.files
-        if batch.labels is not None:
-            files = without_masks(files, batch.labels)
-        self.table.show_files([Outcome(file.as_posix()) for file in files])
+        batch = images_of(batch)
+        self.table.show_files([Outcome(file.as_posix()) for file in batch.files])
         self._begin(batch)
 
     def cancel(self) -> None:

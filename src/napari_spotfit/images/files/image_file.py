@@ -41,6 +41,8 @@ class ImageFile:
         How many frames along each leading axis are best read together; one by one by default.
     read_box : callable, optional
         Reads them together.
+    files : sequence of path, optional
+        All files that its frames are in, where it is not the one alone.
 
     Raises
     ------
@@ -60,8 +62,10 @@ class ImageFile:
         dims: Sequence[str] | None = None,
         chunks: Sequence[int] | None = None,
         read_box: ReadBox | None = None,
+        files: Sequence[Path] = (),
     ) -> None:
         self.path, self.shape = path, tuple(map(int, shape))
+        self.files = tuple(files) or (path,)
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.dims = None if dims is None else tuple(dims)
         self._read, self._read_box = read, read_box

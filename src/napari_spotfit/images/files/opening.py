@@ -102,6 +102,15 @@ def is_image_folder(path: Path) -> bool:
     return zarr_store.is_zarr(path) or ndtiff_folder.is_ndtiff(path)
 
 
+def data_set(path: Path) -> list[Path]:
+    """Return the files that are opened with a file: others only of an OME-TIFF of several."""
+    if path.suffix.lower() not in _TIFF or not path.is_file():
+        return [path]
+    from .tiff import data_set
+
+    return data_set(path)
+
+
 def opened(image: Any) -> Any:
     """Return an image: of a path, or of a file that tifffile or zarr has opened; others as is."""
     if isinstance(image, (str, os.PathLike)):

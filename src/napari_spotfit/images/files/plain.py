@@ -33,7 +33,7 @@ def plain_frames(
     Raises
     ------
     UnreadableImageError
-        If the file ends before the last frame does.
+        If the file ends before the first frame does; later on, it is told where it ends.
     """
     frames = frames_at(path, shape, dtype, offset)
     return ImageFile(path, shape, dtype, frames, dims, read_box=rows_at(path, shape, dtype, offset))
@@ -65,18 +65,18 @@ def _read_box(
 def frames_at(
     path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0
 ) -> ReadFrames:
-    """Return what reads frames that lie one after the other; the file is as long as they are."""
+    """Return what reads frames that lie one after the other; those before a cut can be read."""
     check_shape(path, shape)
     frame = math.prod(shape[-2:]) * dtype.itemsize
     promised = math.prod(shape[:-2])
     there = (path.stat().st_size - offset) // max(frame, 1)
-    if there < promised:
-        raise unreadable(
-            path,
-            f"it was cut off: it should have {promised} frames of {shape[-2]}×{shape[-1]} px of "
-            f"{dtype}, and ends within frame {max(there, 0)}",
-        )
-    return PlainFrames(path, shape[-2:], dtype, offset)
+    cut = (
+        f"it was cut off: it should have {promised} frames of {shape[-2]}×{shape[-1]} px of "
+        f"{dtype}, and ends within frame {max(there, 0)}"
+    )
+    if there < min(promised, 1):
+        raise unreadable(path, cut)
+    return PlainFrames(path, shape[-2:], dtype, offset, cut if there < promised else "")
 
 
 class PlainFrames:
@@ -94,25 +94,27 @@ class PlainFrames:
         Of its pixels.
     offset : int
         Bytes before the first frame.
+    cut : str
+        What to say where it ends too early, if that was known before.
     """
 
     def __init__(
-        self, path: Path, frame: tuple[int, ...], dtype: np.dtype[Any], offset: int
+        self, path: Path, frame: tuple[int, ...], dtype: np.dtype[Any], offset: int, cut: str = ""
     ) -> None:
-        self._where = path, frame, dtype, offset
+        self._where = path, frame, dtype, offset, cut
         #: Memory that nobody has any more.
         self._idle: deque[NDArray[np.uint8]] = deque(maxlen=_IDLE)
 
     def __call__(self, first: int, count: int) -> NDArray[Any]:
         """Return so many frames from a first one on; their memory is others' when they go."""
-        path, frame, dtype, offset = self._where
+        path, frame, dtype, offset, cut = self._where
         size = math.prod(frame) * dtype.itemsize
         memory = self._memory(count * size)
         # Not mapped: what was read would count as memory of this process.
         with path.open("rb", buffering=0) as file:
             file.seek(offset + first * size)
             if _filled(memory, file) < len(memory):
-                raise ValueError("the file ends before it does; it has become shorter")
+                raise ValueError(cut or "the file ends before it does; it has become shorter")
         return memory.view(dtype).reshape(count, *frame)
 
     def __reduce__(self) -> tuple[Any, ...]:

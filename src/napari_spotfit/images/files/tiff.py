@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .image_file import ImageFile, unreadable
-from .plain import frames_at, rows_at
+from .image_file import ImageFile, UnreadableImageError, unreadable
+from .plain import plain_frames
+from .tiff_pages import (
+    Pages,
+    are_alike,
+    frames_in_one_piece,
+    has_own_shape,
+    lost_pages,
+    missing_codec,
+    missing_files,
+    shape_before_cut,
+)
+from .tifffile_log import kept_from_log
 
 if TYPE_CHECKING:
-    from tifffile import TiffFile, TiffPageSeries
+    from tifffile import TiffFile
 
 #: What tifffile raises where a file is damaged.
 _DAMAGED = (ValueError, IndexError, KeyError, TypeError, RuntimeError, EOFError, struct.error)
-#: What it only logs where frames are lost.
-_LOST = ("invalid page offset", "failed to reshape")
 #: tifffile's letters for axes whose names are not known.
 _UNKNOWN = frozenset("IQ")
 
@@ -32,7 +35,7 @@ def read_tiff(path: Path) -> ImageFile:
     Raises
     ------
     ImportError
-        If tifffile is missing.
+        If tifffile is missing, or imagecodecs for the file's compression.
     UnreadableImageError
         If it is no TIFF file, is damaged, or has no image or several.
     """
@@ -41,27 +44,40 @@ def read_tiff(path: Path) -> ImageFile:
     if not path.stat().st_size:
         raise unreadable(path, "it is empty")
     try:
-        with _losses_told(path), TiffFile(path) as file:
-            return image_of(file)
+        with kept_from_log() as said, TiffFile(path) as file:
+            return _image(file, said)
     except _DAMAGED as error:
-        if isinstance(error, ValueError) and str(error).startswith("“"):
+        if isinstance(error, UnreadableImageError):
             raise
         raise unreadable(path, f"it is damaged, or no TIFF file: {error}") from None
 
 
 def image_of(file: TiffFile) -> ImageFile:
     """Return the image of a TIFF file that tifffile has opened."""
+    with kept_from_log() as said:
+        return _image(file, said)
+
+
+def _image(file: TiffFile, said: list[str]) -> ImageFile:
+    """Return the image of a file; what is said of it meanwhile comes to lie in a list."""
     path = Path(file.filehandle.path)
     # Pages are read from the file when their turn comes, and not kept.
     file.pages.cache = False
+    if not file.pages:
+        raise unreadable(path, "it has no image; it is damaged, or no TIFF file")
     images = file.series
-    if len(images) != 1:
-        found = ", ".join("×".join(map(str, one.shape)) for one in images) or "none"
-        raise unreadable(
-            path,
-            f"it should have one image; it has {len(images)} ({found}). Give one as an array, such "
-            f"as tifffile.imread({path.name!r}, series=0)",
+    if codec := missing_codec(file.pages.first):
+        raise ImportError(
+            f"“{path.name}” is compressed with {codec}, which needs the package imagecodecs: "
+            'pip install "napari-spotfit[images]"'
         )
+    lost = lost_pages(said)
+    if lost and not (len(images) == 1 and has_own_shape(images[0], said)):
+        return _what_is_left(file, lost)
+    if not images:
+        raise unreadable(path, "it has no image; it is damaged, or no TIFF file")
+    if len(images) > 1:
+        return _of_equal_pages(file)
     image = images[0]
     axes, shape = str(image.axes), tuple(map(int, image.shape))
     if axes[-2:] != "YX":
@@ -71,58 +87,99 @@ def image_of(file: TiffFile) -> ImageFile:
         )
     if image.dtype is None:
         raise unreadable(path, "its pixels have no type of number")
-    known = not _UNKNOWN & set(axes)
-    dims = axes.lower() if known else None
-    if image.dataoffset is not None and not image.is_multifile:
-        dtype = image.dtype.newbyteorder(file.byteorder)
-        where = path, shape, dtype, image.dataoffset
-        return ImageFile(path, shape, dtype, frames_at(*where), dims, read_box=rows_at(*where))
-    return ImageFile(path, shape, image.dtype, _Pages(image, shape[-2:]), dims)
+    dims = None if _UNKNOWN & set(axes) else axes.lower()
+    files = _files_of(file)
+    if image.dataoffset is not None and files == [path]:
+        return _in_one_piece(file, shape, image.dataoffset, dims)
+    pages = Pages(file, image, _why_missing(file, lost, said))
+    return ImageFile(path, shape, image.dtype, pages, dims, files=files)
 
 
-@contextmanager
-def _losses_told(path: Path) -> Iterator[None]:
-    """Raise an error where tifffile would go on with the frames that it finds, and log it."""
-    lost: list[str] = []
+def _of_equal_pages(file: TiffFile) -> ImageFile:
+    """Return the movie of pages that each say to be an image of their own.
 
-    def is_loss(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        if not any(words in text for words in _LOST):
-            return True
-        lost.append(text)
-        return False
+    Raises
+    ------
+    UnreadableImageError
+        If they are of several shapes or types, or are several movies.
+    """
+    path, images = Path(file.filehandle.path), file.series
+    if not are_alike(images):
+        sizes = [("×".join(map(str, one.shape)), one.dtype) for one in images]
+        kinds = dict.fromkeys(f"{size} px of {dtype}" for size, dtype in sizes)
+        found, more = ", ".join(list(kinds)[:3]), ", …" if len(kinds) > 3 else ""
+        raise unreadable(
+            path,
+            f"it has {len(images)} images ({found}{more}), and it should be one, or pages of the "
+            f"same size and type: give one as an array, tifffile.imread({path.name!r}, series=0) "
+            "for the first",
+        )
+    pages = Pages(file, [one[0] for one in images], "the file does not have it")
+    shape = (len(images), *images[0].shape)
+    return ImageFile(path, shape, images[0].dtype, pages, files=_files_of(file))
 
-    logger = logging.getLogger("tifffile")
-    logger.addFilter(is_loss)
+
+def _in_one_piece(
+    file: TiffFile, shape: tuple[int, ...], offset: int, dims: str | None = None
+) -> ImageFile:
+    """Return the image whose frames lie one after the other, from an offset on."""
+    path, dtype = Path(file.filehandle.path), file.pages.first.dtype
+    assert dtype is not None
+    return plain_frames(path, shape, dtype.newbyteorder(file.byteorder), offset, dims)
+
+
+def _what_is_left(file: TiffFile, lost: str) -> ImageFile:
+    """Return an image whose frames before a cut can be read, where tifffile knows no others.
+
+    Raises
+    ------
+    UnreadableImageError
+        If nothing says how the frames that are left lie.
+    """
+    path = Path(file.filehandle.path)
+    page, shape = file.pages.first, shape_before_cut(file, file.series)
+    if shape is None or page.dtype is None:
+        raise unreadable(path, f"it was cut off or damaged, and has lost frames: {lost}")
+    if count := frames_in_one_piece(file, lost):
+        return _in_one_piece(file, (count, *page.shape), page.dataoffsets[0])
+    pages = Pages(file, file.pages, f"the file was cut off or is damaged before it: {lost}")
+    return ImageFile(path, shape, page.dtype, pages)
+
+
+def _why_missing(file: TiffFile, lost: str, said: list[str]) -> str:
+    """Say what is wrong with a frame that the file has no page of."""
+    if names := missing_files(file, said):
+        listed = ", ".join(f"“{name}”" for name in names[:3])
+        more = f" and {len(names) - 3} more files" if len(names) > 3 else ""
+        return (
+            f"of the other files of its data set, {listed}{more} cannot be read: put whole ones "
+            "beside it"
+        )
+    return f"the file was cut off or is damaged: {lost}" if lost else "the file does not have it"
+
+
+def data_set(path: Path) -> list[Path]:
+    """Return all files that are opened with a TIFF file, by itself or as parts of a data set.
+
+    Where that cannot be told it is the file alone: what is wrong with it is told as it is read.
+    """
+    from tifffile import TiffFile
+
     try:
-        yield
-    finally:
-        logger.removeFilter(is_loss)
-    if lost:
-        raise unreadable(path, f"it was cut off or damaged, and has lost frames: {lost[0]}")
+        with kept_from_log(), TiffFile(path) as file:
+            # Of most files, one look at the first page says that they are alone.
+            if file.is_mmstack or "FileName=" in (file.ome_metadata or ""):
+                return _files_of(file)
+    except (OSError, *_DAMAGED):
+        pass
+    return [path]
 
 
-class _Pages:
-    """Reads frames that are pages of their own, compressed or apart from each other."""
-
-    def __init__(self, image: TiffPageSeries, frame: tuple[int, ...]) -> None:
-        self._image, self._frame = image, frame
-
-    def __call__(self, first: int, count: int) -> NDArray[Any]:
-        assert self._image.parent is not None
-        handle = self._image.parent.filehandle
-        opened = handle.closed
-        if opened:
-            handle.open()
-        try:
-            return np.stack([self._page(number) for number in range(first, first + count)])
-        finally:
-            if opened:
-                handle.close()
-
-    def _page(self, number: int) -> NDArray[Any]:
-        page = self._image[number]
-        if page is None:
-            raise ValueError("the file says nothing of where it is")
-        # By one thread: others work on the frames before it.
-        return np.asarray(page.asarray(maxworkers=1))
+def _files_of(file: TiffFile) -> list[Path]:
+    """Return the file and the others that its images have pages in."""
+    files = {Path(file.filehandle.path): None}
+    for image in file.series:
+        for page in image if image.is_multifile else (image.keyframe,):
+            if page is not None:
+                files.setdefault(Path(page.parent.filehandle.path))
+    return list(files)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from glob import has_magic, iglob
 from pathlib import Path
 
-from ...images.files.opening import ENDINGS, is_image_folder
+from ...images.files.opening import ENDINGS, data_set, is_image_folder
 
 
 def image_files(names: Sequence[str]) -> list[Path]:
@@ -27,6 +27,33 @@ def image_files(names: Sequence[str]) -> list[Path]:
         for file in _files_of(name):
             found.setdefault(_place(file), file)
     return list(found.values())
+
+
+def without_members(files: Sequence[Path]) -> tuple[list[Path], dict[Path, list[Path]]]:
+    """Return files without those that are read as parts of another one of them.
+
+    An OME-TIFF of several files is opened whole by each of them.
+
+    Returns
+    -------
+    files : list of path
+        Of each data set the first one that opens it.
+    members : dict
+        Which of the others are read with a file, where there are some.
+    """
+    if len(files) < 2:
+        return list(files), {}
+    named = {_place(file): file for file in files}
+    members: dict[Path, list[Path]] = {}
+    taken: set[str] = set()
+    for place, file in named.items():
+        if place not in taken:
+            parts = {_place(part) for part in data_set(file)} - {place} - taken
+            if parts:
+                members[file] = [named[part] for part in named if part in parts]
+                taken |= parts
+    left = [file for place, file in named.items() if place not in taken]
+    return left, {file: parts for file, parts in members.items() if parts and file in left}
 
 
 def _files_of(name: str) -> list[Path]:

@@ -10,9 +10,10 @@ from typing import Unpack
 from ...settings.keywords import Options
 from ...settings.options import merged, takes_settings
 from ...settings.settings import Settings
+from .asked import ENDING, Batch
 from .inputs import image_files
 from .outcome import Outcome
-from .run import ENDING, Batch, run_batch
+from .run import run_batch
 
 
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")

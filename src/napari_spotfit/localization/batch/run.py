@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain
@@ -19,9 +18,7 @@ import numpy as np
 from ...engine import threads
 from ...files.about import as_text
 from ...files.alone import TakenError, alone
-from ...files.formats import FORMATS
 from ...files.parts import PartsError, parts_beside, parts_in, remove_beside
-from ...files.streamed import check_name
 from ...images.files.opening import open_image
 from ...images.frames import FrameReader
 from ...images.identity import identity
@@ -32,92 +29,18 @@ from ..key import key_of, with_settings
 from ..localize import localize_iter
 from ..plan import NO_MAPS
 from ..stored import kind_of
+from .asked import Batch, batch_tables, images_of, told_of
 from .cells import Cells, cells_path, write_cells
 from .kept import KeptTables
-from .masks import mask_of, open_cells, without_masks
+from .masks import mask_of, open_cells
 from .outcome import DONE, FAILED, RUNNING, STOPPED, Outcome
 from .warned import warnings_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ENDING = ".spots.parquet"
 #: Who is told of a file whenever there is something new; called in the thread that works on it.
 Tell = Callable[[Outcome], object]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What a batch is to do.
-
-    Parameters
-    ----------
-    files : sequence of path
-        The image files.
-    output : path
-        A table for the spots of all, or a folder for a table of each.
-    settings : Settings
-        The settings of all fits.
-    ending : str
-        What the tables in a folder end in.
-    frames : slice, optional
-        Frames of each movie.
-    labels : str, optional
-        Where the masks are, as :func:`~.masks.mask_of` takes it.
-    workers : int
-        So many files at a time, where the output is a folder.
-    keep : bool
-        Whether the tables have what is done when the batch is stopped.
-    fresh : bool
-        Whether to begin anew where an earlier run has left something.
-    """
-
-    files: Sequence[Path]
-    output: Path
-    settings: Settings
-    ending: str = ENDING
-    frames: slice | None = None
-    labels: str | None = None
-    workers: int = 1
-    keep: bool = False
-    fresh: bool = False
-
-
-def batch_tables(batch: Batch) -> list[Path] | None:
-    """Return the table of each file where there is to be a folder of them, else None.
-
-    Raises
-    ------
-    ValueError, OSError
-        If a name says no format of spots, several images would have one table, or there is no
-        place for them.
-    """
-    output = batch.output
-    if not output.is_dir() and output.suffix.lower() in FORMATS:
-        check_name(output)
-        if batch.workers > 1 and len(batch.files) > 1:
-            raise ValueError(
-                "one table of all images is written one after the other; choose a folder for the "
-                "output to have several at a time"
-            )
-        return None
-    if output.suffix and not output.is_dir():
-        check_name(output)
-    tables = [output / f"{file.name}{batch.ending}" for file in batch.files]
-    twice = next((table for table, count in Counter(tables).items() if count > 1), None)
-    if twice is not None:
-        raise ValueError(f"the spots of several images would go to “{twice}”")
-    output.mkdir(parents=True, exist_ok=True)
-    for table in tables:
-        check_name(table)
-    return tables
-
-
-def images_of(batch: Batch) -> Batch:
-    """Return a batch without the masks that are among its files."""
-    if batch.labels is None:
-        return batch
-    return replace(batch, files=without_masks(batch.files, batch.labels))
 
 
 def run_batch(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> list[Outcome]:
@@ -148,7 +71,7 @@ def run_batch(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> list[Out
     """
     batch = images_of(batch)
     tables = batch_tables(batch)
-    outcomes = [Outcome(file.as_posix()) for file in batch.files]
+    outcomes = [Outcome(file.as_posix(), warnings=told_of(batch, file)) for file in batch.files]
     with warnings_of(tell) as own_warnings:
         files = [
             _File(batch, file, outcome, tell, stopped, own_warnings)
@@ -260,6 +183,8 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
         text = f"“{table}” cannot be written: {_why(error, table)}"
         if own is None:
             raise type(error)(text) if isinstance(error, ImportError) else OSError(text) from None
+        # What was fitted is in no table.
+        own.outcome.frames = own.outcome.spots = own.outcome.good = 0
         own.fail(text)
         return
     if own is not None and own.outcome.state != FAILED:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from qtpy.QtCore import QObject, Signal
 
+from ...localization.batch.asked import Batch
 from ...localization.batch.outcome import Outcome
-from ...localization.batch.run import Batch, run_batch
+from ...localization.batch.run import run_batch
 from ..parts.work import Steps, Work
 
 

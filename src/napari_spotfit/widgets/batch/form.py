@@ -14,8 +14,8 @@ from ...engine import threads
 from ...engine.select import usable_here
 from ...files.settings_file import load_settings
 from ...images.files.opening import ENDINGS
+from ...localization.batch.asked import Batch
 from ...localization.batch.inputs import image_files
-from ...localization.batch.run import Batch
 from ...settings.settings import Settings
 from ..layers.fits import settings_of_layer
 from ..layers.points import is_result
