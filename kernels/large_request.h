@@ -1,5 +1,5 @@
 // What the search in a large ROI asks of whoever has the pixels: a CPU's threads, or a GPU. The
-// answer is a few numbers, from which kernels/large_search.h finds the next request.
+// answer is a few numbers, from which kernels/cpu/large_search.h finds the next request.
 #pragma once
 #include "fit_settings.h"
 
