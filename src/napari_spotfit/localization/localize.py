@@ -18,7 +18,7 @@ from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .estimates import warn_of_gain
-from .plan import Maps, fitted, planned
+from .plan import Fitted, Maps, fitted, planned
 from .progress import check_progress
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def localize_parts(
         The fits of some frames, and how many frames of how many are done.
     """
     image, maps = opened(image), Maps(mask, weights, bad_pixels, camera)
-    parts: Iterator[tuple[SpotFits, int | Fraction]]
+    parts: Iterator[Fitted]
     if resume is None:
         plan = planned(image, settings, frames, maps)
         parts = fitted(plan, [plan.numbers])
