@@ -14,6 +14,7 @@ from ..engine.cpu.noise import measure_noise
 from ..engine.detection.false_spots import expected_false_spots
 from ..engine.select import select_backend
 from ..images.arrays import to_host
+from ..images.cutting import evenly_spread
 from ..images.damaged import without_damage
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
@@ -150,7 +151,7 @@ def samples(
     least, most = min(parts), max(parts)
     for pixels in sorted(parts) if len(chosen) else ():
         count, size = parts[pixels]
-        numbers = chosen[(2 * np.arange(count) + 1) * len(chosen) // (2 * count)]
+        numbers = chosen[evenly_spread(count, len(chosen))]
         corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
         rows, columns = (
             slice(n, n + m) for n, m in zip(corner.tolist(), size.tolist(), strict=True)
