@@ -1,5 +1,5 @@
 // What the search in a large ROI asks of whoever has the pixels: a CPU's threads, or a GPU. The
-// answer is a few numbers, from which kernels/large_search.h finds the next request.
+// answer is a few numbers, from which kernels/cpu/large_search.h finds the next request.
 #pragma once
 #include "fit_settings.h"
 
@@ -46,7 +46,6 @@ struct LargeRequest {
 
 // The numbers of a piece: S by rows of its upper triangle, T, and chi-square or the deviance.
 constexpr int sums_of_shape(int shape) { return (shape + 2) * (shape + 3) / 2 + (shape + 2) + 1; }
-constexpr int MOST_SUMS = sums_of_shape(MAX_SHAPE);
 constexpr int NUMBERS_OF_CELL = 5;
 
 // Cells along the longer side, but at least three along the shorter one; and how many there are at

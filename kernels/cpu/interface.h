@@ -19,7 +19,7 @@ enum PixelType { UINT8, UINT16, INT16, FLOAT32, FLOAT64 };
 // in units of lanes. An operand is the same for all pixels, or it has numbers for columns, rows or
 // pixels; bits 1, 2 and 4 are for the operands a, b and c.
 struct ExpressionStep {
-    unsigned char operation;  // in the order of kernels/expression.h
+    unsigned char operation;  // in the order of kernels/cpu/expression.h
     unsigned char varies;     // those with a number for each place that the step is done for
     unsigned char by_row;     // of a step for pixels: those with a number for each row
     unsigned char by_pixel;   // of a step for pixels: those with a number for each pixel

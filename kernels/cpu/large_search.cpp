@@ -12,8 +12,8 @@
 #define SPOTFIT_INLINE_LAMBDA
 #define UNROLL
 #define UNROLL_MATRIX(N)
-#include "../large_search.h"
 #include "instruction_sets.h"
+#include "large_search.h"
 
 using namespace spotfit;
 using namespace spotfit::any_machine;

@@ -35,7 +35,7 @@ struct ImageFits {
     LostPixels saturated, lone;
     const spotfit::FilteredNoise* noise;  // of an image that a filter went over; else null
     const spotfit::ErrorColumns* errors;
-    void* work;  // memory, WORK_PER_FIT bytes for each fit
+    void* work;  // memory, 32 bytes for each fit
     // Columns that are filled in; y and x of the fits are changed in their place.
     double *y, *x;
     int *roi_y, *roi_x;
@@ -44,8 +44,6 @@ struct ImageFits {
 }
 
 namespace spotfit {
-
-constexpr int WORK_PER_FIT = 32;
 
 struct VerdictFunctions {
     // The flags of the fits first ... last - 1 that follow from their numbers alone.

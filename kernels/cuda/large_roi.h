@@ -1,6 +1,6 @@
 // The sums over a large ROI's pixels, by the whole GPU: each warp has a tile of it, and what the
 // warps have found is added up in a fixed order, in double precision. Few numbers go to the host,
-// where the search is (kernels/large_search.h).
+// where the search is (kernels/cpu/large_search.h).
 //
 // The kernels themselves are a few lines that name a profile, a task and a type of pixels; the
 // Python side, src/napari_spotfit/engine/cuda/large_rois.py, writes them.

@@ -16,8 +16,6 @@ from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.layers.colors import STOP_COLORS
 from napari_spotfit.widgets.parts.form import control_of
 
-THIN = "\u202f"
-
 
 def choose(box, data):
     """Choose an item of a combo box as the keyboard would."""

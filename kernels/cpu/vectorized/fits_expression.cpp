@@ -1,6 +1,6 @@
 // Own expressions have planes always, and shape parameters that they may not need: code for every
 // number of parameters and every estimator would be most of the library.
-#include "../../expression.h"
+#include "../expression.h"
 #include "../fit_tiles.h"
 #include "tables.h"
 

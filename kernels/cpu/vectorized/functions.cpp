@@ -1,4 +1,4 @@
-#include "../../expression.h"
+#include "../expression.h"
 #include "../fit_tiles.h"
 #include "tables.h"
 

@@ -1,4 +1,4 @@
-#include "../../expression.h"
+#include "../expression.h"
 #include "../load_block.h"
 #include "tables.h"
 

@@ -25,7 +25,7 @@ from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from .c_types import fields
 from .cpu.library import load
-from .detection.band import WIDTHS, half_kernel
+from .detection.band import WIDTHS, half_kernel, whole_kernel
 from .fit_settings import MAX_SHAPE
 from .kernel_arguments import address
 
@@ -256,8 +256,7 @@ def _filtered(planes: Array, blur: float) -> Array:
 
 
 def _kernel(sigma: float) -> Array:
-    half = half_kernel(sigma) if sigma > 0 else np.ones(1)
-    return np.concatenate([half[:0:-1], half])
+    return whole_kernel(half_kernel(sigma)) if sigma > 0 else np.ones(1)
 
 
 def _filtered_by(blur: float, sigma: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from .exchange.registry import EXCHANGE, Format, by_content, by_name
 from .exchange.scene import PixelSizeNeededError, Scene, as_pixel_size, as_shape, scene_of
 from .parquet import read_parquet, write_parquet
 from .table import TEXT, WORDS, Column, SpotTable, UnreadableFileError
+from .told_errno import told_errno
 
 FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]] = {
     ".parquet": (write_parquet, read_parquet),
@@ -251,10 +251,7 @@ def _naming(place: Path, part: Path) -> Iterator[None]:
         yield
     except OSError as error:
         # Some of Arrow's say the number in their text alone. Our own have said all, without it.
-        told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
-        code = int(told[1]) if told else (error.strerror and error.errno) or 0
-        if re.fullmatch(r"\d+ requested and \d+ written", str(error)):
-            code = errno.ENOSPC  # NumPy says no more of what took less than it should
+        code = told_errno(error) or (error.strerror and error.errno) or 0
         ours = type(error).__module__ != "builtins"  # as of a part of a run: it says its own place
         if ours or not code or not (code in _WRITING or part.name in str(error)):
             raise

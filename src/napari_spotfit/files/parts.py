@@ -23,6 +23,7 @@ from ..settings.settings import Settings
 from .alone import TakenError, alone, lock_of
 from .parquet import need_pyarrow, parquet_pieces, parquet_writer
 from .table import SpotTable, UnreadableFileError
+from .told_errno import told_errno
 
 #: Readers of folders of Parquet files leave out what begins with an underscore.
 _RUN = "_run.json"
@@ -273,8 +274,7 @@ def _told_where(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         # Arrow says the number in its text alone.
-        told = re.search(r"\[errno (\d+)\]", str(error), re.IGNORECASE)
-        code = error.errno or (int(told[1]) if told else errno.EIO)
+        code = error.errno or told_errno(error) or errno.EIO
         kept = "No part is there yet: make room and run it again"
         with suppress(OSError):
             if parts_in(path.parent):

@@ -124,7 +124,7 @@ def table_of(
         known[name] = Column(
             column,
             units.get(name, ""),
-            _words(name, column),
+            STOP_NAMES if column == WORDS else (),
             role=FIT if name in columns else DERIVED,
         )
     return SpotTable(stored, About(known, **about))
@@ -165,7 +165,3 @@ def codes_of(
         )
     places = np.array([column.words.index(word) for word in words], np.uint8)
     return places[codes] if len(codes) else np.zeros(0, np.uint8)
-
-
-def _words(name: str, kind: str) -> tuple[str, ...]:
-    return STOP_NAMES if kind == WORDS else ()

@@ -134,6 +134,17 @@ class Cells:
         return Box(ranges, np.ravel_multi_index(within, shape), numbers)
 
 
+def evenly_spread(count: int, size: int) -> Numbers:
+    """Return so many numbers from 0 to below a size, each in the middle of its share of them.
+
+    Examples
+    --------
+    >>> evenly_spread(3, 12)
+    array([ 2,  6, 10])
+    """
+    return np.asarray((2 * np.arange(count) + 1) * size // (2 * count), np.int64)
+
+
 def all_before(blocks: list[Numbers]) -> list[bool]:
     """Return after which blocks of rising numbers all are done that come before later ones.
 

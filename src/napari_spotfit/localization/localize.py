@@ -18,7 +18,8 @@ from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .estimates import warn_of_gain
-from .plan import Maps, fitted, planned
+from .plan import Fitted, Maps, fitted, planned
+from .progress import check_progress
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -140,10 +141,7 @@ def localize(
     9
     """
     settings = with_roi(settings, roi_size, options, localize)
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
-    if lazy and progress is not None:
-        raise ValueError("with lazy=True nothing is done yet; Dask tells of its progress itself")
+    check_progress(progress, lazy=lazy)
     there = opened(image)
     _warn_of_planes(there)
     if lazy:
@@ -243,8 +241,7 @@ def localize_iter(
     True
     """
     settings = with_roi(settings, roi_size, options, localize_iter)
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
+    check_progress(progress)
     image = opened(image)
     _warn_of_planes(image)
     parts = localize_parts(
@@ -294,7 +291,7 @@ def localize_parts(
         The fits of some frames, and how many frames of how many are done.
     """
     image, maps = opened(image), Maps(mask, weights, bad_pixels, camera)
-    parts: Iterator[tuple[SpotFits, int | Fraction]]
+    parts: Iterator[Fitted]
     if resume is None:
         plan = planned(image, settings, frames, maps)
         parts = fitted(plan, [plan.numbers])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..engine.cpu.noise import measure_noise, noise_over_line
 from ..images.arrays import to_host
 from ..images.camera import Camera
+from ..images.cutting import evenly_spread
 from ..images.damaged import without_damage
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
@@ -113,10 +114,7 @@ def _windows(
 ) -> NDArray[Any]:
     """Return parts of large frames, evenly spread over each, as frames of their own."""
     side = min(_SIDE, *reader.frame_shape)
-    corners = [
-        [(2 * i + 1) * (size - side) // (2 * _ACROSS) for i in range(_ACROSS)]
-        for size in reader.frame_shape
-    ]
+    corners = [evenly_spread(_ACROSS, size - side).tolist() for size in reader.frame_shape]
     found = []
     for number in numbers:
         for top, left in itertools.product(*corners):
@@ -134,4 +132,4 @@ def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
     wanted = int(np.clip(_PIXELS // (height * width), _LEAST_FRAMES, _MOST_FRAMES))
     if reader.count <= wanted:
         return np.arange(reader.count)
-    return ((2 * np.arange(wanted) + 1) * reader.count // (2 * wanted)).astype(np.int64)
+    return evenly_spread(wanted, reader.count)

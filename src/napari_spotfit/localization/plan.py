@@ -63,6 +63,14 @@ class Plan(NamedTuple):
         return recorded(self.calibration.settings, self.backend)
 
 
+class Fitted(NamedTuple):
+    """Fits of frames."""
+
+    fits: SpotFits
+    #: How many frames they are: a part of one where frames are worked in tiles.
+    frames: int | Fraction
+
+
 def measured(image: Any, settings: Settings, maps: Maps) -> tuple[FrameReader, PixelCalibration]:
     """Return the frames of an image, and what is known of its pixels.
 
@@ -88,9 +96,7 @@ def planned(
     return Plan(reader, calibration, backend, maps.mask, reader.select(frames))
 
 
-def fitted(
-    plan: Plan, ranges: Sequence[NDArray[np.int64]]
-) -> Generator[tuple[SpotFits, int | Fraction], None, None]:
+def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted, None, None]:
     """Yield the fits of some frames of a plan after the other, and how many frames they are.
 
     Frames that are worked in tiles come in parts, each so much of a frame.
@@ -145,24 +151,22 @@ def fitted(
             held.append(fits)
             # Chunks of an image may hold frames that do not follow each other.
             if chunk.all_before:
-                yield in_frame_order(held, reader.leading), done
+                yield Fitted(in_frame_order(held, reader.leading), done)
                 held, done = [], 0
     except Exception:
         # What was fitted before a frame that cannot be read is not lost.
         if held:
-            yield in_frame_order(held, reader.leading), done
+            yield Fitted(in_frame_order(held, reader.leading), done)
         raise
 
 
-def _fitted_in_tiles(
-    plan: Plan, tiled: Tiled, numbers: NDArray[np.int64]
-) -> Iterator[tuple[SpotFits, Fraction]]:
+def _fitted_in_tiles(plan: Plan, tiled: Tiled, numbers: NDArray[np.int64]) -> Iterator[Fitted]:
     """Yield the fits of some rows of a frame after the other, and the rows' share of it."""
     settings = plan.settings
     for number in numbers.tolist():
         for columns, share in fits_in_tiles(tiled, number):
             index = leading_indices(np.full(len(columns["y"]), number), plan.reader)
-            yield collected(columns, index, settings), share
+            yield Fitted(collected(columns, index, settings), share)
 
 
 def _for_movies_in_memory(backend: Backend, total: int) -> Backend:

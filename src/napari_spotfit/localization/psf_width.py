@@ -85,7 +85,7 @@ def estimate_sigma(
     settings = merged(settings, options, estimate_sigma)
     reader = FrameReader(image)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
-    masks = None if mask is None else PerPixel(mask, reader.shape, "mask", flags="where to search")
+    masks = PerPixel.of_mask(mask, reader.shape)
     read_mask = None if masks is None else masks.read
     looked_at = samples(reader, calibration, reader.select(frames), read_mask=read_mask)
     return width_of(looked_at, calibration, settings.sigma)

@@ -37,7 +37,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import worth_a_gpu
 from .key import key_of, with_settings
-from .plan import Maps, Plan, fitted, measured
+from .plan import Fitted, Maps, Plan, fitted, measured
 from .tiles import works_in_tiles
 
 #: Bytes of the frames of a part: as much as a killed run loses, a second's work or so. A GPU works
@@ -207,7 +207,7 @@ def _difference(folder: Path, there: Run | None, asked: dict[str, Any]) -> str:
     return ""
 
 
-def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fraction]]:
+def parts_of(plan: Plan, run: StoredRun) -> Iterator[Fitted]:
     """Yield the fits of all parts in order, and how many frames they are.
 
     Those that are stored are read, and all others made and stored. Whoever stops iterating
@@ -217,7 +217,7 @@ def parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fract
         yield from _parts_of(plan, run)
 
 
-def _parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Fraction]]:
+def _parts_of(plan: Plan, run: StoredRun) -> Iterator[Fitted]:
     make = _made_in_tiles if works_in_tiles(plan.reader, plan.backend) else _made
     missing: list[NDArray[np.int64]] = []
     for numbers in run.ranges:
@@ -231,18 +231,16 @@ def _parts_of(plan: Plan, run: StoredRun) -> Iterator[tuple[SpotFits, int | Frac
     yield from make(plan, run.store, missing)
 
 
-def _counted(pieces: Iterator[SpotFits], frames: int) -> Iterator[tuple[SpotFits, int]]:
+def _counted(pieces: Iterator[SpotFits], frames: int) -> Iterator[Fitted]:
     """Yield pieces, the last one with the number of frames that all are."""
     held = next(pieces)
     for piece in pieces:
-        yield held, 0
+        yield Fitted(held, 0)
         held = piece
-    yield held, frames
+    yield Fitted(held, frames)
 
 
-def _made(
-    plan: Plan, store: Store, ranges: list[NDArray[np.int64]]
-) -> Iterator[tuple[SpotFits, int | Fraction]]:
+def _made(plan: Plan, store: Store, ranges: list[NDArray[np.int64]]) -> Iterator[Fitted]:
     """Make parts and store them, each while the next one is made."""
     if not ranges:
         return
@@ -254,44 +252,40 @@ def _made(
         for numbers in ranges:
             held, failed = _up_to(stream, len(numbers))
             if held:
-                part = SpotFits.concatenate([fits for fits, _ in held])
+                part = SpotFits.concatenate([one.fits for one in held])
             if failed is not None:
                 # What is known before a frame that cannot be read is given, but not stored.
                 if held:
-                    yield part, sum(count for _, count in held)
+                    yield Fitted(part, sum(one.frames for one in held))
                 raise failed
             if waiting is not None:
                 waiting.result()
             waiting = writer.submit(store.save, numbers, part)
-            yield part, len(numbers)
+            yield Fitted(part, len(numbers))
         if waiting is not None:
             waiting.result()
 
 
-def _made_in_tiles(
-    plan: Plan, store: Store, ranges: list[NDArray[np.int64]]
-) -> Iterator[tuple[SpotFits, int | Fraction]]:
+def _made_in_tiles(plan: Plan, store: Store, ranges: list[NDArray[np.int64]]) -> Iterator[Fitted]:
     """Make parts that memory may not hold, and store each while it is made."""
     with closing(fitted(plan, ranges)) as stream:
         for numbers in ranges:
             left: int | Fraction = len(numbers)
             with store.saving(numbers) as add:
                 while left > 0:
-                    fits, share = next(stream)
-                    add(fits)
-                    left -= share
-                    yield fits, share
+                    done = next(stream)
+                    add(done.fits)
+                    left -= done.frames
+                    yield done
 
 
-def _up_to(
-    stream: Iterator[tuple[SpotFits, int | Fraction]], frames: int
-) -> tuple[list[tuple[SpotFits, int | Fraction]], Exception | None]:
+def _up_to(stream: Iterator[Fitted], frames: int) -> tuple[list[Fitted], Exception | None]:
     """Return what a stream gives of so many frames, and the error that ends it before them."""
-    held: list[tuple[SpotFits, int | Fraction]] = []
+    held: list[Fitted] = []
     try:
-        while not held or sum(count for _, count in held) < frames:
-            fits, count = next(stream)
-            held.append((fits.to_host(), count))
+        while not held or sum(one.frames for one in held) < frames:
+            done = next(stream)
+            held.append(done._replace(fits=done.fits.to_host()))
     except Exception as error:
         return held, error
     return held, None

@@ -23,6 +23,7 @@ from ..settings.settings import Settings
 from .estimates import warn_of_gain
 from .lazy import lazy_stored
 from .plan import Maps, planned
+from .progress import check_progress
 from .stored import StoredPart, parts_of, refuse_other, store_in, warn_of_other
 
 
@@ -105,10 +106,7 @@ def localize_to_folder(
     ('part-000000000.parquet', True)
     """
     settings = with_roi(settings, roi_size, options, localize_to_folder)
-    if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
-    if lazy and progress is not None:
-        raise ValueError("with lazy=True nothing is done yet; Dask tells of its progress itself")
+    check_progress(progress, lazy=lazy)
     maps = Maps(mask, weights, bad_pixels, camera)
     other = warn_of_other(folder) if fresh else refuse_other(folder)
     there = opened(image)

@@ -14,6 +14,7 @@ from ..engine.cpu.noise import measure_noise
 from ..engine.detection.false_spots import expected_false_spots
 from ..engine.select import select_backend
 from ..images.arrays import to_host
+from ..images.cutting import evenly_spread
 from ..images.damaged import without_damage
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
@@ -146,7 +147,7 @@ def samples(
     least, most = min(parts), max(parts)
     for pixels in sorted(parts) if len(chosen) else ():
         count, size = parts[pixels]
-        numbers = _spread(chosen, count)
+        numbers = chosen[evenly_spread(count, len(chosen))]
         corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
         rows, columns = (
             slice(n, n + m) for n, m in zip(corner.tolist(), size.tolist(), strict=True)
@@ -172,7 +173,7 @@ def samples(
 def glance_frames(reader: FrameReader) -> NDArray[np.int64]:
     """Return the numbers of the frames that are looked at first, of all."""
     count, _ = _frames_and_size(_PIXELS[0], np.array(reader.frame_shape), reader.count)
-    return _spread(np.arange(reader.count), count)
+    return evenly_spread(count, reader.count)
 
 
 def _frames_and_size(
@@ -181,11 +182,6 @@ def _frames_and_size(
     """Return how many of so many frames are looked at, and how much of each."""
     size = np.minimum(shape, max(math.isqrt(pixels), pixels // max(shape.max(), 1)))
     return min(max(pixels // max(size.prod(), 1), 1), count), size
-
-
-def _spread(chosen: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return so many of some frames, evenly spread over them."""
-    return chosen[(2 * np.arange(count) + 1) * len(chosen) // max(2 * count, 1)]
 
 
 def width_of(

@@ -227,7 +227,7 @@ def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
     image = viewer.add_image(np.zeros((5, 64, 64), np.uint8), name="movie")
     results = ResultLayers(viewer)
     layer = results.prepare(image, points_arguments(make_fits(50)))
-    results.add(image, layer)
+    results.add(layer)
     labels = viewer.add_labels(cells(64, 64))
     spots = dock(viewer)
     spots.layer.layer = layer
@@ -236,7 +236,7 @@ def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
     spots.spots.set_filters(Filters({"label": (7.0, None)}))
     wait(spots, qtbot)
     assert results.prepare(image, points_arguments(make_fits(70, seed=1))) is layer
-    results.add(image, layer)
+    results.add(layer)
     wait(spots, qtbot)
     expected = expected_labels(layer, labels)
     np.testing.assert_array_equal(layer.features["label"], expected)

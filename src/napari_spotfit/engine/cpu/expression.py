@@ -1,7 +1,7 @@
 """Own expressions for the compiled library: from a program to the steps that it interprets.
 
 A step is done for as few places as it can be: once for a trial shape, for each column, for
-each row, or for each pixel. ``kernels/expression.h`` does the steps.
+each row, or for each pixel. ``kernels/cpu/expression.h`` does the steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .interface import EXPRESSION_SIZES, EXPRESSION_STEP, ExpressionProgram
 #: few enough for the memory that is close to a processor.
 _PIXELS_AT_ONCE = 32
 
-#: Operations by their numbers in kernels/expression.h.
+#: Operations by their numbers in kernels/cpu/expression.h.
 OPERATIONS = {
     word: number
     for number, word in enumerate(

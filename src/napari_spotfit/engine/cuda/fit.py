@@ -124,9 +124,9 @@ class Maps(NamedTuple):
         """Return each of them changed."""
         return Maps(*(None if values is None else change(values) for values in self))
 
-    def of_rois(self, first: int, last: int, change: Callable[[Any], Any] = lambda x: x) -> Maps:
-        """Return what belongs to some frames, changed; what all share, as it is."""
-        return self.each(lambda values: values if len(values) == 1 else change(values[first:last]))
+    def of_rois(self, first: int, last: int) -> Maps:
+        """Return what belongs to some frames; what all share, as it is."""
+        return self.each(lambda values: values if len(values) == 1 else values[first:last])
 
     def shared(self, change: Callable[[Any], Any]) -> Maps:
         """Return what all frames share, changed; the rest as it is."""

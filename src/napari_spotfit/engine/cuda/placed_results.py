@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ..kernel_arguments import Results, row_bytes, sizes_of_results
-from .device import Device, current_device
+from .device import current_device
 
 #: Threads of a block.
 THREADS = 128
 
 
 class PlacedResultsThere:
-    """Results in the memory of a device, by default the current one.
+    """Results in the memory of the current device.
 
     All is done on CuPy's current stream, when the orders are carried out.
 
@@ -31,12 +31,10 @@ class PlacedResultsThere:
         How many fits there are.
     settings : Settings
         What they are made with.
-    device : Device, optional
-        Where.
     """
 
-    def __init__(self, count: int, settings: Settings, device: Device | None = None) -> None:
-        self._device = device or current_device()
+    def __init__(self, count: int, settings: Settings) -> None:
+        self._device = current_device()
         self._count, self._settings = count, settings
         self._memory = self._device.allocate(row_bytes(settings) * count)
         self._sizes = sizes_of_results(settings)

@@ -102,6 +102,11 @@ def half_kernel(sigma: float) -> NDArray[np.float64]:
     return half
 
 
+def whole_kernel(half: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a kernel from one end to the other, of its half from the centre outwards."""
+    return np.concatenate([half[:0:-1], half])
+
+
 def mirrored(size: int, radius: int) -> NDArray[np.int64]:
     """Return which pixels stand at ``-radius … size - 1 + radius`` along an axis.
 
@@ -148,7 +153,7 @@ def _band(
 def _square(half: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
     """Return the kernel along both axes, with zeros around it."""
     line = np.zeros(2 * reach + 1)
-    line[reach - len(half) + 1 : reach + len(half)] = np.concatenate([half[:0:-1], half])
+    line[reach - len(half) + 1 : reach + len(half)] = whole_kernel(half)
     return np.outer(line, line)
 
 
@@ -173,7 +178,7 @@ def _unlike_the_last(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _folded(half: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """Return the weight of each pixel (columns) in each smoothed one (rows)."""
-    kernel = np.concatenate([half[:0:-1], half])
+    kernel = whole_kernel(half)
     source = mirrored(size, len(half) - 1)
     weights = np.zeros((size, size))
     for pixel in range(size):

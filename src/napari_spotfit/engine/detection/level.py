@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...images.cutting import evenly_spread
+
 _SAMPLES = 63
 
 
 def level_places(pixels: int) -> NDArray[np.int64]:
     """Return which pixels of a frame tell its level."""
-    return (2 * np.arange(_SAMPLES) + 1) * pixels // (2 * _SAMPLES)
+    return evenly_spread(_SAMPLES, pixels)
 
 
 def level_of(sample: NDArray[Any]) -> float:

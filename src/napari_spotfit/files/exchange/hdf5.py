@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..table import UnreadableFileError
+from ..told_errno import told_errno
 
 #: The first bytes of every such file.
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -75,10 +75,10 @@ def created(path: Path) -> Iterator[Any]:
             yield file
     except RuntimeError as error:
         # What h5py raises when it closes a file for which there was no room.
-        told = re.search(r"errno = (\d+)", str(error))
-        if told is None:
+        code = told_errno(error)
+        if not code:
             raise
-        raise OSError(int(told[1]), os.strerror(int(told[1]))) from None
+        raise OSError(code, os.strerror(code)) from None
 
 
 def sniffed(path: Path, head: bytes, names: tuple[str, ...]) -> bool:

@@ -17,7 +17,6 @@ _TIP = (
     "tells more under the mouse. A double click, or Enter, opens the first frames of an image with "
     "its spots.</p>"
 )
-_NUMBERS = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 #: The columns and what they mean.
 _COLUMNS = {
     "file": "The image.",

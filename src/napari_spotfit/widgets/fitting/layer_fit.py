@@ -201,7 +201,7 @@ class LayerFit(QObject):
         if len(result.points["data"]) or self.replaced:
             layer = self._results.prepare(image, result.points)
             yield
-            self._results.add(image, layer)
+            self._results.add(layer)
             yield
             layer.visible = True
             yield

@@ -11,8 +11,7 @@ from ...results.drift import Drift
 from ...results.spot_fits import SpotFits
 from ...results.tracks import NO_TRACK
 from .images import transform_arguments
-from .marks import draw_marks, is_marked
-from .state import LayerState, set_data
+from .state import LayerState, put_points
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -64,14 +63,8 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
         data[:, axis] -= shift
         if name in features:
             features[name] = features[name].to_numpy() - shift
-    marked, selected = is_marked(layer), set(layer.selected_data)
     with history.pause():
-        set_data(layer, data)
-        layer.features = features
-        if marked:
-            draw_marks(layer)
-        if set(layer.selected_data) != selected:
-            layer.selected_data = selected
+        put_points(layer, data, features)
     history.record(layer, before, _WHAT)
     history.shown.emit(layer)
 

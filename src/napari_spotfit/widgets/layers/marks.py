@@ -51,18 +51,16 @@ MARK, SIGMA = "mark", "mark_sigma"
 _USUAL_SIGMA = 1.3
 
 
-def mark_metadata(widths: NDArray[Any], mark: str = "ring") -> dict[str, Any]:
-    """Return what a layer's metadata say of its marks.
+def mark_metadata(widths: NDArray[Any]) -> dict[str, Any]:
+    """Return what a layer's metadata say of its marks, which are rings.
 
     Parameters
     ----------
     widths : ndarray
         The σ of its good fits in pixels; NaN where a file of another program does not tell it.
-    mark : str
-        One of :data:`MARKS`, or :data:`PREVIEW`.
     """
     known = widths[np.isfinite(widths)]
-    return {MARK: mark, SIGMA: float(np.median(known)) if len(known) else _USUAL_SIGMA}
+    return {MARK: "ring", SIGMA: float(np.median(known)) if len(known) else _USUAL_SIGMA}
 
 
 def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,17 +108,9 @@ def own_symbols(metadata: Mapping[str, Any]) -> set[str]:
     return {_mark(metadata).symbol, _DOUBTFUL.symbol}
 
 
-def draw_marks(layer: Points, good: NDArray[np.bool_] | None = None) -> None:
-    """Give all points of a layer the marks that its metadata name.
-
-    Parameters
-    ----------
-    layer : napari.layers.Points
-        A layer of fitted spots.
-    good : array of bool, shape (n,), optional
-        Which fits are good; by default what the layer's features say.
-    """
-    made = mark_arguments(good_rows(layer.features) if good is None else good, layer.metadata)
+def draw_marks(layer: Points) -> None:
+    """Give all points of a layer of fitted spots the marks that its metadata name."""
+    made = mark_arguments(good_rows(layer.features), layer.metadata)
     with refreshed_once(layer):
         layer.symbol = made["symbol"]
         layer.border_width = made["border_width"]

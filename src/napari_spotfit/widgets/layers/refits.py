@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from .cells import LABEL, LABELS
-from .marks import draw_marks, is_marked
 from .meanings import REFIT
-from .state import LayerState, fit_limits, set_data
+from .state import LayerState, fit_limits, put_points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,14 +133,8 @@ def _put(layer: Points, row: int, new: Row) -> None:
     layer.metadata = {**metadata, "stop_counts": counts, "units": units, REFITS: refits}
     features, data = _with_cells(layer.features, row, cells), layer.data.copy()
     data[row] = new.point
-    marked, selected = is_marked(layer), set(layer.selected_data)
-    set_data(layer, data)
     fit_limits(layer, features)
-    layer.features = features
-    if marked:
-        draw_marks(layer)
-    if set(layer.selected_data) != selected:
-        layer.selected_data = selected
+    put_points(layer, data, features)
 
 
 def _numbered(layer: Points, settings: Mapping[str, Any]) -> tuple[int, list[Mapping[str, Any]]]:

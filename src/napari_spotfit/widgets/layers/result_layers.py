@@ -73,7 +73,7 @@ class ResultLayers:
                 update_points_layer(layer, with_unknown_labels(arguments, layer), image)
         return layer
 
-    def add(self, image: Image, layer: Points) -> None:
+    def add(self, layer: Points) -> None:
         """Add a prepared layer, and note in it that it is as a fit left it."""
         if layer in self._viewer.layers:
             color_points_layer(layer)

@@ -158,6 +158,17 @@ def set_data(layer: Points, data: NDArray[np.float64]) -> None:
     tell_data(layer)
 
 
+def put_points(layer: Points, data: NDArray[np.float64], features: pd.DataFrame) -> None:
+    """Let the points of a layer be others, as many; its mark and the selection stay."""
+    marked, selected = is_marked(layer), set(layer.selected_data)
+    set_data(layer, data)
+    layer.features = features
+    if marked:
+        draw_marks(layer)
+    if set(layer.selected_data) != selected:
+        layer.selected_data = selected
+
+
 def fit_limits(layer: Points, features: pd.DataFrame) -> None:
     """Let the colours run over the spots, unless the user has said where they run."""
     face, chosen = layer.metadata.get("face", ""), layer.metadata.get("face_limits")

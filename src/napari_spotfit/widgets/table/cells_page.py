@@ -191,11 +191,11 @@ class CellsPage(Page):
             return
         names = {LABEL: INDEX, "count": SPOTS}
         put_features(labels, table.rename(columns=names).drop(columns="pixels"))
-        self._show(points, labels, name, table)
+        self._show(labels, name, table)
         if shows_counts(labels):
             self._color(labels)
 
-    def _show(self, points: Points, labels: Labels, name: str, table: pd.DataFrame) -> None:
+    def _show(self, labels: Labels, name: str, table: pd.DataFrame) -> None:
         self._table = table
         columns, units = _columns(table, name, self._spots.units, labels)
         self.model.show_table(columns, units, np.ones(len(table), bool))

@@ -5,8 +5,8 @@
 //
 // napari_spotfit/engine/cpu/expression.py makes the steps and says where their numbers are.
 #pragma once
-#include "cpu/interface.h"
-#include "pixelwise.h"
+#include "../pixelwise.h"
+#include "interface.h"
 
 namespace spotfit::SPOTFIT_ISA {
 

@@ -4,8 +4,8 @@
 // It begins with a look at the pixels in cells, in which initial_values.h finds the spot; where that
 // is small, with another look around it.
 #pragma once
-#include "cpu/roi.h"
-#include "large_roi.h"
+#include "../large_roi.h"
+#include "roi.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
