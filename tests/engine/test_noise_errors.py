@@ -236,6 +236,7 @@ def test_the_estimate_is_made_once_and_kept():
     assert fit_at(movie, places[:3], errors=False).settings.noise == noise
 
 
+@pytest.mark.filterwarnings("ignore:the image has:UserWarning")  # of no such camera
 def test_nothing_is_measured_where_the_noise_is_known(monkeypatch):
     def measured(*_):
         raise AssertionError("measured")
@@ -331,7 +332,7 @@ def test_settings_with_noise_survive_a_table():
     plain = settings.to_dict()
     assert plain["noise"] == {
         "slope": 1.7, "intercept": -120.0, "least": 30.0, "correlation": 1.3, "slope_error": None,
-        "blocks": 0, "blur": 0.0, "unfiltered": 1.0,
+        "blocks": 0, "blur": 0.0, "unfiltered": 1.0, "uneven": 1.0,
     }  # fmt: skip
     assert Settings(**plain) == settings
     assert hash(Settings(**plain)) == hash(settings)

@@ -16,6 +16,9 @@ from napari_spotfit.localization.peaks import peak_heights
 PATIENCE = 300_000
 RNG = np.random.default_rng(8)
 
+# The images are of no such camera.
+pytestmark = pytest.mark.filterwarnings("ignore:the image has:UserWarning")
+
 
 @pytest.fixture
 def viewer(open_viewer):

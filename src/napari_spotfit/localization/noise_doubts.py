@@ -43,7 +43,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
         return ""
     if camera is None:
         return _of_parts(noise) if noise.is_uneven else _of_narrow_spots(calibration, noise)
-    known, names = calibration.knows_variance, _in_words(calibration.fitted)
+    known = calibration.knows_variance
+    names = _in_words(calibration.fitted, camera.least if known else 0.0)
     ratio = noise_over(reader, calibration, camera)
     if ratio < 1 / UNLIKE or (known and ratio > UNLIKE):
         return _of_camera(f"{ratio:.2g} times the noise that a camera of {names} has", "")
@@ -84,6 +85,6 @@ def _of_camera(found: str, suggested: str) -> str:
     )
 
 
-def _in_words(settings: Settings) -> str:
-    numbers = {name: getattr(settings, name) for name in ("gain", "offset", "variance")}
+def _in_words(settings: Settings, variance: float) -> str:
+    numbers = {"gain": settings.gain, "offset": settings.offset, "variance": variance}
     return ", ".join(f"{name} {number:.4g}" for name, number in numbers.items() if number)

@@ -35,6 +35,7 @@ def row_near(fits, place, frame=None):
     return int(np.argmin(distance))
 
 
+@pytest.mark.filterwarnings("ignore:the image has:UserWarning")  # of no such camera
 def test_a_click_fits_what_the_batch_run_fits(viewer, widget, hand, settle, make_movie, spots):
     movie = make_movie(3)
     image = viewer.add_image(movie, name="movie")

@@ -121,12 +121,13 @@ class News(StatusLine):
         """Return the name of an image, where the one that is chosen is another."""
         return "" if image is self._choice.layer else f"“{image.name}”"
 
-    def _show(self, text: str, *, failed: bool) -> None:
+    def put(self, text: str, *, failed: bool) -> None:
+        """Show a text, and remember of which image it is."""
         self._passing.stop()
         chosen = self._choice.layer
         self._image = None if chosen is None else ref(chosen)
         self._layer, self._of_preview, self._lasts = None, False, False
-        super()._show(text, failed=failed)
+        super().put(text, failed=failed)
 
 
 def shown_by(run: LayerFit) -> Points | None:

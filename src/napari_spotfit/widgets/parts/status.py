@@ -84,11 +84,11 @@ class StatusLine(QLabel):
 
     def say(self, text: str) -> None:
         """Show what happened."""
-        self._show(text, failed=False)
+        self.put(text, failed=False)
 
     def fail(self, text: str) -> None:
         """Show what went wrong."""
-        self._show(f"⚠ {text}", failed=True)
+        self.put(f"⚠ {text}", failed=True)
 
     def changeEvent(self, event: QEvent | None) -> None:
         """Take the colours of another theme."""
@@ -96,7 +96,8 @@ class StatusLine(QLabel):
         if event is not None and event.type() == QEvent.Type.StyleChange:
             self._paint()
 
-    def _show(self, text: str, *, failed: bool) -> None:
+    def put(self, text: str, *, failed: bool) -> None:
+        """Show a text, as of something that went wrong or not."""
         self.failed = failed
         self._paint()
         self.setText(text)
