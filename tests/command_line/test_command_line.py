@@ -106,7 +106,6 @@ def test_every_setting_is_an_option():
         (["a.npy", "-o", "a.csv", "--frames", ":0"], "--frames :0 chooses no frame of any movie"),
         (["a.npy", "-o", "a.csv", "--frames", "-3:-5"], "--frames -3:-5 chooses no frame of any"),
         (["a.npy", "-o", "a.csv", "--frames", "3:5:-1"], "--frames 3:5:-1 chooses no frame of any"),
-        (["a.npy", "./a.npy", "x/a.npy", "-o", "out"], "of several images would go to"),
     ],
 )  # fmt: skip
 def test_what_was_asked_for_wrongly_is_said(arguments, words, folder):
