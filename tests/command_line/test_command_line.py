@@ -106,7 +106,6 @@ def test_every_setting_is_an_option():
         (["a.npy", "-o", "a.csv", "--frames", ":0"], "--frames :0 chooses no frame of any movie"),
         (["a.npy", "-o", "a.csv", "--frames", "-3:-5"], "--frames -3:-5 chooses no frame of any"),
         (["a.npy", "-o", "a.csv", "--frames", "3:5:-1"], "--frames 3:5:-1 chooses no frame of any"),
-        (["a.npy", "./a.npy", "x/a.npy", "-o", "out"], "of several images would go to"),
     ],
 )  # fmt: skip
 def test_what_was_asked_for_wrongly_is_said(arguments, words, folder):
@@ -265,6 +264,11 @@ def test_parts_of_other_settings_are_not_used(folder, movies, monkeypatch):
     told = " ".join(result.stderr.split())
     assert "all is done anew: settings.sigma is 1.5 there and 1.4 here" in told
     assert_same(load_fits("a.csv"), localize(movies[0], sigma=1.4))
+    stop()
+    os.utime("a.npy", (10**9, 10**9))
+    told = " ".join(run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5").stderr.split())
+    assert "all is done anew: image was changed since: then it was of 20" in told
+    assert ", now of 2001-09-0" in told
     stop()
     result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5", "--fresh")
     assert "earlier run" not in result.stderr

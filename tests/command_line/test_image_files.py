@@ -77,3 +77,18 @@ def test_a_missing_part_of_a_data_set_is_named(folder, movies):
         "data set, “f2.ome.tif” cannot be read: put whole ones beside it; "
         "4 frames before it were fitted"
     ]
+
+
+def test_images_of_one_name_have_tables_of_their_own(folder, movies):
+    for number, name in enumerate(("x/a.npy", "y/a.npy", "y/deep/x/a.npy")):
+        path = folder / name
+        path.parent.mkdir(parents=True)
+        np.save(path, movies[0][: number + 1])
+    run("localize", "x", "y", "y/deep/x", "b.npy", "-o", "out", "--format", ".spots.csv")
+    tables = {path.name: len(set(load_fits(path).frame)) for path in folder.glob("out/*.csv")}
+    assert tables == {
+        f"{folder.name}_x_a.npy.spots.csv": 1,
+        "y_a.npy.spots.csv": 2,
+        "deep_x_a.npy.spots.csv": 3,
+        "b.npy.spots.csv": 8,
+    }

@@ -389,6 +389,16 @@ def test_a_compression_that_needs_imagecodecs(movie, tmp_path):
         open_image(path)
 
 
+@pytest.mark.parametrize("name", ["movie.raw", "movie.dax"])
+def test_frames_that_the_file_beside_does_not_know(name, movie, tmp_path):
+    path = tmp_path / name
+    KINDS["movie.raw" if name == "movie.raw" else "little.dax"](path, movie)
+    with path.open("ab") as file:
+        file.write(movie[0].tobytes())
+    with pytest.warns(UserWarning, match=f"“{name}” has 25 frames, and “movie.*” says 24"):
+        assert len(open_image(path)) == 24
+
+
 def test_a_file_that_is_not_there():
     with pytest.raises(FileNotFoundError, match=r"nothing\.tif"):
         localize("nothing.tif")

@@ -13,6 +13,7 @@ from ..localization.fit_spots import fit_spots
 from ..settings.settings import Settings
 from ..simulate import simulate_spots
 from ..version import __version__
+from .numbers import AboveZero
 from .telling import tell_program
 
 #: The paper's simulation: counts of a spot, those below it in its ROI, and σ in px.
@@ -40,7 +41,7 @@ SOURCE = (
 )  # fmt: skip
 @click.option("--backend", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
               show_default=True, help="What fits.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=1.0,
+@click.option("--seconds", type=AboveZero(), default=1.0,
               show_default=True, help="For each size, at least.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 def benchmark(sizes: tuple[int, ...], backend: Any, seconds: float, as_json: bool) -> None:

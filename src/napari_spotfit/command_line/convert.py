@@ -10,20 +10,24 @@ import click
 import numpy as np
 
 from ..files.exchange.registry import EXCHANGE
-from ..files.formats import FormatWarning, read, write
+from ..files.formats import FormatWarning, check_ending, read, write
 from ..files.table import LAYER, SpotTable
 from ..results.load import fits_of
+from .numbers import AboveZero
 from .telling import USUAL, say
 
+_TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NAMES = click.Choice(list(EXCHANGE))
 
 
 @click.command()
-@click.argument("source", metavar="INPUT", type=click.Path(exists=True, path_type=Path))
+@click.argument("source", metavar="INPUT", type=_TABLE)
 @click.argument("target", metavar="OUTPUT", type=click.Path(path_type=Path))
 @click.option("--from", "origin", type=_NAMES, help="Format of INPUT, if nothing tells it.")
 @click.option("--to", "aim", type=_NAMES, help="Format of OUTPUT, whatever its name ends in.")
-@click.option("--pixel-size", type=float, metavar="NM", help="Side of a pixel, for nm and µm.")
+@click.option(
+    "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
+)
 def convert(
     source: Path, target: Path, origin: str | None, aim: str | None, pixel_size: float | None
 ) -> None:
@@ -32,6 +36,10 @@ def convert(
     Nothing is lost between .spots.parquet and .spots.csv. What another program's format has no
     place for is said. What INPUT says of its image goes along: the size of a pixel, and its shape.
     """
+    try:
+        check_ending(target, aim)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", UserWarning)
         try:

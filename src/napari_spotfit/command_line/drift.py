@@ -13,17 +13,20 @@ import numpy as np
 from ..results.drift import fiducial_drift, load_drift, save_drift, subtract_drift
 from ..results.load import load_fits
 from ..results.tracks import link_spots
+from .numbers import AboveZero
 from .telling import USUAL, say
+
+_TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument("source", metavar="TABLE", type=click.Path(exists=True, path_type=Path))
+@click.argument("source", metavar="TABLE", type=_TABLE)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path),
     help="The table without the drift, in any format that “convert” knows.",
 )  # fmt: skip
 @click.option(
-    "--drift", "known", type=click.Path(exists=True, path_type=Path),
+    "--drift", "known", type=_TABLE,
     help="A drift that is known already (.csv, or Picasso's .txt), such as of another table.",
 )  # fmt: skip
 @click.option(
@@ -31,18 +34,20 @@ from .telling import USUAL, say
     help="Where the drift goes: a table (.csv), or as Picasso has it (.txt).",
 )  # fmt: skip
 @click.option(
-    "--max-distance", type=float, default=1.0, show_default=True, metavar="PX",
+    "--max-distance", type=AboveZero(), default=1.0, show_default=True, metavar="PX",
     help="How far a fiducial moves from one frame to the next, at most.",
 )  # fmt: skip
 @click.option(
-    "--memory", type=int, default=5, show_default=True, metavar="FRAMES",
+    "--memory", type=click.IntRange(0), default=5, show_default=True, metavar="FRAMES",
     help="For how many frames one may be missing.",
 )  # fmt: skip
 @click.option(
-    "--least-share", type=float, default=0.5, show_default=True,
+    "--least-share", type=AboveZero(1), default=0.5, show_default=True,
     help="In which share of the frames a fiducial is seen, at least.",
 )  # fmt: skip
-@click.option("--pixel-size", type=float, metavar="NM", help="Side of a pixel, for nm and µm.")
+@click.option(
+    "--pixel-size", type=AboveZero(), metavar="NM", help="Side of a pixel, for nm and µm."
+)
 def drift(
     source: Path,
     output: Path | None,

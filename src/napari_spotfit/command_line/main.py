@@ -17,7 +17,10 @@ from .info import info
 from .localize import localize
 from .simulate import simulate
 from .stopping import STOPPED, end_quietly
-from .telling import give_up_output, write_any_text
+from .telling import give_up_output, tell_program, write_any_text
+
+#: Whether a program reads what is written.
+_FOR_PROGRAMS = "napari_spotfit.json"
 
 
 class _Program(click.Group):
@@ -43,10 +46,19 @@ class _Program(click.Group):
             give_up_output(error)
             sys.exit(1)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Note whether a program reads the output, which is told of errors in arguments, too."""
+        ctx.meta[_FOR_PROGRAMS] = "--json" in args
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; Click would make an interrupted one a failed one."""
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if ctx.meta[_FOR_PROGRAMS]:
+                tell_program({"version": __version__, "error": error.format_message()})
+            raise
         except KeyboardInterrupt:
             ctx.exit(STOPPED)
 

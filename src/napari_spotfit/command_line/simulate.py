@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
 from ..files.formats import unfinished
 from ..simulate import simulate_movie
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @click.command()
@@ -39,17 +42,27 @@ def simulate(output: Path, frames: int, size: str, truth: Path | None, **options
     if truth is not None:
         _check_truth(truth, output)
     try:
-        movie, spots = simulate_movie(frames, (int(sides[0]), int(sides[1])), **options)
+        movie, spots = _movie(frames, (int(sides[0]), int(sides[1])), options)
         with unfinished(output) as part:
             _write(part, movie, output.suffix.lower())
         if truth is not None:
             with unfinished(truth) as part:
                 spots.to_csv(part, index=False)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise click.ClickException(str(error)) from None
     except (MemoryError, OverflowError):
         raise click.ClickException(_too_large(frames, *map(int, sides))) from None
     click.echo(f"{output}: {frames} frames with {len(spots)} spots", err=True)
+
+
+def _movie(
+    frames: int, shape: tuple[int, int], options: dict[str, Any]
+) -> tuple[np.ndarray[Any, Any], pd.DataFrame]:
+    """Return a movie and its true spots; what is wrong with the options is a usage error."""
+    try:
+        return simulate_movie(frames, shape, **options)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _check_truth(truth: Path, movie: Path) -> None:

@@ -143,6 +143,12 @@ def read(
     return _in_pixels(table)
 
 
+def check_ending(path: Path, format: str | None = None) -> None:
+    """Raise a ValueError if a name does not say in which format to write, and nothing else does."""
+    if format is None and by_name(path) is None:
+        _format(path)
+
+
 def _write_foreign(place: Path, table: SpotTable, foreign: Format, scene: Scene) -> Path:
     loss = Loss()
     table = placed(table, loss)

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from .told_errno import told_errno
 #: Readers of folders of Parquet files leave out what begins with an underscore.
 _RUN = "_run.json"
 _FORMAT = 1
+#: What the time of a file's last change, in ns, is called among what a run is of.
+_CHANGED = "changed"
 _PART = re.compile(r"part-\d{9,}\.parquet")
 _UNFINISHED = re.compile(r"\.part-\d{9,}\.[0-9a-f]{32}|\._run\.[0-9a-f]{32}")
 
@@ -257,6 +260,8 @@ def difference(there: Any, here: Any, name: str = "") -> str:
     --------
     >>> difference({"settings": {"sigma": 1.3}}, {"settings": {"sigma": 1.5}})
     'settings.sigma is 1.3 there and 1.5 here'
+    >>> difference({"image": {"changed": 1}}, {"image": {"changed": 10**18}})
+    'image was changed since: then it was of ..., now of 2001-09-0...'
     """
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         for key in dict.fromkeys((*here, *there)):
@@ -264,7 +269,15 @@ def difference(there: Any, here: Any, name: str = "") -> str:
             if found := difference(there.get(key), here.get(key), inner):
                 return found
         return ""
+    what, _, last = name.rpartition(".")
+    if there != here and last == _CHANGED and isinstance(there, int) and isinstance(here, int):
+        return f"{what} was changed since: then it was of {_date(there)}, now of {_date(here)}"
     return "" if there == here else f"{name} is {there!r} there and {here!r} here"
+
+
+def _date(nanoseconds: int) -> str:
+    """Return a time of a file as people write it."""
+    return datetime.fromtimestamp(nanoseconds / 1e9).isoformat(" ", "milliseconds")
 
 
 @contextmanager

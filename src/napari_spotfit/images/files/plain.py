@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -183,7 +184,9 @@ def read_dax(path: Path) -> ImageFile:
         )
     # Width by height; without a word about the order of bytes it is the little endian.
     shape = (int(frames[1]), int(size[2]), int(size[1]))
-    return plain_frames(path, shape, np.dtype(">u2" if "big endian" in text else "<u2"), dims="tyx")
+    dtype = np.dtype(">u2" if "big endian" in text else "<u2")
+    _warn_of_more(path, shape, dtype, f"{path.stem}.inf")
+    return plain_frames(path, shape, dtype, dims="tyx")
 
 
 def read_raw(path: Path) -> ImageFile:
@@ -209,7 +212,20 @@ def read_raw(path: Path) -> ImageFile:
     except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise unreadable(path, f"“{beside.name}” does not describe it: {why}") from None
+    _warn_of_more(path, shape, dtype, beside.name)
     return plain_frames(path, shape, dtype, dims="tyx")
+
+
+def _warn_of_more(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], beside: str) -> None:
+    """Warn of frames that the file beside a movie does not know."""
+    frame = math.prod(shape[1:]) * dtype.itemsize
+    there = path.stat().st_size // frame if frame > 0 else 0
+    if there > shape[0] > 0:
+        warnings.warn(
+            f"“{path.name}” has {there} frames, and “{beside}” says {shape[0]}: those after them "
+            "are left out. Correct it if they count",
+            stacklevel=5,
+        )
 
 
 def _beside(path: Path, *endings: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -59,6 +60,8 @@ class Batch:
 def batch_tables(batch: Batch) -> list[Path] | None:
     """Return the table of each file where there is to be a folder of them, else None.
 
+    Images of the same name from several folders get tables with the folders' names before it.
+
     Raises
     ------
     ValueError, OSError
@@ -76,14 +79,46 @@ def batch_tables(batch: Batch) -> list[Path] | None:
         return None
     if output.suffix and not output.is_dir():
         check_name(output)
-    tables = [output / f"{file.name}{batch.ending}" for file in batch.files]
-    twice = next((table for table, count in Counter(tables).items() if count > 1), None)
-    if twice is not None:
-        raise ValueError(f"the spots of several images would go to “{twice}”")
-    output.mkdir(parents=True, exist_ok=True)
+    _make_folder(output)
+    tables = [output / f"{name}{batch.ending}" for name in _own_names(batch.files)]
     for table in tables:
         check_name(table)
     return tables
+
+
+def _make_folder(output: Path) -> None:
+    """Make the folder of the tables, unless it is there."""
+    if output.exists() and not output.is_dir():
+        raise FileExistsError(
+            f"“{output}” is a file, and its name is none of a table: choose a folder for the "
+            f"tables, or a name that ends in {ENDING} or .spots.csv"
+        )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or error
+        raise type(error)(f"the folder “{output}” cannot be made: {why}") from None
+
+
+def _own_names(files: Sequence[Path]) -> list[str]:
+    """Return the files' names; of those of one name, with as many of their folders as differ.
+
+    Examples
+    --------
+    >>> _own_names([Path("/x/a.tif"), Path("/y/a.tif"), Path("/y/b.tif")])
+    ['x_a.tif', 'y_a.tif', 'b.tif']
+    """
+    names, folders = [file.name for file in files], 0
+    parts = [Path(os.path.abspath(file)).parts[1:] for file in files]  # noqa: PTH100
+    while twice := {name for name, count in Counter(names).items() if count > 1}:
+        folders += 1
+        if folders >= max(map(len, parts)):
+            raise ValueError(f"the spots of several images would go to the table of “{min(twice)}”")
+        names = [
+            "_".join(whole[-folders - 1 :]) if name in twice else name
+            for name, whole in zip(names, parts, strict=True)
+        ]
+    return names
 
 
 def images_of(batch: Batch) -> Batch:

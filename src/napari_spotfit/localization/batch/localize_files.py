@@ -42,7 +42,8 @@ def localize_files(
         Image files, patterns such as ``"*.tif"``, and folders of images.
     output : path
         A folder for a table of each file, or one table, such as ``"all.spots.parquet"``, for the
-        spots of all, with the column ``file``.
+        spots of all, with the column ``file``. Of files of the same name, ``day1/a.tif`` and
+        ``day2/a.tif``, the tables have the folder before it: ``day1_a.tif.spots.parquet``.
     frames : slice, optional
         Frames of each movie; all by default.
     labels : str or path, optional

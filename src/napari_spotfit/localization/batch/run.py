@@ -219,8 +219,14 @@ def _write_cells(files: list[_File], table: Path) -> None:
             file.outcome.cells = cells_path(table).as_posix()
     if tables:
         write_cells(cells_path(table), tables)
-    else:
-        cells_path(table).unlink(missing_ok=True)
+    elif cells_path(table).exists():
+        cells_path(table).unlink()
+        outcome = files[0].outcome
+        outcome.warnings.append(
+            f"the cells of an earlier run, “{cells_path(table).name}”, were removed: these spots "
+            "are of a run without masks"
+        )
+        files[0].tell(outcome)
 
 
 def _parts(
@@ -283,6 +289,13 @@ def _check_frames(file: _File) -> None:
     """Raise a ValueError if a file has none of the frames that were chosen."""
     if file.batch.frames is not None:
         reader = FrameReader(open_image(file.path))
+        if len(reader.leading) != 1:
+            axes = len(reader.leading)
+            what = f"has frames along {axes} axes" if axes else "is one frame"
+            raise ValueError(
+                f"“{file.path.name}” {what}, and of movies alone, which have one axis of frames, "
+                "some can be chosen: leave the choice of frames out for it"
+            )
         if not len(reader.select(file.batch.frames)):
             raise ValueError(
                 f"“{file.path.name}” has none of the chosen frames: there are {reader.count} in "
