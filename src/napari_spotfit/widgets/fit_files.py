@@ -19,6 +19,7 @@ from .parts.follow import Follower
 from .parts.layout import explain, fill
 from .parts.scrolled import Scrolled
 from .parts.status import StatusLine, number, time_left
+from .parts.wording import in_words
 from .parts.work import Work
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class FitFiles(Docked):
         try:
             batch = self.form.batch()
         except (ImportError, OSError, ValueError) as error:
-            self.status.fail(str(error))
+            self.status.fail(in_words(error))
             return
         remember.save(_KEPT_NAME, self.form.values())
         batch = images_of(batch)
@@ -139,7 +140,7 @@ class FitFiles(Docked):
 
     def _on_failed(self, error: Exception) -> None:
         self._end()
-        self.status.fail(str(error) or type(error).__name__)
+        self.status.fail(in_words(error))
 
     def _end(self) -> None:
         if self._run is not None:
@@ -166,7 +167,7 @@ class FitFiles(Docked):
             self._opening.cancel()
         self._opening = Work(lambda: read_first_frames(outcome), self)
         self._opening.done.connect(self._on_read)
-        self._opening.failed.connect(lambda error: self.status.fail(str(error)))
+        self._opening.failed.connect(lambda error: self.status.fail(in_words(error)))
         self._opening.start()
 
     def _on_read(self, found: FirstFrames) -> None:
@@ -177,7 +178,7 @@ class FitFiles(Docked):
         try:
             self.form.ask_settings()
         except (ImportError, OSError, ValueError) as error:
-            self.status.fail(str(error))
+            self.status.fail(in_words(error))
 
     def _allow(self) -> None:
         running = self._run is not None

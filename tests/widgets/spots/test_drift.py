@@ -17,6 +17,7 @@ from napari_spotfit import (
     to_points_layer,
 )
 from napari_spotfit.widgets.layers.drifting import subtract
+from napari_spotfit.widgets.table.filters import Filters
 
 
 @pytest.fixture
@@ -173,3 +174,16 @@ def test_what_has_no_drift_is_said(viewer, qtbot):
     spots.tabs.setCurrentWidget(spots.drift)
     press(spots.drift.find_button, qtbot)
     assert "another number of axes" in spots.drift.hint.text()
+
+
+def test_what_goes_wrong_is_said_with_the_names_of_the_boxes(page, layer, qtbot):
+    page.share.put(100)
+    page.distance.put(0.01)
+    find(page, qtbot)
+    text = page.hint.text()
+    assert text.startswith("⚠ No track is seen in 100% of the 30 frames")
+    assert text.endswith("larger “Farthest step” or “Missing”, or take a smaller “Seen in”")
+    page._spots.set_filters(Filters({"sigma": (50.0, None)}))
+    settle()
+    find(page, qtbot)
+    assert page.hint.text().startswith("⚠ No spots are shown")

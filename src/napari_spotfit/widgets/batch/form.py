@@ -109,7 +109,7 @@ class BatchForm(QObject):
 
         Raises
         ------
-        ValueError
+        OSError, ValueError
             If something is missing or wrong; the message says what.
         """
         names = [one.strip() for one in self.images.value.split(_BETWEEN) if one.strip()]
@@ -122,7 +122,13 @@ class BatchForm(QObject):
         folder = Path(self.output.value.strip()).expanduser()
         if folder.is_file():
             raise ValueError(f"Output must be a folder; “{folder}” is a file")
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                f"the folder “{folder}” cannot be made ({error.strerror}): choose another one "
+                "under Output, in which you may write"
+            ) from None
         settings = self.settings.value
         return Batch(
             files,

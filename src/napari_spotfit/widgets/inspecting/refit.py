@@ -18,6 +18,7 @@ from ..layers.maps import maps_of
 from ..layers.noise import MeasuredNoise
 from ..layers.refits import Row, put_row
 from ..parts.latest import Latest
+from ..parts.wording import in_words
 from ..picking.pick import FrameSpots, Pick
 from ..picking.table import arguments
 from .refit_bar import CHANGE, RefitBar
@@ -156,7 +157,7 @@ class Refit(QObject):
 
     def _on_failed(self, error: Exception) -> None:
         self._compare_with_kept()
-        self._new, self._error = None, f"⚠ Not fitted with these settings: {error}"
+        self._new, self._error = None, f"⚠ Not fitted with these settings: {in_words(error)}"
         self._say()
         self.changed.emit()
 

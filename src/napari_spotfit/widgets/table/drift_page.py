@@ -20,10 +20,11 @@ from ..layers.drifting import can_be_subtracted, put_tracks, subtract
 from ..layers.fits import fits_of_features
 from ..layers.history import History
 from ..parts.latest import Latest
-from ..parts.layout import explain, fill, sentence
+from ..parts.layout import explain, fill
 from ..parts.number_box import NumberBox
 from ..parts.plots import BLUE, ORANGE, Plot, faint
-from ..parts.status import number
+from ..parts.status import StatusLine, number
+from ..parts.wording import in_words
 from .columns import Units
 from .page import Page
 from .shown_spots import ShownSpots
@@ -46,6 +47,12 @@ _SHARE = Parameter(
     "Seen in", "In which share of the frames a spot must be seen to be a fiducial.", "run",
     unit="%", minimum=1, maximum=100, step=10,
 )  # fmt: skip
+#: What the controls are called where messages have the arguments of functions.
+_CALLED = {
+    "max_distance": _DISTANCE.label, "memory": _MEMORY.label, "least_share": _SHARE.label,
+}  # fmt: skip
+_NONE_SHOWN = "No spots are shown to look for fiducials in. Take filters away under Filter."
+_NO_SPOTS = "This layer has no spots to look for fiducials in. Fit again, with more false spots."
 _HINT = (
     "Fiducials are spots that stay: beads, for example. Select some, or filter for them, or let "
     "all spots that are shown be looked through."
@@ -102,7 +109,7 @@ class DriftPage(Page):
         self.distance = NumberBox(_DISTANCE, sample="00.0 px")
         self.memory = NumberBox(_MEMORY, whole=True, sample="00 frames")
         self.share = NumberBox(_SHARE, whole=True, sample="100 %")
-        self.hint, self.plot = sentence(), Plot("frame", "drift [px]")
+        self.hint, self.plot = StatusLine(), Plot("frame", "drift [px]")
         self.find_button, self.subtract_button = QPushButton("Find drift"), QPushButton("Subtract")
         self.tracks_button, self.save_button = QPushButton("Tracks"), QPushButton("Save…")
         self.work = Latest(self)
@@ -125,17 +132,19 @@ class DriftPage(Page):
         if layer is None:
             return
         why = can_be_subtracted(layer)
-        if why:
-            self._show_nothing(why)
-            return
         rows = np.flatnonzero(self._spots.shown)
+        if not (why or len(rows)):
+            why = _NONE_SHOWN if len(layer.data) else _NO_SPOTS
+        if why:
+            self._show_nothing(why, failed=True)
+            return
         selected = np.array(sorted(layer.selected_data), np.int64)
         tracks = selected if len(selected) > 1 else rows
         job = partial(
             _find, layer.features, dict(layer.metadata), tracks, float(self.distance.get() or 0),
             int(self.memory.get() or 0), float(self.share.get() or 1) / 100, _places(layer),
         )  # fmt: skip
-        self.hint.setText(f"Looking through {number(len(tracks))} spots…")
+        self.hint.say(f"Looking through {number(len(tracks))} spots…")
         self.find_button.setEnabled(False)
         self.work.ask(lambda: (layer, job()))
 
@@ -148,7 +157,7 @@ class DriftPage(Page):
         try:
             subtract(layer, self._found.drift, self._history, file)
         except ValueError as error:
-            self.failed.emit(str(error))
+            self._fail(error)
             return
         whose = "of this layer" if file is None else f"of {file}"
         self._show_nothing(f"Subtracted from all spots {whose}. Undo takes it back.")
@@ -170,7 +179,7 @@ class DriftPage(Page):
         self.tracks_button.clicked.connect(self._add_tracks)
         self.save_button.clicked.connect(self._ask_where)
         self.work.done.connect(self._on_done)
-        self.work.failed.connect(lambda error: self._show_nothing(str(error)))
+        self.work.failed.connect(lambda error: self._fail(error))
         self.table_due.connect(self._on_table)
 
     def _on_table(self) -> None:
@@ -201,15 +210,18 @@ class DriftPage(Page):
         for curve, name in zip(self._curves, "yx", strict=True):
             curve.show(factor * getattr(drift, name), factor * getattr(drift, f"{name}_stderr"))
         self.plot.autoRange()
-        self.hint.setText(_in_words(found, units))
+        self.hint.say(_in_words(found, units))
         self._offer(True)
 
-    def _show_nothing(self, why: str) -> None:
+    def _fail(self, error: Exception) -> None:
+        self._show_nothing(in_words(error, _CALLED), failed=True)
+
+    def _show_nothing(self, why: str, *, failed: bool = False) -> None:
         self._found, self._of = None, self._spots.layer
         self._places = 0 if self._of is None else _places(self._of)
         for curve in self._curves:
             curve.show(np.empty(0), np.empty(0))
-        self.hint.setText(why)
+        (self.hint.fail if failed else self.hint.say)(why)
         self._offer(False)
 
     def _offer(self, some: bool) -> None:
