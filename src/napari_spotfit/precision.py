@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .settings.noise_model import excess_of
 from .settings.settings import Pixel
 
 
@@ -96,5 +97,5 @@ def localization_precision(
         factor = 16 / 9 + 4 * tau
     else:
         factor = 1 + 4 * tau + np.sqrt(2 * tau / (1 + 4 * tau))
-    precision: NDArray[np.float64] = np.sqrt(square / n * factor * (2 if emccd else 1))
+    precision: NDArray[np.float64] = np.sqrt(square / n * factor * excess_of(emccd))
     return precision

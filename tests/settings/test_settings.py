@@ -147,22 +147,6 @@ def test_false_spots_and_threshold_are_not_both_given(call):
         call()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: Settings(threshold=5.0, threshold_unit="noise"),
-        lambda: Settings().changed(threshold_unit="noise"),
-        lambda: localize(np.zeros((2, 9, 9)), threshold=5, threshold_unit="noise"),
-        lambda: detect_spots(np.zeros((2, 9, 9)), threshold_unit="counts"),
-    ],
-)
-def test_what_has_become_of_the_thresholds_unit_is_told(call):
-    with pytest.raises(
-        TypeError, match=r"threshold_unit is gone: give false_spots=…, or threshold=… in counts"
-    ):
-        call()
-
-
 def test_what_is_no_setting_is_named_when_settings_are_made():
     with pytest.raises(TypeError, match="unknown setting sgima; the settings are sigma, false"):
         Settings(sgima=2)

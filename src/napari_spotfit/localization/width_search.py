@@ -19,6 +19,7 @@ from ..images.damaged import without_damage
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
 from ..results.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
+from ..results.summary import SIGMA_PER_MAD
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
@@ -359,7 +360,7 @@ class _Search:
             self.why = f"the widths of {count} differ"
             return None
         middle = float(np.median(near))
-        scatter = float(1.4826 * np.median(abs(near - middle)))
+        scatter = float(SIGMA_PER_MAD * np.median(abs(near - middle)))
         # That is so of fits that nobody has chosen; and light of neighbours makes them wide.
         alone = float(np.mean((flags[telling] & int(Flag.NEIGHBOUR)) == 0))
         narrow = alone * (float(np.median(error[rows])) * count / int(good.sum())) ** 2

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: The standard deviation of a normal distribution over its median absolute deviation.
-_SIGMA_PER_MAD = 1.482602218505602
+SIGMA_PER_MAD = 1.482602218505602
 #: Percentiles between which most fits lie.
 _PERCENTILES = (5.0, 95.0)
 _CENTRE = ("y", "x")
@@ -139,7 +139,7 @@ def _robust(values: NDArray[Any]) -> tuple[float, ...]:
     if not len(values):
         return 0, *(np.nan,) * 4
     low, median, high = np.percentile(values, (_PERCENTILES[0], 50, _PERCENTILES[1]))
-    spread = _SIGMA_PER_MAD * np.median(np.abs(values - median))
+    spread = SIGMA_PER_MAD * np.median(np.abs(values - median))
     return len(values), float(median), float(spread), float(low), float(high)
 
 

@@ -12,6 +12,7 @@ from ..engine.c_types import fields
 from ..engine.fit_settings import MAX_SHAPE
 from ..settings.bounds import bounds_of, light_ends
 from ..settings.camera_noise import electrons_of, noise_of
+from ..settings.noise_model import excess_of
 from ..settings.settings import Settings
 from . import flags
 
@@ -126,6 +127,6 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.tails = 3 if settings.emccd else 1
     if estimator == "mle":
         numbers.chi_by = _LIKELIHOOD
-        numbers.electron = (2 if settings.emccd else 1) * electrons.gain**2
+        numbers.electron = excess_of(settings.emccd) * electrons.gain**2
     else:
         numbers.chi_by, numbers.electron = _COUNTS, noise.slope**2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .noise_model import NoiseModel
+from .noise_model import NoiseModel, excess_of
 from .settings import Settings
 
 #: Of a slope that is less times the least noise, single precision would lose the light.
@@ -50,7 +50,7 @@ def electrons_of(settings: Settings) -> Electrons:
     >>> electrons_of(Settings(noise=NoiseModel(2.0, -200.0, 5.0)))
     Electrons(dark=100.0, gain=2.0, variance=0.0, excess=1.0)
     """
-    noise, excess = settings.noise, 2.0 if settings.emccd else 1.0
+    noise, excess = settings.noise, excess_of(settings.emccd)
     known = Electrons(settings.offset, settings.gain or 1.0, settings.variance or 0.0, excess)
     if settings.gain is not None or noise is None or not tells_electrons(noise):
         return known

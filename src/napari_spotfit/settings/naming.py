@@ -7,8 +7,6 @@ from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeVar
 
-#: What there was once, and what to give instead.
-_GONE = {"threshold_unit": "threshold_unit is gone: give false_spots=…, or threshold=… in counts"}
 _BOTH = (
     "false_spots and threshold were both given, but spots are found by one of them: give "
     "false_spots=…, or threshold=… in counts"
@@ -21,9 +19,6 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     """Raise a TypeError that names what is no setting."""
     known = tuple(known)
     unknown = sorted(set(given) - set(known))
-    for name in unknown:
-        if name in _GONE:
-            raise TypeError(_GONE[name])
     if unknown:
         raise TypeError(
             f"unknown setting {', '.join(unknown)}; the settings are {', '.join(known)}"

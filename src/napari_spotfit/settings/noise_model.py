@@ -18,6 +18,14 @@ TOLD, SURE = 4.0, 8.0
 UNLIKE = 1.5
 
 
+def excess_of(emccd: bool) -> float:
+    """Return how many times the variance of shot noise is that of photo-electrons.
+
+    A camera that multiplies them before they are read out doubles it.
+    """
+    return 2.0 if emccd else 1.0
+
+
 @dataclass(frozen=True)
 class NoiseModel:
     """The variance of a pixel's noise: a line over its mean, as photons have it.
@@ -71,7 +79,7 @@ class NoiseModel:
         >>> float(NoiseModel.of_camera(2.0, 100.0, 9.0).variance(150))
         109.0
         """
-        slope = gain * (2 if emccd else 1)
+        slope = gain * excess_of(emccd)
         return cls(slope, variance - slope * offset, variance)
 
     @classmethod

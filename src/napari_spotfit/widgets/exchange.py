@@ -14,8 +14,8 @@ from ..files.exchange.scene import size_of_layer
 from ..files.formats import read, write
 from ..results.load import fits_of
 from .layers.points import layer_arguments, points_arguments
-from .napari_compat import open_viewer
-from .saved_layers import LayerData, open_all, table_of_layer
+from .napari_compat import LayerData, open_viewer
+from .saved_layers import open_all, table_of_layer
 
 #: What Picasso calls its localisations, whatever comes before and between.
 _PICASSO = ("_locs", ".hdf5")

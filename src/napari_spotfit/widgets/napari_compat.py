@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+#: A layer as readers give it to napari: its data, how it is made, and its kind.
+LayerData = tuple[Any, dict[str, Any], str]
+
 
 def open_viewer() -> Viewer | None:
     """Return the viewer that was in front last; None without one, and outside the main thread."""

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from ..simulate import add_spots, expose, simulate_movie
-
-LayerData = tuple[Any, dict[str, Any], str]
+from .napari_compat import LayerData
 
 _PIXEL = 0.1
 _SIGMA = 1.3

@@ -18,18 +18,16 @@ from .layers.colors import FACE_COLORMAP
 from .layers.fits import fits_of_features
 from .layers.hiding import hidden_arguments, sizes_when_shown
 from .layers.history import history_of
-from .layers.images import AXES, transform_arguments
+from .layers.images import AXES, PLACED, transform_arguments
 from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
 from .layers.points import default_face, layer_arguments, points_arguments
 from .layers.refits import REFITS
-from .napari_compat import open_viewer
+from .napari_compat import LayerData, open_viewer
 from .table.columns import Units
 from .table.filters import Filters
 
 if TYPE_CHECKING:
     from napari.layers import Points
-
-LayerData = tuple[Any, dict[str, Any], str]
 
 #: What a layer's metadata say of its spots beside their settings, which a file has anyway.
 _KEPT_METADATA = (
@@ -38,8 +36,7 @@ _KEPT_METADATA = (
 )  # fmt: skip
 #: What they say of the image.
 _IMAGE = ("name", "shape", "file")
-#: How a layer lies in the world and looks, as napari names it.
-_PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
+#: How a layer looks, as napari names it.
 _LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
 #: In the metadata of a layer, the file in which it is kept until it is saved.
 KEPT = "kept_for_recovery"
@@ -179,7 +176,7 @@ def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
     symbols = names_of(attributes["symbol"])
     return {
         "name": attributes["name"],
-        **{name: _plain(attributes[name]) for name in (*_PLACE, *_LOOK) if name in attributes},
+        **{name: _plain(attributes[name]) for name in (*PLACED, *_LOOK) if name in attributes},
         "size": size,
         # The two that tell good fits from doubtful ones follow from the fits.
         "symbol": None if len(symbols) != 1 or symbols <= own_symbols(metadata) else symbols.pop(),
@@ -223,7 +220,7 @@ def _layer_data(table: SpotTable, path: str) -> LayerData:
         made["data"] = np.column_stack([table.columns[name] for name in moved])
     made |= {
         name: layer[name]
-        for name in (*_PLACE, *_LOOK, "size", "symbol")
+        for name in (*PLACED, *_LOOK, "size", "symbol")
         if layer.get(name) is not None
     }
     arguments = layer_arguments(made, str(layer.get("name", _stem(path))))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
 
-from ...settings.noise_model import NoiseModel
+from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings
 from ..layers import images
 from ..layers.maps import LayerMaps, layer_maps
@@ -86,9 +86,8 @@ class GainOffer(QObject):
         controls, noise = self._settings.controls, self._noise
         if noise is None or noise.gain is None or controls["gain"].value is not None:
             return {}
-        found: dict[str, Any] = {
-            "gain": float(f"{noise.gain / (2 if controls['emccd'].value else 1):.3g}")
-        }
+        gain = noise.gain / excess_of(controls["emccd"].value)
+        found: dict[str, Any] = {"gain": float(f"{gain:.3g}")}
         # A gain alone would take all that the camera adds for light.
         if controls["offset"].value == 0 and "offset" not in self._settings.camera.layers():
             found["offset"] = round(noise.offset or 0.0, 1)

@@ -16,10 +16,11 @@ from qtpy.QtCore import QLockFile, QObject, QThreadPool, QTimer, Signal
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from ...files.formats import write
+from ..napari_compat import LayerData
 from ..parts import remember
 from ..parts.latest import Latest
 from ..parts.layout import explain, fill, sentence
-from ..saved_layers import KEPT, LayerData, attributes_of, read_layer, table_of_layer
+from ..saved_layers import KEPT, attributes_of, read_layer, table_of_layer
 
 if TYPE_CHECKING:
     from napari import Viewer

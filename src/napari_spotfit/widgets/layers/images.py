@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..napari_compat import is_image, is_points
+from ..parts.follow import PLACE
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: In the metadata of an image and of its results, what the axes are that have no name, by place.
 AXES = "axes_told"
+#: What says how a layer lies in the world, as napari names it.
+PLACED = (*PLACE, "axis_labels")
 
 
 def full_resolution(layer: Image | Labels) -> Any:
@@ -184,6 +187,5 @@ def _file_of(layer: Image) -> str:
 
 def transform_arguments(layer: Layer) -> dict[str, Any]:
     """Return what puts another layer on this one: its transform, units and axis labels."""
-    names = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
-    values = {name: getattr(layer, name) for name in names}
+    values = {name: getattr(layer, name) for name in PLACED}
     return {**values, "affine": np.asarray(layer.affine.affine_matrix)}

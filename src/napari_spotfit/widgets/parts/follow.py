@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from napari.layers import Layer
 
+_TRANSFORM = ("scale", "translate", "rotate", "shear", "affine")
 #: Where a layer lies, and what changes the pixels of a layer that says something of an image.
-PLACE = ("scale", "translate", "rotate", "shear", "affine", "units")
-CONTENTS = ("data", "paint", "set_data", "scale", "translate", "rotate", "shear", "affine")
+PLACE = (*_TRANSFORM, "units")
+CONTENTS = ("data", "paint", "set_data", *_TRANSFORM)
 
 
 class Follower:
