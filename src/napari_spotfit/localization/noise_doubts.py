@@ -79,9 +79,9 @@ def _of_narrow_spots(calibration: PixelCalibration, noise: NoiseModel) -> str:
 
 def _of_camera(found: str, suggested: str) -> str:
     return (
-        f"the image has {found}{suggested}. False spots and standard errors go by that camera: "
-        "give counts per electron, not electrons per count, counts without light, and the image as "
-        "the camera took it"
+        f"the image has {found}{suggested}. False spots and standard errors go by that camera: the "
+        "gain is in counts per electron, not electrons per count, the offset is the counts without "
+        "light, and the image should be as the camera took it"
     )
 
 
