@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,69 +144,104 @@ class PlaceFits:
         return Lost(rois[having], self._lone_pixels[:cut][having])
 
     def _make_room(self, room: int, dtype: np.dtype[Any], taken: np.dtype[Any]) -> None:
-        """Take memory for so many fits."""
-        settings, kind = self._settings, self._kind
-        rows, columns = settings.roi_shape
-        shape = len(settings.profile.shape)
-        made: list[NDArray[Any]] = []
+        """Take memory for so many fits, and say once where all of it is."""
+        self._room = self._count = -1  # until all is there: an error leaves no room half made
+        self._kept: list[NDArray[Any]] = []
+        self._allocate(room, dtype)
+        self._look_for_lone_pixels(dtype)
+        self._given = self._filled(room, dtype, taken)
+        self._fit_places = self._library.functions.spotfit_fit_places
+        self._by_reference = ctypes.byref(self._given)
+        self._room = room
 
-        def new(size: tuple[int, ...], of: Any) -> NDArray[Any]:
-            made.append(self._new(size, of))
-            return made[-1]
+    def _kept_new(self, size: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """Return memory that is kept as long as this room."""
+        self._kept.append(self._new(size, dtype))
+        return self._kept[-1]
 
+    def _allocate(self, room: int, dtype: np.dtype[Any]) -> None:
+        """Take the memory that Python, too, reads or writes."""
+        settings, new = self._settings, self._kept_new
+        rois, shape = (room, *settings.roi_shape), (room, len(settings.profile.shape))
         size = row_bytes(settings) * room
-        results = new((size,), np.uint8)
+        self._results, self._cut_results = (new((size,), np.uint8) for _ in range(2))
+        self._all = Results.within(self._results, room, settings).columns(settings.profile)
         self._places, self._all_corners = new((room, 2), float), new((room, 3), np.int64)
-        self._all = Results.within(results, room, settings).columns(settings.profile)
         self._cut, self._lone = new((room,), np.int64), new((room,), bool)
-        self._lone_pixels = new((room, rows, columns), bool)
+        self._lone_pixels = new(rois, bool)
+        self._start, self._cut_start = (new(shape, np.float32) for _ in range(2))
+        self._pixels, self._whole = (new(rois, dtype) for _ in range(2))
+        self._own = new(rois, np.float32)
+
+    def _look_for_lone_pixels(self, dtype: np.dtype[Any]) -> None:
+        """Prepare what finds them, if the settings of detection know a σ."""
         self._lone_source = None
         if self._detection.sigma is not None:
-            bands = make_bands(self._detection.sigma, self._shape)
-            numbers = make_detection_settings(self._detection, bands, address)
+            self._bands = make_bands(self._detection.sigma, self._shape)
+            numbers = make_detection_settings(self._detection, self._bands, address)
             self._lone_source = DetectionSource(
                 0, ctypes.pointer(numbers), PIXEL_TYPES[dtype.str[1:]]
             )
-            self._bands = bands
-        self._start, self._cut_start = (new((room, shape), np.float32) for _ in range(2))
-        self._pixels, self._whole = (new((room, rows, columns), dtype) for _ in range(2))
-        self._own = new((room, rows, columns), np.float32)
-        self._results, self._cut_results = results, new((size,), np.uint8)
-        source = HostRois(
-            0, *self._shape, address(self._all_corners), address(self._start),
-            PixelMap.of(self._planes), PixelMap.of(self._variance_map), 0,
-            PIXEL_TYPES[dtype.str[1:]],
-        )  # fmt: skip
-        if kind.encoded:
-            source.program = ctypes.addressof(kind.encoded.program)
-        self._given = _PlaceFits(
-            source, 0, PIXEL_TYPES[taken.str[1:]], kind.profile, kind.estimator, rows, columns,
-            shape, numbers_per_fit(settings), ctypes.addressof(kind.numbers),
-            ctypes.addressof(self._lone_source) if self._lone_source else 0,
-            FlatAreaRule.of(taken), self._cells(room, new),
-            address(new((kind.work_bytes,), np.uint8)),
-            FitResults.at(address(results), room, settings),
-            address(new((room,), bool)), address(self._lone), address(self._cut),
-            address(self._lone_pixels), address(self._pixels), address(self._own),
-            address(new((rows, columns), np.float32)),
-            address(new((room, rows, columns), np.float32)),
-            address(self._cut_start),
-            FitResults.at(address(self._cut_results), room, settings), address(self._whole), 0,
-        )  # fmt: skip
-        self._kept, self._room, self._count = made, room, -1
-        self._fit_places = self._library.functions.spotfit_fit_places
-        self._by_reference = ctypes.byref(self._given)
 
-    def _cells(self, room: int, new: Callable[..., NDArray[Any]]) -> SpotCells:
+    def _filled(self, room: int, dtype: np.dtype[Any], taken: np.dtype[Any]) -> _PlaceFits:
+        """Return what the library is given: where all memory is."""
+        settings, kind, new = self._settings, self._kind, self._kept_new
+        rows, columns = settings.roi_shape
+        source = HostRois(
+            height=self._shape[0],
+            width=self._shape[1],
+            corners=address(self._all_corners),
+            start=address(self._start),
+            planes=PixelMap.of(self._planes),
+            variance=PixelMap.of(self._variance_map),
+            program=ctypes.addressof(kind.encoded.program) if kind.encoded else 0,
+            pixel_type=PIXEL_TYPES[dtype.str[1:]],
+        )
+        return _PlaceFits(
+            source=source,
+            taken_type=PIXEL_TYPES[taken.str[1:]],
+            profile=kind.profile,
+            estimator=kind.estimator,
+            rows=rows,
+            columns=columns,
+            shape=len(settings.profile.shape),
+            numbers=numbers_per_fit(settings),
+            settings=ctypes.addressof(kind.numbers),
+            detection=ctypes.addressof(self._lone_source) if self._lone_source else 0,
+            areas=FlatAreaRule.of(taken),
+            spots=self._cells(room),
+            work=address(new((kind.work_bytes,), np.uint8)),
+            results=FitResults.at(address(self._results), room, settings),
+            crowded=address(new((room,), bool)),
+            lone=address(self._lone),
+            cut=address(self._cut),
+            lone_pixels=address(self._lone_pixels),
+            pixels=address(self._pixels),
+            own=address(self._own),
+            planes=address(new((rows, columns), np.float32)),
+            variances=address(new((room, rows, columns), np.float32)),
+            start=address(self._cut_start),
+            cut_results=FitResults.at(address(self._cut_results), room, settings),
+            whole=address(self._whole),
+        )
+
+    def _cells(self, room: int) -> SpotCells:
         """Return the places by cells of a frame, none where all pixels count."""
         height, width = self._shape
-        roi_shape = self._settings.roi_shape
+        roi_shape, new = self._settings.roi_shape, self._kept_new
         side = max(*roi_shape, math.isqrt(height * width // room))
         down, across = -(-height // side), -(-width // side)
         if self._settings.neighbours != "leave out":
             down = across = 0
         return SpotCells(
-            address(self._all_corners), address(self._places), 0, 1, down, across,
-            address(new((down * across + 1,), np.int64)), address(new((room, 2), float)), 0.0, side,
-            *roi_shape,
-        )  # fmt: skip
+            corners=address(self._all_corners),
+            places=address(self._places),
+            frames=1,
+            down=down,
+            across=across,
+            starts=address(new((down * across + 1,), np.int64)),
+            by_cell=address(new((room, 2), float)),
+            side=side,
+            rows=roi_shape[0],
+            columns=roi_shape[1],
+        )
