@@ -24,7 +24,7 @@ def test_a_data_set_of_several_files_is_fitted_once(inputs, folder, movies):
     first = inputs[0] if len(inputs) == 2 else "mf/f0.ome.tif"
     files = json.loads(result.stdout)["files"]
     assert [(file["file"], file["frames"]) for file in files] == [(first, 8), ("a.npy", 8)]
-    assert result.stderr.count("are read with it, and not by themselves") == 1
+    assert result.stderr.count("is a data set of several files, and is fitted once") == 1
     fits = load_fits("all.spots.parquet")
     assert len(fits[fits.file == first]) == len(localize(movies[0]))
     assert len(fits) == 2 * len(localize(movies[0]))

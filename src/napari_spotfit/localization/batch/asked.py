@@ -139,6 +139,6 @@ def told_of(batch: Batch, file: Path) -> list[str]:
         return []
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return [
-        f"it is a data set of several files: {', '.join(names[:3])}{more} are read with it, and "
-        "not by themselves"
+        "it is a data set of several files, and is fitted once, together with "
+        f"{', '.join(names[:3])}{more}"
     ]
