@@ -88,12 +88,13 @@ def test_masks_of_the_images_names_may_be_among_the_inputs(folder, movie):
     found = CliRunner().invoke(main, [*arguments, "--labels", "masks/*.tif"])
     assert found.exit_code == 0, found.output
     assert (load_fits("out/b.tif.spots.parquet").label == 1).all()
-    # Without them, the images are wanted as well; there is no folder for nothing.
-    arguments[4] = "none"
+    # Without them, they are images as well, whose tables have their folders' names.
+    arguments[4] = "all"
     found = CliRunner().invoke(main, arguments)
-    assert found.exit_code == 2
-    assert "several images would go to" in " ".join(found.output.replace("│", "").split())
-    assert not Path("none").exists()
+    assert found.exit_code == 0, found.output
+    names = [f"{place}_{name}.tif.spots.parquet" for place in ("im", "masks") for name in "ab"]
+    assert sorted(path.name for path in Path("all").glob("*.spots.parquet")) == names
+    assert len(load_fits("all/im_b.tif.spots.parquet")) > len(load_fits(f"all/{names[3]}"))
 
 
 def test_cells_of_an_earlier_run_do_not_stay_beside_other_spots(folder, movie):
