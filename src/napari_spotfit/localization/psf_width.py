@@ -16,7 +16,8 @@ from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
-from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
+from .width_sample import samples
+from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, width_of
 
 __all__ = ["PsfWidth", "estimate_sigma", "with_psf"]
 

@@ -1,10 +1,9 @@
-"""The search for the width of an image's spots: which are looked at, and what their fits tell."""
+"""The search for the width of an image's spots: what their fits tell."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +12,6 @@ from numpy.typing import NDArray
 from ..engine.cpu.noise import measure_noise
 from ..engine.detection.false_spots import expected_false_spots
 from ..engine.select import select_backend
-from ..images.arrays import to_host
-from ..images.cutting import evenly_spread
-from ..images.damaged import without_damage
-from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
 from ..results.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..results.summary import SIGMA_PER_MAD
@@ -24,9 +19,8 @@ from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .rois import Block, fit_block, upload
+from .width_sample import Sample
 
-#: Pixels that are looked at: at a glance, and more of them where these tell too little.
-_PIXELS = (1 << 18, 1 << 20, 1 << 22)
 #: So many spots tell the width well; no fewer than that tell it at all.
 ENOUGH, TOO_FEW = 30, 3
 #: The largest standard error, as a fraction of the width, with which a glance is all it takes; that
@@ -103,86 +97,6 @@ def roi_for(sigma: float, shape: tuple[int, int]) -> int | tuple[int, int]:
     side = max(2 * int(_ROI_SIGMAS * sigma / 2) + 1, _ROI_LEAST)
     rows, columns = (max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
     return rows if rows == columns else (rows, columns)
-
-
-class Sample(NamedTuple):
-    """Frames, or a part of them, in the host's memory; all as one camera would have taken them."""
-
-    pixels: NDArray[Any]
-    bad: NDArray[np.bool_] | None
-    #: Where to search.
-    mask: NDArray[np.bool_] | None
-    #: Frame, y and x of the spots, if they are known.
-    places: NDArray[np.float64] | None
-    #: Whether it is the first and there are more.
-    is_glance: bool
-
-
-def samples(
-    reader: FrameReader,
-    calibration: PixelCalibration,
-    chosen: NDArray[np.int64],
-    *,
-    read_mask: Callable[[NDArray[np.int64]], Any] | None = None,
-    places: NDArray[np.float64] | None = None,
-) -> Iterator[Sample]:
-    """Yield what is looked at for the width: a little and, if that is asked for, more.
-
-    Parameters
-    ----------
-    reader : FrameReader
-        The image.
-    calibration : PixelCalibration
-        What is known of its pixels.
-    chosen : ndarray of int
-        Numbers of the frames to choose from.
-    read_mask : callable, optional
-        Returns where to search in frames of these numbers.
-    places : ndarray, shape (n, 3), optional
-        Number of the frame, y and x of spots; what is looked at lies around their middle.
-    """
-    shape = np.array(reader.frame_shape)
-    middle = (shape - 1) / 2 if places is None else np.median(places[:, 1:], axis=0)
-    each = [_frames_and_size(pixels, shape, len(chosen)) for pixels in _PIXELS]
-    parts = {int(count * size.prod()): (count, size) for count, size in each}
-    least, most = min(parts), max(parts)
-    for pixels in sorted(parts) if len(chosen) else ():
-        count, size = parts[pixels]
-        numbers = chosen[evenly_spread(count, len(chosen))]
-        corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
-        rows, columns = (
-            slice(n, n + m) for n, m in zip(corner.tolist(), size.tolist(), strict=True)
-        )
-        window = (..., rows, columns)
-        if reader.in_tiles:
-            part = rows, columns
-            numbers, there = without_damage(partial(reader.read_part, part=part), numbers)
-            there = calibration.corrected(numbers, there, part=part)
-        else:
-            numbers, there = without_damage(reader.read_here, numbers)
-            there = _part(calibration.corrected(numbers, there), window)
-        bad = calibration.bad_pixels(numbers)
-        yield Sample(
-            there,
-            None if bad is None else _part(bad, window),
-            None if read_mask is None else _part(read_mask(numbers), window),
-            None if places is None else _in_part(places, numbers, corner, size),
-            pixels == least < most,
-        )
-
-
-def glance_frames(reader: FrameReader) -> NDArray[np.int64]:
-    """Return the numbers of the frames that are looked at first, of all."""
-    count, _ = _frames_and_size(_PIXELS[0], np.array(reader.frame_shape), reader.count)
-    return evenly_spread(count, reader.count)
-
-
-def _frames_and_size(
-    pixels: int, shape: NDArray[np.int64], count: int
-) -> tuple[int, NDArray[np.int64]]:
-    """Return how many of so many frames are looked at, and how much of each."""
-    size = np.minimum(shape, max(math.isqrt(pixels), pixels // max(shape.max(), 1)))
-    return min(max(pixels // max(size.prod(), 1), 1), count), size
 
 
 def width_of(
@@ -408,21 +322,3 @@ def _of_one_width(sigma: NDArray[np.float64], error: NDArray[np.float64]) -> NDA
 
 def _agree(one: float, other: float) -> bool:
     return 1 / _AGREES < one / other < _AGREES
-
-
-def _part(values: Any, window: tuple[Any, ...]) -> NDArray[Any]:
-    return np.ascontiguousarray(to_host(values[window]))
-
-
-def _in_part(
-    places: NDArray[np.float64],
-    numbers: NDArray[np.int64],
-    corner: NDArray[Any],
-    size: NDArray[Any],
-) -> NDArray[np.float64]:
-    """Return the places in a part of some frames, counted from there."""
-    at = places[:, 1:] - corner
-    rows = np.isin(places[:, 0], numbers) & inside(at, size)
-    frame = np.searchsorted(numbers, places[rows, 0])
-    order = np.argsort(frame, kind="stable")
-    return np.column_stack([frame, at[rows]])[order]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...caller import warn_caller
 from .image_file import ImageFile, ReadBox, ReadFrames, check_shape, unreadable
 
 #: How many pieces of memory are kept for frames.
@@ -221,10 +221,9 @@ def _warn_of_more(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], besi
     frame = math.prod(shape[1:]) * dtype.itemsize
     there = path.stat().st_size // frame if frame > 0 else 0
     if there > shape[0] > 0:
-        warnings.warn(
+        warn_caller(
             f"“{path.name}” has {there} frames, and “{beside}” says {shape[0]}: those after them "
             "are left out. Correct it if they count",
-            stacklevel=5,
         )
 
 
