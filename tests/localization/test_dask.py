@@ -22,10 +22,8 @@ from napari_spotfit import (
     localize_iter,
     localize_to_folder,
     save_fits,
-    simulate_movie,
 )
 from napari_spotfit.files.parts import parts_in
-from napari_spotfit.localization import stored
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -34,18 +32,7 @@ distributed = pytest.importorskip("distributed")
 zarr = pytest.importorskip("zarr")
 pd = pytest.importorskip("pandas")
 
-FRAMES = 24
-
-
-@pytest.fixture(scope="module")
-def movie() -> np.ndarray:
-    return simulate_movie(FRAMES, shape=(64, 72), spots_per_frame=9, photons=3000, seed=5)[0]
-
-
-@pytest.fixture(autouse=True)
-def short_parts(monkeypatch: pytest.MonkeyPatch, movie: np.ndarray) -> None:
-    """Let a part have four frames."""
-    monkeypatch.setattr(stored, "_PART_BYTES", 4 * movie[0].nbytes)
+pytestmark = pytest.mark.usefixtures("short_parts")
 
 
 def as_given(kind: str, movie: np.ndarray, folder: Path) -> Any:

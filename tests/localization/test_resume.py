@@ -28,28 +28,17 @@ from napari_spotfit import (
 from napari_spotfit.files.parquet import parquet_pieces
 from napari_spotfit.files.parts import difference, parts_in, read_run, remove_parts
 from napari_spotfit.images import frames
-from napari_spotfit.localization import stored, width_search
+from napari_spotfit.localization import width_search
 
 da = pytest.importorskip("dask.array")
 
-FRAMES = 24
-
-
-@pytest.fixture(scope="module")
-def movie() -> np.ndarray:
-    return simulate_movie(FRAMES, shape=(64, 72), spots_per_frame=9, photons=3000, seed=5)[0]
+pytestmark = pytest.mark.usefixtures("short_parts")
 
 
 @pytest.fixture
 def file(movie: np.ndarray, tmp_path: Path) -> Path:
     np.save(tmp_path / "movie.npy", movie)
     return tmp_path / "movie.npy"
-
-
-@pytest.fixture(autouse=True)
-def short_parts(monkeypatch: pytest.MonkeyPatch, movie: np.ndarray) -> None:
-    """Let a part have four frames."""
-    monkeypatch.setattr(stored, "_PART_BYTES", 4 * movie[0].nbytes)
 
 
 def estimates_made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
@@ -98,7 +87,7 @@ def test_a_killed_run_ends_with_the_same_file_to_the_bit(
         run.send_signal(signal.SIGKILL) if hasattr(signal, "SIGKILL") else run.kill()
     assert not table.exists()
     there = {path: path.stat().st_mtime_ns for path in parts_in(folder)}
-    assert 3 <= len(there) < FRAMES // 4
+    assert 3 <= len(there) < len(movie) // 4
 
     made = estimates_made(monkeypatch)
     count = save_fits(localize_iter(file, resume=folder), table)
@@ -123,7 +112,7 @@ def test_parts_are_the_fits_of_the_whole(movie: np.ndarray, tmp_path: Path) -> N
         "part-000000004.parquet",
     ]
     assert sum(part.spots for part in parts) == len(fits) > 100
-    assert told == [(done, FRAMES) for done in range(4, FRAMES + 1, 4)]
+    assert told == [(done, len(movie)) for done in range(4, len(movie) + 1, 4)]
     assert_same(joined(tmp_path), fits)
     assert joined(tmp_path).settings == fits.settings
     assert_same(load_fits(parts[1].path), fits[(fits.frame >= 4) & (fits.frame < 8)])

@@ -1,0 +1,20 @@
+"""A movie whose spots are stored in several parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from napari_spotfit import simulate_movie
+from napari_spotfit.localization import stored
+
+
+@pytest.fixture(scope="module")
+def movie() -> np.ndarray:
+    return simulate_movie(24, shape=(64, 72), spots_per_frame=9, photons=3000, seed=5)[0]
+
+
+@pytest.fixture
+def short_parts(monkeypatch: pytest.MonkeyPatch, movie: np.ndarray) -> None:
+    """Let a part have four frames."""
+    monkeypatch.setattr(stored, "_PART_BYTES", 4 * movie[0].nbytes)
