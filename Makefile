@@ -13,7 +13,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 
 CUDA ?= 13
 
 # What speed is compared with.
-BASELINE := 0b9ee7a
+BASELINE := $(shell sed -n 's/^BASELINE = "\(.*\)"/\1/p' benchmarks/against.py)
 
 # What clang-format looks after.
 CPP := $(shell find kernels tests/platforms -name '*.h' -o -name '*.cpp' -o -name '*.c')

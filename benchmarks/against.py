@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,17 @@ def install(commit: str) -> Path:
         subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", source], check=True)
     return python
+
+
+def both(other: Path, given: Sequence[str], program: str) -> list[Version]:
+    """Return our version and another one, by its Python, each with what it is given."""
+    # The other one not from a PYTHONPATH, which may lead to this one.
+    return [
+        Version(python, text, environment, program)
+        for python, text, environment in zip(
+            (Path(sys.executable), other), given, ({}, {"PYTHONPATH": ""}), strict=True
+        )
+    ]
 
 
 def compare(versions: list[Version], kind: str, count: int, turns: int) -> float:

@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
-from against import BASELINE, Version, compare, install
+from against import BASELINE, both, compare, install
 
 from napari_spotfit import simulate_movie
 
@@ -71,7 +69,7 @@ def main() -> None:
     parser.add_argument("commit", nargs="?", default=BASELINE, help="what to compare with")
     parser.add_argument("--turns", type=int, default=11)
     options = parser.parse_args()
-    pythons = [Path(sys.executable), install(options.commit)]
+    other = install(options.commit)
     with tempfile.TemporaryDirectory() as folder:
         frames, pixels = {"large": f"{folder}/large.npy"}, {}
         np.save(frames["large"], movie(LARGE, 1, "uint16")[0])
@@ -81,13 +79,8 @@ def main() -> None:
                 frames[name], pixels[name] = f"{folder}/{name}.npy", count * side**2
                 np.save(frames[name], movie(side, count, pixel_type))
         answers = [f"{folder}/{version}.npz" for version in ("ours", "theirs")]
-        versions = [
-            Version(python, json.dumps({"frames": frames, "answers": path}), environment, DETECTOR)
-            # The other one not from a PYTHONPATH, which may lead to this one.
-            for python, path, environment in zip(
-                pythons, answers, ({}, {"PYTHONPATH": ""}), strict=True
-            )
-        ]
+        given = [json.dumps({"frames": frames, "answers": path}) for path in answers]
+        versions = both(other, given, DETECTOR)
         print("million pixels per CPU second, ours and theirs, and the ratio")
         ratios = [compare(versions, name, pixels[name], options.turns) for name in pixels]
         for version in versions:

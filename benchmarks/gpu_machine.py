@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import statistics
@@ -14,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from napari_spotfit import fit_spots
+from napari_spotfit.engine.cuda.reasons import dotted
+from napari_spotfit.engine.threads import available
 
 Work = Callable[[], object]
 Clock = Callable[[Work], float]
@@ -66,12 +67,12 @@ class Cuda:
         """Return what the figures depend on."""
         runtime = self._cupy.cuda.runtime
         versions = (
-            f"driver {_driver()} (CUDA {_dotted(runtime.driverGetVersion())})",
-            f"CUDA runtime {_dotted(runtime.runtimeGetVersion())}",
+            f"driver {_driver()} (CUDA {dotted(runtime.driverGetVersion())})",
+            f"CUDA runtime {dotted(runtime.runtimeGetVersion())}",
             f"NVRTC {'.'.join(map(str, self._cupy.cuda.nvrtc.getVersion()))}",
             f"CuPy {self._cupy.__version__}",
         )
-        return f"{self.count} × {self.name}, {_cores()} CPU cores; {', '.join(versions)}"
+        return f"{self.count} × {self.name}, {available()} CPU cores; {', '.join(versions)}"
 
     def pixels(self, quick: bool) -> int:
         """Return how many pixels a launch gets: for some milliseconds, and beyond the cache."""
@@ -166,7 +167,7 @@ class Host:
     name, count = "CPU", 1
 
     def facts(self) -> str:
-        return f"trial on {_cores()} CPU cores of {platform.machine()}, without a GPU"
+        return f"trial on {available()} CPU cores of {platform.machine()}, without a GPU"
 
     def pixels(self, quick: bool) -> int:
         return 1_000_000 if quick else 5_000_000
@@ -206,7 +207,7 @@ class Host:
 
     def issue_rate(self) -> float:
         # Two instructions of sixteen lanes at a time, at 3 GHz: a guess, for the trial only.
-        return _cores() * 2 * 16 * 3e9
+        return available() * 2 * 16 * 3e9
 
 
 def _fill(result: Any, base: Any) -> Any:
@@ -220,14 +221,6 @@ def _fill(result: Any, base: Any) -> Any:
         part[head:] = base[: len(part) - head]
         shift = (shift + 1009) % count
     return result
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _dotted(version: int) -> str:
-    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _driver() -> str:

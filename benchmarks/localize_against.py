@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from against import Version, compare, install
+from against import both, compare, install
 
 from napari_spotfit import simulate_movie
 
@@ -63,7 +63,7 @@ def main() -> int:
     parser.add_argument("commit", nargs="?", default=BEFORE, help="what to compare with")
     parser.add_argument("--turns", type=int, default=21)
     options = parser.parse_args()
-    pythons = [Path(sys.executable), install(options.commit)]
+    other = install(options.commit)
     worst = dict.fromkeys(KINDS, np.inf)
     with tempfile.TemporaryDirectory() as folder:
         movies = {}
@@ -76,13 +76,8 @@ def main() -> int:
             )
             np.save(movies[name], movie)
         answers = [f"{folder}/{version}.json" for version in ("ours", "theirs")]
-        versions = [
-            Version(python, json.dumps([movies, answer]), environment, LOCALIZER)
-            # The other one not from a PYTHONPATH, which may lead to this one.
-            for python, answer, environment in zip(
-                pythons, answers, ({}, {"PYTHONPATH": ""}), strict=True
-            )
-        ]
+        given = [json.dumps([movies, answer]) for answer in answers]
+        versions = both(other, given, LOCALIZER)
         print("million pixels per CPU second, ours and theirs, and the ratio")
         for (frames, side), name in zip(SIZES, movies, strict=True):
             for kind in KINDS:

@@ -185,42 +185,14 @@ def test_wrong_numbers_are_refused(wrong):
 
 
 def test_a_stage_of_pymmcore_plus_is_moved():
-    unicore = pytest.importorskip("pymmcore_plus.experimental.unicore")
+    from core_stage import Stage, put_into, unicore
 
-    class Device(unicore.XYStageDevice):
-        place = (0.0, 0.0)
-
-        def get_position_um(self):
-            return self.place
-
-        def set_position_um(self, x, y):
-            self.place = x, y
-
-        def set_relative_position_um(self, dx, dy):
-            self.place = self.place[0] + dx, self.place[1] + dy
-
-        def busy(self):
-            return False
-
-        def nothing(self, *_):
-            pass
-
-        home = stop = set_origin = set_origin_x = set_origin_y = nothing
-
-        def get_step_size_um(self):
-            return 0.001, 0.001
-
-        def get_limits_um(self):
-            return (-100.0, 100.0), (-100.0, 100.0)
-
-    core, device = unicore.UniMMCore(), Device()
+    core, stage = unicore.UniMMCore(), Stage()
     with pytest.raises(ValueError, match="no XY stage"):
         CoreStage(core)
-    core.loadPyDevice("XY", device)
-    core.initializeDevice("XY")
-    core.setXYStageDevice("XY")
+    put_into(core, stage)
     CoreStage(core).move_by(0.1, -0.2, 5.0)
-    assert device.place == pytest.approx((-0.2, 0.1))
+    assert stage.place == pytest.approx((-0.2, 0.1))
     with pytest.raises(ValueError, match="no focus device"):
         CoreStage(core, z=True)
 

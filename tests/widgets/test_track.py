@@ -285,42 +285,21 @@ def test_frames_of_pymmcore_plus(widget, qtbot, press):
 @pytest.fixture
 def microscope(monkeypatch):
     """A microscope of pymmcore-plus whose stage moves a simulated sample, and its camera."""
-    unicore = pytest.importorskip("pymmcore_plus.experimental.unicore")
+    from core_stage import Stage, put_into, unicore
+
     scope = SimulatedMicroscope(8, (128, 128), drift=(0.02, 0.0), angle=30.0, seed=4)
 
-    class Device(unicore.XYStageDevice):
-        place, works = (0.0, 0.0), True
-
-        def get_position_um(self):
-            return self.place
-
-        def set_position_um(self, x, y):
-            self.set_relative_position_um(x - self.place[0], y - self.place[1])
+    class Device(Stage):
+        works = True
 
         def set_relative_position_um(self, dx, dy):
-            self.place = self.place[0] + dx, self.place[1] + dy
+            super().set_relative_position_um(dx, dy)
             if self.works:
                 scope.stage.move_by(dy, dx, 0.0)
 
-        def busy(self):
-            return False
-
-        def nothing(self, *_):
-            pass
-
-        home = stop = set_origin = set_origin_x = set_origin_y = nothing
-
-        def get_step_size_um(self):
-            return 0.001, 0.001
-
-        def get_limits_um(self):
-            return (-100.0, 100.0), (-100.0, 100.0)
-
     core, device = unicore.UniMMCore(), Device()
     device.scope = scope
-    core.loadPyDevice("XY", device)
-    core.initializeDevice("XY")
-    core.setXYStageDevice("XY")
+    put_into(core, device)
     monkeypatch.setattr("pymmcore_plus.core._mmcore_plus._instance", weakref.ref(core))
     queue, ended = FrameQueue(), threading.Event()
 

@@ -60,7 +60,7 @@ def not_installed(computer: Computer) -> str:
     """Explain that CuPy is missing on a computer with a driver."""
     if computer.driver < 12000:
         return (
-            f"CuPy is not installed, and the NVIDIA driver (for CUDA {_version(computer.driver)}) "
+            f"CuPy is not installed, and the NVIDIA driver (for CUDA {dotted(computer.driver)}) "
             f"is too old for it. Update the driver, then run:\n{_install(computer)}"
         )
     return f"CuPy, which gives access to the GPU, is not installed. Run:\n{_install(computer)}"
@@ -106,8 +106,8 @@ def failed(computer: Computer, code: int, message: str) -> str:
         return _several(computer)
     if code == _OLD_DRIVER:
         text = (
-            f"The NVIDIA driver (for CUDA {_version(computer.driver)}) is too old for the "
-            f"installed CuPy (for CUDA {_version(computer.cupy)}). Update the driver"
+            f"The NVIDIA driver (for CUDA {dotted(computer.driver)}) is too old for the "
+            f"installed CuPy (for CUDA {dotted(computer.cupy)}). Update the driver"
         )
         if computer.driver < 12000:
             return f"{text}."
@@ -194,6 +194,6 @@ def _install(computer: Computer, cuda: int = 0) -> str:
     return f'pip install "napari-spotfit[{"cuda12" if old else "cuda13"}]"'
 
 
-def _version(cuda: int) -> str:
+def dotted(cuda: int) -> str:
     """Return CUDA's version in the usual form: 12.4 for 12040."""
     return f"{cuda // 1000}.{cuda % 1000 // 10}"
