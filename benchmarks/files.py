@@ -90,7 +90,7 @@ def by_napari(fits: spotfit.SpotFits, folder: Path, repeats: int) -> None:
     """Save and open as a layer, without the time that napari itself takes to make one."""
     from napari_spotfit.widgets.saved_layers import (
         attributes_of,
-        read_layers,
+        read_layer,
         write_csv,
         write_parquet,
     )
@@ -101,7 +101,7 @@ def by_napari(fits: spotfit.SpotFits, folder: Path, repeats: int) -> None:
         path = str(folder / f"layer{end}")
         save = partial(write, path, layer.data, known)
         line(f"File ▸ Save of a layer as {end}", seconds(save, repeats), bar)
-        line(f"open {end} as a layer", seconds(partial(read_layers, path), repeats), bar)
+        line(f"open {end} as a layer", seconds(partial(read_layer, path), repeats), bar)
 
 
 def experiment(fits: spotfit.SpotFits, folder: Path, repeats: int) -> None:
