@@ -24,7 +24,7 @@ from napari_spotfit import localize
         ("convert a.spots.csv b.txt", "must end in .spots.parquet"),
         ("convert a.spots.csv b.csv --pixel-size -1", "--pixel-size"),
         ("benchmark --seconds nan", "must be a finite number"),
-        ("localize a.npy -o a.spots.csv/b", "cannot be made: Not a directory"),
+        ("localize a.npy -o a.spots.csv/b", "cannot be made (Not a directory): choose another"),
         ("localize a.npy -o file", "“file” is a file, and its name is none of a table"),
     ],
 )

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .shifts import Floats, robust_mean
+from .summary import SIGMA_PER_MAD
 from .tracks import NO_TRACK, TRACK
 
 #: Rounds in which displacements and places of fiducials are made to agree.
 _ROUNDS = 6
 #: How far fiducials scatter is told by so many deviates of frames that follow each other, at least.
 _DEVIATES = 200
-#: Half of all normal deviates are within this.
-_HALF_OF_DEVIATES = 0.6744897502
 #: So many frames on end without fiducials are no chance.
 _STRETCH = 10
 
@@ -101,8 +100,7 @@ def _scatter(
         first, last = np.searchsorted(ends, [middle - _DEVIATES / 2, middle + _DEVIATES / 2])
         part = slice(first, last + 1)
         deviates = away[:, part][known[:, part] & (seen[part] > 1)]
-        usual = _HALF_OF_DEVIATES * free[frame]
-        found[frame] = max(float(np.median(deviates)) / usual, 1.0)
+        found[frame] = max(SIGMA_PER_MAD * float(np.median(deviates)) / free[frame], 1.0)
     return found
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
-from ..localization.batch.asked import images_of
 from ..localization.batch.outcome import DONE, FAILED, KEPT, STOPPED, WAITING, Outcome
 from .batch.batch_run import BatchRun
 from .batch.files_table import FilesTable
@@ -23,6 +22,9 @@ from .parts.wording import in_words
 from .parts.work import Work
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     import napari
 
     from ..localization.batch.asked import Batch
@@ -95,8 +97,6 @@ class FitFiles(Docked):
             self.status.fail(in_words(error))
             return
         remember.save(_KEPT_NAME, self.form.values())
-        batch = images_of(batch)
-        self.table.show_files([Outcome(file.as_posix()) for file in batch.files])
         self._begin(batch)
 
     def cancel(self) -> None:
@@ -108,12 +108,18 @@ class FitFiles(Docked):
 
     def _begin(self, batch: Batch) -> None:
         self._run, self._begun = BatchRun(batch, self), time.perf_counter()
+        self._run.begun.connect(self._on_begun)
         self._run.told.connect(self._on_told)
         self._run.done.connect(self._on_done)
         self._run.failed.connect(self._on_failed)
         self._run.start()
         self._allow()
-        self.status.say(f"0 of {number(len(self.table.outcomes))} files are done")
+        self._on_begun(batch.files)
+
+    def _on_begun(self, files: Sequence[Path]) -> None:
+        self.table.show_files([Outcome(file.as_posix()) for file in files])
+        if self._run is not None and not self._run.stopping:
+            self.status.say(f"0 of {number(len(files))} files are done")
 
     def _on_told(self, outcome: Outcome) -> None:
         self.table.put(outcome)

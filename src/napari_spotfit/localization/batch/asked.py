@@ -79,25 +79,28 @@ def batch_tables(batch: Batch) -> list[Path] | None:
         return None
     if output.suffix and not output.is_dir():
         check_name(output)
-    _make_folder(output)
+    if output.exists() and not output.is_dir():
+        raise FileExistsError(
+            f"“{output}” is a file, and its name is none of a table: choose a folder for the "
+            f"tables, or a name that ends in {ENDING} or .spots.csv"
+        )
+    make_folder(output)
     tables = [output / f"{name}{batch.ending}" for name in _own_names(batch.files)]
     for table in tables:
         check_name(table)
     return tables
 
 
-def _make_folder(output: Path) -> None:
+def make_folder(output: Path) -> None:
     """Make the folder of the tables, unless it is there."""
-    if output.exists() and not output.is_dir():
-        raise FileExistsError(
-            f"“{output}” is a file, and its name is none of a table: choose a folder for the "
-            f"tables, or a name that ends in {ENDING} or .spots.csv"
-        )
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = error.strerror or error
-        raise type(error)(f"the folder “{output}” cannot be made: {why}") from None
+        raise type(error)(
+            f"the folder “{output}” cannot be made ({why}): choose another one as output, in which "
+            "you may write"
+        ) from None
 
 
 def _own_names(files: Sequence[Path]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from qtpy.QtCore import QObject, Signal
 
-from ...localization.batch.asked import Batch
+from ...localization.batch.asked import Batch, images_of
 from ...localization.batch.outcome import Outcome
 from ...localization.batch.run import run_batch
 from ..parts.work import Steps, Work
@@ -24,6 +24,8 @@ class BatchRun(QObject):
         Qt parent; when it goes, the batch is stopped.
     """
 
+    #: Its files are known: those that it works on.
+    begun = Signal(object)
     #: There is something new of a file; a copy of its outcome.
     told = Signal(object)
     #: What became of each file, be it stopped or not.
@@ -54,7 +56,10 @@ class BatchRun(QObject):
 
     def _steps(self) -> Steps:
         yield 0, 1
-        return run_batch(self.batch, self._tell, self._stop.is_set)
+        # Each file is asked whether it is a part of another one, which takes its time.
+        batch = images_of(self.batch)
+        self.begun.emit(list(batch.files))
+        return run_batch(batch, self._tell, self._stop.is_set)
 
     def _tell(self, outcome: Outcome) -> None:
         # Other threads go on to change it.

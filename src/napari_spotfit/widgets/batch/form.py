@@ -14,7 +14,7 @@ from ...engine import threads
 from ...engine.select import usable_here
 from ...files.settings_file import load_settings
 from ...images.files.opening import ENDINGS
-from ...localization.batch.asked import Batch
+from ...localization.batch.asked import Batch, make_folder
 from ...localization.batch.inputs import image_files
 from ...settings.settings import Settings
 from ..layers.fits import settings_of_layer
@@ -122,13 +122,7 @@ class BatchForm(QObject):
         folder = Path(self.output.value.strip()).expanduser()
         if folder.is_file():
             raise ValueError(f"Output must be a folder; “{folder}” is a file")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OSError(
-                f"the folder “{folder}” cannot be made ({error.strerror}): choose another one "
-                "under Output, in which you may write"
-            ) from None
+        make_folder(folder)
         settings = self.settings.value
         return Batch(
             files,
