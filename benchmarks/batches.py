@@ -16,9 +16,9 @@ from pathlib import Path
 import tifffile
 
 from napari_spotfit import Settings, simulate_movie
+from napari_spotfit.batch.asked import Batch
+from napari_spotfit.batch.run import run_batch
 from napari_spotfit.engine import threads
-from napari_spotfit.localization.batch.asked import Batch
-from napari_spotfit.localization.batch.run import run_batch
 
 
 def write(folder: Path, files: int, frames: int) -> list[Path]:

@@ -32,7 +32,7 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.engine import threads
-from napari_spotfit.results.verdicts import Origin, judge_in_image
+from napari_spotfit.engine.quality.verdicts import Origin, judge_in_image
 
 #: Side of the ROI: the least million fits per second asked for on two cores.
 WANTED = {7: 8.0, 9: 6.5, 11: None, 13: None, 16: 2.0, 24: None, 32: None}

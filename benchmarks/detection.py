@@ -24,8 +24,8 @@ from scipy.spatial import cKDTree
 from napari_spotfit import simulate_movie
 from napari_spotfit.engine import threads
 from napari_spotfit.engine.cpu.detect import detect as detect_with_noise
-from napari_spotfit.engine.cpu.noise import measure_noise
 from napari_spotfit.engine.detection.candidates import Candidates
+from napari_spotfit.estimation.measured_noise import measure_noise
 from napari_spotfit.settings.settings import Settings
 
 #: A detection within this many pixels of an emitter has found it.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 import napari_spotfit as spotfit
-from napari_spotfit.results.flags import RULES, main_reasons
+from napari_spotfit.engine.quality.flags import RULES, main_reasons
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from noisy_scenes import Array, kinds

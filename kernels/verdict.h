@@ -1,4 +1,4 @@
-// What the numbers of one fit say against it; docs/trust.md and napari_spotfit.results.flags say why.
+// What the numbers of one fit say against it; docs/trust.md and napari_spotfit.engine.quality.flags say why.
 #pragma once
 #include "lanes.h"
 #include "stopping.h"

@@ -12,10 +12,10 @@ from scipy.special import erf
 from napari_spotfit import NoiseModel, Settings
 from napari_spotfit.engine.cpu.interface import DetectionSource
 from napari_spotfit.engine.cpu.library import load
-from napari_spotfit.engine.cpu.noise import measure_noise
 from napari_spotfit.engine.detection import band
 from napari_spotfit.engine.detection.detection_settings import make_detection_settings
 from napari_spotfit.engine.kernel_arguments import address
+from napari_spotfit.estimation.measured_noise import measure_noise
 
 DTYPES = [np.uint8, np.uint16, np.int16, np.float32, np.float64]
 

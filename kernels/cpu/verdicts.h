@@ -1,5 +1,5 @@
 // What is said against fits, on the memory of their columns: what each instruction set has of it.
-// Python's side of it is src/napari_spotfit/results/verdicts.py.
+// Python's side of it is src/napari_spotfit/engine/quality/verdicts.py.
 #pragma once
 #include "../filtered_errors.h"
 #include "../verdict_settings.h"

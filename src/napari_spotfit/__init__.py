@@ -11,31 +11,31 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .analysis.drift import Drift, fiducial_drift, load_drift, save_drift, subtract_drift
+    from .analysis.labels import label_spots, per_label
+    from .analysis.summary import per_frame, summarize
+    from .analysis.tracks import link_spots
+    from .batch.localize_files import localize_files
     from .engine.errors import BackendFallbackWarning, BackendUnavailableError
+    from .engine.quality.flags import Flag
+    from .estimation.image_noise import noise_model
+    from .estimation.psf_width import estimate_sigma
     from .files.formats import FormatWarning
     from .files.settings_file import load_settings, save_settings
     from .images.camera import Camera
     from .images.files.opening import open_image
-    from .localization.batch.localize_files import localize_files
     from .localization.detect_spots import detect_spots
     from .localization.fit_at import fit_at
     from .localization.fit_spots import fit_spots
     from .localization.fitter import Fitter
     from .localization.localize import localize, localize_iter
-    from .localization.noise import noise_model
-    from .localization.psf_width import estimate_sigma
     from .localization.to_folder import load_parts, localize_to_folder
     from .models.profiles import Profile
     from .models.stopping import StopCondition
     from .precision import localization_precision
-    from .results.drift import Drift, fiducial_drift, load_drift, save_drift, subtract_drift
-    from .results.flags import Flag
-    from .results.labels import label_spots, per_label
     from .results.load import load_fits
     from .results.saving import save_fits
     from .results.spot_fits import SpotFits
-    from .results.summary import per_frame, summarize
-    from .results.tracks import link_spots
     from .settings.noise_model import NoiseModel
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
@@ -124,9 +124,9 @@ _MODULES = {
     "CoreStage": "tracking.stage",
     "Correction": "tracking.controller",
     "Displacement": "tracking.displacement",
-    "Drift": "results.drift",
+    "Drift": "analysis.drift",
     "Fitter": "localization.fitter",
-    "Flag": "results.flags",
+    "Flag": "engine.quality.flags",
     "FormatWarning": "files.formats",
     "FrameQueue": "tracking.session",
     "Health": "tracking.displacement",
@@ -145,35 +145,35 @@ _MODULES = {
     "allan_deviation": "tracking.spectra",
     "calibrate_stage": "tracking.stage",
     "detect_spots": "localization.detect_spots",
-    "estimate_sigma": "localization.psf_width",
-    "fiducial_drift": "results.drift",
+    "estimate_sigma": "estimation.psf_width",
+    "fiducial_drift": "analysis.drift",
     "fit_at": "localization.fit_at",
     "fit_layer": "widgets.fit_layer",
     "fit_spots": "localization.fit_spots",
-    "label_spots": "results.labels",
-    "link_spots": "results.tracks",
-    "load_drift": "results.drift",
+    "label_spots": "analysis.labels",
+    "link_spots": "analysis.tracks",
+    "load_drift": "analysis.drift",
     "load_fits": "results.load",
     "load_parts": "localization.to_folder",
     "load_settings": "files.settings_file",
     "localization_precision": "precision",
     "localize": "localization.localize",
-    "localize_files": "localization.batch.localize_files",
+    "localize_files": "batch.localize_files",
     "localize_iter": "localization.localize",
     "localize_to_folder": "localization.to_folder",
-    "noise_model": "localization.noise",
+    "noise_model": "estimation.image_noise",
     "open_image": "images.files.opening",
-    "per_frame": "results.summary",
-    "per_label": "results.labels",
+    "per_frame": "analysis.summary",
+    "per_label": "analysis.labels",
     "power_spectrum": "tracking.spectra",
     "read_log": "tracking.log",
-    "save_drift": "results.drift",
+    "save_drift": "analysis.drift",
     "save_fits": "results.saving",
     "save_settings": "files.settings_file",
     "simulate_movie": "simulate",
     "simulate_spots": "simulate",
-    "subtract_drift": "results.drift",
-    "summarize": "results.summary",
+    "subtract_drift": "analysis.drift",
+    "summarize": "analysis.summary",
     "to_points_layer": "widgets.to_layer",
     "track": "tracking.follow",
     "track_async": "tracking.follow",

@@ -17,9 +17,9 @@ from same_fits import assert_same
 
 import napari_spotfit
 from napari_spotfit import Settings, load_fits, localize, simulate_movie
+from napari_spotfit.batch import run as batch
 from napari_spotfit.files.settings_file import save_settings
 from napari_spotfit.localization import stored
-from napari_spotfit.localization.batch import run as batch
 
 pytest.importorskip("pyarrow")
 
@@ -203,7 +203,7 @@ def test_frames_from_the_end(frames, chosen, folder):
 
 KILLED = """
 import sys
-from napari_spotfit.localization.batch import run as batch
+from napari_spotfit.batch import run as batch
 from napari_spotfit.command_line.main import main
 from napari_spotfit.localization import stored
 

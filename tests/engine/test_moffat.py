@@ -8,8 +8,8 @@ import reference
 from reference import Kind
 
 from napari_spotfit import Profile, fit_spots
+from napari_spotfit.engine.quality.widths import mean_sigma
 from napari_spotfit.models.profiles import MOFFAT
-from napari_spotfit.results.widths import mean_sigma
 
 ESTIMATORS = pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
 

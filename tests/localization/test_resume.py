@@ -25,10 +25,10 @@ from napari_spotfit import (
     save_fits,
     simulate_movie,
 )
+from napari_spotfit.estimation import width_search
 from napari_spotfit.files.parquet import parquet_pieces
 from napari_spotfit.files.parts import difference, parts_in, read_run, remove_parts
 from napari_spotfit.images import frames
-from napari_spotfit.localization import width_search
 
 da = pytest.importorskip("dask.array")
 
@@ -46,7 +46,7 @@ def estimates_made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     made: list[object] = []
     search = width_search.width_of
     monkeypatch.setattr(
-        "napari_spotfit.localization.psf_width.width_of",
+        "napari_spotfit.estimation.psf_width.width_of",
         lambda *given: made.append(given) or search(*given),
     )
     return made

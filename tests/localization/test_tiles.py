@@ -19,13 +19,14 @@ from napari_spotfit.engine.detection.nonmax_suppression import area_rows, merge_
 from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import with_fallback
 from napari_spotfit.engine.select import select_backend
+from napari_spotfit.estimation import image_noise as noise
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.arrays import native_type
 from napari_spotfit.images.cutting import row_tiles
 from napari_spotfit.images.kept_chunks import KeptChunks
 from napari_spotfit.images.pixel_calibration import detection_calibration
 from napari_spotfit.localization import detect_spots as detecting
-from napari_spotfit.localization import noise, plan
+from napari_spotfit.localization import plan
 
 #: So tall that the filters' strips are several, whatever the instruction set.
 SHAPE = (2300, 140)

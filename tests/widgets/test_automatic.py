@@ -31,7 +31,7 @@ def wide(viewer):
 @pytest.fixture
 def asked(monkeypatch):
     """Return how often the PSF's width is looked for in an image."""
-    from napari_spotfit.localization import psf_width
+    from napari_spotfit.estimation import psf_width
 
     calls, width_of = [], psf_width.width_of
 

@@ -15,8 +15,8 @@ from qtpy.QtCore import QPointF, Qt
 from qtpy.QtGui import QPolygonF
 
 from napari_spotfit import Flag, StopCondition
+from napari_spotfit.engine.quality.flags import RULES, flags_of
 from napari_spotfit.models.stopping import STOP_NAMES
-from napari_spotfit.results.flags import RULES, flags_of
 from napari_spotfit.widgets.layers.units import PixelSize
 from napari_spotfit.widgets.table.columns import Units
 from napari_spotfit.widgets.table.filters import Filters, read_filters, write_filters

@@ -65,7 +65,7 @@ def test_an_image_that_tells_no_gain_offers_none(viewer, widget, qtbot, graded):
 
 
 def test_the_offer_is_of_the_noise_of_fits(viewer, widget, fit, qtbot, graded, monkeypatch):
-    from napari_spotfit.localization import noise as of_images
+    from napari_spotfit.estimation import image_noise as of_images
 
     calls, measure = [], of_images.measure_noise
     monkeypatch.setattr(

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ..results.drift import fiducial_drift, load_drift, save_drift, subtract_drift
+from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
+from ..analysis.tracks import link_spots
 from ..results.load import load_fits
-from ..results.tracks import link_spots
 from .numbers import AboveZero
 from .telling import USUAL, say
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 
-from ..localization.batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, Outcome
+from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, Outcome
 from .telling import QUIET, USUAL, VERBOSE, progress, say
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from ..localization.batch.asked import ENDING, Batch, batch_tables, images_of
-from ..localization.batch.inputs import image_files
-from ..localization.batch.outcome import FAILED, Outcome
-from ..localization.batch.run import Tell, run_batch
+from ..batch.asked import ENDING, Batch, batch_tables, images_of
+from ..batch.inputs import image_files
+from ..batch.outcome import FAILED, Outcome
+from ..batch.run import Tell, run_batch
 from ..version import __version__
 from .files_told import FilesTold
 from .options import chosen_settings, takes_settings

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
+from ..estimation.estimates import estimated, for_detection, frames_that_tell
+from ..estimation.noise_doubts import warn_of_noise
 from ..images.arrays import is_on_device
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
@@ -18,8 +20,6 @@ from ..settings.keywords import Options
 from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
-from .estimates import estimated, for_detection, frames_that_tell
-from .noise_doubts import warn_of_noise
 from .rois import leading_indices
 from .tiles import Tiled, all_spots_in_tiles, works_in_tiles
 

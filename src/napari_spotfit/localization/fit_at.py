@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Backend
+from ..engine.block import fit_block, upload
 from ..engine.choice import worth_for_fits
 from ..engine.select import recorded, select_backend
+from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import is_on_device
 from ..images.camera import Camera
 from ..images.frames import FrameReader
@@ -19,17 +21,8 @@ from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
 from .chunks import side_by_side
-from .estimates import estimated, for_detection, warn_of_gain
 from .frame_fits import checked_places, in_frame
-from .rois import (
-    checked_reader,
-    collected,
-    fit_block,
-    frame_numbers,
-    in_order,
-    outside,
-    upload,
-)
+from .rois import checked_reader, collected, frame_numbers, in_order, outside
 
 _FAR = 1 << 62
 _FIRST = np.zeros(1, np.int64)

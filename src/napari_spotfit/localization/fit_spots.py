@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import Backend
+from ..engine.block import beside
 from ..engine.choice import worth_for_fits
 from ..engine.cpu.prepared import PreparedFits
 from ..engine.filtered_noise import correct_errors
@@ -21,7 +22,6 @@ from ..settings.options import merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
 from .prepared import prepared
-from .rois import beside
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
 #: they have at most.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.choice import worth_for_fits
 from ..engine.filtered_noise import correct_errors
 from ..engine.select import recorded, select_backend
+from ..estimation.estimates import estimated, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
@@ -18,7 +19,6 @@ from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
-from .estimates import estimated, warn_of_gain
 from .fit_spots import checked_spots, checked_start
 from .frame_fits import FrameFits, checked_places
 from .rois import checked_reader, frame_numbers

@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Backend
+from ..engine.block import fit_block, upload
 from ..engine.choice import worth_for_fits
+from ..engine.quality.verdicts import ImageVerdicts, Origin
 from ..engine.select import select_backend
+from ..estimation.estimates import for_detection
 from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.frames import inside
 from ..images.pixel_calibration import PixelCalibration
-from ..results.verdicts import ImageVerdicts, Origin
-from .estimates import for_detection
 from .prepared import prepared
-from .rois import fit_block, in_order, outside, upload
+from .rois import in_order, outside
 
 _FIRST = np.zeros(1, np.int64)
 

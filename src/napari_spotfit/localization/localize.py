@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..caller import warn_caller
+from ..estimation.estimates import warn_of_gain
 from ..images.axes import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.files.opening import opened
@@ -17,7 +18,6 @@ from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
-from .estimates import warn_of_gain
 from .plan import Fitted, Maps, fitted, planned
 from .progress import check_progress
 

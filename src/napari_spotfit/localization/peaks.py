@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.detection.band import WIDTHS, kernel_radius
+from ..estimation.estimates import estimated
 from ..images.camera import Camera
 from ..images.frames import FrameReader, HeldFrame
 from ..images.pixel_calibration import detection_calibration
 from ..settings.settings import Settings
 from .detect_spots import find
-from .estimates import estimated
 
 
 def peak_near(

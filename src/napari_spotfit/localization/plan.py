@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Backend
+from ..engine.block import fit_block, upload
 from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
+from ..estimation.estimates import estimated, for_detection, frames_that_tell
+from ..estimation.noise_doubts import warn_of_noise
 from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
 from ..images.per_pixel import PerPixel
@@ -21,9 +24,7 @@ from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_ahead, read_chunks, side_by_side, worth_a_gpu
-from .estimates import estimated, for_detection, frames_that_tell
-from .noise_doubts import warn_of_noise
-from .rois import checked_reader, collected, fit_block, leading_indices, upload
+from .rois import checked_reader, collected, leading_indices
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
 #: From so many blocks a core on, each core takes blocks of its own. Larger ones are handed over

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Backend
+from ..engine.block import Block, fit_block
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.level import level_of, level_places
+from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
 from ..images.arrays import to_host
 from ..images.frames import FrameReader
@@ -27,11 +29,9 @@ from ..images.kept_chunks import KeptChunks
 from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..images.window import Window
-from ..results.flags import SAME_SPOT, SAME_SPOT_PX
 from ..settings.settings import Settings
 from .chunks import read_ahead
 from .own_maxima import OnBackend, OnHost, OwnMaxima
-from .rois import Block, fit_block
 from .tile_spots import TileSpots
 
 #: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from ..estimation.estimates import warn_of_gain
 from ..files.parts import part_path, read_run
 from ..files.table import UnreadableFileError
 from ..images.camera import Camera
@@ -20,7 +21,6 @@ from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
-from .estimates import warn_of_gain
 from .lazy import lazy_stored
 from .plan import Maps, planned
 from .progress import check_progress

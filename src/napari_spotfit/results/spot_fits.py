@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.columns import units_of
+from ..engine.quality import flags as flag_bits
+from ..engine.quality.flags import Flag
+from ..engine.quality.verdicts import judge
+from ..engine.quality.widths import mean_sigma
 from ..images.arrays import like, to_host
 from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
-from . import flags as flag_bits
-from .flags import Flag
-from .verdicts import judge
-from .widths import mean_sigma
 
 if TYPE_CHECKING:
     from os import PathLike

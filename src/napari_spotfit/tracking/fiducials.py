@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..engine.c_types import fields
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
-from ..results.flags import Flag
+from ..engine.quality.flags import Flag
 
 Floats = NDArray[np.float64]
 

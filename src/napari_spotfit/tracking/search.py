@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.quality.flags import Flag
 from ..localization.localize import localize
-from ..results.flags import Flag
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 

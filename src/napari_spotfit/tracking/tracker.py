@@ -9,9 +9,9 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..analysis.shifts import Similarity, similarity
 from ..images.arrays import as_array, to_host
 from ..localization.fitter import Fitter
-from ..results.shifts import Similarity, similarity
 from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
-from ..localization.batch.outcome import DONE, FAILED, KEPT, STOPPED, WAITING, Outcome
+from ..batch.outcome import DONE, FAILED, KEPT, STOPPED, WAITING, Outcome
 from .batch.batch_run import BatchRun
 from .batch.files_table import FilesTable
 from .batch.first_frames import FirstFrames, read_first_frames, show_first_frames
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import napari
 
-    from ..localization.batch.asked import Batch
+    from ..batch.asked import Batch
 
 _KEPT_NAME = "fit_files"
 #: The smallest width and height.

@@ -10,7 +10,7 @@ from qtpy.QtCore import QPointF, Qt
 from qtpy.QtWidgets import QApplication, QStyle, QStyleOptionSlider
 
 from napari_spotfit.engine.detection.false_spots import expected_false_spots, score_for
-from napari_spotfit.results.flags import Flag
+from napari_spotfit.engine.quality.flags import Flag
 from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.preview.detection_panel import _in_words

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from qtpy.QtCore import QObject, Signal
 
-from ...localization.batch.asked import Batch, images_of
-from ...localization.batch.outcome import Outcome
-from ...localization.batch.run import run_batch
+from ...batch.asked import Batch, images_of
+from ...batch.outcome import Outcome
+from ...batch.run import run_batch
 from ..parts.work import Steps, Work
 
 

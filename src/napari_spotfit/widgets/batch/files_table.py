@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
 
-from ...localization.batch.outcome import FAILED, RUNNING, Outcome
+from ...batch.outcome import FAILED, RUNNING, Outcome
 from ..parts.layout import explain
 from ..parts.status import number
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...batch.outcome import Outcome
 from ...images.files.opening import open_image
-from ...localization.batch.outcome import Outcome
 from ...results.load import load_fits
 from ...results.spot_fits import SpotFits
 from ..layers.history import history_of

@@ -10,12 +10,12 @@ from magicgui.widgets import CheckBox, ComboBox, Container, LineEdit, SpinBox, W
 from qtpy.QtCore import QObject
 from qtpy.QtWidgets import QFileDialog, QPushButton, QWidget
 
+from ...batch.asked import Batch, make_folder
+from ...batch.inputs import image_files
 from ...engine import threads
 from ...engine.select import usable_here
 from ...files.settings_file import load_settings
 from ...images.files.opening import ENDINGS
-from ...localization.batch.asked import Batch, make_folder
-from ...localization.batch.inputs import image_files
 from ...settings.settings import Settings
 from ..layers.fits import settings_of_layer
 from ..layers.points import is_result

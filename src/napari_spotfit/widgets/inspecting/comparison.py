@@ -9,7 +9,7 @@ import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QGridLayout, QLabel, QWidget
 
-from ...results.flags import RULES, flags_of
+from ...engine.quality.flags import RULES, flags_of
 from ...settings.settings import parameters
 from .quantities import quantities
 from .sample import settings_of

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...results.widths import mean_sigma
+from ...engine.quality.widths import mean_sigma
 
 
 class Ellipse(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...localization.estimates import without_map
+from ...estimation.estimates import without_map
 from ...models.stopping import ROUNDING
 from ...settings.settings import Settings
 from .left_out import Frame, LeftOut, left_out

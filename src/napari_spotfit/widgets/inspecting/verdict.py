@@ -8,8 +8,8 @@ import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 
+from ...engine.quality.flags import RULES, Flag, flags_of
 from ...models.stopping import StopCondition
-from ...results.flags import RULES, Flag, flags_of
 from ..layers.colors import STOP_COLORS
 from ..parts.layout import fill
 from ..parts.ring import Ring

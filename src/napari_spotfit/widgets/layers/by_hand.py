@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engine.quality.flags import Flag
 from ...models.stopping import StopCondition
-from ...results.flags import Flag
 from .marks import draw_marks, is_marked
 from .meanings import AXIS, REFIT
 

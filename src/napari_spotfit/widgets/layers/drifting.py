@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results.drift import Drift
+from ...analysis.drift import Drift
+from ...analysis.tracks import NO_TRACK
 from ...results.spot_fits import SpotFits
-from ...results.tracks import NO_TRACK
 from .images import transform_arguments
 from .state import LayerState, put_points
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...estimation.estimates import estimated
+from ...estimation.noise_doubts import noise_doubts
+from ...estimation.psf_width import with_psf
 from ...images.arrays import is_on_device
 from ...images.frames import FrameReader
 from ...images.pixel_calibration import detection_calibration
-from ...localization.estimates import estimated
-from ...localization.noise_doubts import noise_doubts
-from ...localization.psf_width import with_psf
 from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy
 
+from ...engine.quality.flags import reasons_in_words
+from ...engine.quality.flags import thousands as number
 from ...images.arrays import to_host
-from ...results.flags import reasons_in_words
-from ...results.flags import thousands as number
 from ...results.spot_fits import SpotFits
 from .layout import sentence
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
+from ...engine.quality.flags import NOT_GOOD, RULES, Flag, flags_of
 from ...models.stopping import StopCondition
-from ...results.flags import NOT_GOOD, RULES, Flag, flags_of
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers import images

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engine.quality.widths import mean_sigma
 from ...models.stopping import STOP_NAMES
 from ...results.spot_fits import SpotFits
-from ...results.widths import mean_sigma
 from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.points import default_face, points_arguments
 

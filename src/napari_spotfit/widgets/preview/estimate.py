@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from qtpy.QtCore import QObject, Signal
 
+from ...estimation.psf_width import PsfWidth, estimate_sigma
 from ...images.frames import HeldFrame
-from ...localization.psf_width import PsfWidth, estimate_sigma
 from ...settings.settings import Settings, parameters
 from ..layers import images
 from ..layers.maps import LayerMaps, layer_maps

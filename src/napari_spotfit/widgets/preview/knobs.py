@@ -6,7 +6,7 @@ import math
 from typing import Protocol
 
 from ...engine.detection.false_spots import expected_false_spots, score_for
-from ...localization.psf_width import FALLBACK_SIGMA
+from ...estimation.psf_width import FALLBACK_SIGMA
 from ..parts.form import Number
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QPushButton, QTableView, QVBoxLayout
 
-from ...results.labels import label_sizes, label_spots, table_of_labels
+from ...analysis.labels import label_sizes, label_spots, table_of_labels
 from ..layers.cells import (
     INDEX,
     LABEL,

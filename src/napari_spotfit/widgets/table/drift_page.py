@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
 
-from ...results.drift import Drift, fiducial_drift, save_drift
-from ...results.tracks import link_spots
+from ...analysis.drift import Drift, fiducial_drift, save_drift
+from ...analysis.tracks import link_spots
 from ...settings.parameter import Parameter
 from ..layers.drifting import can_be_subtracted, put_tracks, subtract
 from ..layers.fits import fits_of_features

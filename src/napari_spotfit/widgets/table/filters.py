@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engine.quality.flags import NOT_GOOD, RULES, Flag
 from ...models.stopping import STOP_NAMES, StopCondition
-from ...results.flags import NOT_GOOD, RULES, Flag
 from .columns import STOP, Units
 from .gate import Gate, gate_from_dict
 

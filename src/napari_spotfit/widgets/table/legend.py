@@ -9,8 +9,8 @@ from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtGui import QAction, QMouseEvent
 from qtpy.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 
+from ...engine.quality.flags import RULES, Flag, reasons_in_words
 from ...models.stopping import StopCondition
-from ...results.flags import RULES, Flag, reasons_in_words
 from ..layers.colors import STOP_COLORS
 from ..layers.points import stop_counts
 from ..parts.layout import fill

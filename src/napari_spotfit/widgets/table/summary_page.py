@@ -21,7 +21,7 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
 )
 
-from ...results.summary import per_frame, summarize, usual_columns
+from ...analysis.summary import per_frame, summarize, usual_columns
 from ..layers.meanings import meaning
 from ..parts.latest import Latest
 from ..parts.layout import explain, fill, sentence

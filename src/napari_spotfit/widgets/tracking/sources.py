@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from ...results.drift import Drift
+from ...analysis.drift import Drift
 from ...tracking.controller import Controller
 from ...tracking.microscope import SimulatedMicroscope
 from ...tracking.session import FrameQueue, SimulatedCamera, Snapshot

@@ -1,0 +1,290 @@
+"""The drift of a sample, by fiducials that are seen in many frames of a movie."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..caller import warn_caller
+from ..results.spot_fits import SpotFits
+from .fiducial_shifts import agreed_shifts, by_track, refuse_untold, spans
+from .shifts import Floats
+from .tracks import TRACK, leading_axes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The columns of a drift; and which part of a movie, at its ends, is worth a warning if it has no
+#: fiducials.
+_COLUMNS, _UNSEEN = ("frame", "y", "x", "y_stderr", "x_stderr", "used"), 0.01
+
+
+@dataclass(frozen=True)
+class Drift:
+    """By how much a sample has moved in each frame of a movie.
+
+    Attributes
+    ----------
+    y, x : ndarray of float64, shape (frames,)
+        Pixels since the first frame that has fiducials.
+    y_stderr, x_stderr : ndarray of float64, shape (frames,)
+        Standard errors; NaN in frames without fiducials, whose drift is interpolated. Where
+        fiducials scatter by more than their own errors, by as much.
+    used : ndarray of int64, shape (frames,)
+        How many fiducials took part.
+
+    Raises
+    ------
+    ValueError
+        If the columns are not of one length, or a place is no finite number.
+    """
+
+    y: Floats
+    x: Floats
+    y_stderr: Floats
+    x_stderr: Floats
+    used: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        columns = {name: np.asarray(getattr(self, name)) for name in _COLUMNS[1:]}
+        if len({column.shape for column in columns.values()}) != 1 or columns["y"].ndim != 1:
+            raise ValueError("a drift has one number for each frame in each of its columns")
+        if not (np.isfinite(columns["y"]).all() and np.isfinite(columns["x"]).all()):
+            raise ValueError("the drift of each frame must be a finite number")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a table: frame, y, x, y_stderr, x_stderr, used."""
+        import pandas as pd
+
+        values = {name: getattr(self, name) for name in _COLUMNS[1:]}
+        return pd.DataFrame({"frame": np.arange(len(self))} | values)
+
+
+def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: float = 0.5) -> Drift:
+    """Return the drift that the tracks of fiducials tell.
+
+    It is the mean of their shifts by their own standard errors, without those that lie apart from
+    the others in a frame. Where most scatter more than their errors say, as they do on a sample
+    that turns, its errors are as much larger. Each fiducial is measured from a place of its own, on
+    which all frames have agreed: which ones are seen in a frame does not change the drift.
+    Fiducials that are seen one after the other tell it as well, if each is seen together with
+    another for some frames.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Fits of one movie with the column ``track``, as :func:`link_spots` returns them, and
+        standard errors. ``fits[numpy.isin(fits.track, chosen)]`` has the fiducials that one has
+        chosen.
+    frames : int, optional
+        How many frames the movie has; by default up to the last one with a spot.
+    least_share : float, default 0.5
+        Tracks count that are seen in this share of the frames at least.
+
+    Returns
+    -------
+    Drift
+        Frames without fiducials are interpolated; before the first and after the last one that has
+        some, the sample is taken to be still.
+
+    Raises
+    ------
+    ValueError
+        If there are no tracks that are long enough, no track ties some frames to the others, the
+        fits have no standard errors, or are of several files or positions, which drift apart.
+
+    Warns
+    -----
+    UserWarning
+        If more than a hundredth of the frames are before the first or after the last one with
+        fiducials.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import fiducial_drift, link_spots, localize, simulate_movie
+    >>> movie, truth = simulate_movie(1, shape=(64, 64), spots_per_frame=4, photons=5000, seed=3)
+    >>> movie = np.stack([np.roll(movie[0], shift, axis=1) for shift in range(3)])
+    >>> fits = link_spots(localize(movie, sigma=1.3), max_distance=3)
+    >>> fiducial_drift(fits).x.round(2).tolist()
+    [0.0, 1.0, 2.0]
+    """
+    columns = fits.to_host().columns
+    for name, how in ((TRACK, "link_spots makes it"), ("y_stderr", "fit with errors=True")):
+        if name not in columns:
+            raise ValueError(f"these fits have no column {name}: {how}")
+    _refuse_several_movies(columns)
+    count = frames if frames is not None else int(columns["frame"].max(initial=-1)) + 1
+    places, errors = by_track(columns, count, least_share)
+    known = np.asarray(np.isfinite(places + errors).all(axis=2))
+    if not known.any():
+        raise ValueError("no fiducial has standard errors above 0: fit y and x, with errors=True")
+    shifts, spread, used = agreed_shifts(places, errors, known)
+    told = np.flatnonzero(used)
+    refuse_untold(columns, used, least_share)
+    _warn_of_ends(told, count)
+    numbers = np.arange(count)
+    shifts -= shifts[told[0]]
+    y, x = (np.interp(numbers, told, shifts[told, axis]) for axis in (0, 1))
+    return Drift(y, x, spread[:, 0], spread[:, 1], used)
+
+
+def _refuse_several_movies(columns: dict[str, NDArray[np.generic]]) -> None:
+    """Raise ValueError if fits are of several files or positions, whose frames drift apart."""
+    for name in ("file", *leading_axes(columns)):
+        values = columns[name] if name in columns else np.empty(0)
+        kinds = dict.fromkeys(values.tolist())
+        if len(kinds) > 1:
+            what = "files" if name == "file" else f"positions on {name}"
+            raise ValueError(
+                f"these fits are of {len(kinds)} {what}, and a drift is of one movie: choose one, "
+                f"fits[fits.{name} == {next(iter(kinds))!r}], or make a table of each"
+            )
+
+
+def _warn_of_ends(told: NDArray[np.int64], count: int) -> None:
+    """Warn of a movie's ends without fiducials, whose drift is a guess."""
+    untold = np.concatenate([np.arange(told[0]), np.arange(told[-1] + 1, count)])
+    if len(untold) > _UNSEEN * count:
+        warn_caller(
+            f"no fiducial is seen in {spans(untold)}: as if the sample had not moved there, their "
+            "drift is that of the next frame with fiducials",
+        )
+
+
+def subtract_drift(fits: SpotFits, drift: Drift) -> SpotFits:
+    """Return fits where they would be if the sample had not drifted.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Fits of the movie, or of any other that drifted with it, frame by frame; of one movie.
+    drift : Drift
+        The drift.
+
+    Returns
+    -------
+    SpotFits
+        The same rows, with other ``y`` and ``x``. ``roi_y`` and ``roi_x`` say where they were
+        fitted.
+
+    Raises
+    ------
+    ValueError
+        If the drift does not know all frames of the fits, or these are of several files or
+        positions, which drift apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import Drift, localize, simulate_movie, subtract_drift
+    >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=4, seed=3)
+    >>> fits, zeros = localize(movie, sigma=1.3), np.zeros(2)
+    >>> drift = Drift(np.array([0.0, 0.5]), zeros, zeros, zeros, np.ones(2, int))
+    >>> moved = fits.y - subtract_drift(fits, drift).y
+    >>> bool((moved.round(9) == np.where(fits.frame == 1, 0.5, 0)).all())
+    True
+    """
+    fits = fits.to_host()
+    if "frame" not in fits.columns:
+        raise ValueError("these fits have no column frame, and so no drift")
+    _refuse_several_movies(fits.columns)
+    frame = fits.columns["frame"].astype(np.int64)
+    if len(frame) and (frame.min() < 0 or frame.max() >= len(drift)):
+        raise ValueError(
+            f"the drift is of {len(drift)} frames, the fits are of frames up to {frame.max()}"
+        )
+    moved = {"y": fits.y - drift.y[frame], "x": fits.x - drift.x[frame]}
+    return SpotFits(fits.columns | moved, fits.index_names, fits.settings)
+
+
+def save_drift(drift: Drift, path: str | os.PathLike[str]) -> None:
+    """Write a drift to a file: a table as CSV, or as ``.txt`` x and y alone, as Picasso has it.
+
+    Parameters
+    ----------
+    drift : Drift
+        The drift.
+    path : str or path
+        Its name ends in ``.csv`` or ``.txt``.
+
+    Raises
+    ------
+    ValueError
+        If it ends otherwise.
+    OSError
+        If it cannot be written.
+    """
+    place = Path(path)
+    if _ending(place) == ".csv":
+        drift.to_dataframe().to_csv(place, index=False)
+    else:
+        np.savetxt(place, np.column_stack([drift.x, drift.y]), header="dx\tdy", newline="\r\n")
+
+
+def load_drift(path: str | os.PathLike[str]) -> Drift:
+    """Return the drift of a file that :func:`save_drift` or Picasso has written.
+
+    Parameters
+    ----------
+    path : str or path
+        Its name ends in ``.csv`` or ``.txt``. The latter knows no standard errors: these are NaN.
+
+    Raises
+    ------
+    ValueError
+        If it is no such file.
+    OSError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from napari_spotfit import Drift, load_drift, save_drift
+    >>> drift = Drift(*(np.array([0.0, 0.25]) for _ in range(4)), np.array([3, 3]))
+    >>> with TemporaryDirectory() as folder:
+    ...     save_drift(drift, f"{folder}/movie.drift.csv")
+    ...     load_drift(f"{folder}/movie.drift.csv").y.tolist()
+    [0.0, 0.25]
+    """
+    import pandas as pd
+
+    place = Path(path)
+    ending = _ending(place)
+    try:
+        if ending == ".csv":
+            table = pd.read_csv(place).sort_values("frame")
+            if (table["frame"].to_numpy() != np.arange(len(table))).any():
+                raise ValueError(
+                    "its column frame must have each number from 0 on once; "
+                    f"it has {table['frame'].nunique()} numbers from {table['frame'].min()} "
+                    f"to {table['frame'].max()} in {len(table)} rows"
+                )
+            y, x, *errors = (table[name].to_numpy(float) for name in _COLUMNS[1:5])
+            return Drift(y, x, errors[0], errors[1], table["used"].to_numpy(np.int64))
+        x, y = np.loadtxt(place, ndmin=2).T
+    except KeyError as error:
+        raise ValueError(
+            f"“{place.name}” is no table of a drift: it has no column {error}; the columns are "
+            f"{', '.join(_COLUMNS)}"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"“{place.name}” is no table of a drift: {error}") from None
+    unknown = np.full(len(y), math.nan)
+    return Drift(y, x, unknown, unknown, np.zeros(len(y), np.int64))
+
+
+def _ending(path: Path) -> str:
+    if path.suffix.lower() not in (".csv", ".txt"):
+        raise ValueError(f"the name of a drift must end in .csv or .txt; got “{path.name}”")
+    return path.suffix.lower()

@@ -1,0 +1,251 @@
+"""Spots per label: which cell each spot lies in, and what the spots of every cell add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..results.spot_fits import SpotFits
+from .summary import check_columns, finite
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Up to this label the pixels of all are counted at once.
+_MOST_BINS = 1 << 24
+#: The largest label that a column of whole numbers has a place for.
+_LARGEST = 2**63 - 1
+
+
+def label_spots(
+    fits: SpotFits, labels: Any, to_labels: ArrayLike | None = None
+) -> NDArray[np.int64]:
+    """Return the label of the pixel in which each spot's centre lies.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        The fits.
+    labels : array of int
+        Labels, 0 for the background: as large as the image, or with fewer leading axes, which
+        then count for all frames. NumPy, Dask, Zarr and the like.
+    to_labels : array_like, shape (labels.ndim, n + 1) or (labels.ndim + 1, n + 1), optional
+        The affine matrix that takes a spot's n coordinates (leading axes, y, x) and a 1 to the
+        labels' pixels, where these lie on another grid than the image's.
+
+    Returns
+    -------
+    ndarray of int, shape (n,)
+        The labels; 0 outside of all, and for fits that have no place.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the labels are not whole numbers, are above 2⁶³ - 1 where there are spots, or have more
+        axes than the image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import fit_at, label_spots, simulate_movie
+    >>> movie, truth = simulate_movie(1, shape=(64, 64), seed=0)
+    >>> cells = np.zeros((64, 64), int)
+    >>> cells[:, 32:] = 7
+    >>> label_spots(fit_at(movie, [(0, 20, 10), (0, 20, 50)]), cells).tolist()
+    [0, 7]
+    """
+    labels = _labels(labels)
+    points = fits.points()
+    matrix = _matrix(to_labels, labels.ndim, points.shape[1])
+    places = np.floor(points @ matrix[:, :-1].T + matrix[:, -1] + 0.5)
+    inside = np.all((places >= 0) & (places < labels.shape), axis=1)
+    found = np.zeros(len(points), np.int64)
+    there = _look_up(labels, places[inside].astype(np.intp))
+    _check_largest(int(there.max(initial=0)))
+    found[inside] = there
+    return found
+
+
+def per_label(
+    fits: SpotFits,
+    labels: Any,
+    columns: Iterable[str] = ("photons",),
+    to_labels: ArrayLike | None = None,
+) -> pd.DataFrame:
+    """Return how many spots every label has, and sums and means of their columns.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        The fits that count, such as ``fits[fits.good]``.
+    labels, to_labels
+        As in :func:`label_spots`.
+    columns : iterable of str
+        Columns of numbers.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for every label of the image but 0, those without spots too: ``label``; ``pixels``,
+        how many it has, in all frames; ``count``, its spots; and ``…_sum`` and ``…_mean`` of each
+        column, for which NaN and infinity are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import fit_at, per_label, simulate_movie
+    >>> movie, truth = simulate_movie(1, shape=(64, 64), seed=0)
+    >>> cells = np.zeros((64, 64), int)
+    >>> cells[:, :10], cells[:, 32:] = 3, 7
+    >>> table = per_label(fit_at(movie, [(0, 20, 20), (0, 20, 50)]), cells)
+    >>> table["label"].tolist(), table["pixels"].tolist(), table["count"].tolist()
+    ([3, 7], [640, 2048], [0, 1])
+    """
+    fits = fits.to_host()
+    values = {name: fits.columns[name] for name in check_columns(fits, columns)}
+    return table_of_labels(label_spots(fits, labels, to_labels), label_sizes(labels), values)
+
+
+def label_sizes(labels: Any) -> dict[int, int]:
+    """Return how many pixels each label but 0 has, in the order of the labels."""
+    sizes: dict[int, int] = {}
+    for plane in _planes(_labels(labels)):
+        for label, count in zip(*_count(plane), strict=True):
+            sizes[label] = sizes.get(label, 0) + count
+    return {label: sizes[label] for label in sorted(sizes) if label}
+
+
+def table_of_labels(
+    label: NDArray[Any], sizes: Mapping[int, int], columns: Mapping[str, NDArray[Any]]
+) -> pd.DataFrame:
+    """Return the table of :func:`per_label` from the spots' labels and the labels' sizes."""
+    sums = LabelSums(sizes, columns)
+    sums.add(label, columns)
+    return sums.table()
+
+
+class LabelSums:
+    """What the spots of every label add up to, of spots that come in parts.
+
+    Parameters
+    ----------
+    sizes : mapping of int to int
+        How many pixels each label has, in the order of the labels.
+    columns : iterable of str
+        The columns that are added up.
+
+    Raises
+    ------
+    ValueError
+        If a label is above 2⁶³ - 1.
+    """
+
+    def __init__(self, sizes: Mapping[int, int], columns: Iterable[str]) -> None:
+        _check_largest(max(sizes, default=0))
+        self._sizes = sizes
+        self._known = np.fromiter(sizes, np.int64, len(sizes))
+        self._count = np.zeros(len(sizes), np.int64)
+        #: The sums of each column, and of how many finite values they are.
+        self._sums = {name: (np.zeros(len(sizes)), np.zeros(len(sizes))) for name in columns}
+
+    def add(self, label: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> None:
+        """Add spots by their labels; those of label 0 count nowhere."""
+        known, total = self._known, len(self._known)
+        row = np.searchsorted(known, label)
+        there = row < total
+        there[there] = known[row[there]] == label[there]
+        row = row[there]
+        self._count += np.bincount(row, minlength=total)
+        for name, (sums, counts) in self._sums.items():
+            chosen = finite(columns[name][there])
+            real = np.isfinite(chosen)
+            sums += np.bincount(row[real], chosen[real], total)
+            counts += np.bincount(row[real], minlength=total)
+
+    def table(self) -> pd.DataFrame:
+        """Return a row for every label, those without spots too."""
+        import pandas as pd
+
+        table: dict[str, Any] = {
+            "label": self._known,
+            "pixels": np.fromiter(self._sizes.values(), np.int64, len(self._sizes)),
+            "count": self._count,
+        }
+        for name, (sums, counts) in self._sums.items():
+            table[f"{name}_sum"] = sums
+            with np.errstate(invalid="ignore"):  # no spots
+                table[f"{name}_mean"] = sums / counts
+        return pd.DataFrame(table)
+
+
+def _labels(labels: Any) -> Any:
+    """Return labels as an array that may be lazy, or raise."""
+    labels = labels if hasattr(labels, "dtype") and hasattr(labels, "ndim") else np.asarray(labels)
+    if np.dtype(labels.dtype).kind not in "iub":
+        raise TypeError(f"labels must be whole numbers, 0 for the background; got {labels.dtype}")
+    if labels.ndim < 2:
+        raise ValueError(f"labels must have the axes y and x at least; got shape {labels.shape}")
+    return labels
+
+
+def _check_largest(label: int) -> None:
+    """Check that the largest label has a place in a column; NumPy would make it negative."""
+    if label > _LARGEST:
+        raise ValueError(
+            f"labels must be at most {_LARGEST} (2⁶³ - 1); got {label}. Number them from 1 on, "
+            "with 0 for the background"
+        )
+
+
+def _matrix(to_labels: ArrayLike | None, ndim: int, axes: int) -> NDArray[np.float64]:
+    """Return the matrix that takes positions and a 1 to the labels' pixels."""
+    if to_labels is None:
+        if ndim > axes:
+            raise ValueError(
+                f"the labels have {ndim} axes, more than the image of the spots with {axes}: "
+                "choose one plane of them, labels[…]"
+            )
+        return np.eye(axes + 1)[axes - ndim : axes]
+    matrix = np.asarray(to_labels, float)
+    if matrix.shape not in ((ndim, axes + 1), (ndim + 1, axes + 1)):
+        raise ValueError(
+            f"to_labels must have the shape {(ndim, axes + 1)} for spots with {axes} coordinates "
+            f"and labels with {ndim} axes; got {matrix.shape}"
+        )
+    return matrix[:ndim]
+
+
+def _look_up(labels: Any, places: NDArray[np.intp]) -> NDArray[Any]:
+    """Return the labels at pixels; of labels that are not in memory, each plane is read once."""
+    if isinstance(labels, np.ndarray):
+        return np.asarray(labels[tuple(places.T)])
+    found = np.zeros(len(places), labels.dtype)
+    leading, pixels = places[:, :-2], places[:, -2:]
+    planes, plane_of = np.unique(leading, axis=0, return_inverse=True)
+    order = np.argsort(plane_of.ravel(), kind="stable")
+    ends = np.searchsorted(plane_of.ravel()[order], np.arange(len(planes) + 1))
+    for number, plane in enumerate(planes):
+        rows = order[ends[number] : ends[number + 1]]
+        pixels_there = tuple(pixels[rows].T)
+        found[rows] = np.asarray(labels[tuple(plane.tolist())])[pixels_there]
+    return found
+
+
+def _planes(labels: Any) -> Iterator[NDArray[Any]]:
+    return (np.asarray(labels[index]) for index in np.ndindex(labels.shape[:-2]))
+
+
+def _count(plane: NDArray[Any]) -> tuple[list[int], list[int]]:
+    """Return the labels of a plane, and how many pixels each has."""
+    flat = plane.ravel()
+    if not flat.size:
+        return [], []
+    if flat.min() >= 0 and flat.max() < _MOST_BINS:
+        counts = np.bincount(flat)
+        labels = np.flatnonzero(counts)
+        return labels.tolist(), counts[labels].tolist()
+    labels, counts = np.unique(flat, return_counts=True)
+    return labels.tolist(), counts.tolist()

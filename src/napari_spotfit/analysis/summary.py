@@ -1,0 +1,201 @@
+"""What many fits say together: medians and spreads, and counts frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..estimation.noise_line import SIGMA_PER_MAD
+from ..images.frames import FrameSelection, indices_along
+from ..models.profiles import MODELS
+from ..results.spot_fits import SpotFits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Percentiles between which most fits lie.
+_PERCENTILES = (5.0, 95.0)
+_CENTRE = ("y", "x")
+_SHAPE = {shape.name for model in MODELS.values() for shape in model.shape}
+
+
+def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFrame:
+    """Return the median and the spread of quantities over all fits.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        The fits that count, such as ``fits[fits.good]``.
+    columns : iterable of str, optional
+        Columns of numbers; by default the shape, photons and background, and the standard errors
+        of these and of the centre.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each quantity: ``count``, how many fits have it (NaN and infinity are left
+        out); ``median``; ``spread``, 1.4826 times the median absolute deviation from the median,
+        which is the standard deviation if the values are normally distributed, and which a few
+        outliers do not change; ``low`` and ``high``, the 5th and the 95th percentile.
+
+    Examples
+    --------
+    >>> from napari_spotfit import fit_spots, simulate_spots, summarize
+    >>> spots, truth = simulate_spots(1000, sigma=1.3, photons=2000, seed=1)
+    >>> table = summarize(fit_spots(spots))
+    >>> round(float(table.loc["sigma", "median"]), 2), int(table.loc["sigma", "count"])
+    (1.3, 1000)
+    """
+    import pandas as pd
+
+    fits = fits.to_host()
+    names = usual_columns(fits) if columns is None else check_columns(fits, columns)
+    rows = {name: _robust(fits.columns[name]) for name in names}
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=list(_ROBUST))
+    return table.astype({"count": np.int64})
+
+
+def per_frame(
+    fits: SpotFits,
+    shape: Sequence[int] | None = None,
+    frames: FrameSelection = None,
+    columns: Iterable[str] = (),
+) -> pd.DataFrame:
+    """Return how many spots every frame has, those without any too.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        The fits that count.
+    shape : sequence of int, optional
+        Shape of the image, (…, Y, X). Without it the frames run up to the last that has a spot,
+        and no density is known.
+    frames : optional
+        The frames that were fitted, as :func:`~napari_spotfit.localize` takes them; by default
+        all.
+    columns : iterable of str
+        Columns of which the median in every frame is wanted.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each frame: its indices along the leading axes (``frame``), ``count``,
+        ``density`` in spots per px² if the shape is known, and ``…_median`` of each column; NaN
+        where no spot has it.
+
+    Raises
+    ------
+    ValueError
+        If the shape has other axes than the fits, or a spot lies in a frame that was not chosen.
+
+    Examples
+    --------
+    >>> from napari_spotfit import localize, per_frame, simulate_movie
+    >>> movie, truth = simulate_movie(3, shape=(64, 64), seed=0)
+    >>> table = per_frame(localize(movie), movie.shape)
+    >>> list(table), table["frame"].tolist()
+    (['frame', 'count', 'density'], [0, 1, 2])
+    """
+    import pandas as pd
+
+    fits = fits.to_host()
+    names = check_columns(fits, columns)
+    index = fits.index_names
+    places = np.column_stack([fits.columns[name] for name in index]) if index else None
+    along = _frames_of(places, len(index), shape, frames)
+    lengths = tuple(len(chosen) for chosen in along)
+    row = _rows_of(places, along, len(fits))
+    total = int(np.prod(lengths, dtype=np.int64))
+    grid = np.meshgrid(*along, indexing="ij") if along else []
+    table: dict[str, Any] = {name: values.ravel() for name, values in zip(index, grid, strict=True)}
+    table["count"] = np.bincount(row, minlength=total)
+    if shape is not None:
+        table["density"] = table["count"] / (shape[-2] * shape[-1])
+    for name in names:
+        medians = pd.Series(finite(fits.columns[name])).groupby(row).median()
+        table[f"{name}_median"] = medians.reindex(range(total)).to_numpy()
+    return pd.DataFrame(table)
+
+
+def usual_columns(fits: SpotFits) -> list[str]:
+    """Return what one asks for first: shape, photons, background, and standard errors."""
+    own = set() if fits.settings is None else {one.name for one in fits.settings.profile.shape}
+    values = [name for name in fits.columns if name in (_SHAPE | own).difference(_CENTRE)]
+    values += [name for name in ("photons", "background") if name in fits]
+    errors = [f"{name}_stderr" for name in (*_CENTRE, *values)]
+    return values + [name for name in errors if name in fits]
+
+
+#: The columns of a summary.
+_ROBUST = ("count", "median", "spread", "low", "high")
+
+
+def _robust(values: NDArray[Any]) -> tuple[float, ...]:
+    values = values[np.isfinite(values)].astype(np.float64)
+    if not len(values):
+        return 0, *(np.nan,) * 4
+    low, median, high = np.percentile(values, (_PERCENTILES[0], 50, _PERCENTILES[1]))
+    spread = SIGMA_PER_MAD * np.median(np.abs(values - median))
+    return len(values), float(median), float(spread), float(low), float(high)
+
+
+def check_columns(fits: SpotFits, columns: Iterable[str]) -> list[str]:
+    """Return the names of columns of numbers, or raise."""
+    names = [columns] if isinstance(columns, str) else list(columns)
+    for name in names:
+        if name not in fits or fits.columns[name].dtype.kind not in "fiub":
+            numbers = [one for one, values in fits.columns.items() if values.dtype.kind in "fiub"]
+            raise ValueError(
+                f"columns must be columns of numbers, {', '.join(numbers)}; got {name!r}"
+            )
+    return names
+
+
+def finite(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return numbers in double precision, NaN for those that are infinite."""
+    values = values.astype(np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _frames_of(
+    places: NDArray[Any] | None, axes: int, shape: Sequence[int] | None, frames: FrameSelection
+) -> list[NDArray[np.int64]]:
+    """Return the indices along each leading axis of the frames that are listed."""
+    if shape is None:
+        lengths = [0] * axes if places is None or not len(places) else places.max(axis=0) + 1
+    elif len(shape) != axes + 2:
+        raise ValueError(
+            f"shape must be that of the image, {axes} leading axes and y and x; got {shape!r}"
+        )
+    else:
+        lengths = list(shape[:-2])
+    chosen = (slice(None),) * axes if frames is None else frames
+    chosen = chosen if isinstance(chosen, tuple) else (chosen,)
+    if len(chosen) != axes:
+        raise ValueError(f"frames must choose along {axes} leading axes; got {frames!r}")
+    return [
+        np.unique(indices_along(one, int(size)))
+        for one, size in zip(chosen, lengths, strict=True)
+    ]  # fmt: skip
+
+
+def _rows_of(
+    places: NDArray[Any] | None, along: list[NDArray[np.int64]], count: int
+) -> NDArray[np.int64]:
+    """Return the row of a table over frames that each spot belongs to."""
+    row = np.zeros(count, np.int64)
+    for axis, chosen in enumerate(along):
+        assert places is not None
+        place = np.searchsorted(chosen, places[:, axis])
+        known = place < len(chosen)
+        known[known] = chosen[place[known]] == places[known, axis]
+        if not known.all():
+            raise ValueError(
+                f"a spot lies in frame {places[~known, axis][0]:g} along axis {axis}, which is "
+                "none of the image's frames that were chosen"
+            )
+        row = row * len(chosen) + place
+    return row

@@ -1,0 +1,127 @@
+"""Spots of successive frames that are one: their tracks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..results.spot_fits import SpotFits
+
+#: The column of the number of a spot's track, and the number of none.
+TRACK, NO_TRACK = "track", -1
+
+
+def link_spots(
+    fits: SpotFits, max_distance: float, *, memory: int = 0, least_frames: int = 1
+) -> SpotFits:
+    """Return fits with the track that each belongs to, by trackpy's linking.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Fits of a movie, or of several: those of each file, and of each position on leading axes,
+        are linked apart. Only good ones are linked.
+    max_distance : float
+        How far a spot moves from one frame to the next at most, in pixels.
+    memory : int, default 0
+        For how many frames a spot may be missing and be the same afterwards.
+    least_frames : int, default 1
+        Tracks of fewer spots are none.
+
+    Returns
+    -------
+    SpotFits
+        The same rows with the column ``track``: a number from 0 on, in the order in which the
+        tracks begin, and -1 for spots of none.
+
+    Raises
+    ------
+    ImportError
+        If trackpy is missing.
+    ValueError
+        If the fits are not of a movie, a number is not as above, or so many spots are so close that
+        nobody could link them.
+
+    Examples
+    --------
+    >>> from napari_spotfit import fit_at, link_spots, simulate_movie
+    >>> movie, truth = simulate_movie(2, shape=(64, 64), spots_per_frame=1, photons=5000, seed=2)
+    >>> place = truth[["y", "x"]].iloc[0]
+    >>> movie[1] = movie[0]
+    >>> fits = fit_at(movie, [(0, *place), (1, *place)], sigma=1.3)
+    >>> link_spots(fits, max_distance=2.0).track.tolist()
+    [0, 0]
+    """
+    if "frame" not in fits.columns:
+        raise ValueError(
+            "these fits have no column frame: spots are linked over the frames of a movie"
+        )
+    if not (max_distance > 0 and np.isfinite(max_distance)):
+        raise ValueError(f"max_distance must be above 0 px; got {max_distance!r}")
+    if memory < 0 or least_frames < 1:
+        raise ValueError(
+            f"memory must be 0 or above, and least_frames 1 or above; got {memory!r} and "
+            f"{least_frames!r}"
+        )
+    fits = fits.to_host()
+    rows = np.flatnonzero(fits.good)
+    number = np.full(len(fits), NO_TRACK, np.int64)
+    if len(rows):
+        number[rows] = _linked(fits, rows, max_distance, memory)
+    counts = np.bincount(number[rows], minlength=1) if len(rows) else np.zeros(1, np.int64)
+    short = (number >= 0) & (counts[number] < least_frames)
+    number[short] = NO_TRACK
+    # Numbers without gaps, in the order in which tracks begin.
+    number[number >= 0] = np.unique(number[number >= 0], return_inverse=True)[1]
+    columns = {**fits.columns, TRACK: number}
+    return SpotFits(columns, fits.index_names, fits.settings)
+
+
+def leading_axes(columns: Iterable[str]) -> list[str]:
+    """Return the columns of positions on axes before that of the frames."""
+    return [name for name in columns if name.startswith("axis_")][:-1]
+
+
+def _movie_of(fits: SpotFits, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the movie of each row: its file, and its place on leading axes."""
+    movie = np.zeros(len(rows), np.int64)
+    for name in ("file", *leading_axes(fits.columns)):
+        if name in fits.columns:
+            own = fits.columns[name][rows].tolist()
+            kinds = {kind: number for number, kind in enumerate(dict.fromkeys(own))}
+            numbers = np.array([kinds[kind] for kind in own], np.int64)
+            movie = np.unique(movie * len(kinds) + numbers, return_inverse=True)[1]
+    return movie
+
+
+def _linked(
+    fits: SpotFits, rows: NDArray[np.int64], max_distance: float, memory: int
+) -> NDArray[np.int64]:
+    """Return numbers of the tracks of some rows."""
+    try:
+        import trackpy
+    except ImportError:
+        raise ImportError("linking needs trackpy: pip install “napari-spotfit[tracking]”") from None
+    columns = fits.columns
+    frame = columns["frame"][rows].astype(np.int64)
+    # Each of several movies has frames of its own, far from all others'.
+    frame = frame + _movie_of(fits, rows) * (int(frame.max()) + memory + 2)
+    order = np.argsort(frame, kind="stable")
+    places = np.column_stack([columns["y"][rows], columns["x"][rows]])[order].astype(float)
+    ends = np.searchsorted(frame[order], np.arange(frame.max() + 2))
+    by_frame = (places[first:last] for first, last in pairwise(ends))
+    trackpy.quiet()
+    try:
+        linked = trackpy.link_iter(by_frame, max_distance, memory=memory)
+        numbers = [np.asarray(one, np.int64) for _, one in linked]
+    except trackpy.SubnetOversizeException:
+        raise ValueError(
+            f"too many spots are within {max_distance:g} px of each other for links between frames "
+            "to be told; make max_distance smaller"
+        ) from None
+    found = np.empty(len(rows), np.int64)
+    found[order] = np.concatenate(numbers)
+    return found

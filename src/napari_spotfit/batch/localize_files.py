@@ -1,0 +1,118 @@
+"""The spots of many image files, from Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Unpack
+
+from ..settings.keywords import Options
+from ..settings.options import merged, takes_settings
+from ..settings.settings import Settings
+from .asked import ENDING, Batch
+from .inputs import image_files
+from .outcome import Outcome
+from .run import run_batch
+
+
+@takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
+def localize_files(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    frames: slice | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    workers: int = 1,
+    ending: str = ENDING,
+    fresh: bool = False,
+    progress: Callable[[Outcome], object] | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> list[Outcome]:
+    """Find and fit the spots of image files, and write them to tables.
+
+    It is what the widget *Fit many files* and the command ``napari-spotfit localize`` do. A file
+    that fails does not stop the others. Called again with the same, what is complete is kept, and a
+    movie in which a run was killed goes on from there.
+
+    Parameters
+    ----------
+    files : path or sequence of path
+        Image files, patterns such as ``"*.tif"``, and folders of images.
+    output : path
+        A folder for a table of each file, or one table, such as ``"all.spots.parquet"``, for the
+        spots of all, with the column ``file``. Of files of the same name, ``day1/a.tif`` and
+        ``day2/a.tif``, the tables have the folder before it: ``day1_a.tif.spots.parquet``.
+    frames : slice, optional
+        Frames of each movie; all by default.
+    labels : str or path, optional
+        Where each image's mask of cells is: a folder, a pattern with ``*`` for the image's name, an
+        ending such as ``"_cells.tif"`` of masks beside the images, or one file for all. Then
+        spots have the column ``label``, and beside each table is one of cells.
+    workers : int, default 1
+        So many files at a time, where each has a table of its own.
+    ending : str, default ".spots.parquet"
+        What the tables in a folder end in: their format.
+    fresh : bool, default False
+        Whether to begin anew where an earlier run has left something.
+    progress : callable, optional
+        Called with the outcome of a file whenever there is something new of it, in the thread that
+        works on it.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    list of Outcome
+        What became of each file: ``file``, ``state`` (``"done"``, ``"kept"`` from an earlier run or
+        ``"failed"``), ``output`` and ``cells`` (the paths of its tables), ``frames``, ``spots``,
+        ``good``, ``sigma`` in pixels, ``seconds``, ``warnings`` and ``error``, which is empty if
+        all went well.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are no such files, several would have one table, or the settings are wrong.
+    OSError
+        If the output cannot be written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from napari_spotfit import localize_files, simulate_movie
+    >>> with TemporaryDirectory() as folder:
+    ...     for seed in (1, 2):
+    ...         movie, truth = simulate_movie(3, shape=(64, 64), spots_per_frame=5, seed=seed)
+    ...         np.save(Path(folder) / f"{seed}.npy", movie)
+    ...     outcomes = localize_files(f"{folder}/*.npy", f"{folder}/spots", sigma=1.3)
+    ...     [(outcome.state, Path(outcome.output).name) for outcome in outcomes]
+    [('done', '1.npy.spots.parquet'), ('done', '2.npy.spots.parquet')]
+    """
+    settings = merged(settings, options, localize_files)
+    if not (frames is None or isinstance(frames, slice)):
+        raise TypeError(f"frames must be a slice of each movie's frames; got {frames!r}")
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise ValueError(f"workers must be a whole number of files at a time, 1 or more: {workers}")
+    names = [files] if isinstance(files, (str, os.PathLike)) else files
+    batch = Batch(
+        image_files([os.fspath(name) for name in names]),
+        Path(output),
+        settings,
+        ending,
+        frames,
+        None if labels is None else os.fspath(labels),
+        workers,
+        fresh=fresh,
+    )
+    return run_batch(batch, progress or _tell_nobody, _never)
+
+
+def _tell_nobody(outcome: Outcome) -> None:
+    pass
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,171 @@
+"""The mask of each image of a batch: its cells, by the image's name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..images.files.opening import ENDINGS, open_image
+from .cells import Cells
+
+
+def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
+    """Return the file with the mask of an image.
+
+    Parameters
+    ----------
+    image : path
+        The image file.
+    labels : str
+        A pattern in which the image's name without its ending takes the place of ``*``; a folder
+        with masks that are called as the images, or so and something more; what comes after the
+        image's name, of masks beside the images; or one file for all images.
+    images : sequence of path
+        The other images. A mask in a folder belongs to the one of the longest name with which it
+        begins; those beside the image count, too.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none; the message says where it was looked for.
+    ValueError
+        If there are several, or it would be the image itself.
+
+    Examples
+    --------
+    >>> mask_of(Path("images/a.tif"), "masks/*_cells.tif")
+    Traceback (most recent call last):
+    ...
+    FileNotFoundError: “a.tif” has no mask: there is no file “masks/a_cells.tif”
+    """
+    stem, place = _stem(image), Path(labels)
+    if "*" in labels:
+        named = Path(labels.replace("*", stem))
+        # Without a folder it is meant beside the image.
+        found = [named if named.parent != Path() else image.parent / named]
+    elif place.is_dir() and not _is_image(place):
+        found = _in_folder(place, image, images)
+    elif place.exists():
+        found = [place]
+    else:
+        found = [image.parent / f"{stem}{labels}"]
+    if len(found) > 1:
+        names = ", ".join(f"“{one.name}”" for one in found)
+        raise ValueError(f"“{image.name}” has several masks: {names}; say which, with a pattern")
+    if not found[0].exists():
+        raise FileNotFoundError(
+            f"“{image.name}” has no mask: there is no file “{found[0].as_posix()}”"
+        )
+    if _real(found[0]) == _real(image):
+        raise ValueError(
+            f"“{image.name}” would be its own mask; name the masks by their folder, a pattern in "
+            "which * stands for the image's name, or what comes after it, such as _cells.tif"
+        )
+    return found[0]
+
+
+def without_masks(images: Sequence[Path], labels: str) -> list[Path]:
+    """Return images without those that are the mask of another one of them."""
+    masks = set()
+    for image in images:
+        with suppress(OSError, ValueError):  # told when its turn comes
+            masks.add(_real(mask_of(image, labels, images)))
+    return [image for image in images if _real(image) not in masks]
+
+
+def open_cells(mask: Path, image: Path) -> Cells:
+    """Return the cells of an image, which are the labels of a mask.
+
+    Raises
+    ------
+    ValueError
+        If :func:`open_mask` does, or a label is too large a number.
+    """
+    labels = open_mask(mask, image)
+    try:
+        return Cells(labels)
+    except ValueError as error:
+        raise ValueError(f"the mask “{mask.name}” cannot be taken: {error}") from None
+
+
+def open_mask(path: Path, image: Path) -> Any:
+    """Return the labels of a mask: an array, or of a movie an image that reads its frames.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read, has no whole numbers, or is not as large as the image.
+    """
+    mask, shape = open_image(path), open_image(image).shape
+    if mask.dtype.kind not in "iub":
+        raise ValueError(
+            f"the mask “{path.name}” must have whole numbers, 0 for the background; its pixels "
+            f"are {mask.dtype}"
+        )
+    if mask.ndim > len(shape) or mask.shape != shape[len(shape) - mask.ndim :]:
+        raise ValueError(
+            f"the mask “{path.name}” has {_size(mask.shape)} pixels, “{image.name}” "
+            f"{_size(shape)}: a mask is as large as a frame, or as the whole image"
+        )
+    return np.asarray(mask) if mask.ndim == 2 else mask
+
+
+def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:
+    """Return the masks in a folder that an image may have: of the same name before others."""
+    stem = _stem(image)
+    there = [one for one in sorted(folder.iterdir()) if _is_image(one) and one != image]
+    same = [one for one in there if _stem(one) == stem]
+    longer = [] if same else [one for one in there if _begins(one, stem)]
+    if longer:
+        others = [*images, *_beside(image, folder)]
+        longer = [one for one in longer if not _has_nearer(one, stem, others)]
+    return same or longer or [folder / f"{stem}{image.suffix}"]
+
+
+def _beside(image: Path, masks: Path) -> list[Path]:
+    """Return the images beside an image, unless masks are there, too: then nobody can tell."""
+    if _real(image.parent) == _real(masks):
+        return []
+    try:
+        return [one for one in image.parent.iterdir() if _is_image(one)]
+    except OSError:
+        return []
+
+
+def _has_nearer(mask: Path, stem: str, images: Sequence[Path]) -> bool:
+    """Whether a mask begins with a longer name of an image than this one."""
+    return any(
+        len(other) > len(stem)
+        and (other == _stem(mask) or _begins(mask, other))
+        and _real(one) != _real(mask)
+        for one in images
+        for other in [_stem(one)]
+    )
+
+
+def _begins(mask: Path, stem: str) -> bool:
+    return mask.name.startswith((f"{stem}_", f"{stem}-"))
+
+
+def _real(path: Path) -> str:
+    """Return a path without links; unlike pathlib's, of links in a circle, too."""
+    return os.path.realpath(path)
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in ENDINGS
+
+
+def _stem(path: Path) -> str:
+    """Return a name without its ending, of OME's files without both."""
+    stem = path.stem
+    return stem[:-4] if stem.lower().endswith(".ome") else stem
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape))

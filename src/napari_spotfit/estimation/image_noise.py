@@ -1,0 +1,135 @@
+"""The noise of an image, learnt from the image itself."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import partial
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..images.arrays import to_host
+from ..images.camera import Camera
+from ..images.cutting import evenly_spread
+from ..images.damaged import without_damage
+from ..images.frames import FrameReader
+from ..images.pixel_calibration import PixelCalibration, detection_calibration
+from ..settings.keywords import Options
+from ..settings.noise_model import NoiseModel
+from ..settings.options import merged, takes_settings
+from ..settings.settings import Settings
+from .measured_noise import measure_noise, noise_over_line
+from .psf_width import FALLBACK_SIGMA, with_psf
+
+#: Frames with this many pixels tell the noise: no fewer than the one, no more than the other.
+_PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
+#: Of frames with more pixels than this, so many squares along each axis tell it, of such a side.
+_LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
+
+
+@takes_settings("camera", "run", without=("noise",))
+def noise_model(
+    image: Any,
+    *,
+    bad_pixels: Any = None,
+    camera: Camera | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
+) -> NoiseModel:
+    """Learn an image's noise: the variance of a pixel by its brightness.
+
+    It is measured in detail as fine as the pixels, which no spot has, in frames evenly spread
+    over the image: as many as make a million pixels, from 4 to 64; of frames of more than 67
+    million pixels, in nine squares of 512×512. Fine detail over brightness,
+    in blocks of 16×16 pixels, is a line whose slope is the camera's gain. Noise that is stronger
+    where it is coarse tells that the image was filtered. Frames that are smaller than a block are
+    mirrored, and tell less.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X), or path
+        NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
+        :func:`~napari_spotfit.open_image`.
+    bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
+        True where a pixel is not used.
+    camera : Camera, optional
+        Maps of offset and gain, for which the frames are corrected.
+    settings : Settings, optional
+        All settings at once; ``options`` change single ones.
+
+    Returns
+    -------
+    NoiseModel
+        Its text says what the image tells, and what it cannot.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the image is not of the kind above.
+
+    Examples
+    --------
+    >>> from napari_spotfit import noise_model, simulate_movie
+    >>> movie, truth = simulate_movie(4, spots_per_frame=300, photons=3000, seed=1)
+    >>> noise = noise_model(movie)
+    >>> noise.is_filtered, abs(noise.gain - 1) < 0.2
+    (False, True)
+    """
+    settings = merged(settings, options, noise_model)
+    reader = FrameReader(image)
+    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    return measured_noise(reader, with_psf(reader, calibration, warn=False))
+
+
+def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
+    """Return the noise that an image shows in a few of its frames, corrected for the camera."""
+    return measure_noise(*_sample(reader, calibration))
+
+
+def noise_over(reader: FrameReader, calibration: PixelCalibration, noise: NoiseModel) -> float:
+    """Return how many times a model's variance the same frames have; NaN if they do not tell."""
+    return noise_over_line(*_sample(reader, calibration), noise)
+
+
+def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray[Any], Settings]:
+    """Return the frames in which noise is measured, and the settings by which it is."""
+    numbers = sample_frames(reader)
+    if not len(numbers):
+        return np.empty((0, *reader.frame_shape), np.float32), calibration.fitted
+    if math.prod(reader.frame_shape) > _LARGE:
+        _, pixels = without_damage(partial(_windows, reader, calibration), numbers)
+    else:
+        numbers, taken = without_damage(reader.read_here, numbers)
+        pixels = to_host(calibration.corrected(numbers, taken, mark_bad=True))
+    settings = calibration.fitted
+    if settings.sigma is None:
+        settings = settings.changed(sigma=FALLBACK_SIGMA)
+    return np.ascontiguousarray(pixels), settings
+
+
+def _windows(
+    reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64]
+) -> NDArray[Any]:
+    """Return parts of large frames, evenly spread over each, as frames of their own."""
+    side = min(_SIDE, *reader.frame_shape)
+    corners = [evenly_spread(_ACROSS, size - side).tolist() for size in reader.frame_shape]
+    found = []
+    for number in numbers:
+        for top, left in itertools.product(*corners):
+            own, part = np.array([number]), (slice(top, top + side), slice(left, left + side))
+            pixels = reader.read_part(own, part)
+            found.append(calibration.corrected(own, pixels, mark_bad=True, part=part))
+    return np.concatenate(found)
+
+
+def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
+    """Return the numbers of the frames that the noise is measured in, evenly spread."""
+    if reader.held is not None:
+        return np.array([reader.held])
+    height, width = reader.frame_shape
+    wanted = int(np.clip(_PIXELS // (height * width), _LEAST_FRAMES, _MOST_FRAMES))
+    if reader.count <= wanted:
+        return np.arange(reader.count)
+    return evenly_spread(wanted, reader.count)

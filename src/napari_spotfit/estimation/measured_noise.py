@@ -1,0 +1,210 @@
+"""The noise of frames, measured by the compiled library."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine import threads
+from ..engine.cpu.interface import DetectionSource
+from ..engine.cpu.library import load
+from ..engine.detection.band import make_bands
+from ..engine.detection.detection_settings import NO_NOISE, make_detection_settings
+from ..engine.filtered_noise import with_filter
+from ..engine.kernel_arguments import address
+from ..settings.noise_model import NoiseModel
+from ..settings.settings import Settings
+from .constant_areas import without_constant_areas
+from .noise_line import is_usable
+from .photon_transfer import BLOCK_NOISE, photon_transfer, spectral_correlation, without_spots
+from .uneven_noise import unevenness, usual_over_line
+
+#: Blocks tell the noise well enough when there are about so many.
+_ENOUGH_BLOCKS = 4096
+#: The scatter of filtered frames is looked at where there are about so many pixels.
+_ENOUGH_PIXELS = 1 << 19
+#: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
+BLOCK, _REACH = 16, 6
+#: So few blocks tell no noise where pixels are bad.
+_FEW_BLOCKS = 32
+#: Spots of a narrower PSF have fine detail of their own.
+_LEAST_PSF = 0.95
+#: Whole counts of less variance are mostly rounded.
+_ROUNDED = 0.25
+#: Of pixels whose variance is 1.
+_UNIT = NoiseModel(0.0, 1.0, 1.0)
+
+
+def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
+    """Return the noise model of frames, taken together.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n, Y, X)
+        C-contiguous, in native byte order; uint8, uint16, int16, float32 or float64. Those that
+        are smaller than a block of 16×16 pixels are mirrored.
+    settings : Settings
+        ``sigma`` and ``threads`` count.
+    """
+    if frames.size == 0:
+        return NO_NOISE
+    whole_counts, shape = frames.dtype.kind in "iu", frames.shape[1:]
+    frames = _large_enough(frames)
+    blocks = _blocks_of(frames, shape, settings)
+    if np.count_nonzero(is_usable(blocks)) < _FEW_BLOCKS and not np.isfinite(frames).all():
+        blocks["both"] = np.nan  # few, and of parts of them: the filtered frame's scatter is surer
+    model = _line_through(blocks, whole_counts, settings)
+    spectral = spectral_correlation(blocks, whole_counts)
+    # A spot that is cut and mirrored has detail of its own.
+    if model.blocks and (spectral <= 1 or frames.shape[1:] != shape):
+        return model
+
+    def scatter_at(sigma: float) -> float:
+        return _scatter(frames, settings, sigma, model if model.blocks else _UNIT)
+
+    # What is coarse may be structure: no more than the filtered frame's own scatter tells. Where
+    # there is no block without bad pixels, this is all there is.
+    scatter = scatter_at(settings.known_sigma)
+    if not model.blocks:
+        variance = max(scatter**2, model.least)
+        return NoiseModel(0.0, variance, variance)
+    coarse = replace(model, correlation=max(1.0, min(spectral, scatter)))
+    return with_filter(coarse, settings.known_sigma, scatter_at)
+
+
+def noise_over_line(frames: NDArray[Any], settings: Settings, noise: NoiseModel) -> float:
+    """Return how many times a model's variance blocks of frames without spots have.
+
+    NaN if too few blocks tell. Frames and settings are as :func:`measure_noise` takes them.
+    """
+    if frames.size == 0:
+        return math.nan
+    blocks = _blocks_of(_large_enough(frames), frames.shape[1:], settings)
+    flat = without_spots(blocks)
+    few = np.count_nonzero(is_usable(flat)) < _FEW_BLOCKS
+    return usual_over_line(blocks if few and settings.known_sigma >= _LEAST_PSF else flat, noise)
+
+
+def _line_through(blocks: NDArray[np.void], whole_counts: bool, settings: Settings) -> NoiseModel:
+    """Return the line of variance over brightness, and whether all of the image follows it."""
+    model, flat = photon_transfer(blocks, whole_counts), blocks
+    if settings.known_sigma < _LEAST_PSF:
+        flat = without_spots(blocks)
+        if model.slope_error is not None:
+            others = photon_transfer(flat, whole_counts)
+            off = abs(model.slope - others.slope) if others.slope_error is not None else model.slope
+            model = replace(model, slope_error=max(model.slope_error, off))
+    # What rounding does to less noise than that goes by where counts lie.
+    usable = flat["both"][is_usable(flat)]
+    if not len(usable) or (whole_counts and not np.median(usable) > _ROUNDED):
+        return model
+    return replace(model, uneven=unevenness(flat, model))
+
+
+def _large_enough(frames: NDArray[Any]) -> NDArray[Any]:
+    """Return frames without their constant areas; those that are smaller than a block, mirrored."""
+    missing = [max(BLOCK - side, 0) for side in frames.shape[1:]]
+    if any(missing):
+        frames = np.pad(frames, [(0, 0), *((0, more) for more in missing)], mode="reflect")
+    return without_constant_areas(frames)
+
+
+def _blocks_of(
+    frames: NDArray[Any], shape: tuple[int, ...], settings: Settings
+) -> NDArray[np.void]:
+    """Return brightness and detail of the blocks of each frame, by row and column.
+
+    The frames had this shape before the mirror.
+    """
+    bands = make_bands(settings.known_sigma, frames.shape[1:])
+    given = make_detection_settings(settings, bands, address, NO_NOISE)
+    source, functions, index = DetectionSource.of(frames, given), load().functions, load().index
+    in_frame = functions.spotfit_noise_block_count(index, source.settings, 1)
+    step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
+    blocks = _measured(
+        frames, source, "spotfit_measure_noise_blocks", BLOCK_NOISE,
+        functions.spotfit_noise_block_count(index, source.settings, step),
+        functions.spotfit_noise_bytes(index, source.settings), step, settings,
+    )  # fmt: skip
+    if min(shape) < BLOCK + 2 * _REACH:
+        for name, fine in (("both", "yx"), ("rise", "yx"), ("along_x", "x"), ("along_y", "y")):
+            for axis, side in zip("yx", shape, strict=True):
+                blocks[name] /= _mirrored(side, axis in fine)
+    return blocks.reshape(len(frames), -1, _columns(shape))
+
+
+def _scatter(frames: NDArray[Any], settings: Settings, sigma: float, noise: NoiseModel) -> float:
+    """Return the scatter of filtered frames over what white noise of this model makes."""
+    bands = make_bands(sigma, frames.shape[1:])
+    given = make_detection_settings(settings, bands, address, noise)
+    source, functions, index = DetectionSource.of(frames, given), load().functions, load().index
+    ratios = _measured(
+        frames, source, "spotfit_sample_ratios", np.float32,
+        functions.spotfit_sample_size(index, source.settings),
+        functions.spotfit_detection_bytes(index, source.settings),
+        max(frames.size // _ENOUGH_PIXELS, 1) | 1,  # odd: not always the same side of frames
+        settings,
+    )  # fmt: skip
+    ratios = ratios[ratios != 0]
+    deviation = functions.spotfit_deviation(index, address(ratios), len(ratios))
+    return float(deviation) / bands.bands[0].gain
+
+
+def _measured(
+    frames: NDArray[Any],
+    source: DetectionSource,
+    name: str,
+    dtype: Any,
+    count: int,
+    memory_bytes: int,
+    step: int,
+    settings: Settings,
+) -> NDArray[Any]:
+    """Return the numbers that a function of the library finds in frames, one after the other."""
+    numbers, library = np.zeros((len(frames), count), dtype), load()
+    measure, workers = getattr(library.functions, name), settings.threads or threads.available()
+
+    def work(first: int, last: int) -> None:
+        memory = np.empty(memory_bytes, np.uint8)
+        for i in range(first, last):
+            measure(
+                library.index, ctypes.byref(source), i, step, address(memory), address(numbers[i])
+            )
+
+    threads.in_pieces(work, len(frames), -(-len(frames) // workers), workers)
+    return numbers.ravel()
+
+
+def _columns(shape: tuple[int, ...]) -> int:
+    """Return how many blocks are in a row of them, as kernels/noise.h has it."""
+    margin = _REACH if min(shape) >= BLOCK + 2 * _REACH else 0
+    return (max(shape[1], BLOCK) - 2 * margin) // BLOCK
+
+
+@lru_cache(maxsize=256)
+def _mirrored(side: int, fine: bool) -> float:
+    """Return how much stronger white noise is where borders are mirrored, along one axis.
+
+    Where there is no room for a border, pixels beside it count several times in detail of the
+    blocks: in fine detail, whose signs alternate, as in coarse one.
+    """
+    distance = np.arange(-_REACH, _REACH + 1)
+    taps = np.exp(-(distance**2) / 8.0)
+    taps /= np.sqrt(np.sum(taps**2))
+    if fine:
+        taps = taps * (-1.0) ** distance
+    padded = max(side, BLOCK)
+    where = np.pad(np.arange(side), (0, padded - side), mode="reflect")
+    there = np.pad(where, _REACH, mode="reflect")
+    power = 0.0
+    middles = range(padded // BLOCK * BLOCK)
+    for middle in middles:
+        weights = np.bincount(there[middle : middle + 2 * _REACH + 1], taps, side)
+        power += float(np.sum(weights**2))
+    return power / len(middles)

@@ -1,0 +1,324 @@
+"""The search for the width of an image's spots: what their fits tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.block import Block, fit_block, upload
+from ..engine.detection.false_spots import expected_false_spots
+from ..engine.quality.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
+from ..engine.select import select_backend
+from ..images.pixel_calibration import PixelCalibration
+from ..settings.noise_model import NoiseModel
+from ..settings.settings import Settings
+from ..settings.validation import ROI_MAX, ROI_MIN
+from .measured_noise import measure_noise
+from .noise_line import SIGMA_PER_MAD
+from .width_sample import Sample
+
+#: So many spots tell the width well; no fewer than that tell it at all.
+ENOUGH, TOO_FEW = 30, 3
+#: The largest standard error, as a fraction of the width, with which a glance is all it takes; that
+#: of a median, over that of a mean.
+_PRECISE, _OF_MEDIAN = 0.01, math.sqrt(math.pi / 2)
+#: Spots are looked for with the first of these widths and, if that is not theirs, with all.
+_WIDTHS = (1.3, 0.8, 2.2, 3.6)
+#: What is found with a width is of that width, within this factor; the widths lie as far apart.
+_AGREES = 1.4
+#: The width is looked for again with what was found until it changes by less than this
+#: fraction, at most so many times.
+_SETTLED, _ROUNDS = 0.05, 5
+#: So many spots are fitted, those around the middle.
+_FITTED = 2000
+#: Spots tell whose errors are not so much larger than that of this share, the brightest. Brightness
+#: itself would choose the spots that are two.
+_BRIGHT, _BRIGHTEST = 2.0, 0.2
+#: Fits that are as many standard errors wider or narrower than most are of several spots, or of
+#: none; fits of spots with one width differ by so much, as a fraction, besides.
+_FARTHEST, _DIFFER = 2.0, 0.03
+#: The largest standard error of a width that tells, as a fraction of it.
+_WORST = 0.5
+#: Fits of dim spots are narrow, wherever they begin: by so many times the square of their error at
+#: least, both as fractions, on the noises of benchmarks/psf_widths.py (by 1.6 on average).
+_NARROW = 1.2
+#: What speaks against a fit whose width is asked for: all but the width itself.
+_DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW)
+#: What fits should not have: the first of these, if then enough are left, or else the next.
+_BETTER_WITHOUT = (
+    Flag.POOR_FIT | Flag.EDGE | Flag.NEIGHBOUR, Flag.POOR_FIT | Flag.EDGE, Flag.POOR_FIT, Flag(0),
+)  # fmt: skip
+#: Noise makes up to so many times more false spots than are expected, where it is skewed or no
+#: camera's own. Spots stand out of it that are as many, and as high, as it makes less often than
+#: once in e^9, and of which it makes no more than this share.
+_MORE_FALSE, _SURPRISE, _FALSE = 5.0, 9.0, 0.25
+#: How many of the spots, by their height, are compared with noise.
+_COMPARED = 24
+#: The ROI's side in σ, and the least one in pixels.
+_ROI_SIGMAS, _ROI_LEAST = 6.0, 9
+
+
+class NoWidthError(ValueError):
+    """Too few spots tell the PSF's width.
+
+    Parameters
+    ----------
+    why : str
+        What was needed, and what was found.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}. Allow more false spots, choose other frames, or set σ by hand")
+        self.why = why
+
+
+class PsfWidth(NamedTuple):
+    """The width of an image's spots."""
+
+    #: Median σ in pixels, and the standard deviation of a single spot's σ around it.
+    sigma: float
+    scatter: float
+    #: How many spots tell.
+    spots: int
+
+
+def roi_for(sigma: float, shape: tuple[int, int]) -> int | tuple[int, int]:
+    """Return the ROI's size that suits spots of a width, as far as frames of a shape hold it.
+
+    Examples
+    --------
+    >>> roi_for(1.3, (512, 512)), roi_for(3.0, (512, 512)), roi_for(3.0, (14, 512))
+    (9, 19, (13, 19))
+    """
+    side = max(2 * int(_ROI_SIGMAS * sigma / 2) + 1, _ROI_LEAST)
+    rows, columns = (max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
+    return rows if rows == columns else (rows, columns)
+
+
+def width_of(
+    looked_at: Iterable[Sample], calibration: PixelCalibration, guess: float | None = None
+) -> PsfWidth:
+    """Return the width of the spots in samples, taking more of these until enough spots tell.
+
+    Raises
+    ------
+    NoWidthError
+        If fewer than three spots tell.
+    """
+    best, why, noise = None, "there are no frames", None
+    first = min(max(guess or _WIDTHS[0], 0.5), 10.0)
+    for sample in looked_at:
+        search = _Search(sample, calibration, noise)
+        if sample.is_glance:
+            width = search.width_at_a_glance(first)
+        else:
+            width = search.width(best.sigma if best else first, sure=best is not None)
+        if width is not None and (best is None or width.spots > best.spots):
+            best = width
+        if best is not None and best.spots >= ENOUGH:
+            break
+        why = search.why
+        # A part without light and noise, such as outside of a mask, tells nothing of the others.
+        noise = search.noise if search.noise is not None and search.noise.blocks else None
+    if best is None:
+        raise NoWidthError(f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}")
+    return best
+
+
+class _Search:
+    """The search for the width of the spots in a sample."""
+
+    def __init__(
+        self, sample: Sample, calibration: PixelCalibration, noise: NoiseModel | None
+    ) -> None:
+        known = calibration.fitted
+        # Whatever the spots are fitted with later. The CPU is as quick for so little.
+        self._settings = Settings(
+            pixel=known.pixel, false_spots=known.false_spots, threshold=known.threshold,
+            offset=known.offset, gain=known.gain, variance=known.variance, emccd=known.emccd,
+            noise=known.noise or calibration.camera_noise, threads=known.threads, backend="cpu",
+        )  # fmt: skip
+        self._backend = select_backend(self._settings)
+        self._sample = sample
+        #: That of the pixels, as far as it was asked for.
+        self.noise = self._settings.noise or noise
+        self._seen: dict[float, PsfWidth | None] = {}
+        self.why = "found 0"
+
+    def width_at_a_glance(self, guess: float) -> PsfWidth | None:
+        """Return the width of most spots if they tell it so well that no more are needed."""
+        if self._sample.places is not None and len(self._sample.places) < ENOUGH:
+            return None
+        width = self._look(guess)
+        if width is not None and width.spots >= ENOUGH:
+            width = self.width(guess, sure=False)
+        if width is None or width.spots < ENOUGH:
+            return None
+        error = _OF_MEDIAN * width.scatter / math.sqrt(width.spots)
+        return width if error <= _PRECISE * width.sigma else None
+
+    def width(self, guess: float, *, sure: bool) -> PsfWidth | None:
+        """Return the width of most spots that agree with what they were looked for with.
+
+        It is looked for with the guess and, if that is not sure, with others.
+        """
+        width = self._look(guess)
+        enough = width is not None and (sure or width.spots >= ENOUGH)
+        if width is None or not enough or not _agree(width.sigma, guess):
+            told = {sigma: seen for sigma in (guess, *_WIDTHS) if (seen := self._look(sigma))}
+            if not told:
+                return None
+            agreeing = [sigma for sigma, seen in told.items() if _agree(seen.sigma, sigma)]
+            guess = max(agreeing or told, key=lambda sigma: told[sigma].spots)
+            width = told[guess]
+        for _ in range(_ROUNDS):
+            if abs(width.sigma / guess - 1) < _SETTLED:
+                break
+            guess = min(max(width.sigma, 0.5), 10.0)
+            width = self._look(guess) or width
+        return width if _agree(width.sigma, guess) else None
+
+    def _look(self, sigma: float) -> PsfWidth | None:
+        """Return the width of the spots that are found with one; None where too few tell."""
+        if sigma not in self._seen:
+            self._seen[sigma] = self._told(*self._fits(sigma))
+        return self._seen[sigma]
+
+    def _fits(self, sigma: float) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+        """Return the fits of spots that are found with a width, and which stand out of noise."""
+        count, *frame_shape = self._sample.pixels.shape
+        roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), (frame_shape[0], frame_shape[1]))
+        settings = self._settings.changed(sigma=sigma, roi_size=roi)
+        if self.noise is None or self.noise.is_filtered:
+            self.noise = self._settings.noise or self._measured(settings)
+        bad = self._sample.bad
+        calibration = PixelCalibration(
+            self._sample.pixels.shape, settings.changed(noise=self.noise),
+            bad_pixels=bad[0] if bad is not None and len(bad) == 1 else bad,
+        )  # fmt: skip
+        numbers = np.arange(count)
+        block = upload(self._backend, calibration, numbers, self._sample.pixels)
+        frame, places, real = self._spots(block, calibration.settings)
+        return fit_block(self._backend, block, calibration, frame, places, sigma), real
+
+    def _measured(self, settings: Settings) -> NoiseModel:
+        pixels = self._sample.pixels
+        if self._sample.bad is not None:
+            pixels = np.where(self._sample.bad, np.nan, pixels).astype(np.float32)
+        return measure_noise(pixels, settings)
+
+    def _spots(
+        self, block: Block, settings: Settings
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+        """Return frame and place of the spots around the middle, with all neighbours there.
+
+        And which of them noise hardly makes.
+        """
+        if self._sample.places is None:
+            found = self._backend.detect(block.frames, settings, self._sample.mask)
+            frame, places = found.frame, np.column_stack([found.y, found.x]).astype(float)
+            real = np.ones(len(frame), bool)
+            if settings.threshold is None:
+                real = found.score >= standing_out(
+                    found.score, settings.known_sigma, self._pixels()
+                )
+        else:
+            frame = self._sample.places[:, 0].astype(np.int64)
+            places = self._sample.places[:, 1:]
+            real = np.ones(len(frame), bool)
+        if len(places) > _FITTED:
+            middle = (np.array(block.frames.shape[1:]) - 1) / 2
+            away = abs(places - middle).max(axis=1)
+            near = np.sort(np.argsort(away, kind="stable")[:_FITTED])
+            frame, places, real = frame[near], places[near], real[near]
+        return frame, places, real
+
+    def _pixels(self) -> int:
+        """Return how many pixels are searched."""
+        searched = np.ones(self._sample.pixels.shape, bool)
+        if self._sample.mask is not None:
+            searched &= self._sample.mask
+        if self._sample.bad is not None:
+            searched &= ~self._sample.bad
+        return int(searched.sum())
+
+    def _told(self, fits: dict[str, NDArray[Any]], real: NDArray[np.bool_]) -> PsfWidth | None:
+        """Return the width of fits: what most of the bright, good ones have."""
+        flags, sigma = fits["flags"], fits["sigma"].astype(float)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error = fits["sigma_stderr"] / sigma
+            good = real & ((flags & int(_DOUBTFUL)) == 0) & (error < _WORST)
+            # Of so few photons that their own noise hides the amplitude, some that lie close make
+            # a narrow spot, whose error looks small.
+            telling = good & (fits["amplitude"] > LEAST_ERRORS * fits["amplitude_stderr"])
+        count = int(telling.sum())
+        if count < TOO_FEW and real.sum() < TOO_FEW <= len(real):
+            self.why = f"found {len(real)}, which noise alone may make"
+            return None
+        if count < TOO_FEW:
+            judged = f"; of their fits, {reasons_in_words(flags)}" if len(flags) else ""
+            self.why = f"found {len(flags)}{judged}"
+            return None
+        for doubt in _BETTER_WITHOUT:
+            rows = np.flatnonzero(telling & ((flags & int(doubt)) == 0))
+            if len(rows) >= max(min(ENOUGH, count / 2), TOO_FEW):
+                break
+        if len(rows) > ENOUGH:
+            rows = rows[error[rows] <= _BRIGHT * np.quantile(error[rows], _BRIGHTEST)]
+        near = _of_one_width(sigma[rows], error[rows])
+        if len(near) < TOO_FEW:
+            self.why = f"the widths of {count} differ"
+            return None
+        middle = float(np.median(near))
+        scatter = float(SIGMA_PER_MAD * np.median(abs(near - middle)))
+        # That is so of fits that nobody has chosen; and light of neighbours makes them wide.
+        alone = float(np.mean((flags[telling] & int(Flag.NEIGHBOUR)) == 0))
+        narrow = alone * (float(np.median(error[rows])) * count / int(good.sum())) ** 2
+        return PsfWidth(middle * (1 + _NARROW * narrow), scatter, len(near))
+
+
+def standing_out(scores: NDArray[np.float32], sigma: float, pixels: int) -> float:
+    """Return the score from which on noise hardly makes as many spots; infinite if it may.
+
+    The bound is Chernoff's, for the number of false spots in so many pixels.
+
+    Examples
+    --------
+    >>> standing_out(np.array([4.4, 4.6, 4.8]), 1.3, 10**6)
+    inf
+    >>> standing_out(np.array([4.4, 9.0, 9.0, 9.0]), 1.3, 10**6)
+    9.0
+    """
+    ordered = np.sort(scores)[::-1]
+    ranks = np.unique(np.geomspace(TOO_FEW, max(len(ordered), TOO_FEW), _COMPARED).astype(int))
+    for rank in ranks[ranks <= len(ordered)][::-1]:
+        score = float(ordered[rank - 1])
+        false = max(_MORE_FALSE * expected_false_spots(score, sigma) * pixels / 1e6, 1e-300)
+        surprise = rank * math.log(rank / false) - rank + false
+        if false < _FALSE * rank and surprise > _SURPRISE:
+            return score
+    return math.inf
+
+
+def _of_one_width(sigma: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return those widths that noise explains around what is most frequent.
+
+    Two spots that were taken for one are wider, so that the median of all is too high.
+    """
+    ordered = np.sort(sigma)
+    half = len(ordered) // 2
+    first = int(np.argmin(ordered[half:] - ordered[: len(ordered) - half]))
+    near = ordered[first : first + half + 1]
+    reach = _FARTHEST * math.hypot(float(np.median(error)), _DIFFER)
+    for _ in range(_ROUNDS):
+        if len(near):  # of two widths, that between them may be none
+            near = ordered[abs(ordered / np.median(near) - 1) <= reach]
+    return near
+
+
+def _agree(one: float, other: float) -> bool:
+    return 1 / _AGREES < one / other < _AGREES
