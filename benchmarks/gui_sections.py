@@ -28,7 +28,7 @@ from qtpy.QtCore import QEventLoop, QTimer
 from napari_spotfit import simulate_movie
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.inspect_spot import InspectSpot
-from napari_spotfit.widgets.layers.marks import MARKS, choose_mark
+from napari_spotfit.widgets.layers.appearance import MARKS, choose_mark
 from napari_spotfit.widgets.spots import Spots
 
 #: Milliseconds between the moves of a mouse, and for how long it is dragged.

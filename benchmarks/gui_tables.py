@@ -13,7 +13,7 @@ from qtpy.QtCore import Qt
 
 from napari_spotfit import fit_spots, localize, simulate_movie, simulate_spots, to_points_layer
 from napari_spotfit.results.spot_fits import SpotFits
-from napari_spotfit.widgets.layers.colors import color_faces
+from napari_spotfit.widgets.layers.appearance import color_faces
 from napari_spotfit.widgets.spots import Spots
 from napari_spotfit.widgets.table.filters import Filters
 

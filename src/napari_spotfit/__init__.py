@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from .tracking.spectra import allan_deviation, power_spectrum
     from .tracking.stage import CoreStage, StageCalibration, calibrate_stage
     from .tracking.tracker import Tracker
-    from .widgets.fit_layer import fit_layer
-    from .widgets.to_layer import to_points_layer
+    from .widgets.scripting import fit_layer, to_points_layer
 
 __all__ = [
     "BackendFallbackWarning",
@@ -148,7 +147,7 @@ _MODULES = {
     "estimate_sigma": "estimation.psf_width",
     "fiducial_drift": "analysis.drift",
     "fit_at": "localization.fit_at",
-    "fit_layer": "widgets.fit_layer",
+    "fit_layer": "widgets.scripting",
     "fit_spots": "localization.fit_spots",
     "label_spots": "analysis.labels",
     "link_spots": "analysis.tracks",
@@ -174,7 +173,7 @@ _MODULES = {
     "simulate_spots": "simulate",
     "subtract_drift": "analysis.drift",
     "summarize": "analysis.summary",
-    "to_points_layer": "widgets.to_layer",
+    "to_points_layer": "widgets.scripting",
     "track": "tracking.follow",
     "track_async": "tracking.follow",
 }

@@ -11,7 +11,7 @@ from qtpy.QtCore import Qt
 
 from napari_spotfit import localize, simulate_movie
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.layers.noise import MeasuredNoise
+from napari_spotfit.widgets.layers.measured_noise import MeasuredNoise
 
 
 @pytest.fixture

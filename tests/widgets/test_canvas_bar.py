@@ -9,9 +9,9 @@ from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.layers.colors import color_faces
+from napari_spotfit.widgets.layers.appearance import color_faces
 from napari_spotfit.widgets.napari_compat import camera_of
-from napari_spotfit.widgets.parts.canvas_bar import CanvasBar
+from napari_spotfit.widgets.parts.color_legend import CanvasBar
 
 
 @pytest.fixture

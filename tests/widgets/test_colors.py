@@ -15,7 +15,12 @@ from qtpy.QtCore import Qt
 from napari_spotfit import localize, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.fitting.result_panel import ResultPanel
-from napari_spotfit.widgets.layers.colors import COLORMAPS, STOP_COLORS, color_faces, face_limits
+from napari_spotfit.widgets.layers.appearance import (
+    COLORMAPS,
+    STOP_COLORS,
+    color_faces,
+    face_limits,
+)
 from napari_spotfit.widgets.layers.state import fit_limits
 
 

@@ -14,8 +14,8 @@ from qtpy.QtWidgets import QApplication, QLabel
 from napari_spotfit import Settings
 from napari_spotfit.settings.parameter import Parameter, setting
 from napari_spotfit.settings.settings import parameters
+from napari_spotfit.widgets.parts.boxes import NumberBox
 from napari_spotfit.widgets.parts.form import SettingsForm, control_of, widget_for
-from napari_spotfit.widgets.parts.number_box import NumberBox
 
 #: What is held or bounded, and the noise, has no control of its own.
 NAMES = tuple(name for name in parameters() if name not in ("fixed", "bounds", "noise"))

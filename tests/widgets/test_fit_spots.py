@@ -13,7 +13,7 @@ from qtpy.QtCore import Qt
 
 from napari_spotfit import StopCondition
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.layers.colors import STOP_COLORS
+from napari_spotfit.widgets.layers.appearance import STOP_COLORS
 from napari_spotfit.widgets.parts.form import control_of
 
 

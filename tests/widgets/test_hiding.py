@@ -7,7 +7,7 @@ import pytest
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import localize, to_points_layer
-from napari_spotfit.widgets.layers.hiding import show_all, show_only
+from napari_spotfit.widgets.layers.appearance import show_all, show_only
 from napari_spotfit.widgets.layers.points import points_arguments, update_points_layer
 
 

@@ -10,7 +10,7 @@ from napari_spotfit import Flag, Settings, StopCondition
 from napari_spotfit.widgets.inspecting.hints import hint
 from napari_spotfit.widgets.inspecting.sample import Roi, roi_of, sample_spot
 from napari_spotfit.widgets.inspecting.spot import places_around, spot_of
-from napari_spotfit.widgets.parts.rounding import plain, with_error
+from napari_spotfit.widgets.parts.messages import plain, with_error
 
 #: χ² is summed in single precision by the fit.
 SAME_CHI = 5e-4

@@ -8,7 +8,7 @@ import pytest
 from qtpy.QtCore import QObject, QThread
 
 from napari_spotfit.engine.errors import BackendFallbackWarning
-from napari_spotfit.widgets.parts.latest import Latest
+from napari_spotfit.widgets.parts.work import Latest
 
 pytestmark = pytest.mark.usefixtures("qapp")
 

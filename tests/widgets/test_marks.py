@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QApplication
 
 from napari_spotfit import SpotFits, StopCondition, localize, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.layers.marks import (
+from napari_spotfit.widgets.layers.appearance import (
     MARKS,
     PREVIEW,
     choose_mark,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from napari.layers import Image, Labels, Shapes
 
-from napari_spotfit.widgets.layers.masks import search_mask
+from napari_spotfit.widgets.layers.maps import search_mask
 
 BOX = np.array([(4, 4), (4, 12), (10, 12), (10, 4)], float)
 

@@ -8,7 +8,7 @@ from event_loop import no_worker, settle
 from hand import SHIFT
 from qtpy.QtCore import Qt
 
-from napari_spotfit.widgets.fitting import news
+from napari_spotfit.widgets.fitting import fit_status
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_click_that_did_nothing_is_told_for_a_while(
     viewer, widget, make_movie, hand, qtbot, monkeypatch
 ):
     image = viewer.add_image(make_movie(), name="movie")
-    monkeypatch.setattr(news, "_PASSES", 1)
+    monkeypatch.setattr(fit_status, "_PASSES", 1)
     said = []
     widget.picking.picker.missed.connect(said.append)
     hand.click(image, (-3, 20), SHIFT)

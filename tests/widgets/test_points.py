@@ -12,7 +12,7 @@ from napari.layers import Image
 
 from napari_spotfit import Settings, SpotFits, StopCondition, to_points_layer
 from napari_spotfit.widgets.layers import images, points
-from napari_spotfit.widgets.layers.colors import STOP_COLORS, color_faces
+from napari_spotfit.widgets.layers.appearance import STOP_COLORS, color_faces
 
 
 def make_fits(stops, *, frames=None, sigma=None):

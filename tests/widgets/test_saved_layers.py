@@ -18,9 +18,8 @@ from napari_spotfit import Profile, load_fits, localize, to_points_layer
 from napari_spotfit.files.formats import read
 from napari_spotfit.widgets.fit_spots import FitSpots
 from napari_spotfit.widgets.inspect_spot import InspectSpot
-from napari_spotfit.widgets.layers.fits import fits_of_features
 from napari_spotfit.widgets.layers.images import image_of
-from napari_spotfit.widgets.layers.points import is_result
+from napari_spotfit.widgets.layers.points import fits_of_features, is_result
 from napari_spotfit.widgets.saved_layers import read_layer
 from napari_spotfit.widgets.table.filters import Filters
 from napari_spotfit.widgets.table.gate import Gate

@@ -12,10 +12,10 @@ from settings_cases import OWN
 from napari_spotfit import Profile, Settings, load_settings, localize, save_settings
 from napari_spotfit.engine.select import describe
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.fitting.settings_menu import recent_fits
-from napari_spotfit.widgets.fitting.snippet import Fit, fit_as_python
+from napari_spotfit.widgets.fitting.settings_menu import Fit, fit_as_python
 from napari_spotfit.widgets.inspect_spot import InspectSpot
-from napari_spotfit.widgets.layers.fits import fits_of_features, settings_of_layer
+from napari_spotfit.widgets.layers.points import fits_of_features, settings_of_layer
+from napari_spotfit.widgets.parts.remember import recent_fits
 from napari_spotfit.widgets.spots import Spots
 
 #: All that the controls can show, none of it a default.

@@ -12,7 +12,7 @@ from qtpy.QtCore import QObject
 
 from napari_spotfit import localize, to_points_layer
 from napari_spotfit.widgets.layers.points import points_arguments, update_points_layer
-from napari_spotfit.widgets.layers.spot_selection import SpotSelection
+from napari_spotfit.widgets.layers.selection import SpotSelection
 
 pytestmark = pytest.mark.usefixtures("qapp")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from napari.layers import Image
 
-from napari_spotfit.widgets.layers.units import pixel_size
+from napari_spotfit.widgets.layers.images import pixel_size
 
 IMAGE = np.zeros((3, 8, 9))
 

@@ -13,12 +13,9 @@ from .batch.files_table import FilesTable
 from .batch.first_frames import FirstFrames, read_first_frames, show_first_frames
 from .batch.form import BatchForm
 from .parts import remember
-from .parts.docking import Docked
-from .parts.follow import Follower
-from .parts.layout import explain, fill
-from .parts.scrolled import Scrolled
-from .parts.status import StatusLine, number, time_left
-from .parts.wording import in_words
+from .parts.docking import Docked, Follower
+from .parts.layout import Scrolled, explain, fill
+from .parts.messages import StatusLine, in_words, number, time_left
 from .parts.work import Work
 
 if TYPE_CHECKING:

@@ -15,28 +15,24 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qdebounced
 
-from .fitting.fit_run import Job
+from .fitting.fit_status import FitStatusLine, RunBar, shown_by
 from .fitting.gain_offer import GainOffer
-from .fitting.layer_fit import LayerFit
-from .fitting.mark_box import ImageKey
-from .fitting.news import News, shown_by
+from .fitting.layer_fit import Job, LayerFit
 from .fitting.recovery import LeftResult, Recovery
-from .fitting.result_panel import ResultPanel
-from .fitting.run_bar import RunBar
+from .fitting.result_panel import ImageKey, ResultPanel
 from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
-from .layers.colors import COLORMAPS, FACE_COLORMAP
+from .layers.appearance import COLORMAPS, FACE_COLORMAP, MARKS
 from .layers.history import history_of
 from .layers.maps import LayerMaps, layer_maps
-from .layers.marks import MARKS
 from .layers.points import is_result
 from .layers.result_layers import ResultLayers
 from .napari_compat import draw_thumbnail
 from .parts import remember
 from .parts.docking import Docked
 from .parts.layout import fill
-from .parts.wording import in_words, report
+from .parts.messages import in_words, report
 from .picking.pick_bar import PickBar
 from .preview.estimate import SigmaEstimate
 from .preview.image_noise import ImageNoise
@@ -97,7 +93,7 @@ class FitSpots(Docked):
             self._colors,
             self.history,
         )
-        self.status = News(self.settings)
+        self.status = FitStatusLine(self.settings)
         self.result = ResultPanel(viewer)
         self._image_key = ImageKey(viewer)
         self._recovery = Recovery(viewer, self)

@@ -18,13 +18,12 @@ from .importing.preview import FirstRows
 from .layers.history import history_of
 from .layers.points import make_points_layer
 from .napari_compat import is_image
+from .parts.boxes import LayerChoice
 from .parts.docking import Docked
 from .parts.form import Number, align_labels, control_of, put_beside
-from .parts.latest import Latest
-from .parts.layer_choice import LayerChoice
-from .parts.layout import explain, fill
-from .parts.status import StatusLine, number
-from .parts.wheel import guard_wheel
+from .parts.layout import explain, fill, guard_wheel
+from .parts.messages import StatusLine, number
+from .parts.work import Latest
 
 if TYPE_CHECKING:
     import napari

@@ -23,17 +23,12 @@ from .inspecting.spot import (
     spot_of,
 )
 from .layers.history import history_of
-from .layers.images import full_resolution, image_of
+from .layers.images import full_resolution, image_of, pixel_size
 from .layers.maps import maps_of
-from .layers.place import go_to
 from .layers.points import is_preview, is_result
-from .layers.spot_selection import SpotSelection, select
-from .layers.units import pixel_size
+from .layers.selection import SpotSelection, go_to, select
 from .napari_compat import canvas_beside
-from .one_to_another import INSPECT_SPOT, list_spot
-from .parts.docking import Docked
-from .parts.follow import Follower
-from .parts.keys import Keys
+from .parts.docking import INSPECT_SPOT, Docked, Follower, Keys, list_spot
 
 if TYPE_CHECKING:
     import napari

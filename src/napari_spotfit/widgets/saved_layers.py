@@ -14,14 +14,20 @@ from numpy.typing import NDArray
 from ..files.formats import read, write
 from ..files.table import LAYER, Column, SpotTable, UnreadableFileError
 from ..results.load import fits_of
-from .layers.colors import FACE_COLORMAP
-from .layers.fits import fits_of_features
-from .layers.hiding import hidden_arguments, sizes_when_shown
+from .layers.appearance import (
+    FACE_COLORMAP,
+    MARK,
+    SIGMA,
+    hidden_arguments,
+    mark_arguments,
+    names_of,
+    own_symbols,
+    sizes_when_shown,
+)
 from .layers.history import history_of
 from .layers.images import AXES, PLACED, transform_arguments
-from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
-from .layers.points import default_face, layer_arguments, points_arguments
-from .layers.refits import REFITS
+from .layers.points import default_face, fits_of_features, layer_arguments, points_arguments
+from .layers.result_layers import REFITS
 from .napari_compat import LayerData, open_viewer
 from .table.columns import Units
 from .table.filters import Filters

@@ -21,14 +21,12 @@ from qtpy.QtWidgets import (
 )
 
 from .layers.history import history_of
+from .layers.images import pixel_size
 from .layers.points import is_result
-from .layers.units import pixel_size
-from .one_to_another import SPOTS, inspect_spot
-from .parts.docking import Docked
-from .parts.layer_choice import LayerChoice
-from .parts.layout import explain, fill
-from .parts.status import StatusLine, number
-from .parts.wheel import guard_wheel
+from .parts.boxes import LayerChoice
+from .parts.docking import SPOTS, Docked, inspect_spot
+from .parts.layout import explain, fill, guard_wheel
+from .parts.messages import StatusLine, number
 from .table.cells_page import CellsPage
 from .table.drift_page import DriftPage
 from .table.export_bar import ExportBar

@@ -21,15 +21,13 @@ from qtpy.QtWidgets import (
 from ..tracking.controller import Controller
 from ..tracking.session import Snapshot, TrackingSession
 from ..tracking.stage import Stage, StageCalibration
-from .layers.drifting import can_be_subtracted, subtract
 from .layers.history import history_of
 from .layers.points import is_result
+from .layers.result_layers import can_be_subtracted, subtract
 from .napari_compat import is_points
-from .parts.docking import Docked
-from .parts.follow import Follower
-from .parts.layout import explain, fill
-from .parts.scrolled import Scrolled
-from .parts.status import StatusLine, number
+from .parts.docking import Docked, Follower
+from .parts.layout import Scrolled, explain, fill
+from .parts.messages import StatusLine, number
 from .table.table_export import NamedTable, TableExport
 from .tracking.form import TrackForm
 from .tracking.live import LiveFrames

@@ -13,7 +13,7 @@ from qtpy.QtCore import QPointF
 from napari_spotfit import localize, to_points_layer
 from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.layers.spot_selection import SpotSelection
+from napari_spotfit.widgets.layers.selection import SpotSelection
 
 
 def test_whose_layer_it_is(viewer, widget, hand, settle, make_movie, spots):

@@ -8,7 +8,7 @@ from hand import CONTROL, RIGHT, SHIFT
 from napari.utils.colormaps.standardize_color import transform_color
 
 from napari_spotfit import Flag, StopCondition, localize, noise_model
-from napari_spotfit.widgets.layers.colors import STOP_COLORS
+from napari_spotfit.widgets.layers.appearance import STOP_COLORS
 
 NOT_DRAWN = {"score"}
 

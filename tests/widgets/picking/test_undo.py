@@ -8,7 +8,7 @@ from napari.utils.colormaps.standardize_color import transform_color
 from qtpy.QtCore import Qt
 
 from napari_spotfit import StopCondition
-from napari_spotfit.widgets.layers.colors import STOP_COLORS
+from napari_spotfit.widgets.layers.appearance import STOP_COLORS
 
 
 def test_delete_and_undo(viewer, widget, hand, settle, qtbot, press, make_movie, spots):

@@ -12,7 +12,7 @@ from napari_spotfit.engine.detection.false_spots import score_for
 from napari_spotfit.localization.peaks import peak_heights
 from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.layers.maps import LayerMaps
-from napari_spotfit.widgets.layers.noise import MeasuredNoise
+from napari_spotfit.widgets.layers.measured_noise import MeasuredNoise
 from napari_spotfit.widgets.preview.job import Previewer, PreviewJob
 
 

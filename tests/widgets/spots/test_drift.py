@@ -16,7 +16,7 @@ from napari_spotfit import (
     localize,
     to_points_layer,
 )
-from napari_spotfit.widgets.layers.drifting import subtract
+from napari_spotfit.widgets.layers.result_layers import subtract
 from napari_spotfit.widgets.table.filters import Filters
 
 

@@ -10,7 +10,7 @@ from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableW
 
 from ...batch.outcome import FAILED, RUNNING, Outcome
 from ..parts.layout import explain
-from ..parts.status import number
+from ..parts.messages import number
 
 _TIP = (
     "<p>A row for each image: how far it is, how many spots it has, and how fast it goes. A row "

@@ -15,7 +15,7 @@ from ...results.load import load_fits
 from ...results.spot_fits import SpotFits
 from ..layers.history import history_of
 from ..layers.points import layer_name, make_points_layer, points_arguments
-from ..parts.status import number
+from ..parts.messages import number
 from ..parts.work import Steps
 
 if TYPE_CHECKING:

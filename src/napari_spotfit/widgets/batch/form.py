@@ -17,11 +17,9 @@ from ...engine.select import usable_here
 from ...files.settings_file import load_settings
 from ...images.files.opening import ENDINGS
 from ...settings.settings import Settings
-from ..layers.fits import settings_of_layer
-from ..layers.points import is_result
+from ..layers.points import is_result, settings_of_layer
 from ..parts.form import align_labels, put_beside
-from ..parts.layout import explain
-from ..parts.wheel import guard_wheel
+from ..parts.layout import explain, guard_wheel
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -9,8 +9,8 @@ from qtpy.QtWidgets import QPushButton
 
 from ...settings.settings import Settings
 from ..napari_compat import is_image, is_labels, is_shapes
+from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
-from ..parts.layer_choice import LayerChoice
 from ..parts.layout import explain
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings
 from ..layers import images
 from ..layers.maps import LayerMaps, layer_maps
-from ..layers.noise import MeasuredNoise
-from ..parts.latest import Latest
+from ..layers.measured_noise import MeasuredNoise
+from ..parts.work import Latest
 
 if TYPE_CHECKING:
     from ..preview.image_noise import ImageNoise

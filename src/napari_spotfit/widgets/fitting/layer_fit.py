@@ -1,23 +1,218 @@
-"""The fit of an image layer from its start to the layer of its spots."""
+"""The fit of an image layer in the background, from its start to the layer of its spots."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from qtpy.QtCore import QEventLoop, QObject, QTimer, Signal
 
+from ...engine.quality.flags import reasons_in_words
+from ...images.arrays import to_host
 from ...images.axes import fitted_by_plane, plane_axis
+from ...images.frames import FrameReader, FrameSelection
+from ...localization.localize import Part, localize_parts
 from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
 from ..layers import images
+from ..layers.appearance import FACE_COLORMAP, with_mark
+from ..layers.maps import NO_MAPS, LayerMaps
+from ..layers.measured_noise import MeasuredNoise
+from ..layers.points import default_face, points_arguments
 from ..layers.result_layers import ResultLayers
-from ..parts.status import summary
-from .fit_run import FitRun, Fitted, Job
-from .settings_menu import remember_fit
+from ..parts.messages import number
+from ..parts.remember import remember_fit
+from ..parts.work import Steps, Work
 
 if TYPE_CHECKING:
     from napari.layers import Image, Points
+
+#: So many bytes of the image are read at once.
+_BLOCK = 1 << 26
+_NO_NUMBERS = (
+    "there are pixels in their ROIs that are no numbers (NaN). Mark these in a layer, and choose "
+    "it under Advanced ▸ Bad pixels, so that they are left out"
+)
+
+
+def check_searched(
+    image: Any, frames: FrameSelection, maps: LayerMaps, read: Mapping[str, Any]
+) -> None:
+    """Raise a ValueError that says why no spot can be found, if there is no pixel to search.
+
+    Of an image that has such pixels in its first frame no other one is read.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X)
+        The image.
+    frames : FrameSelection
+        Which of its frames were searched.
+    maps : LayerMaps
+        The layers that say something of its pixels.
+    read : mapping
+        What they say.
+    """
+    mask = read.get("mask")
+    if mask is not None and not bool(mask.any()):
+        raise ValueError(
+            f"“{maps.names['mask']}” marks no pixel of the image: mark where to search in it, or "
+            "search the whole image"
+        )
+    if not _any_finite(image, frames):
+        raise ValueError(
+            "the image has no finite pixel in these frames, only NaN or infinite ones: choose "
+            "another image, or other frames"
+        )
+
+
+def why_invalid(image: Any, fits: SpotFits) -> str:
+    """Say why spots of an image could not be fitted, if it is for pixels that are no numbers.
+
+    The first of them speaks for all: so only one frame is read again.
+    """
+    rows = np.flatnonzero(~fits.valid)
+    if not len(rows) or fits.settings is None or np.dtype(image.dtype).kind != "f":
+        return ""
+    columns, row = fits.columns, rows[0]
+    index = tuple(int(columns[name][row]) for name in fits.index_names)
+    y, x = (int(columns[name][row]) for name in ("roi_y", "roi_x"))
+    height, width = fits.settings.roi_shape
+    roi = np.asarray(image[index][y : y + height, x : x + width])
+    return "" if np.isfinite(roi).all() else _NO_NUMBERS
+
+
+def _any_finite(image: Any, frames: FrameSelection) -> bool:
+    reader = FrameReader(image)
+    if np.dtype(image.dtype).kind != "f":
+        return True
+    blocks = reader.blocks(reader.select(frames), 1, _BLOCK)
+    return any(bool(np.isfinite(reader.read_here(block)).any()) for block in blocks)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fit; made on the GUI thread, used in the worker."""
+
+    image: Any
+    settings: Settings
+    frames: FrameSelection = None
+    maps: LayerMaps = NO_MAPS
+    noise: MeasuredNoise = field(default_factory=MeasuredNoise)
+    face: str = "sigma"
+    colormap: str = FACE_COLORMAP
+    mark: str = "ring"
+
+
+class IncompleteFitError(RuntimeError):
+    """Something has stopped the fit; the spots of the frames before are shown."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The result: all fits, what a Points layer of them is made of, and what it ran on."""
+
+    fits: SpotFits
+    points: dict[str, Any]
+    device: str
+    #: How much of the image it is of, in words, where it is not of all; and what has stopped it, if
+    #: it was nobody who asked for that.
+    share: str = ""
+    stopped: IncompleteFitError | None = None
+    #: Why some could not be fitted, where that is known.
+    why_invalid: str = ""
+
+
+class FitRun(Work):
+    """A fit that is running; it can be stopped or cancelled between two parts of the frames.
+
+    Parameters
+    ----------
+    job : Job
+        What to fit.
+    parent : QObject
+        Qt parent; when it goes, the run is cancelled.
+    """
+
+    fitted = Signal(object)
+
+    def __init__(self, job: Job, parent: QObject):
+        enough = threading.Event()
+        super().__init__(partial(_fit, job, enough), parent)
+        self._enough = enough
+        self.done.connect(self.fitted)
+
+    def stop(self) -> None:
+        """Fit no further; what was fitted is the result."""
+        self._enough.set()
+
+
+def _fit(job: Job, enough: threading.Event) -> Steps:
+    """Fit part by part, until it is enough; return what is ``Fitted``."""
+    maps, parts, stopped = job.maps.read(), list[Part](), None
+    settings = job.noise.put_into(job.settings, job.image, maps)
+    try:
+        with closing(localize_parts(job.image, settings, frames=job.frames, **maps)) as coming:
+            for part in coming:
+                parts.append(part)
+                yield part.done, part.total
+                if enough.is_set():
+                    break
+    except Exception as error:
+        if not any(len(part.fits) for part in parts):
+            raise
+        stopped = _incomplete(error, _share(parts[-1]))
+    if not any(len(part.fits) for part in parts) and not enough.is_set():
+        check_searched(job.image, job.frames, job.maps, maps)
+    fits = SpotFits.concatenate([part.fits for part in parts])
+    face = job.face if job.face in fits.columns else default_face(fits)
+    points = with_mark(points_arguments(fits, face, job.colormap, job.maps), job.mark)
+    points["metadata"]["frames"] = plain_frames(job.frames)
+    why = why_invalid(job.image, fits)
+    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why)
+
+
+def _share(last: Part) -> str:
+    """Say of how much of the image fits are, up to the last part; nothing if of all."""
+    if last.done == last.total:
+        return ""
+    if not last.done:
+        return f"{last.share:.0%} of the image"
+    return f"{number(last.done)} of {number(last.total)} frames"
+
+
+def _incomplete(error: Exception, share: str) -> IncompleteFitError:
+    """Return the error that says what is there all the same."""
+    why = str(error) or type(error).__name__
+    incomplete = IncompleteFitError(f"{why}. The spots found before are shown, of {share}")
+    incomplete.__cause__ = error
+    return incomplete
+
+
+def plain_frames(frames: FrameSelection) -> list[list[int] | int | None] | None:
+    """Return chosen frames as plain values: an index, [first, behind last], or None for all.
+
+    Examples
+    --------
+    >>> plain_frames((slice(2, 5), 3, slice(None)))
+    [[2, 5], 3, None]
+    """
+    if frames is None:
+        return None
+    axes = frames if isinstance(frames, tuple) else (frames,)
+    return [_plain_axis(along) for along in axes]
+
+
+def _plain_axis(along: Any) -> list[int] | int | None:
+    if not isinstance(along, slice):
+        return int(along)
+    return None if along == slice(None) else [int(along.start), int(along.stop)]
 
 
 class CancelledError(RuntimeError):
@@ -245,3 +440,33 @@ def _planes_in_words(image: Image, fits: SpotFits) -> str:
     along = fits.columns[fits.index_names[names.index(planes)]]
     words = fitted_by_plane(planes)
     return "" if along.min() == along.max() else f". ⚠ {words[0].upper()}{words[1:]}."
+
+
+def summary(fits: SpotFits, seconds: float, device: str, why_invalid: str = "") -> str:
+    """Say in one line what a fit has found.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        All fits, the invalid ones too.
+    seconds : float
+        How long it took.
+    device : str
+        What it ran on.
+    why_invalid : str
+        Why some could not be fitted, and what to do, where that is known.
+    """
+    total = len(fits)
+    found = f"{number(total)} spot{'' if total == 1 else 's'}" if total else "No spots"
+    text = f"{found} in {seconds:.1f}\u202fs on {device}"
+    if not total:
+        return f"{text}: allow more false spots or try another PSF σ"
+    valid = to_host(fits.valid)
+    invalid = int((~valid).sum())
+    text += f", {reasons_in_words(to_host(fits.flags)[valid])}"
+    if not invalid:
+        return text
+    text += (
+        f"; {number(invalid)} could not be fitted and {'is' if invalid == 1 else 'are'} not drawn"
+    )
+    return f"{text}: {why_invalid}" if why_invalid else text

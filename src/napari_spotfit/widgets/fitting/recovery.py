@@ -18,8 +18,8 @@ from qtpy.QtWidgets import QHBoxLayout, QPushButton, QWidget
 from ...files.formats import write
 from ..napari_compat import LayerData
 from ..parts import remember
-from ..parts.latest import Latest
 from ..parts.layout import explain, fill, sentence
+from ..parts.work import Latest
 from ..saved_layers import KEPT, attributes_of, read_layer, table_of_layer
 
 if TYPE_CHECKING:

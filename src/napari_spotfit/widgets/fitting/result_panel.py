@@ -1,35 +1,56 @@
-"""What the colours of fitted spots mean, and the choice of the face colours."""
+"""The panel of one layer of fitted spots: its image, marks, colours and legend."""
 
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qtpy.QtCore import Qt, QTimer, Signal
-from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QPushButton, QWidget
+from qtpy.QtCore import QSignalBlocker, Qt, QTimer, Signal
+from qtpy.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QMenu, QPushButton, QWidget
 from superqt import QElidingLabel
 
-from ..layers.colors import COLORMAPS, automatic_limits, color_faces, number_names
+from ..layers.appearance import (
+    COLORMAPS,
+    MARK,
+    MARKS,
+    PREVIEW,
+    automatic_limits,
+    choose_mark,
+    color_faces,
+    number_names,
+)
 from ..layers.history import history_of
-from ..one_to_another import inspect_spot, list_spot
-from ..parts.canvas_bar import BarOnCanvas
-from ..parts.color_bar import ColorBar
-from ..parts.layout import explain, fill, sentence
-from ..parts.scrolled import Scrolled
-from ..parts.status import number
-from ..parts.wheel import guard_wheel
+from ..layers.images import bind_image, image_of, images_for
+from ..layers.points import is_result
+from ..parts.color_legend import BarOnCanvas, ColorBar
+from ..parts.docking import inspect_spot, list_spot
+from ..parts.layout import Scrolled, explain, fill, guard_wheel, sentence
+from ..parts.messages import number
 from ..table.canvas_legend import CanvasLegend
 from ..table.legend import Legend
 from ..table.shown_spots import ShownSpots
-from .image_tie import ImageTie
-from .mark_box import MARK_TIP, MarkBox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from napari import Viewer
-    from napari.layers import Points
+    from napari.layers import Image, Points
 
+_TIE_TIP = (
+    "<p>Say which open image these spots were fitted in, should it have another name here; it must "
+    "have as many pixels. Then Inspect spot shows their data, and they are fitted again.</p>"
+)
+#: While it is held down over the canvas, no spots are drawn.
+IMAGE_KEY = "."
+OFF = "off"
+MARK_TIP = (
+    "<p>What marks good fits: a <i>ring</i> through which the spot is seen, a <i>dot</i> or a "
+    "<i>cross</i>; doubtful ones are an × whatever is chosen. A preview is a <i>halo</i>. "
+    "<i>off</i> hides the layer.</p>"
+    f"<p>Hold the key <b>{IMAGE_KEY}</b> down over the canvas to see the image without marks.</p>"
+)
 _FACE_TIP = (
     "<p>What colours the faces of the rings: a fitted quantity, or the stop condition. It is "
     "remembered for the next fit.</p>"
@@ -54,6 +75,160 @@ _LEAST = 72
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
+
+
+class ImageTie(QWidget):
+    """Ties a layer of spots to its image; hidden while it knows one that is open.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    """
+
+    #: What was done.
+    said = Signal(str)
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._layer: Points | None = None
+        self.label, self.button = sentence(), QPushButton("Choose it")
+        explain(self.button, "Choose the image of these spots", _TIE_TIP)
+        menu = QMenu(self.button)
+        menu.aboutToShow.connect(self._fill)
+        self.button.setMenu(menu)
+        fill(QHBoxLayout(self), (self.label, 1), self.button)
+        self.hide()
+
+    def show_layer(self, layer: Points | None) -> None:
+        """Look at another layer of spots."""
+        self._layer = layer
+        self.look()
+
+    def look(self) -> None:
+        """Say whether the image is open now."""
+        layer, layers = self._layer, self._viewer.layers
+        known = {} if layer is None else layer.metadata
+        missing = layer is not None and "image_name" in known and image_of(layer, layers) is None
+        self.setVisible(missing)
+        if missing and layer is not None:
+            self.label.setText(f"Their image “{known['image_name']}” is not open.")
+            self.button.setVisible(bool(images_for(layer, layers)))
+
+    def tie(self, image: Image) -> None:
+        """Let the spots be those of an image."""
+        if self._layer is not None:
+            bind_image(self._layer, image, self._viewer.layers)
+            self.said.emit(
+                f"The spots of “{self._layer.name}” are of the image “{image.name}” now."
+            )
+            self.look()
+
+    def _fill(self) -> None:
+        menu = self.button.menu()
+        assert menu is not None
+        menu.clear()
+        if self._layer is None:
+            return
+        for image in images_for(self._layer, self._viewer.layers):
+            action = menu.addAction(image.name.replace("&", "&&"))
+            assert action is not None
+            action.triggered.connect(partial(self._on_triggered, image))
+
+    def _on_triggered(self, image: Image, checked: bool = False) -> None:
+        self.tie(image)
+
+
+class MarkBox(QComboBox):
+    """Chooses what marks the good fits of a layer, or that nothing does.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layer.
+    """
+
+    #: What shall mark the spots of the next fit, too.
+    chosen = Signal(str)
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._layer: Points | None = None
+        self.setObjectName("Marks")
+        explain(self, "Marks", MARK_TIP)
+        guard_wheel(self)
+        self.activated.connect(self._on_activated)
+
+    def show_layer(self, layer: Points | None) -> None:
+        """Show what marks the spots of a layer."""
+        self._layer = layer
+        self.look()
+
+    def look(self) -> None:
+        """Show what marks them now, should it have been changed elsewhere."""
+        if self._layer is None:
+            return
+        mark = self._layer.metadata.get(MARK, "ring")
+        names = [*((PREVIEW,) if mark == PREVIEW else MARKS), OFF]
+        with QSignalBlocker(self):
+            if names != [self.itemText(row) for row in range(self.count())]:
+                self.clear()
+                self.addItems(names)
+            self.setCurrentText(mark if self._layer.visible else OFF)
+
+    def _on_activated(self) -> None:
+        layer, mark = self._layer, self.currentText()
+        if layer is None:
+            return
+        if mark != OFF:
+            if mark != layer.metadata.get(MARK):
+                history_of(self._viewer).record_view(layer, "the marks")
+            choose_mark(layer, mark)
+            if mark in MARKS:
+                self.chosen.emit(mark)
+        layer.visible = mark != OFF
+
+
+class ImageKey:
+    """A key of the viewer that hides all fitted spots while it is held down.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer.
+    """
+
+    def __init__(self, viewer: Viewer):
+        self._viewer = viewer
+        self._bound = False
+
+    def bind(self) -> None:
+        """Bind the key, unless the viewer uses it otherwise."""
+        try:
+            self._viewer.bind_key(IMAGE_KEY, _hide_spots, overwrite=False)
+        except ValueError:  # someone else's already, or another widget's of this kind
+            return
+        self._bound = True
+
+    def unbind(self) -> None:
+        """Free it."""
+        if self._bound:
+            self._viewer.bind_key(IMAGE_KEY, None)
+        self._bound = False
+
+
+def _hide_spots(viewer: Viewer) -> Iterator[None]:
+    """Hide the spots; napari goes on with this when the key is released."""
+    hidden = [layer for layer in viewer.layers if layer.visible and is_result(layer)]
+    for layer in hidden:
+        layer.visible = False
+    try:
+        yield
+    finally:
+        for layer in hidden:
+            layer.visible = True
 
 
 class ResultPanel(QWidget):

@@ -1,37 +1,48 @@
-"""The menu "Settings": those of earlier fits and files for the next one, and as Python."""
+"""The menu "Settings": those of earlier fits and files for the next one, and a fit as Python."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QPushButton
+import numpy as np
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QPushButton, QWidget
 
 from ...engine.select import usable_here
+from ...files.as_python import literal, settings_as_python
 from ...files.settings_file import load_settings, save_settings
 from ...models.profiles import Profile
 from ...settings.settings import Settings, parameters
-from ..layers.fits import settings_of_layer
-from ..layers.images import image_of
-from ..layers.points import is_result
-from ..layers.refits import count_refits
-from ..parts import remember
-from ..parts.key_help import show_keys
-from .fit_run import plain_frames
+from ..layers.images import image_of, own_pixels
+from ..layers.points import is_result, settings_of_layer
+from ..layers.result_layers import count_refits
+from ..parts.remember import recent_fits
+from .camera_form import QUANTITIES
+from .layer_fit import plain_frames
 from .settings_panel import SettingsPanel
-from .snippet import Fit, fit_as_python
 
 if TYPE_CHECKING:
     from napari import Viewer
-    from napari.layers import Points
+    from napari.layers import Image, Points
 
-    from ...results.spot_fits import SpotFits
 
-_TIP = (
+#: Keys or clicks, and what they do.
+KEYS = (
+    ("Shift-click", "Fit the spot there; drag, and the fit follows the mouse."),
+    ("Click", "Fit the spot there while Fit on click is pressed; else Inspect spot shows it."),
+    ("Delete, Backspace", "Remove the selected spots."),
+    ("Ctrl+Z, Ctrl+Shift+Z", "Take back what was done to layers of spots; do it again."),
+    ("Page Up, Page Down", "Go to the doubtful spot before, to the next one (Inspect spot)."),
+    (".", "While it is held down, show the image without any marks."),
+)
+#: Chosen frames as plain values; see :func:`~.fit_run.plain_frames`.
+PlainFrames = list[list[int] | int | None] | None
+_DEFAULTS = Settings()
+_MENU_TIP = (
     "<p>Settings that travel: take those of an earlier result, of a file or of a recent fit, save "
     "these as a file, or copy the fit as Python.</p>"
 )
@@ -47,10 +58,121 @@ _NOT_REFITS = " Spots that were refitted by themselves are not in it."
 _KEYS_TIP = "List the keys and clicks over the image"
 _OPENED = "Settings (*.toml);;Fitted spots (*.spots.parquet *.spots.csv *.parquet *.csv)"
 _SAVED = "Settings (*.toml)"
-#: So many fits are remembered, under this name.
-_RECENT, _KEPT = "recent_fits", 8
 #: What has no control, as every image tells it anew.
 _ANEW = "noise"
+
+
+def keys_as_html() -> str:
+    """Return a table of them."""
+    rows = (f"<tr><td><b>{key}</b>&nbsp;&nbsp;</td><td>{what}</td></tr>" for key, what in KEYS)
+    return f"<p>Over the image:</p><table>{''.join(rows)}</table>"
+
+
+def show_keys(parent: QWidget) -> None:
+    """Show the table beside the viewer, which goes on."""
+    box = QMessageBox(parent)
+    box.setWindowTitle("Keys and clicks")
+    box.setTextFormat(Qt.TextFormat.RichText)
+    box.setText(keys_as_html())
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.setModal(False)
+    box.show()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What makes a fit what it is.
+
+    Parameters
+    ----------
+    settings : Settings
+        Those of a result have all that was estimated.
+    image : str
+        The name of the image's layer.
+    frames : list or None
+        The chosen frames.
+    maps : mapping of str to str
+        The names of the layers that say something of the pixels, by what they say.
+    refits : int
+        How many of its spots were fitted again since, with settings of their own.
+    """
+
+    settings: Settings
+    image: str
+    frames: PlainFrames = None
+    maps: Mapping[str, str] = field(default_factory=dict)
+    refits: int = 0
+
+
+def fit_as_python(fit: Fit, layer: Image | None = None) -> str:
+    """Return Python that fits the same spots to the bit, and shows them.
+
+    In a script it opens the image where that came from a file or a sample; else it takes a viewer
+    that has it.
+
+    Parameters
+    ----------
+    fit : Fit
+        What was fitted, and how.
+    layer : Image, optional
+        The image's layer, if it is open.
+    """
+    lines = ["import napari", "import napari_spotfit"]
+    if fit.maps:
+        lines.append("from napari_spotfit.widgets.layers.maps import layer_maps")
+    # Of what a map says, a result's settings have the mean: no second word on it is accepted.
+    without = {name: getattr(_DEFAULTS, name) for name in QUANTITIES if name in fit.maps}
+    lines += ["", f"settings = {settings_as_python(fit.settings.changed(**without))}"]
+    lines.append("viewer = napari.current_viewer() or napari.Viewer()")
+    if layer is not None and (opening := _opening(layer, fit.image)):
+        lines += [f"if {fit.image!r} not in viewer.layers:", f"    {opening}"]
+    lines.append(f"image = viewer.layers[{fit.image!r}]")
+    arguments = [_pixels(layer), "settings=settings"]
+    if fit.frames is not None:
+        arguments.append(f"frames={_frames_as_python(fit.frames)}")
+    if fit.maps:
+        named = ", ".join(f"{role!r}: viewer.layers[{name!r}]" for role, name in fit.maps.items())
+        lines.append(f"maps = layer_maps(image, {{{named}}}).read()")
+        arguments.append("**maps")
+    lines.append(f"fits = napari_spotfit.localize({', '.join(arguments)})")
+    if fit.refits:
+        lines.append(
+            f"# Not as in the layer: {fit.refits} of its spots, which Inspect spot has fitted"
+        )
+        lines.append("# again with other settings. Its feature refit says which.")
+    lines.append("viewer.add_layer(napari_spotfit.to_points_layer(fits, image))")
+    return "\n".join((*lines, ""))
+
+
+def _pixels(layer: Image | None) -> str:
+    pixels = "image.data[0]" if layer is not None and layer.multiscale else "image.data"
+    boolean = layer is not None and own_pixels(layer).dtype == np.bool_
+    return f'{pixels}.astype("uint8")' if boolean else pixels
+
+
+def _opening(layer: Image, name: str) -> str:
+    """Return what opens a layer's image again; nothing if it came from nowhere."""
+    source = layer.source
+    if source.sample:
+        plugin, sample = source.sample
+        return f"viewer.open_sample({plugin!r}, {sample!r})"
+    if source.path:
+        plugin = f", plugin={source.reader_plugin!r}" if source.reader_plugin else ""
+        return f"viewer.open({str(source.path)!r}{plugin})[0].name = {name!r}"
+    return ""
+
+
+def _frames_as_python(frames: list[Any]) -> str:
+    """Return chosen frames as ``localize`` takes them."""
+    axes = [
+        "slice(None)"
+        if along is None
+        else literal(int(along))
+        if not isinstance(along, list)
+        else f"slice({int(along[0])}, {int(along[1])})"
+        for along in frames
+    ]
+    return axes[0] if len(axes) == 1 else f"({', '.join(axes)})"
 
 
 class SettingsMenu(QPushButton):
@@ -77,7 +199,7 @@ class SettingsMenu(QPushButton):
     ):
         super().__init__("Settings")
         self._viewer, self._panel, self._result = viewer, panel, result
-        self.setToolTip(_TIP)
+        self.setToolTip(_MENU_TIP)
         menu = QMenu(self)
         menu.setToolTipsVisible(True)
         menu.aboutToShow.connect(self.fill)
@@ -231,26 +353,6 @@ def control_values(settings: Settings) -> dict[str, Any]:
         shape.setdefault(name, {}).update(low=low, high=high)
     values["shape"] = shape
     return values
-
-
-def recent_fits() -> dict[str, dict[str, Any]]:
-    """Return the settings of recent fits by what to call these, the latest first."""
-    kept = remember.load(_RECENT).get("fits")
-    return {
-        str(fit["name"]): fit["settings"]
-        for fit in (kept if isinstance(kept, list) else [])
-        if isinstance(fit, dict) and isinstance(fit.get("settings"), dict) and "name" in fit
-    }
-
-
-def remember_fit(image: str, fits: SpotFits) -> None:
-    """Remember what was fitted, with all that was estimated."""
-    if fits.settings is None:
-        return
-    name = f"of “{image}”, {datetime.now():%Y-%m-%d %H:%M:%S}"
-    recent = {name: fits.settings.to_dict()} | recent_fits()
-    kept = [{"name": one, "settings": recent[one]} for one in list(recent)[:_KEPT]]
-    remember.save(_RECENT, {"fits": kept})
 
 
 def _add(menu: QMenu, text: str, tip: str, slot: Callable[[], None]) -> None:

@@ -26,21 +26,19 @@ from superqt import QCollapsible
 from ...engine.select import Description, describe
 from ...settings.settings import Settings, parameters
 from ..napari_compat import is_labels, is_shapes
+from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
-from ..parts.layer_choice import LayerChoice
-from ..parts.layout import explain, fill, sentence
-from ..parts.scrolled import scroll_upright
+from ..parts.layout import explain, fill, scroll_upright, sentence
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import CameraForm
-from .frames import FrameChoice
-from .image_choice import ImageChoice
+from .image_choice import FrameChoice, ImageChoice
 from .model_form import ModelForm
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
 
-    from ..layers.noise import Told
+    from ..layers.measured_noise import Told
 
 _IMAGE_TIP = (
     "<p>The image whose spots are fitted: the one selected in the layer list, unless pinned.</p>"

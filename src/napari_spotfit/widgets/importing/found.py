@@ -17,7 +17,7 @@ from ...results.load import fits_of
 from ...results.spot_fits import SpotFits
 from ..exchange import name_of_layer
 from ..layers.points import layer_arguments, points_arguments
-from ..parts.status import number
+from ..parts.messages import number
 
 #: What may stand between the values of a table of text, in words.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QToolButton, QWidget
 
-from ..layers.colors import good_rows
+from ..layers.appearance import good_rows
 from ..parts.layout import explain, fill
-from ..parts.status import number
+from ..parts.messages import number
 
 if TYPE_CHECKING:
     from napari.layers import Points

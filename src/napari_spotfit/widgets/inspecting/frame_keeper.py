@@ -14,7 +14,7 @@ from ...images.pixel_calibration import detection_calibration
 from ...settings.settings import Settings
 from ..layers.images import full_resolution, leading_shape
 from ..layers.maps import LayerMaps
-from ..parts.latest import Latest
+from ..parts.work import Latest
 
 if TYPE_CHECKING:
     from napari.layers import Image

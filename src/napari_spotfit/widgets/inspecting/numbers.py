@@ -13,7 +13,7 @@ from ..parts.layout import explain, fill
 from .quantities import Quantity, as_table, quantities
 
 if TYPE_CHECKING:
-    from ..layers.units import PixelSize
+    from ..layers.images import PixelSize
     from .spot import Spot
 
 _COPY_TIP = (

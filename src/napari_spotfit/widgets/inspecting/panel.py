@@ -18,8 +18,7 @@ from qtpy.QtWidgets import (
 )
 from superqt import QElidingLabel
 
-from ..parts.layout import explain, fill, sentence
-from ..parts.scrolled import scroll_upright
+from ..parts.layout import explain, fill, scroll_upright, sentence
 from .comparison import Comparison
 from .doubtful import DoubtfulSteps
 from .numbers import Numbers
@@ -29,7 +28,7 @@ from .refit_bar import RefitBar
 from .verdict import Verdict
 
 if TYPE_CHECKING:
-    from ..layers.units import PixelSize
+    from ..layers.images import PixelSize
     from .sample import SpotSample
     from .spot import Spot
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QRectF, QSize, Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QWidget
 
-from ..parts.gradient import Gradient
+from ..parts.color_legend import Gradient
 from ..parts.layout import fill
+from ..parts.messages import plain
 from ..parts.plots import Plot
-from ..parts.rounding import plain
 from .pixel_axis import PixelAxis
 from .sample import Roi, SpotSample
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..layers.meanings import meaning
-from ..layers.units import PixelSize
-from ..parts.rounding import plain, with_error
+from ..layers.images import PixelSize
+from ..layers.points import meaning
+from ..parts.messages import plain, with_error
 from .sample import settings_of
 from .spot import Spot
 

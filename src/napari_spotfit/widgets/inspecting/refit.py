@@ -15,10 +15,10 @@ from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.images import full_resolution
 from ..layers.maps import maps_of
-from ..layers.noise import MeasuredNoise
-from ..layers.refits import Row, put_row
-from ..parts.latest import Latest
-from ..parts.wording import in_words
+from ..layers.measured_noise import MeasuredNoise
+from ..layers.result_layers import Row, put_row
+from ..parts.messages import in_words
+from ..parts.work import Latest
 from ..picking.pick import FrameSpots, Pick
 from ..picking.table import arguments
 from .refit_bar import CHANGE, RefitBar

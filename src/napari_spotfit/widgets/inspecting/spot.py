@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ...engine.columns import units_of
 from ...settings.settings import Settings
-from ..layers.meanings import REFIT, SHAPE
-from ..layers.refits import REFITS, Row
+from ..layers.points import REFIT, SHAPE
+from ..layers.result_layers import REFITS, Row
 from .sample import roi_of, settings_of
 
 if TYPE_CHECKING:

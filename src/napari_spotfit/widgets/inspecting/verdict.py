@@ -10,9 +10,9 @@ from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 
 from ...engine.quality.flags import RULES, Flag, flags_of
 from ...models.stopping import StopCondition
-from ..layers.colors import STOP_COLORS
+from ..layers.appearance import STOP_COLORS
+from ..parts.color_legend import Ring
 from ..parts.layout import fill
-from ..parts.ring import Ring
 from .hints import bound_hint, hint
 from .sample import roi_of
 from .spot import Spot

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..napari_compat import colored_by
-from .place import matrix_of
+from .images import matrix_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,26 +1,81 @@
-"""Undo and redo of what was done to layers of spots."""
+"""Undo and redo of changes to layers of spots, and points that are added by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet, ref
 
+import numpy as np
+from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
+from ...engine.quality.flags import Flag
+from ...models.stopping import StopCondition
 from ..napari_compat import added_rows, deletes, itself, main_window
-from ..parts.keys import Keys
-from .by_hand import unfit_rows
-from .points import is_preview, is_result
+from ..parts.docking import Keys
+from .appearance import draw_marks, is_marked
+from .points import AXIS, REFIT, is_preview, is_result
 from .state import LayerState, LayerView, put_state, put_view
 
 if TYPE_CHECKING:
+    import pandas as pd
     from napari import Viewer
     from napari.layers import Points
 
+_STOP = "stop_condition"
+#: What a fit that failed has, too, by the layer's settings; all other numbers are missing.
+_CELLS = {"flags": float(Flag.NOT_CONVERGED), "good": 0.0, "iterations": 0.0, REFIT: 0.0}
 #: So many changes can be undone, as long as they take no more bytes than these.
 _UNDOABLE, _MOST = 100, 2**31
+
+
+def clear_fit_values(layer: Points, rows: Sequence[int]) -> None:
+    """Take from points the numbers of another spot, which napari gives them as they are added.
+
+    They are then as fits that failed: not good, and nothing counts them as spots.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        A layer of fitted spots.
+    rows : sequence of int
+        Which points; from the end where they are negative.
+    """
+    added = np.arange(len(layer.data))[list(rows)]
+    marked = is_marked(layer)
+    layer.features = _without_fits(layer.features, layer.data, added)
+    _count_unfitted(layer, len(added))
+    if marked:
+        draw_marks(layer)
+
+
+def _without_fits(
+    features: pd.DataFrame, points: NDArray[np.float64], rows: NDArray[np.intp]
+) -> pd.DataFrame:
+    """Return features of which some rows have a frame, and else what a failed fit has."""
+    table = features.copy()
+    index = [name for name in features if name == "frame" or AXIS.fullmatch(str(name))]
+    for number, (name, kind) in enumerate(features.dtypes.items()):
+        if name == _STOP:
+            known = getattr(kind, "categories", [StopCondition.INVALID.name])
+            value: Any = StopCondition.INVALID.name if StopCondition.INVALID.name in known else None
+        elif name in index:
+            value = np.rint(points[rows, index.index(name)])
+        else:
+            value = _CELLS.get(str(name), None if getattr(kind, "kind", "O") == "O" else np.nan)
+        table.iloc[rows, number] = value
+    return table
+
+
+def _count_unfitted(layer: Points, added: int) -> None:
+    """Count them among the fits that failed, if those are counted."""
+    counts = layer.metadata.get("stop_counts")
+    if counts is not None:
+        invalid = StopCondition.INVALID.name
+        counts = {**counts, invalid: counts.get(invalid, 0) + added}
+        layer.metadata = {**layer.metadata, "stop_counts": counts}
 
 
 class Change(NamedTuple):
@@ -248,7 +303,7 @@ class History(QObject):
         if self.paused or is_preview(layer):
             return
         if added:
-            unfit_rows(layer, added)
+            clear_fit_values(layer, added)
         if when == "before":
             self._before = LayerState.of(layer)
         elif when and self._before is not None:

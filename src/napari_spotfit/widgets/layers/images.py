@@ -1,14 +1,16 @@
-"""Image layers as arrays and frames, and what puts another layer on them."""
+"""Image layers as arrays and frames, where layers lie, and how large their pixels are."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..napari_compat import is_image, is_points
-from ..parts.follow import PLACE
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -17,8 +19,18 @@ if TYPE_CHECKING:
 
 #: In the metadata of an image and of its results, what the axes are that have no name, by place.
 AXES = "axes_told"
+_TRANSFORM = ("scale", "translate", "rotate", "shear", "affine")
+#: Where a layer lies, and what changes the pixels of a layer that says something of an image.
+PLACE = (*_TRANSFORM, "units")
+CONTENTS = ("data", "paint", "set_data", *_TRANSFORM)
 #: What says how a layer lies in the world, as napari names it.
 PLACED = (*PLACE, "axis_labels")
+#: How the usual units are written.
+_SYMBOLS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm"}
+#: Columns along y, along x, and along neither.
+_ALONG = {"y": "y", "roi_y": "y", "x": "x", "roi_x": "x"}
+_ALONG |= dict.fromkeys(("sigma", "sigma_x", "sigma_y", "width"), "")
+_STDERR = "_stderr"
 
 
 def full_resolution(layer: Image | Labels) -> Any:
@@ -189,3 +201,50 @@ def transform_arguments(layer: Layer) -> dict[str, Any]:
     """Return what puts another layer on this one: its transform, units and axis labels."""
     values = {name: getattr(layer, name) for name in PLACED}
     return {**values, "affine": np.asarray(layer.affine.affine_matrix)}
+
+
+class PixelSize(NamedTuple):
+    """Height and width of a layer's pixels in a physical unit."""
+
+    y: float
+    x: float
+    unit: str
+
+    def factor(self, column: str) -> float | None:
+        """Return what turns a column from pixels into the unit.
+
+        None for columns that are not in pixels, and for those along neither axis where
+        pixels are not square.
+        """
+        along = _ALONG.get(column.removesuffix(_STDERR))
+        if along is None:
+            return None
+        if along:
+            return self.y if along == "y" else self.x
+        return self.y if math.isclose(self.y, self.x, rel_tol=1e-6) else None
+
+
+def pixel_size(layer: Layer) -> PixelSize | None:
+    """Return the size of a layer's pixels; None if the layer has no physical unit."""
+    unit, other = (str(unit) for unit in layer.units[-2:])
+    if unit != other or unit in ("pixel", "dimensionless"):
+        return None
+    corners = np.zeros((3, layer.ndim))
+    corners[1, -2] = corners[2, -1] = 1
+    origin, *ends = (np.asarray(layer.data_to_world(corner)) for corner in corners)
+    y, x = (float(np.linalg.norm(end - origin)) for end in ends)
+    return PixelSize(y, x, _SYMBOLS.get(unit, unit))
+
+
+def matrix_of(transform: Any, ndim: int) -> NDArray[np.float64]:
+    """Return an affine transform of napari's as a matrix with the translation as last column."""
+    origin = np.asarray(transform(np.zeros(ndim)), float)
+    ends = [np.asarray(transform(end), float) - origin for end in np.eye(ndim)]
+    return np.column_stack([*ends, origin])
+
+
+def events_of(names: Iterable[str], *layers: Layer | None) -> list[Any]:
+    """Return events of layers by name, each once, as far as the layers have them."""
+    known = dict.fromkeys(layer for layer in layers if layer is not None)
+    events = (getattr(layer.events, name, None) for layer in known for name in names)
+    return [event for event in events if event is not None]

@@ -1,25 +1,76 @@
-"""Results to Points layers."""
+"""Results to Points layers and back, and what their columns mean."""
 
 from __future__ import annotations
 
 import operator
+import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...models.stopping import STOP_NAMES
+from ...engine.columns import as_column
+from ...models.profiles import MODELS, ShapeParameter
+from ...models.stopping import STOP_NAMES, StopCondition
 from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
 from ..napari_compat import follow_no_feature, is_points, refreshed_once, select_points
-from .colors import FACE_COLORMAP, STOP_COLORS, color_faces, face_limits
-from .hiding import CANVAS_SIZES, show_all
+from .appearance import (
+    ANTIALIASING,
+    CANVAS_SIZES,
+    FACE_COLORMAP,
+    MARK,
+    STOP_COLORS,
+    color_faces,
+    draw_marks,
+    face_limits,
+    is_marked,
+    mark_arguments,
+    mark_metadata,
+    show_all,
+)
 from .images import image_link, transform_arguments
 from .maps import NO_MAPS, LayerMaps
-from .marks import ANTIALIASING, MARK, draw_marks, is_marked, mark_arguments, mark_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
     from napari.layers import Image, Layer, Points
 
+AXIS = re.compile(r"axis_\d+")
+#: The number of the settings that a spot was fitted again with; 0 stands for the layer's.
+REFIT = "refit"
+_STDERR = "_stderr"
+#: The shape parameters of all models.
+SHAPE = {shape.name: shape for model in MODELS.values() for shape in model.shape}
+_MEANINGS = {
+    "y": "Centre of the spot along the image's rows axis; 0 is the centre of the first pixel.",
+    "x": "Centre of the spot along the image's columns axis; 0 is the centre of the first pixel.",
+    "frame": "Frame of the image; the first is 0.",
+    "amplitude": "Height of the spot above the background, in the camera's counts.",
+    "background": "Level below the spot, in counts per pixel, without the camera offset.",
+    "photons": "Light of the whole spot: the integral of the fitted profile, divided by the "
+    "camera gain where it is known. Without a gain, it is in counts. That of a "
+    "model of your own is its sum over the pixels of the ROI: light beside it is left out.",
+    "chi_square": "χ², what the fit makes as small as it can: the sum of the squared residuals "
+    "of all pixels of the ROI, or for maximum likelihood the Poisson deviance.",
+    "reduced_chi_square": "χ² divided by the degrees of freedom, which are the pixels of the ROI "
+    "less the fitted parameters: for least squares the residual's variance, for maximum "
+    "likelihood about 1 if the model is right.",
+    "iterations": "How many iterations the fit took.",
+    "stop_condition": "Why the fit stopped.",
+    "flags": "What may be wrong with the fit, a bit for each reason: Inspect spot says it.",
+    "good": "1 for fits that nothing speaks against, 0 for doubtful ones.",
+    "roi_y": "First row of the pixels that were fitted.",
+    "roi_x": "First column of the pixels that were fitted.",
+    "label": "Label of the pixel that the centre lies in, of the Labels layer chosen under Cells; "
+    "0 is none.",
+    "refit": "0 for a spot with the settings of the layer; else the number, from 1 on, of those "
+    "with which it was fitted again in Inspect spot: the layer's metadata list them as refits.",
+    "score": "How far the spot stands out of the noise, as a normal deviate: the number of false "
+    "spots says how far it must.",
+}
+_STOP, _GOOD = "stop_condition", "good"
 _STOP = "stop_condition"
 #: What colours the faces of spots whose settings are not known: the first of these they have.
 _WIDTHS = ("sigma", "sigma_x", "width", "photons", "amplitude")
@@ -27,6 +78,73 @@ _WIDTHS = ("sigma", "sigma_x", "width", "photons", "amplitude")
 PASSING = "preview"
 #: So many rows tell whether a column has stop conditions.
 _LOOKED_AT = 1000
+
+
+def meaning(name: str, shape: Iterable[ShapeParameter] = ()) -> str:
+    """Return what a column holds.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    shape : iterable of ShapeParameter
+        Those of the model that was fitted, where it is known; else a parameter has its
+        meaning in any model.
+    """
+    if name in _MEANINGS:
+        return _MEANINGS[name]
+    known = SHAPE | {parameter.name: parameter for parameter in shape}
+    if name in known:
+        text = known[name].meaning
+        return f"{text[0].upper()}{text[1:]}."
+    if AXIS.fullmatch(name):
+        return f"Index along the image's axis {name.removeprefix('axis_')}; the first is 0."
+    if name.endswith(_STDERR):
+        return f"Standard error of {name.removesuffix(_STDERR)}."
+    return "A feature that was added to the layer."
+
+
+def fits_of_features(features: pd.DataFrame, metadata: Mapping[str, Any]) -> SpotFits:
+    """Return the fits whose columns are a layer's features.
+
+    Whole numbers, which napari has as floating-point ones, are whole again.
+
+    Parameters
+    ----------
+    features : pandas.DataFrame
+        The features of a layer of fitted spots, and whatever was added to them.
+    metadata : mapping
+        The layer's metadata.
+    """
+    columns = {
+        str(name): _column(str(name), values) for name, values in features.items() if name != _GOOD
+    }
+    index = tuple(name for name in columns if name == "frame" or AXIS.fullmatch(name))
+    settings = settings_of_layer(metadata)
+    units = metadata.get("units", {}) if settings is None else {}
+    return SpotFits(columns, index, settings, units=units)
+
+
+def settings_of_layer(metadata: Mapping[str, Any]) -> Settings | None:
+    """Return what a layer's spots were fitted with, if it says so."""
+    settings = metadata.get("settings")
+    return Settings(**settings) if settings else None
+
+
+def _column(name: str, values: pd.Series) -> NDArray[Any]:
+    if name == _STOP:
+        words = values.astype("category").cat
+        # A point without a condition, the code -1, was not fitted.
+        codes = [
+            StopCondition.__members__.get(word, StopCondition.INVALID) for word in words.categories
+        ]
+        stops = np.array([*codes, StopCondition.INVALID], np.uint8)
+        rows: NDArray[np.int8] = words.codes.to_numpy()
+        return stops[rows]
+    if getattr(values.dtype, "kind", "O") in "fiub":
+        return as_column(name, values.to_numpy())
+    text: NDArray[Any] = values.to_numpy(object)
+    return text
 
 
 def points_arguments(

@@ -1,31 +1,47 @@
-"""The Points layers with an image's spots: made once, updated by the next fit."""
+"""Layers of results: made and updated by fits, changed by a refit or by a drift, undoably."""
 
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...analysis.drift import Drift
+from ...analysis.tracks import NO_TRACK
+from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
 from .cells import LABEL, LABELS, with_unknown_labels
 from .history import history_of
+from .images import transform_arguments
 from .points import (
+    REFIT,
     color_points_layer,
     is_result,
     layer_name,
     make_points_layer,
     update_points_layer,
 )
-from .state import LayerState
+from .state import LayerState, fit_limits, put_points
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    import pandas as pd
     from napari import Viewer
     from napari.layers import Image, Points
 
+    from .history import History
+
 #: In the metadata of a layer, what it was like when a fit had made it.
 _MADE = "as_fitted"
+#: The key of the metadata with the list of settings.
+REFITS = "refits"
+_STOP = "stop_condition"
+_REFIT = "the refit of a spot"
+_SUBTRACTION = "the subtraction of the drift"
 
 
 class ResultLayers:
@@ -109,3 +125,202 @@ def _fingerprint(layer: Points) -> Hashable:
             values = np.array([repr(value) for value in values])
         checksum = zlib.crc32(values.tobytes(), checksum)
     return layer.name, layer.data.shape, tuple(names), checksum
+
+
+class Row(NamedTuple):
+    """One spot of a layer, with all that is known of it."""
+
+    #: Indices along the leading axes, y and x.
+    point: NDArray[np.float64]
+    cells: dict[str, Any]
+    units: dict[str, str]
+    #: What it was fitted with, as plain values.
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, layer: Points, row: int) -> Row:
+        """Return a spot as a layer has it."""
+        return cls(
+            layer.data[row].copy(),
+            layer.features.iloc[row].to_dict(),
+            dict(layer.metadata.get("units", {})),
+            settings_of_row(layer, row),
+        )
+
+    def refitted(self, new: Mapping[str, Any]) -> Row:
+        """Return the same spot, fitted again.
+
+        What a fit does not tell stays: the score, and what the user has added. What the earlier
+        model alone has, is no longer known.
+
+        Parameters
+        ----------
+        new : mapping
+            One fit, from :func:`~napari_spotfit.widgets.picking.table.arguments`.
+        """
+        values = {str(name): column.iloc[0] for name, column in new["features"].items()}
+        for name in ("roi_size", "offset"):  # where the layer tells them of each spot
+            if name not in self.cells:
+                values.pop(name, None)
+        shape = [one.name for one in Settings(**self.settings).profile.shape]
+        gone = {name for one in shape for name in (one, f"{one}_stderr")} - set(values)
+        cells = {name: np.nan if name in gone else value for name, value in self.cells.items()}
+        metadata = new["metadata"]
+        units = {**self.units, **metadata["units"]}
+        return Row(new["data"][0], cells | values, units, metadata["settings"])
+
+    def is_in(self, layer: Points, row: int) -> bool:
+        """Whether a layer has this spot in a row, fitted like this."""
+        if row >= len(layer.data) or not np.array_equal(layer.data[row], self.point):
+            return False
+        there = layer.features.iloc[row].to_dict()
+        same = (_same(value, there.get(name, np.nan)) for name, value in self._own.items())
+        return all(same)
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        return {name: one for name, one in self.cells.items() if name not in (REFIT, LABEL)}
+
+
+def settings_of_row(layer: Points, row: int) -> Mapping[str, Any]:
+    """Return what a spot of a layer was fitted with, as plain values; empty if nobody knows."""
+    settings: Mapping[str, Any] = layer.metadata.get("settings", {})
+    if REFIT not in layer.features:
+        return settings
+    number, known = layer.features[REFIT].to_numpy()[row], layer.metadata.get(REFITS, [])
+    return known[int(number) - 1] if 1 <= number <= len(known) else settings
+
+
+def count_refits(features: pd.DataFrame) -> int:
+    """Return how many spots were fitted again with settings of their own."""
+    return int((features[REFIT].to_numpy() > 0).sum()) if REFIT in features else 0
+
+
+def put_row(layer: Points, row: int, new: Row, history: History) -> None:
+    """Let a row of a layer be another fit of its spot, in the colours and with the mark of that.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        The layer.
+    row : int
+        Which row.
+    new : Row
+        What stands there then.
+    history : History
+        Where it is recorded.
+    """
+    before = LayerState.of(layer)
+    with history.pause():
+        _put(layer, row, new)
+    history.record(layer, before, _REFIT)
+    history.shown.emit(layer)
+
+
+def _put(layer: Points, row: int, new: Row) -> None:
+    number, refits = _numbered(layer, new.settings)
+    cells = {**new.cells, REFIT: float(number)}
+    metadata, old = layer.metadata, layer.features[_STOP].iloc[row]
+    if LABELS in metadata and not np.array_equal(np.rint(layer.data[row]), np.rint(new.point)):
+        cells[LABEL] = np.nan  # until somebody looks
+    counts = dict(metadata.get("stop_counts", {}))
+    if old in counts:
+        counts[old] -= 1
+        counts[cells[_STOP]] = counts.get(cells[_STOP], 0) + 1
+    units = {**new.units, **metadata.get("units", {})}
+    layer.metadata = {**metadata, "stop_counts": counts, "units": units, REFITS: refits}
+    features, data = _with_cells(layer.features, row, cells), layer.data.copy()
+    data[row] = new.point
+    fit_limits(layer, features)
+    put_points(layer, data, features)
+
+
+def _numbered(layer: Points, settings: Mapping[str, Any]) -> tuple[int, list[Mapping[str, Any]]]:
+    """Return the number of settings among those of a layer, and the list of its refits'."""
+    refits, wanted = list(layer.metadata.get(REFITS, [])), Settings(**settings)
+    known = [layer.metadata.get("settings", {}), *refits]
+    for number, one in enumerate(known):
+        if Settings(**one) == wanted:
+            return number, refits
+    return len(known), [*refits, dict(settings)]
+
+
+def _with_cells(features: pd.DataFrame, row: int, cells: Mapping[str, Any]) -> pd.DataFrame:
+    """Return features of which one row has other values; columns that are new are NaN elsewhere."""
+    changed = features.copy()
+    for name, value in cells.items():
+        if name not in changed:
+            changed[name] = 0.0 if name == REFIT else np.nan
+        column = changed.columns.get_loc(name)
+        kind = changed.dtypes.iloc[column]
+        changed.iloc[row, column] = kind.type(value) if kind.kind == "f" else value
+    return changed
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other or (one != one and other != other))
+
+
+def can_be_subtracted(layer: Points) -> str:
+    """Say why a layer's spots have no drift; nothing if they may have one."""
+    if layer.ndim != 3 or "frame" not in layer.features:
+        return "Drift is told over the frames of a movie: these spots have another number of axes."
+    if "y_stderr" not in layer.features:
+        return "These spots have no standard errors: fit again with standard errors."
+    return ""
+
+
+def subtract(layer: Points, drift: Drift, history: History, file: str | None = None) -> None:
+    """Move the spots of a layer back, undoably.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        A layer of fitted spots of a movie.
+    drift : Drift
+        The drift.
+    history : History
+        Where it is recorded.
+    file : str, optional
+        Whose drift it is, where a layer has spots of several files: those of others stay.
+
+    Raises
+    ------
+    ValueError
+        If the drift does not know all frames: then none of the spots moves.
+    """
+    before = LayerState.of(layer)
+    frame = np.rint(layer.data[:, 0]).astype(np.int64)
+    inside = np.ones(len(frame), bool)
+    if file is not None:
+        inside = (layer.features["file"] == file).to_numpy()
+    _refuse_unknown(frame[inside], len(drift))
+    data, features = layer.data.copy(), layer.features.copy()
+    for axis, name in ((1, "y"), (2, "x")):
+        shift = np.zeros(len(data))
+        shift[inside] = getattr(drift, name)[frame[inside]]
+        data[:, axis] -= shift
+        if name in features:
+            features[name] = features[name].to_numpy() - shift
+    with history.pause():
+        put_points(layer, data, features)
+    history.record(layer, before, _SUBTRACTION)
+    history.shown.emit(layer)
+
+
+def _refuse_unknown(frame: NDArray[np.int64], known: int) -> None:
+    """Raise ValueError if a drift does not know all frames that have spots."""
+    unknown = frame[(frame < 0) | (frame >= known)]
+    if len(unknown):
+        raise ValueError(
+            f"Nothing was subtracted: the drift is of {known} frames, from 0 on, and there are "
+            f"spots in frame {unknown.max()}. Find the drift of all frames."
+        )
+
+
+def put_tracks(viewer: Viewer, layer: Points, linked: SpotFits) -> None:
+    """Add a Tracks layer with linked spots where a layer of spots lies."""
+    tracks = linked[linked.track != NO_TRACK]
+    rows = np.column_stack([tracks.track, tracks.frame, tracks.y, tracks.x]).astype(float)
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    viewer.add_tracks(rows, name=f"{layer.name} tracks", **transform_arguments(layer))

@@ -8,9 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..napari_compat import follow_no_feature, quiet, tell_data
-from .colors import automatic_limits, color_faces
-from .hiding import show_all, show_only, sizes_when_shown
-from .marks import MARK, draw_marks, is_marked, own_symbols
+from .appearance import (
+    MARK,
+    automatic_limits,
+    color_faces,
+    draw_marks,
+    is_marked,
+    own_symbols,
+    show_all,
+    show_only,
+    sizes_when_shown,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

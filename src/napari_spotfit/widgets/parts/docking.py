@@ -1,8 +1,9 @@
-"""A widget's life in a dock of napari: where it docks at first, and when it works."""
+"""What ties a widget to its viewer: its dock, events and keys that it follows, other widgets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtGui import QCloseEvent, QShowEvent
@@ -13,12 +14,15 @@ from ..napari_compat import itself, main_window
 
 if TYPE_CHECKING:
     from napari import Viewer
+    from napari.layers import Layer, Points
 
 #: The plugin's name in its manifest.
 _PLUGIN = "napari-spotfit"
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 #: Height in pixels that a widget below the canvas gets.
 _HEIGHT = 300
+#: What the manifest calls the two.
+INSPECT_SPOT, SPOTS = "Inspect spot", "Spots"
 
 
 class Docked(QWidget):
@@ -184,3 +188,93 @@ def _dock_below(widget: QWidget) -> None:
         window.resizeDocks([dock], [_HEIGHT], Qt.Orientation.Vertical)
     # Qt would never let it be lower than it had to be on the right, with its title on top.
     dock.setMinimumSize(0, 0)
+
+
+@runtime_checkable
+class ShowsSpots(Protocol):
+    """A widget that can be sent to a spot."""
+
+    def go_to(self, layer: Points, row: int | None = None) -> None:
+        """Show a layer, and one of its spots."""
+
+
+def inspect_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
+    """Show a spot of a layer in *Inspect spot*: without a row, the selected or a doubtful one."""
+    _send(viewer, INSPECT_SPOT, layer, row)
+
+
+def list_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
+    """Show a layer in *Spots*, and one of its spots."""
+    _send(viewer, SPOTS, layer, row)
+
+
+def _send(viewer: Viewer, title: str, layer: Points, row: int | None) -> None:
+    widget = brought_up(viewer, title)
+    assert isinstance(widget, ShowsSpots)
+    widget.go_to(layer, row)
+
+
+class Follower:
+    """Calls a method on the events that matter now, and on no others.
+
+    Parameters
+    ----------
+    method : callable
+        A bound method that takes the event.
+    """
+
+    def __init__(self, method: Callable[[Any], None]):
+        self._method = method
+        self._events: tuple[Any, ...] = ()
+
+    def follow(self, *events: Any) -> bool:
+        """Follow these events and leave the earlier ones; return whether they are others."""
+        if [id(event) for event in events] == [id(event) for event in self._events]:
+            return False
+        for event in self._events:
+            event.disconnect(self._method)
+        for event in events:
+            event.connect(self._method)
+        self._events = events
+        return True
+
+
+class Keys:
+    """Keys of a viewer, or of a layer while it is active, that do something while they are bound.
+
+    The keys of the active layer come first: where it has Delete of its own, that counts, and
+    those that are bound to the layer itself come before those that all of its kind have.
+
+    Parameters
+    ----------
+    owner : napari.Viewer or napari.layers.Layer
+        The viewer, or the layer.
+    actions : mapping
+        What to do, by the key in napari's words.
+    """
+
+    def __init__(self, owner: Viewer | Layer, actions: Mapping[str, Callable[[], object]]):
+        self._owner, self._actions = owner, actions
+        self._bound: list[str] = []
+
+    def bind(self) -> None:
+        """Bind the keys that the viewer does not use otherwise."""
+        for key, action in self._actions.items():
+            try:
+                self._owner.bind_key(key, _ignoring_owner(action), overwrite=False)
+            except ValueError:  # someone else's already
+                continue
+            self._bound.append(key)
+
+    def unbind(self) -> None:
+        """Free them."""
+        for key in self._bound:
+            self._owner.bind_key(key, None)
+        self._bound.clear()
+
+
+def _ignoring_owner(action: Callable[[], object]) -> Callable[[Viewer | Layer], None]:
+    def on_key(owner: Viewer | Layer) -> None:
+        action()
+
+    return on_key

@@ -14,9 +14,8 @@ from qtpy.QtWidgets import QBoxLayout, QLabel, QWidget
 
 from ...settings.parameter import GROUPS, Parameter, words_of
 from ...settings.settings import Settings
-from .layout import explain, fill
-from .number_box import NumberBox
-from .wheel import guard_wheel
+from .boxes import NumberBox
+from .layout import explain, fill, guard_wheel
 
 #: Pixels that a label is wider in the viewer's font than before it has it.
 _SPARE = 12

@@ -1,14 +1,18 @@
-"""Widgets in rows and columns, and what they say of themselves."""
+"""Lay out widgets: rows and columns, scroll areas, tooltips, and the mouse wheel."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QBoxLayout, QLabel, QLayout, QWidget
+from qtpy.QtCore import QEvent, QObject, QSize, Qt
+from qtpy.QtWidgets import QBoxLayout, QFrame, QLabel, QLayout, QScrollArea, QSizePolicy, QWidget
 
 _Box = TypeVar("_Box", bound=QBoxLayout)
 _Part = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
+#: Height in pixels of the frame that the viewer's theme draws around what scrolls.
+_FRAME = 2
+#: Higher than any screen.
+_UNLIMITED = 100_000
 
 
 def fill(
@@ -57,3 +61,83 @@ def explain(widget: QWidget, name: str, tip: str) -> None:
     """Name a widget for those who do not see it, and say what it is for."""
     widget.setAccessibleName(name)
     widget.setToolTip(tip)
+
+
+class _WheelGuard(QObject):
+    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
+        if event is not None and event.type() == QEvent.Type.Wheel:
+            assert isinstance(watched, QWidget)
+            if not watched.hasFocus():
+                event.ignore()
+                return True
+        return False
+
+
+def guard_wheel(widget: QWidget) -> None:
+    """Let the wheel change a control only after the control was clicked."""
+    widget.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    widget.installEventFilter(_WheelGuard(widget))
+
+
+def scroll_upright(area: QScrollArea, content: QWidget) -> None:
+    """Let an area without a frame scroll something as wide as itself up and down."""
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setWidgetResizable(True)
+    area.setWidget(content)
+
+
+class Scrolled(QScrollArea):
+    """Scrolls something up and down.
+
+    Parameters
+    ----------
+    content : QWidget
+        What is scrolled.
+    least : int
+        Height in pixels that is asked for in any case, if the contents are that high.
+    """
+
+    def __init__(self, content: QWidget, least: int):
+        super().__init__()
+        self._least, self._most = least, _UNLIMITED
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
+        scroll_upright(self, content)
+
+    def sizeHint(self) -> QSize:
+        """Ask for all of the contents."""
+        return QSize(self._width(), min(self._height(), self._most))
+
+    def minimumSizeHint(self) -> QSize:
+        """Ask for some of the contents."""
+        return QSize(self._width(), min(self._height(), self._least))
+
+    def shorten(self, missing: int) -> None:
+        """Ask for less than the contents need, down to the least, as so many pixels are missing.
+
+        Parameters
+        ----------
+        missing : int
+            By how many pixels what is around is lower than it asks to be; negative if there is
+            room.
+        """
+        most = max(self.sizeHint().height() - missing, self._least)
+        if most != self._most:
+            self._most = most
+            self.updateGeometry()
+
+    def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
+        """Ask anew when the contents ask for another height."""
+        if event is not None and event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return bool(super().eventFilter(watched, event))
+
+    def _height(self) -> int:
+        content = self.widget()
+        return 0 if content is None else content.sizeHint().height() + _FRAME
+
+    def _width(self) -> int:
+        content = self.widget()
+        bar = self.verticalScrollBar()
+        wide = 0 if bar is None else bar.sizeHint().width()
+        return wide if content is None else content.minimumSizeHint().width() + wide

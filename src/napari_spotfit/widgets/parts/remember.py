@@ -1,19 +1,24 @@
-"""Values that are kept between napari sessions."""
+"""Values that are kept between napari sessions: of widgets and of recent fits."""
 
 from __future__ import annotations
 
 import atexit
 import json
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QSettings, QTimer
+
+if TYPE_CHECKING:
+    from ...results.spot_fits import SpotFits
 
 #: The file takes milliseconds to write, which a dragged control must not wait for: it is written
 #: so many ms after the first change.
 _DELAY = 500
-
 _unwritten: dict[str, str] = {}
+#: So many fits are remembered, under this name.
+_RECENT, _KEPT = "recent_fits", 8
 
 
 def _store() -> QSettings:
@@ -58,3 +63,23 @@ def load(name: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return values if isinstance(values, dict) else {}
+
+
+def recent_fits() -> dict[str, dict[str, Any]]:
+    """Return the settings of recent fits by what to call these, the latest first."""
+    kept = load(_RECENT).get("fits")
+    return {
+        str(fit["name"]): fit["settings"]
+        for fit in (kept if isinstance(kept, list) else [])
+        if isinstance(fit, dict) and isinstance(fit.get("settings"), dict) and "name" in fit
+    }
+
+
+def remember_fit(image: str, fits: SpotFits) -> None:
+    """Remember what was fitted, with all that was estimated."""
+    if fits.settings is None:
+        return
+    name = f"of “{image}”, {datetime.now():%Y-%m-%d %H:%M:%S}"
+    recent = {name: fits.settings.to_dict()} | recent_fits()
+    kept = [{"name": one, "settings": recent[one]} for one in list(recent)[:_KEPT]]
+    save(_RECENT, {"fits": kept})

@@ -1,4 +1,4 @@
-"""Work in a worker thread that can be cancelled, and whose errors are all told."""
+"""Work in the background: it can be cancelled, and reports all errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from napari.qt.threading import create_worker
@@ -16,6 +17,7 @@ from ...engine.errors import BackendFallbackWarning
 
 #: Does the work, yields after each step how many are done of how many, returns the result.
 Steps = Generator[tuple[int, int], None, Any]
+Job = Callable[[], Any]
 
 
 class Work(QObject):
@@ -103,3 +105,63 @@ def _work(
     except Exception as error:
         return _End(error=error)
     return _End()
+
+
+class Latest(QObject):
+    """Does jobs in a worker thread, one at a time; of those that wait, only the last.
+
+    There is never a queue: a job that is asked for while another runs replaces the one
+    that waits.
+
+    Parameters
+    ----------
+    parent : QObject
+        Qt parent.
+    """
+
+    #: What the job returned. On the GUI thread.
+    done = Signal(object)
+    #: The exception that it raised instead.
+    failed = Signal(object)
+
+    def __init__(self, parent: QObject):
+        super().__init__(parent)
+        self._waiting: Job | None = None
+        self._running: Work | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job runs or waits."""
+        return self._running is not None
+
+    def ask(self, job: Job) -> None:
+        """Do a job as soon as the one that runs has ended."""
+        self._waiting = job
+        if self._running is None:
+            self._start()
+
+    def drop(self) -> None:
+        """Forget the job that waits, and be silent about the one that runs."""
+        self._waiting = None
+        if self._running is not None:
+            self._running.cancel()
+
+    def _start(self) -> None:
+        if self._waiting is None:
+            return
+        self._running = Work(partial(_steps, self._waiting), self)
+        self._waiting = None
+        self._running.ended.connect(self._on_ended)
+        self._running.done.connect(self.done)
+        self._running.failed.connect(self.failed)
+        self._running.start(at_once=True)
+
+    def _on_ended(self) -> None:
+        self._running = None
+        self._start()
+
+
+def _steps(job: Job) -> Steps:
+    result = job()
+    yield 1, 1
+    return result

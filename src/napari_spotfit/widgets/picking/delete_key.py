@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..layers.points import is_result
-from ..parts.keys import Keys
+from ..parts.docking import Keys
 
 if TYPE_CHECKING:
     from napari import Viewer

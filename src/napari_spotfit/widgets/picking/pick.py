@@ -17,7 +17,7 @@ from ...localization.peaks import peak_near
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.noise import MeasuredNoise
+from ..layers.measured_noise import MeasuredNoise
 
 #: How far away, in sides of the ROI, spots lie at most on which a row depends: those that take
 #: pixels from its fit, and from another fit that ends at the same spot.

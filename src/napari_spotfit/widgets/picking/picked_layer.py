@@ -9,10 +9,8 @@ import numpy as np
 from qtpy.QtCore import QObject, Signal
 
 from ...settings.settings import Settings
-from ..layers.colors import color_faces
-from ..layers.hiding import show_all
+from ..layers.appearance import color_faces, draw_marks, is_marked, show_all
 from ..layers.history import History
-from ..layers.marks import draw_marks, is_marked
 from ..layers.points import align, is_result, make_points_layer
 from ..layers.state import LayerState, fit_limits, set_data
 from ..napari_compat import refreshed_once, select_points

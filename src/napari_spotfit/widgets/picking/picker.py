@@ -18,9 +18,9 @@ from ...settings.settings import Settings
 from ..layers import images
 from ..layers.history import History
 from ..layers.maps import LayerMaps
-from ..layers.noise import MeasuredNoise
+from ..layers.measured_noise import MeasuredNoise
 from ..layers.state import LayerState
-from ..parts.latest import Latest
+from ..parts.work import Latest
 from .pick import FrameSpots, Pick
 from .picked_layer import PickedLayers
 from .table import arguments

@@ -13,10 +13,9 @@ from qtpy.QtWidgets import QLabel, QSlider, QVBoxLayout, QWidget
 
 from ...results.spot_fits import SpotFits
 from ..parts.form import SettingsForm
-from ..parts.layout import explain, fill
+from ..parts.layout import explain, fill, guard_wheel
+from ..parts.messages import number
 from ..parts.plots import DIM, Plot, faint
-from ..parts.status import number
-from ..parts.wheel import guard_wheel
 from .job import Previewed
 from .knobs import ByFalseSpots, ByThreshold, Knob
 

@@ -14,8 +14,8 @@ from ...images.frames import HeldFrame
 from ...settings.settings import Settings, parameters
 from ..layers import images
 from ..layers.maps import LayerMaps, layer_maps
-from ..layers.noise import MeasuredNoise
-from ..parts.latest import Latest
+from ..layers.measured_noise import MeasuredNoise
+from ..parts.work import Latest
 
 if TYPE_CHECKING:
     from napari import Viewer

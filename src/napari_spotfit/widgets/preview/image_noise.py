@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QObject, Signal
 
 from ..layers import images
+from ..layers.images import CONTENTS, events_of
 from ..layers.maps import layer_maps
-from ..layers.noise import MeasuredNoise
-from ..parts.follow import CONTENTS, Follower, events_of
-from ..parts.latest import Latest
+from ..layers.measured_noise import MeasuredNoise
+from ..parts.docking import Follower
+from ..parts.work import Latest
 
 if TYPE_CHECKING:
     from ..fitting.settings_panel import SettingsPanel

@@ -14,9 +14,9 @@ from ...localization.localize import localize_parts
 from ...localization.peaks import peak_heights
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from ..layers.colors import FACE_COLORMAP
+from ..layers.appearance import FACE_COLORMAP
 from ..layers.maps import NO_MAPS, LayerMaps
-from ..layers.noise import MeasuredNoise
+from ..layers.measured_noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 
 #: The settings on which the maxima depend, beside what is asked of them: false spots and a

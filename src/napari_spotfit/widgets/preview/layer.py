@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..layers.colors import color_faces
-from ..layers.marks import PREVIEW, with_mark
+from ..layers.appearance import PREVIEW, color_faces, with_mark
 from ..layers.points import (
     PASSING,
     color_points_layer,

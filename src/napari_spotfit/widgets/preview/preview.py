@@ -9,11 +9,12 @@ from qtpy.QtWidgets import QCheckBox
 from superqt.utils import qdebounced
 
 from ..layers import images
-from ..layers.colors import FACE_COLORMAP
+from ..layers.appearance import FACE_COLORMAP
+from ..layers.images import CONTENTS, PLACE, events_of
 from ..layers.maps import LayerMaps, layer_maps
-from ..parts.follow import CONTENTS, PLACE, Follower, events_of
-from ..parts.latest import Latest
+from ..parts.docking import Follower
 from ..parts.layout import explain
+from ..parts.work import Latest
 from .job import Previewed, Previewer, PreviewJob
 from .layer import PreviewLayer
 

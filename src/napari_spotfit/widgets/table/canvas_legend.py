@@ -5,9 +5,8 @@ from __future__ import annotations
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
-from ..parts.layout import fill
-from ..parts.scrolled import Scrolled
-from ..parts.status import number
+from ..parts.layout import Scrolled, fill
+from ..parts.messages import number
 from .legend import Legend
 from .shown_spots import ShownSpots
 

@@ -22,14 +22,13 @@ from ..layers.cells import (
     shows_counts,
     to_labels,
 )
-from ..layers.images import full_resolution
-from ..layers.units import pixel_size
+from ..layers.images import PLACE, events_of, full_resolution, pixel_size
 from ..napari_compat import is_labels
-from ..parts.follow import PLACE, Follower, events_of
-from ..parts.latest import Latest
-from ..parts.layer_choice import LayerChoice
+from ..parts.boxes import LayerChoice
+from ..parts.docking import Follower
 from ..parts.layout import explain, fill, sentence
-from ..parts.status import number
+from ..parts.messages import number
+from ..parts.work import Latest
 from .columns import Column, Units, as_fits
 from .feature_choice import FeatureChoice
 from .model import SpotsModel

@@ -14,9 +14,8 @@ from ...models.profiles import ShapeParameter
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from ..layers.fits import settings_of_layer
-from ..layers.meanings import AXIS, SHAPE, meaning
-from ..layers.units import PixelSize, pixel_size
+from ..layers.images import PixelSize, pixel_size
+from ..layers.points import AXIS, SHAPE, meaning, settings_of_layer
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,15 +16,14 @@ from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxL
 from ...analysis.drift import Drift, fiducial_drift, save_drift
 from ...analysis.tracks import link_spots
 from ...settings.parameter import Parameter
-from ..layers.drifting import can_be_subtracted, put_tracks, subtract
-from ..layers.fits import fits_of_features
 from ..layers.history import History
-from ..parts.latest import Latest
+from ..layers.points import fits_of_features
+from ..layers.result_layers import can_be_subtracted, put_tracks, subtract
+from ..parts.boxes import NumberBox
 from ..parts.layout import explain, fill
-from ..parts.number_box import NumberBox
+from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Plot, faint
-from ..parts.status import StatusLine, number
-from ..parts.wording import in_words
+from ..parts.work import Latest
 from .columns import Units
 from .page import Page
 from .shown_spots import ShownSpots

@@ -19,9 +19,9 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ..parts.latest import Latest
 from ..parts.layout import fill
-from ..parts.status import number
+from ..parts.messages import number
+from ..parts.work import Latest
 from ..saved_layers import attributes_of, drop_kept
 from .csv_file import CsvJob, CsvRun, as_text
 from .shown_spots import ShownSpots

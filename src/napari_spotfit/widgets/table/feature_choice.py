@@ -7,7 +7,7 @@ import html
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
-from ..parts.wheel import guard_wheel
+from ..parts.layout import guard_wheel
 from .columns import Column
 from .shown_spots import ShownSpots
 

@@ -24,7 +24,7 @@ from qtpy.QtWidgets import (
 )
 
 from ..parts.layout import explain, fill
-from ..parts.status import number
+from ..parts.messages import number
 from .columns import STOP
 from .filters import Filters, read_filters, write_filters
 from .shown_spots import ShownSpots

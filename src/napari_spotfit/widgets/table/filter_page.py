@@ -6,8 +6,7 @@ from qtpy.QtCore import QEvent, QObject
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from ..parts.layout import fill
-from ..parts.scrolled import Scrolled, scroll_upright
+from ..parts.layout import Scrolled, fill, scroll_upright
 from .filter_list import FilterList
 from .histogram import Histogram
 from .legend import Legend

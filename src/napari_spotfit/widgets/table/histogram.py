@@ -7,10 +7,10 @@ from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ...settings.parameter import Parameter
+from ..parts.boxes import NumberBox
 from ..parts.layout import explain, fill
-from ..parts.number_box import NumberBox
+from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
-from ..parts.status import number
 from .bins import Bins, decimals_between, make_bins
 from .feature_choice import FeatureChoice
 from .filters import Filters

@@ -11,11 +11,11 @@ from qtpy.QtWidgets import QCheckBox, QGridLayout, QHBoxLayout, QLabel, QPushBut
 
 from ...engine.quality.flags import RULES, Flag, reasons_in_words
 from ...models.stopping import StopCondition
-from ..layers.colors import STOP_COLORS
+from ..layers.appearance import STOP_COLORS
 from ..layers.points import stop_counts
+from ..parts.color_legend import Cross, Ring
 from ..parts.layout import fill
-from ..parts.ring import Cross, Ring
-from ..parts.status import number
+from ..parts.messages import number
 from .columns import STOP
 from .filters import FLAGS, GOOD, Filters, flag_bits
 from .shown_spots import ShownSpots

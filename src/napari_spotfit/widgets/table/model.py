@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt
 from qtpy.QtGui import QColor
 
-from ..layers.colors import STOP_COLORS
-from ..parts.rounding import MISSING, decimals_for, number_text
+from ..layers.appearance import STOP_COLORS
+from ..parts.messages import MISSING, decimals_for, number_text
 from .columns import STOP, Column, Units
 
 _NOWHERE = QModelIndex()

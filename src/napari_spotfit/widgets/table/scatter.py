@@ -11,8 +11,8 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout
 
 from ..parts.layout import explain, fill
+from ..parts.messages import number
 from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
-from ..parts.status import number
 from .feature_choice import FeatureChoice
 from .filters import Filters
 from .gate import Gate

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, QTimer, Signal
 
-from ..layers.colors import number_names
-from ..layers.hiding import show_only
+from ..layers.appearance import number_names, show_only
 from ..layers.history import history_of
 from ..layers.points import is_result
-from ..layers.spot_selection import select
+from ..layers.selection import select
 from .columns import STOP, Column, Units, read_columns, read_units
 from .filters import Filters
 

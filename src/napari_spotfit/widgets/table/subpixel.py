@@ -11,8 +11,8 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QLabel, QVBoxLayout
 
 from ..parts.layout import fill
+from ..parts.messages import number
 from ..parts.plots import BLUE, GREY, ORANGE, Plot
-from ..parts.status import number
 from .page import Page
 from .shown_spots import ShownSpots
 

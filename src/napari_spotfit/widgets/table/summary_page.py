@@ -22,13 +22,11 @@ from qtpy.QtWidgets import (
 )
 
 from ...analysis.summary import per_frame, summarize, usual_columns
-from ..layers.meanings import meaning
-from ..parts.latest import Latest
-from ..parts.layout import explain, fill, sentence
+from ..layers.points import meaning
+from ..parts.layout import explain, fill, guard_wheel, sentence
+from ..parts.messages import decimals_for, number, number_text
 from ..parts.plots import BLUE, Plot
-from ..parts.rounding import decimals_for, number_text
-from ..parts.status import number
-from ..parts.wheel import guard_wheel
+from ..parts.work import Latest
 from .columns import Units, as_fits
 from .page import Page
 from .shown_spots import ShownSpots

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QApplication, QFileDialog, QHBoxLayout, QPushButton, QWidget
 
-from ..parts.latest import Latest
 from ..parts.layout import fill
-from ..parts.status import number
+from ..parts.messages import number
+from ..parts.work import Latest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,9 +24,9 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ..layers.place import go_to
+from ..layers.selection import go_to
 from ..parts.layout import explain
-from ..parts.status import number
+from ..parts.messages import number
 from .model import SpotsModel
 from .shown_spots import MOST_SELECTED, ShownSpots
 

@@ -13,8 +13,7 @@ from ...tracking.log import TrackingLog
 from ...tracking.tracker import Tracker
 from ..napari_compat import is_image, is_points
 from ..parts.form import align_labels
-from ..parts.layout import explain
-from ..parts.wheel import guard_wheel
+from ..parts.layout import explain, guard_wheel
 from .sources import CoreSource, LayerSource, SimulatedSource, Source
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What the button Fit does, from napari's console or a script."""
+"""Functions for napari's console and for scripts: fit a layer, and show fits as a layer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from ..images.frames import FrameSelection
+from ..results.spot_fits import SpotFits
 from ..settings.keywords import Options
 from ..settings.options import takes_settings, with_roi
 from ..settings.settings import Settings
-from .napari_compat import is_image, itself
+from .layers.points import layer_name, make_points_layer, points_arguments
+from .napari_compat import is_image, itself, open_viewer
 
 if TYPE_CHECKING:
     from napari import Viewer
-    from napari.layers import Image, Layer
+    from napari.layers import Image, Layer, Points
 
     from .fitting.layer_fit import LayerFit
 
@@ -74,13 +76,11 @@ def fit_layer(
     """
     from qtpy.QtWidgets import QApplication
 
-    from .fitting.fit_run import Job
-    from .fitting.layer_fit import LayerFit
+    from .fitting.layer_fit import Job, LayerFit
     from .layers import images
-    from .layers.colors import COLORMAPS, FACE_COLORMAP
+    from .layers.appearance import COLORMAPS, FACE_COLORMAP, MARKS
     from .layers.history import history_of
     from .layers.maps import layer_maps
-    from .layers.marks import MARKS
     from .layers.result_layers import ResultLayers
     from .parts import remember
 
@@ -117,3 +117,49 @@ def _viewer_of(layer: Image, viewer: Viewer | None) -> tuple[Viewer, Image]:
             "viewer=…"
         )
     return viewer, layer
+
+
+def to_points_layer(
+    fits: SpotFits,
+    image_layer: Image | None = None,
+    *,
+    name: str | None = None,
+    face: str | None = None,
+) -> Points:
+    """Return a napari layer that shows fitted spots.
+
+    Each spot is a ring around its centre, a doubtful one a large ×. Its face colour is the
+    fitted width, its border colour the stop condition; hovering shows every other quantity.
+    Invalid fits are not drawn.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        Fits with their place in an image, from ``localize`` or ``fit_at``.
+    image_layer : napari.layers.Image, optional
+        The image that was fitted; the points take over its scale, translation,
+        rotation, shear, affine transform, units, axis labels and name.
+    name : str, optional
+        Name of the layer; the default is made from the image's name.
+    face : str, optional
+        The column that colours the faces; by default the first of the widths, which is
+        ``sigma`` for round spots.
+
+    Returns
+    -------
+    napari.layers.Points
+        Its ``features`` are the columns of `fits`; its ``metadata`` holds their
+        ``units``, the ``settings`` they were made with, the ``stop_counts``, the number of
+        ``invalid`` fits, and the ``unique_id`` of the ``image`` layer.
+    """
+    if not isinstance(fits, SpotFits):
+        raise TypeError(f"fits must be SpotFits, such as localize returns; got {fits!r}")
+    if name is None:
+        name = layer_name(image_layer) if image_layer is not None else "spots"
+    layer = make_points_layer(points_arguments(fits, face), image_layer, name)
+    if (viewer := open_viewer()) is not None:
+        from .layers.history import history_of
+
+        # So what is done to the layer can be undone, once a script has added it.
+        history_of(viewer)
+    return layer

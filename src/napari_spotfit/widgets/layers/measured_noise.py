@@ -1,4 +1,4 @@
-"""The noise and the PSF of an image, measured once for all that fits or previews it."""
+"""Noise and PSF of an image, measured once for all that fits or previews it."""
 
 from __future__ import annotations
 

@@ -1,26 +1,165 @@
-"""The scale of the face colours, on the canvas itself."""
+"""What explains colours: rings, crosses, gradients, bars in the panel and on the canvas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
-from qtpy.QtGui import QColor, QPainter, QPaintEvent
-from qtpy.QtWidgets import QWidget
+import numpy as np
+from qtpy.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
+from qtpy.QtGui import QColor, QLinearGradient, QPainter, QPaintEvent, QPen
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QWidget
 
+from ...settings.parameter import Parameter
 from ..napari_compat import canvas_beside
-from .gradient import Gradient
-from .rounding import digits_apart
+from .boxes import NumberBox
+from .layout import explain, fill
+from .messages import digits_apart
 
 if TYPE_CHECKING:
     from napari.layers import Points
 
-_WIDTH, _EDGE, _BAR = 170, 8, 10
+#: Places from left to right at which the map is asked; in between, colours are mixed.
+_PLACES = np.linspace(0, 1, 17)
+_END, _SAMPLE = Parameter("Limit", "", "fit", step=0), "-123.4"
+_LOW_TIP = "<p>The number from which down the faces have the first colour.</p>"
+_HIGH_TIP = "<p>The number from which up the faces have the last colour.</p>"
+_AUTO_TIP = (
+    "<p>Let the colours run from the 5th to the 95th percentile of the good fits, "
+    "anew after every fit. Untick it to keep the numbers as they are, or type your own.</p>"
+)
+_CANVAS_WIDTH, _EDGE, _BAR = 170, 8, 10
 #: A dark plate with white words is read on any image, in either theme.
 _PLATE, _INK = QColor(0, 0, 0, 165), QColor(255, 255, 255)
 #: Milliseconds after which it looks at its layer: napari tells of no change of limits and maps.
 _LOOK = 500
+
+
+class Gradient(QWidget):
+    """The colours of a map from left to right.
+
+    Parameters
+    ----------
+    height : int
+        Height in pixels.
+    parent : QWidget, optional
+        Qt parent.
+    """
+
+    def __init__(self, height: int = 12, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._colors: list[QColor] = []
+        self.setFixedHeight(height)
+
+    def show_map(self, colormap: Callable[[Any], Any]) -> None:
+        """Show a map, given as what turns numbers from 0 to 1 into red, green, blue and alpha."""
+        colors = np.asarray(colormap(_PLACES), float)
+        self._colors = [QColor.fromRgbF(*color) for color in colors.tolist()]
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent | None) -> None:
+        """Draw the colours."""
+        gradient = QLinearGradient(0, 0, self.width(), 0)
+        for place, color in zip(_PLACES, self._colors, strict=False):
+            gradient.setColorAt(place, color)
+        QPainter(self).fillRect(self.rect(), gradient)
+
+
+class Ring(QWidget):
+    """A ring in a stop condition's colour, as it is drawn in the viewer."""
+
+    def __init__(self, color: str):
+        super().__init__()
+        self._color = QColor(color)
+        self.setFixedSize(16, 16)
+
+    def paintEvent(self, event: QPaintEvent | None) -> None:
+        """Draw the ring, with a grey edge so that white shows on white."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for color, width in ((QColor(128, 128, 128), 5.0), (self._color, 3.0)):
+            painter.setPen(QPen(color, width))
+            painter.drawEllipse(QRectF(4, 4, 8, 8))
+
+
+class Cross(QWidget):
+    """The cross of doubtful fits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFixedSize(16, 16)
+
+    def paintEvent(self, event: QPaintEvent | None) -> None:
+        """Draw the cross in a grey that shows on dark and on light."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(144, 144, 144), 2.0))
+        painter.drawLine(4, 4, 12, 12)
+        painter.drawLine(4, 12, 12, 4)
+
+
+class ColorBar(QWidget):
+    """The colours of a Points layer's faces between the two numbers that limit them.
+
+    napari can draw such a bar in the canvas, but crashed when a layer with one was
+    removed (0.7.1, 0.8.0 and 0.9.2, on Mesa's OpenGL); and it cannot say the unit.
+    """
+
+    #: Other limits were typed, (low, high), or None: they are to be found automatically.
+    limits_chosen = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high, self._gradient = (
+            NumberBox(_END, sample=_SAMPLE),
+            NumberBox(_END, sample=_SAMPLE),
+            Gradient(),
+        )
+        self.auto = QCheckBox("auto")
+        for box, name, tip in (
+            (self.low, "Lower limit of the face colours", _LOW_TIP),
+            (self.high, "Upper limit of the face colours", _HIGH_TIP),
+            (self.auto, "Automatic limits of the face colours", _AUTO_TIP),
+        ):
+            explain(box, name, tip)
+        self._gradient.setMinimumWidth(60)
+        fill(QHBoxLayout(self), self.low, (self._gradient, 1), self.high, self.auto)
+        self.low.valueChanged.connect(self._on_low)
+        self.high.valueChanged.connect(self._on_high)
+        self.auto.toggled.connect(self._on_auto)
+
+    def show_layer(self, layer: Points) -> None:
+        """Show a layer's face colours; nothing if no quantity colours them."""
+        limits = layer.face_contrast_limits
+        self.setVisible(layer.face_color_mode == "colormap" and limits is not None)
+        if limits is None:
+            return
+        low, high = limits
+        self._put(float(low), float(high))
+        self.auto.blockSignals(True)
+        self.auto.setChecked(layer.metadata.get("face_limits") is None)
+        self.auto.blockSignals(False)
+        self._gradient.show_map(layer.face_colormap.map)
+
+    def _put(self, low: float, high: float) -> None:
+        """Show two numbers, with enough digits to tell them apart."""
+        digits = digits_apart(low, high)
+        for box, value in ((self.low, low), (self.high, high)):
+            box.digits = digits
+            box.show_number(value)
+
+    def _on_low(self, low: float) -> None:
+        # The other end steps aside rather than be in the way.
+        high = self.high.value()
+        self.limits_chosen.emit((low, high if low < high else low + (abs(low) or 1)))
+
+    def _on_high(self, high: float) -> None:
+        low = self.low.value()
+        self.limits_chosen.emit((low if low < high else high - (abs(high) or 1), high))
+
+    def _on_auto(self, automatic: bool) -> None:
+        limits = (self.low.value(), self.high.value())
+        self.limits_chosen.emit(None if automatic else limits)
 
 
 class CanvasBar(QWidget):
@@ -46,8 +185,8 @@ class CanvasBar(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName("Scale of the face colours")
         self._line = self.fontMetrics().height()
-        self.setFixedSize(_WIDTH, 2 * self._line + _BAR + 2 * _EDGE)
-        self._gradient.setGeometry(_EDGE, _EDGE + self._line, _WIDTH - 2 * _EDGE, _BAR)
+        self.setFixedSize(_CANVAS_WIDTH, 2 * self._line + _BAR + 2 * _EDGE)
+        self._gradient.setGeometry(_EDGE, _EDGE + self._line, _CANVAS_WIDTH - 2 * _EDGE, _BAR)
         self._look = QTimer(self)
         self._look.setInterval(_LOOK)
         self._look.timeout.connect(self.look)
@@ -125,7 +264,7 @@ class CanvasBar(QWidget):
         canvas = self.parentWidget()
         if canvas is None:
             return
-        self.move(max(canvas.width() - _WIDTH - _EDGE, 0), _EDGE)
+        self.move(max(canvas.width() - _CANVAS_WIDTH - _EDGE, 0), _EDGE)
         if self.below is not None:
             top = _EDGE if self.isHidden() else self.geometry().bottom() + _EDGE // 2
             room = QSize(canvas.width() - 2 * _EDGE, canvas.height() - top - _EDGE)

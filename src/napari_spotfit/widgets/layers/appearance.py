@@ -1,0 +1,332 @@
+"""How fitted spots look: colours of faces and borders, marks, and which are hidden."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.stopping import StopCondition
+from ..napari_compat import draws_hidden_points, refreshed_once
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from napari.layers import Points
+
+#: One fixed border colour per stop condition that is drawn: quiet for fits that
+#: converged, loud for the others; after Okabe & Ito, for all kinds of colour vision.
+STOP_COLORS = {
+    StopCondition.MIN_DELTA.name: "#909090",
+    StopCondition.MIN_STEP.name: "#56b4e9",
+    StopCondition.MAX_ERROR.name: "#009e73",
+    StopCondition.NO_DECREASE.name: "#cc79a7",
+    StopCondition.MAX_ITERATIONS.name: "#d55e00",
+}
+_CONVERGED = [condition.name for condition in StopCondition if condition.converged]
+FACE_COLORMAP = "viridis"
+#: Maps to choose from. All but turbo rise evenly in brightness, coolwarm to its middle:
+#: it is for quantities that are telling on either side of one.
+COLORMAPS = ("viridis", "magma", "inferno", "plasma", "cividis", "turbo", "gray", "coolwarm")
+#: Percentiles of the good fits between which the face colours run.
+_PERCENTILES = (5.0, 95.0)
+#: Diameters in screen pixels between which points are drawn however far one zooms. A smallest
+#: one would cover the image of a whole field, and bring back points without a size.
+CANVAS_SIZES = (0, 10000)
+#: Key of the metadata under which the sizes of hidden points wait.
+_SIZES = "sizes_when_shown"
+#: What stands for a spot of the preview: a ring around that of a result, whose own is seen in it.
+PREVIEW = "halo"
+#: Screen pixels over which edges fade. With napari's one, the border of a small ring would fade
+#: over all of its face.
+ANTIALIASING = 0.2
+#: Keys of the metadata: which mark, and how many pixels σ is.
+MARK, SIGMA = "mark", "mark_sigma"
+_USUAL_SIGMA = 1.3
+
+
+def good_rows(features: Any) -> NDArray[np.bool_]:
+    """Return which rows of a table are good fits; of one without verdicts, which converged."""
+    if "good" in features:
+        return np.asarray(features["good"].to_numpy() > 0)
+    return np.asarray(features["stop_condition"].isin(_CONVERGED))
+
+
+def face_limits(values: NDArray[Any], good: NDArray[np.bool_]) -> tuple[float, float]:
+    """Return finite colour limits lo < hi that outliers and failed fits do not stretch.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        The quantity that is coloured; NaN and infinite values are left out.
+    good : ndarray of bool, shape (n,)
+        The fits that count; if none of their values is finite, all do.
+    """
+    finite = np.isfinite(values)
+    for chosen in (finite & good, finite):
+        if chosen.any():
+            low, high = np.percentile(values[chosen].astype(float), _PERCENTILES)
+            if low < high:
+                return float(low), float(high)
+            margin = 0.05 * abs(low) or 0.5
+            return float(low - margin), float(high + margin)
+    return 0.0, 1.0
+
+
+def is_number(column: Any) -> bool:
+    """Whether a column of features holds numbers, which a colour map can show."""
+    return bool(np.issubdtype(np.asarray(column[:0]).dtype, np.number))
+
+
+def number_names(features: Any) -> list[str]:
+    """Return the names of the features that hold numbers."""
+    kinds = features.dtypes.items()  # quicker than to ask every column
+    return [name for name, kind in kinds if isinstance(kind, np.dtype) and kind.kind in "iufc"]
+
+
+def automatic_limits(features: Any, feature: str | None) -> tuple[float, float] | None:
+    """Return a table's colour limits where nobody has chosen any; None if there are no numbers."""
+    if feature not in features or not is_number(features[feature]):
+        return None
+    return face_limits(np.asarray(features[feature]), good_rows(features))
+
+
+def color_faces(
+    layer: Points,
+    feature: str,
+    colormap: Any = None,
+    limits: tuple[float, float] | None = None,
+) -> None:
+    """Colour the faces of fitted spots by a feature.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        A layer made by :func:`~napari_spotfit.to_points_layer`.
+    feature : str
+        Name of one of its features. Numbers get the colours of the map, words those of
+        the stop conditions; where a number is NaN, there is no face.
+    colormap : str or Colormap, optional
+        The colour map; by default the one that the layer has.
+    limits : (float, float), optional
+        The numbers that get the first and the last colour; by default what
+        :func:`face_limits` says.
+
+    Raises
+    ------
+    ValueError
+        If the limits are not two numbers, the lower one first.
+    """
+    column = layer.features[feature]
+    numbers = is_number(column)
+    if limits is not None and not -np.inf < limits[0] < limits[1] < np.inf:
+        raise ValueError(f"limits must be two finite numbers, the lower one first; got {limits!r}")
+    with refreshed_once(layer, moved=False):
+        # napari cannot go from numbers to words or back but through colours of no meaning. The
+        # present ones will do: nothing is then drawn in between, which takes long.
+        layer.face_color_mode = "direct"
+        if colormap is not None:
+            layer.face_colormap = colormap
+        if numbers:
+            # Limits first: with a NaN and no limits napari draws no point at all.
+            layer.face_contrast_limits = limits or automatic_limits(layer.features, feature)
+        else:
+            layer.face_color_cycle = STOP_COLORS
+        if len(layer.data):
+            _map_colors(layer, feature, numbers)
+    chosen = {"face": feature, "face_limits": limits if numbers else None}
+    layer.metadata = {**layer.metadata, **chosen}
+
+
+def _map_colors(layer: Points, feature: str, numbers: bool) -> None:
+    """Let napari colour the faces by a feature."""
+    with warnings.catch_warnings():
+        # Of integers with few values, napari warns that it takes them for words.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        layer.face_color = feature
+    if numbers and layer.face_color_mode != "colormap":
+        layer.face_color_mode = "colormap"
+
+
+def show_only(layer: Points, shown: NDArray[np.bool_] | bool, ndisplay: int) -> None:
+    """Show some points of a layer and hide the others.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        The layer.
+    shown : bool or array of bool, shape (n,)
+        Which points are shown.
+    ndisplay : int
+        How many axes the viewer displays.
+    """
+    all_axes = layer.ndim <= ndisplay
+    with refreshed_once(layer, moved=False):
+        layer.shown = shown
+        if all_axes and not np.all(shown) and draws_hidden_points():
+            sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
+            layer.metadata = {**layer.metadata, _SIZES: sizes}
+            # A point without a size is not drawn, unless there is a smallest size on the canvas.
+            layer.canvas_size_limits = (0, layer.canvas_size_limits[1])
+            layer.size = np.where(shown, sizes, 0)
+        else:
+            _restore_sizes(layer)
+
+
+def show_all(layer: Points) -> None:
+    """Show all points of a layer, also those that came since some were hidden."""
+    if not np.all(layer.shown):
+        layer.shown = True
+    _restore_sizes(layer)
+
+
+def hidden_arguments(arguments: dict[str, Any], shown: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return what else napari makes a layer of, some of whose points are hidden.
+
+    Parameters
+    ----------
+    arguments : dict
+        What napari makes the layer of that shows them all.
+    shown : array of bool, shape (n,)
+        Which points are shown.
+    """
+    hiding: dict[str, Any] = {"shown": shown}
+    # A frame that is a whole layer is displayed with all axes, as long as nobody asks for 3-D.
+    if arguments["data"].shape[1] <= 2 and draws_hidden_points():
+        sizes = np.broadcast_to(np.asarray(arguments["size"], float), shown.shape)
+        hiding["size"] = np.where(shown, sizes, 0)
+        hiding["metadata"] = {**arguments["metadata"], _SIZES: sizes.copy()}
+    return hiding
+
+
+def sizes_when_shown(size: Any, metadata: Mapping[str, Any], count: int) -> NDArray[np.float64]:
+    """Return the size of every point when it is shown, from what napari knows of a layer."""
+    sizes, kept = np.array(np.broadcast_to(size, count), float), metadata.get(_SIZES)
+    hidden = sizes <= 0
+    if kept is not None and len(kept) == len(sizes):
+        sizes[hidden] = kept[hidden]
+    elif hidden.any():  # points came or went meanwhile
+        known = sizes[~hidden] if kept is None or not len(kept) else kept
+        sizes[hidden] = np.median(known)
+    return sizes
+
+
+def set_sizes(layer: Points, sizes: NDArray[np.float64]) -> None:
+    """Set the size of every point, of a hidden one for when it is shown."""
+    if _SIZES in layer.metadata:
+        layer.metadata = {**layer.metadata, _SIZES: np.array(sizes, float)}
+        sizes = np.where(layer.shown, sizes, 0)
+    layer.size = sizes
+
+
+def _restore_sizes(layer: Points) -> None:
+    if _SIZES in layer.metadata:
+        layer.size = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
+        layer.metadata.pop(_SIZES)
+
+
+class Mark(NamedTuple):
+    """What stands for a good fit."""
+
+    symbol: str
+    #: Outer diameter in σ.
+    size: float
+    #: Width of the border in fractions of the diameter.
+    border: float
+
+
+#: What a user can choose. Through the hole of napari's ring, half as wide as the ring, the spot
+#: is seen: ±1.75 σ.
+MARKS = {
+    "ring": Mark("ring", 7.0, 0.05),
+    "dot": Mark("disc", 3.0, 0.1),
+    "cross": Mark("cross", 5.0, 0.1),
+}
+
+
+_ALL = {**MARKS, PREVIEW: Mark("ring", 10.0, 0.04)}
+
+
+#: What stands for a doubtful fit. It is found among thousands where good fits are points of light.
+_DOUBTFUL = Mark("x", 11.0, 0.18)
+
+
+def mark_metadata(widths: NDArray[Any]) -> dict[str, Any]:
+    """Return what a layer's metadata say of its marks, which are rings.
+
+    Parameters
+    ----------
+    widths : ndarray
+        The σ of its good fits in pixels; NaN where a file of another program does not tell it.
+    """
+    known = widths[np.isfinite(widths)]
+    return {MARK: "ring", SIGMA: float(np.median(known)) if len(known) else _USUAL_SIGMA}
+
+
+def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the symbols, sizes and borders of fits as napari's Points take them."""
+    mark, sigma = _mark(metadata), metadata.get(SIGMA, _USUAL_SIGMA)
+    kinds = (mark, _DOUBTFUL)
+    values: dict[str, Any] = {
+        "symbol": [kind.symbol for kind in kinds],
+        "size": [round(kind.size * sigma, 2) for kind in kinds],
+        "border_width": [kind.border for kind in kinds],
+    }
+    if not len(good) or good.all() or not good.any():
+        chosen = int(len(good) > 0 and not good[0])
+        return {name: both[chosen] for name, both in values.items()}
+    return {name: np.where(good, *both) for name, both in values.items()}
+
+
+def with_mark(arguments: dict[str, Any], mark: str) -> dict[str, Any]:
+    """Return what napari's Points are made of, with another mark for good fits."""
+    metadata = {**arguments["metadata"], MARK: mark}
+    marks = mark_arguments(good_rows(arguments["features"]), metadata)
+    return {**arguments, **marks, "metadata": metadata}
+
+
+def is_marked(layer: Points) -> bool:
+    """Whether a layer has the symbols and sizes given here, or else such as the user has chosen."""
+    kinds = _mark(layer.metadata), _DOUBTFUL
+    if not names_of(layer.symbol) <= own_symbols(layer.metadata):
+        return False
+    sizes = sizes_when_shown(layer.size, layer.metadata, len(layer.size))
+    sigma = layer.metadata.get(SIGMA, _USUAL_SIGMA)
+    ours = [sizes == round(kind.size * sigma, 2) for kind in kinds]
+    return bool(np.all(ours[0] | ours[1]))
+
+
+def names_of(symbols: Any) -> set[str]:
+    """Return the different ones among the symbols of points."""
+    # Each once: by what they are, as napari's symbols take long to compare.
+    different = {id(symbol): symbol for symbol in np.atleast_1d(symbols).tolist()}
+    return {str(symbol) for symbol in different.values()}
+
+
+def own_symbols(metadata: Mapping[str, Any]) -> set[str]:
+    """Return the symbols that a layer's metadata say its points have."""
+    return {_mark(metadata).symbol, _DOUBTFUL.symbol}
+
+
+def draw_marks(layer: Points) -> None:
+    """Give all points of a layer of fitted spots the marks that its metadata name."""
+    made = mark_arguments(good_rows(layer.features), layer.metadata)
+    with refreshed_once(layer):
+        layer.symbol = made["symbol"]
+        layer.border_width = made["border_width"]
+        set_sizes(layer, np.broadcast_to(made["size"], len(layer.data)))
+
+
+def choose_mark(layer: Points, mark: str) -> None:
+    """Let another mark stand for the good fits of a layer; one of :data:`MARKS`."""
+    if mark not in _ALL:
+        raise ValueError(f"mark must be one of {', '.join(MARKS)}; got {mark!r}")
+    layer.metadata = {**layer.metadata, MARK: mark}
+    draw_marks(layer)
+
+
+def _mark(metadata: Mapping[str, Any]) -> Mark:
+    return _ALL.get(metadata.get(MARK, "ring"), _ALL["ring"])
