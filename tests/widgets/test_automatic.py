@@ -141,7 +141,7 @@ def test_what_is_taken_instead_is_said_in_words(viewer, widget, fit, make_movie)
         warnings.simplefilter("error")  # as napari would show it over the image
         assert fit(widget).startswith("No spots")
     assert texts(widget) == ("automatic (1.3 px)", "automatic (9 px)")
-    said = widget.settings.untold
+    said = widget.settings.psf_warning
     assert said.isVisible()
     assert said.text().startswith(
         "⚠ The image does not tell the PSF's σ, so that 1.3 px is taken: "
@@ -157,7 +157,7 @@ def test_what_is_taken_instead_is_said_in_words(viewer, widget, fit, make_movie)
 
 def test_a_camera_that_the_noise_contradicts_is_told(viewer, widget, fit):
     viewer.add_image(simulate_movie(3, shape=(128, 128), spots_per_frame=12, seed=1)[0])
-    controls, said = widget.settings.controls, widget.settings.untold
+    controls, said = widget.settings.controls, widget.settings.psf_warning
     controls["gain"].value, controls["offset"].value = 1.0, 100.0
     fit(widget)
     assert not said.isVisible()
@@ -185,10 +185,10 @@ def test_an_image_that_is_asked_holds_up_nobody(viewer, widget, gate, qtbot):
 def test_an_image_tells_what_localize_finds(wide):
     told = MeasuredNoise()
     expected = localize(wide.data)
-    assert told.told(expected.settings) is None
+    assert told.known(expected.settings) is None
     settings = expected.settings.changed(sigma=None, roi_size=None, noise=None)
     assert told.put_into(settings, wide.data, {}) == expected.settings
-    found = told.told(settings)
+    found = told.known(settings)
     assert (found.sigma, found.roi_size, found.noise) == (
         expected.settings.sigma, expected.settings.roi_size, expected.settings.noise
     )  # fmt: skip

@@ -156,8 +156,8 @@ def test_the_word_is_typed_for_automatic(typed, text):
 
 def test_what_an_image_tells_is_shown_and_begun_with(typed, qtbot):
     control, roi = make_control("sigma"), make_control("roi_size")
-    control.show_told(1.3056)
-    roi.show_told((9, 13))
+    control.show_estimate(1.3056)
+    roi.show_estimate((9, 13))
     assert (control.get(), control.text()) == (None, "automatic (1.31 px)")
     assert (roi.get(), roi.text()) == (None, "automatic (9×13 px)")
     control.stepBy(1)
@@ -165,7 +165,7 @@ def test_what_an_image_tells_is_shown_and_begun_with(typed, qtbot):
     control.put(0.5)
     control.stepBy(-1)
     assert control.text() == "automatic (1.31 px)"
-    control.show_told(None)
+    control.show_estimate(None)
     assert control.text() == "automatic"
 
 
@@ -178,7 +178,7 @@ def test_words_that_stand_for_a_number_are_typed_over(qtbot):
     edit.deselect()
     edit.setCursorPosition(4)
     qtbot.keyClicks(control, "2.")
-    control.show_told(1.31)  # what is found meanwhile does not disturb
+    control.show_estimate(1.31)  # what is found meanwhile does not disturb
     qtbot.keyClicks(control, "5")
     qtbot.keyClick(control, Qt.Key.Key_Return)
     assert control.get() == 2.5

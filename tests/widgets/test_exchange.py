@@ -13,8 +13,8 @@ from spot_table import PIXEL, add_spots
 
 from napari_spotfit import load_fits
 from napari_spotfit.files.exchange.registry import EXCHANGE
-from napari_spotfit.widgets.exchange import get_reader
 from napari_spotfit.widgets.layers.points import is_result
+from napari_spotfit.widgets.saved_layers import get_exchange_reader
 
 PLUGIN = "napari-spotfit"
 
@@ -67,10 +67,10 @@ def test_only_files_that_are_theirs_are_claimed(plugins, tmp_path):
         path = tmp_path / name_of(name)
         readers = {reader.plugin_name for reader in manager.iter_compatible_readers([str(path)])}
         assert PLUGIN in readers, name
-        assert get_reader(str(path)) is None  # there is none
+        assert get_exchange_reader(str(path)) is None  # there is none
         path.write_text("names,of,nothing\n1,2,3\n", encoding="utf-8")
-        assert get_reader(str(path)) is None
-        assert get_reader([str(path)]) is None
+        assert get_exchange_reader(str(path)) is None
+        assert get_exchange_reader([str(path)]) is None
 
 
 def test_nanometres_without_a_scale_are_refused(viewer, tmp_path):

@@ -74,29 +74,29 @@ class TestHeldAndBounded:
         ):
             panel.controls["model"].value = model
             assert list(dict.fromkeys(name for name, _ in table.boxes)) == names
-            assert {what for _, what in table.boxes} == {"held", "low", "high"}
+            assert {what for _, what in table.boxes} == {"fixed", "low", "high"}
 
     def test_numbers_are_settings(self, panel, qtbot, write):
         panel.controls["model"].value = "gaussian_rotated"
         boxes = panel.model.shape.boxes
         with qtbot.waitSignal(panel.changed):
-            write(boxes["angle", "held"].lineEdit(), "30")
+            write(boxes["angle", "fixed"].lineEdit(), "30")
         write(boxes["sigma_x", "low"].lineEdit(), "0,8")
         write(boxes["x", "high"].lineEdit(), "1.5")
         settings = panel.settings()
         assert settings.fixed == {"angle": 30}
         assert settings.bounds == {"x": (None, 1.5), "sigma_x": (0.8, None)}
-        write(boxes["angle", "held"].lineEdit(), " ")
+        write(boxes["angle", "fixed"].lineEdit(), " ")
         assert panel.settings().fixed == {}
 
     def test_what_is_held_has_no_bounds(self, panel):
         boxes = panel.model.shape.boxes
         boxes["sigma", "low"].put(1)
-        boxes["sigma", "held"].put(1.2)
+        boxes["sigma", "fixed"].put(1.2)
         assert panel.settings().fixed == {"sigma": 1.2}
         assert panel.settings().bounds == {}
         assert not boxes["sigma", "low"].isEnabled()
-        boxes["sigma", "held"].put(None)
+        boxes["sigma", "fixed"].put(None)
         assert boxes["sigma", "low"].isEnabled()
         assert panel.settings().bounds == {"sigma": (1, None)}
 
@@ -107,11 +107,11 @@ class TestHeldAndBounded:
             panel.settings()
 
     def test_a_held_sigma_is_the_psfs(self, panel):
-        panel.model.hold_sigma.setChecked(True)
+        panel.model.fix_sigma.setChecked(True)
         with pytest.raises(ValueError, match=r"which is automatic: press Estimate or type"):
             panel.settings()
         panel.controls["sigma"].value = 1.6
-        box = panel.model.shape.boxes["sigma", "held"]
+        box = panel.model.shape.boxes["sigma", "fixed"]
         assert (box.get(), box.isEnabled()) == (1.6, False)
         panel.controls["sigma"].value = 1.7
         assert panel.settings().fixed == {"sigma": 1.7}
@@ -121,12 +121,12 @@ class TestHeldAndBounded:
         panel.controls["model"].value = "lorentzian"
         assert panel.settings().fixed == {}
         panel.controls["model"].value = "gaussian"
-        panel.model.hold_sigma.setChecked(False)
+        panel.model.fix_sigma.setChecked(False)
         assert panel.settings().fixed == {}
 
     def test_they_are_remembered_and_reset(self, panel):
         panel.controls["sigma"].value = 1.6
-        panel.model.hold_sigma.setChecked(True)
+        panel.model.fix_sigma.setChecked(True)
         panel.model.shape.boxes["x", "low"].put(-2)
         values = panel.values()
         panel.reset()

@@ -153,7 +153,7 @@ def test_many_changes_are_drawn_once(viewer):
 def test_new_data_are_told_once():
     layer, told = points(), []
     layer.events.data.connect(lambda event: told.append((event.source, compat.deletes(event))))
-    compat.tell_data(layer)
+    compat.emit_data(layer)
     assert told == [(layer, "")]
 
 

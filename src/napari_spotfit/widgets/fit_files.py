@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QPushButton
 
 from ..batch.outcome import DONE, FAILED, KEPT, STOPPED, WAITING, Outcome
 from .batch.batch_run import BatchRun
@@ -14,7 +14,7 @@ from .batch.first_frames import FirstFrames, read_first_frames, show_first_frame
 from .batch.form import BatchForm
 from .parts import remember
 from .parts.docking import Docked, Follower
-from .parts.layout import Scrolled, explain, fill
+from .parts.layout import Scrolled, explain, fill, put_side_by_side
 from .parts.messages import StatusLine, in_words, number, time_left
 from .parts.work import Work
 
@@ -76,7 +76,7 @@ class FitFiles(Docked):
         self.form.refresh()
 
     def leave_viewer(self) -> None:
-        """Stop what runs, and leave no callback behind; what is done is kept."""
+        """Stop what runs, and leave no callback behind; finished files are kept."""
         self._layers.follow()
         if self._run is not None:
             self._run.stop()
@@ -129,9 +129,9 @@ class FitFiles(Docked):
         stopped = self._run is not None and self._run.stopping
         self._end()
         counts = {state: sum(one.state == state for one in outcomes) for state in _WORDS}
-        told = ", ".join(f"{n} {_WORDS[state]}" for state, n in counts.items() if n)
+        states = ", ".join(f"{n} {_WORDS[state]}" for state, n in counts.items() if n)
         spots, frames = _sums(outcomes)
-        text = f"{told}; {number(spots)} spots in {number(frames)} frames"
+        text = f"{states}; {number(spots)} spots in {number(frames)} frames"
         text += f", {time.perf_counter() - self._begun:.1f} s"
         failed = [one for one in outcomes if one.state == FAILED]
         if stopped:
@@ -199,19 +199,8 @@ class FitFiles(Docked):
         explain(self.fit_button, "Fit", _FIT_TIP)
         explain(self.cancel_button, "Cancel", _CANCEL_TIP)
         buttons = fill(QHBoxLayout(), (self.fit_button, 1), (self.cancel_button, 1))
-        left, splitter = QWidget(), QSplitter()
-        scrolled: Any = Scrolled(self.form.container.native, least=80)
-        fill(QVBoxLayout(left), scrolled, buttons, 1, spacing=4)
-        splitter.addWidget(left)
-        right = QWidget()
-        fill(QVBoxLayout(right), (self.table, 1), self.status, spacing=4)
-        splitter.addWidget(right)
-        splitter.setStretchFactor(0, 2)
-        splitter.setStretchFactor(1, 3)
-        splitter.setChildrenCollapsible(False)
-        # Else the spring that napari puts below what it docks on the right takes half of the room.
-        splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        fill(QVBoxLayout(self), (splitter, 1), margins=(6, 4, 6, 4), spacing=4)
+        form: Any = Scrolled(self.form.container.native, least=80)
+        put_side_by_side(self, (form, buttons, 1), ((self.table, 1), self.status), (2, 3))
 
 
 #: How the states of files are counted in words.

@@ -15,22 +15,21 @@ from qtpy.QtWidgets import (
 )
 from superqt.utils import qdebounced
 
+from .fitting.camera_form import GainOffer
 from .fitting.fit_status import FitStatusLine, RunBar, shown_by
-from .fitting.gain_offer import GainOffer
 from .fitting.layer_fit import Job, LayerFit
 from .fitting.recovery import LeftResult, Recovery
-from .fitting.result_panel import ImageKey, ResultPanel
+from .fitting.result_panel import IMAGE_KEY, ResultPanel, hide_spots
 from .fitting.settings_menu import SettingsMenu
 from .fitting.settings_panel import SettingsPanel
 from .layers import images
-from .layers.appearance import COLORMAPS, FACE_COLORMAP, MARKS
+from .layers.appearance import Look
 from .layers.history import history_of
 from .layers.maps import LayerMaps, layer_maps
 from .layers.points import is_result
-from .layers.result_layers import ResultLayers
 from .napari_compat import draw_thumbnail
 from .parts import remember
-from .parts.docking import Docked
+from .parts.docking import Docked, Follower, Keys
 from .parts.layout import fill
 from .parts.messages import in_words, report
 from .picking.pick_bar import PickBar
@@ -51,9 +50,9 @@ _FIT_TIP = (
 _SHOWING = "Showing the spots…"
 _READING = "Fitting… Frames are still being read, and noise and PSF measured in some of them."
 _LAYS_OUT = (QEvent.Type.Resize, QEvent.Type.LayoutRequest)
-#: After so many milliseconds without a first frame the status line explains the wait.
+#: Milliseconds without a first frame after which the status line explains the wait.
 _PATIENCE = 1500
-#: Milliseconds after a pick until the form tells what it has changed: a drag has many.
+#: Milliseconds after a pick until the form shows its effect: a drag has many picks.
 _AFTER_PICKS = 250
 
 
@@ -74,7 +73,6 @@ class FitSpots(Docked):
         super().__init__(viewer)
         viewer = self._viewer
         self.history = history_of(viewer)
-        self._results = ResultLayers(viewer)
         self._run: LayerFit | None = None
         self.settings = SettingsPanel(viewer)
         self.fit_button, self.defaults_button = QPushButton("Fit"), QPushButton("Defaults")
@@ -83,34 +81,37 @@ class FitSpots(Docked):
         self._told = ToldPsf(self.settings, self._noise, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
-        self.gain_offer = GainOffer(self.settings, self._noise, self)
+        self.gain_offer = GainOffer(
+            self.settings.camera,
+            self.settings.image,
+            self.settings.settings,
+            self._noise.get,
+            self.settings.advanced.isExpanded,
+            self,
+        )
         self.picking = PickBar(
             viewer,
             self._image,
             self.settings.settings,
             self._picked_maps,
             self._noise,
-            self._colors,
+            lambda: (self._look.face, self._look.colormap),
             self.history,
         )
         self.status = FitStatusLine(self.settings)
         self.result = ResultPanel(viewer)
-        self._image_key = ImageKey(viewer)
+        self._image_key = Keys(viewer, {IMAGE_KEY: hide_spots})
         self._recovery = Recovery(viewer, self)
         self.left = LeftResult(self._recovery)
         self.settings_menu = SettingsMenu(viewer, self.settings, lambda: self.result.layer)
         self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
         self._picked: Points | None = None
+        self._removed, self._active = Follower(self._on_removed), Follower(self._on_active)
         self._picked_soon = qdebounced(self._show_picked, _AFTER_PICKS, parent=self)
         self._told_soon = qdebounced(self._told.show, _AFTER_PICKS, parent=self)
         values = remember.load("fit_spots")
         self.settings.put(values)
-        self._face = str(values.get("face", "sigma"))
-        colormap = values.get("colormap")
-        self._colormap = colormap if colormap in COLORMAPS else FACE_COLORMAP
-        self.preview.face, self.preview.colormap = self._face, self._colormap
-        mark = values.get("mark")
-        self._mark = mark if mark in MARKS else "ring"
+        self._show_look(Look.of(values))
         self.picking.snap.setChecked(values.get("snap") is not False)
         self._lay_out()
         self._connect()
@@ -125,12 +126,11 @@ class FitSpots(Docked):
         self._image_key.bind()
         self.result.on_canvas.show_layer(self.result.layer)
         self.left.look()
-        events = self._viewer.layers.events
-        events.removed.connect(self._on_removed)
-        events.renamed.connect(self._on_active)
-        self._viewer.layers.selection.events.active.connect(self._on_active)
+        layers = self._viewer.layers
+        self._removed.follow(layers.events.removed)
+        self._active.follow(layers.events.renamed, layers.selection.events.active)
         layer = self.result.layer
-        self.result.show_layer(layer if layer in self._viewer.layers else None)
+        self.result.show_layer(layer if layer in layers else None)
         self._on_active()
 
     def leave_viewer(self) -> None:
@@ -151,10 +151,8 @@ class FitSpots(Docked):
         self._image_key.unbind()
         self.result.on_canvas.remove()
         self.result.spots.show_layer(None)
-        events = self._viewer.layers.events
-        events.removed.disconnect(self._on_removed)
-        events.renamed.disconnect(self._on_active)
-        self._viewer.layers.selection.events.active.disconnect(self._on_active)
+        self._removed.follow()
+        self._active.follow()
 
     def event(self, event: QEvent | None) -> bool:
         """Let the legend give way to the settings where there is no room for both."""
@@ -173,7 +171,7 @@ class FitSpots(Docked):
         except (TypeError, ValueError) as error:
             self.status.fail(in_words(error))
             return
-        self._run = LayerFit(image, job, self._results, self)
+        self._run = LayerFit(image, job, self._viewer, self)
         self._run.progressed.connect(self._on_progress)
         self._run.fitted.connect(self._on_fitted)
         self._run.shown.connect(self._show_fitted)
@@ -204,9 +202,6 @@ class FitSpots(Docked):
     def _picked_maps(self, image: Image) -> LayerMaps:
         return layer_maps(image, self.settings.layers())
 
-    def _colors(self) -> tuple[str, str]:
-        return self._face, self._colormap
-
     def _job(self) -> tuple[Image, Job]:
         image = self._image()
         return image, Job(
@@ -215,25 +210,23 @@ class FitSpots(Docked):
             frames=self.settings.frames.frames(self._viewer, image),
             maps=layer_maps(image, self.settings.layers()),
             noise=self._noise.get(),
-            face=self._face,
-            colormap=self._colormap,
-            mark=self._mark,
+            look=self._look,
         )
 
     def _on_progress(self, done: int, total: int) -> None:
         self._patience.cancel()
         if self._run is not None:
             self.status.fitting(self._run.image)
-        self.running.tell(done, total)
+        self.running.show_progress(done, total)
 
     def _on_image(self) -> None:
-        """Say nothing of another image than the one that is chosen, but which is being fitted."""
+        """Clear the status of another image, or say which image is being fitted."""
         self.status.look() if self._run is None else self.status.fitting(self._run.image)
 
     def _on_fitted(self) -> None:
-        """Say what takes napari a while where there are many spots."""
+        """Announce what takes napari a while where there are many spots."""
         self._patience.cancel()
-        self.running.say_last(_SHOWING)
+        self.running.show_last(_SHOWING)
         self.status.say(_SHOWING)
 
     def _on_ended(self) -> None:
@@ -290,14 +283,14 @@ class FitSpots(Docked):
         self.result.show_layer(self._picked)
 
     def _show_fitted(self, layer: Points) -> None:
-        """Describe what was fitted, not afterwards what was picked before."""
+        """Describe what was fitted, without returning to an earlier pick."""
         self._picked_soon.flush(restart_timer=False)
         self.result.show_layer(layer)
 
     def _on_picked(self, layer: Points) -> None:
         """Describe the picked spots once they are drawn, which counts more while dragging."""
         self._picked = layer
-        self.status.be_of(layer)
+        self.status.describe(layer)
         self.result.spots.put_off(_AFTER_PICKS)
         self._picked_soon()
 
@@ -317,24 +310,23 @@ class FitSpots(Docked):
         active = self._viewer.layers.selection.active
         if is_result(active):
             self.result.show_layer(active)
-            self.status.turn_to(active)
+            self.status.switch_to(active)
+
+    def _show_look(self, look: Look) -> None:
+        """Draw the spots of the next fits, clicks and previews like this."""
+        self._look = look
+        self.preview.face, self.preview.colormap = look.face, look.colormap
 
     def _on_face(self, feature: str, colormap: str) -> None:
-        self._face, self._colormap = feature, colormap
-        self.preview.face, self.preview.colormap = feature, colormap
+        self._show_look(self._look._replace(face=feature, colormap=colormap))
         self._remember()
 
     def _on_mark(self, mark: str) -> None:
-        self._mark = mark
+        self._show_look(self._look._replace(mark=mark))
         self._remember()
 
     def _remember(self) -> None:
-        own = {
-            "face": self._face,
-            "colormap": self._colormap,
-            "mark": self._mark,
-            "snap": self.picking.snap.isChecked(),
-        }
+        own = {**self._look._asdict(), "snap": self.picking.snap.isChecked()}
         remember.save("fit_spots", {**self.settings.values(), **own})
 
     def _show_running(self, running: bool) -> None:
@@ -349,8 +341,7 @@ class FitSpots(Docked):
         self.defaults_button.clicked.connect(self.settings.reset)
         self.settings.changed.connect(self._remember)
         self.settings.image.changed.connect(self._on_image)
-        self.settings_menu.said.connect(self.status.say)
-        self.settings_menu.failed.connect(self.status.fail)
+        self.status.listen(self.settings_menu, self.left)
         self.result.face_chosen.connect(self._on_face)
         self.result.marks.chosen.connect(self._on_mark)
         self.result.spots.said.connect(self.status.fail)
@@ -360,21 +351,21 @@ class FitSpots(Docked):
         self.preview.failed.connect(lambda error: self.status.preview(report(error), failed=True))
         self.preview.slow.connect(lambda: self.status.preview(_READING))
         self.preview.recovered.connect(self.status.preview)
+        self._noise.renewed.connect(self.gain_offer.ask)
+        self.settings.advanced.toggled.connect(self.gain_offer.ask)
         self.gain_offer.asked.connect(self._told.show)
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
         self.estimate.failed.connect(self._told.show)
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
-        self.picking.picker.missed.connect(self.status.pass_by)
+        self.picking.picker.missed.connect(self.status.say_briefly)
         self.picking.picker.failed.connect(self._on_error)
         self.picking.picker.layers.shown.connect(self._on_picked)
         self.history.shown.connect(self._on_put_back)
         self.history.stepped.connect(self._on_stepped)
         self.picking.picker.layers.shown.connect(self._recovery.keep_soon)
         self._recovery.failed.connect(self._on_not_kept)
-        self.left.said.connect(self.status.say)
-        self.left.failed.connect(self.status.fail)
         self.picking.picker.awaited.connect(self._on_pick_awaited)
 
     def _lay_out(self) -> None:

@@ -1,4 +1,4 @@
-"""The widget "Import localisations": tables whose names do not tell what they are."""
+"""The widget "Import localisations": tables of other programs, whatever their names."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magicgui.widgets import ComboBox, Container, LineEdit, Widget
+from magicgui.widgets import ComboBox, LineEdit
 from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
 
 from ..files.exchange.registry import EXCHANGE
 from ..files.exchange.scene import PixelSizeNeededError, size_of_layer
 from ..settings.parameter import Parameter
-from .exchange import pixel_size_of_images
 from .importing.found import Found, look_at
 from .importing.preview import FirstRows
 from .layers.history import history_of
@@ -20,22 +19,23 @@ from .layers.points import make_points_layer
 from .napari_compat import is_image
 from .parts.boxes import LayerChoice
 from .parts.docking import Docked
-from .parts.form import Number, align_labels, control_of, put_beside
+from .parts.form import Number, align_labels, control_of, put_beside, rows_of
 from .parts.layout import explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
 from .parts.work import Latest
+from .saved_layers import pixel_size_of_images
 
 if TYPE_CHECKING:
     import napari
 
-_GUESS = "as the file tells"
+_GUESS = "by its columns"
 _SMALLEST = (420, 170)
 _FILE_TIP = (
     "<p>A table of localisations, whatever its name: of Picasso, ThunderSTORM, SMAP, DECODE, SMLM, "
     "TrackMate, napari, big-fish, RS-FISH, or with columns x and y.</p>"
 )
 _FORMAT_TIP = (
-    "<p>Which program's table it is. The titles of the columns tell it; else say it here. The "
+    "<p>Which program's table it is, if the titles of the columns do not show it. The "
     "format decides where the first pixel's centre is, and whether frames count from 0 or 1.</p>"
 )
 _PIXEL_TIP = (
@@ -54,7 +54,7 @@ _FILES = "Tables (*.csv *.txt *.tsv *.hdf5 *.h5 *.smlm *.zip *.parquet *.loc);;A
 
 
 class ImportLocalisations(Docked):
-    """Opens tables of other programs that are not told by their names.
+    """Opens tables of other programs whose names do not show what they are.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class ImportLocalisations(Docked):
         self.looking.drop()
 
     def look(self) -> None:
-        """Look at the file, in the background, with what is said of it."""
+        """Read the file in the background, with the format and pixel size that are set."""
         self._show(None)
         path = Path(self.file.value.strip()).expanduser()
         if not self.file.value.strip():
@@ -129,7 +129,7 @@ class ImportLocalisations(Docked):
         return Points(**found.layer_arguments())
 
     def _pixel_size(self) -> Any:
-        """Return what is known of the size of a pixel."""
+        """Return the size of a pixel, if it is known."""
         image: Any = self.image.layer
         if (said := self.pixel.get_value()) is not None:
             return said
@@ -178,9 +178,7 @@ class ImportLocalisations(Docked):
             self.look()
 
     def _lay_out(self) -> None:
-        rows: Container[Widget] = Container(widgets=[self.file, self.format, self.pixel])
-        rows.margins = (0, 0, 0, 0)
-        rows.native.layout().setSpacing(4)
+        rows = rows_of((self.file, self.format, self.pixel))
         for row, tip in (
             (self.file, _FILE_TIP), (self.format, _FORMAT_TIP), (self.pixel, _PIXEL_TIP),
         ):  # fmt: skip

@@ -52,7 +52,7 @@ _NO_REFIT = "Without the image nothing can be fitted again."
 _PASSING = "The spots of the preview come and go: press Fit first, then each can be fitted again."
 _NOT_FITTED = "This point was not fitted: it has no numbers. Click a fitted spot."
 _READING = "Reading the frame…"
-#: After so many milliseconds without the frame the wait is explained.
+#: Milliseconds without the frame after which the wait is explained.
 _PATIENCE = 200
 
 
@@ -89,7 +89,7 @@ class InspectSpot(Docked):
         self.refit.changed.connect(self._later)
         self.panel.refit_button.toggled.connect(self._later)
         self.panel.list_button.clicked.connect(self._list)
-        self._watch = Follower(self._later)
+        self._moved, self._watch = Follower(self._later), Follower(self._later)
         self._soon, self._patience = QTimer(self), QTimer(self)
         for timer, wait in ((self._soon, 0), (self._patience, _PATIENCE)):
             timer.setSingleShot(True)
@@ -142,8 +142,8 @@ class InspectSpot(Docked):
         self._history.join(self)
         self._click.bind()
         self._keys.bind()
-        for event in self._events():
-            event.connect(self._later)
+        layers, dims = self._viewer.layers.events, self._viewer.dims.events
+        self._moved.follow(layers.inserted, layers.removed, dims.current_step, dims.ndisplay)
         self._selection.bind()
         self._on_selection()
 
@@ -156,8 +156,7 @@ class InspectSpot(Docked):
         self.refit.forget()
         self._selection.unbind()
         self._watch.follow()
-        for event in self._events():
-            event.disconnect(self._later)
+        self._moved.follow()
         self._keys.unbind()
         self._click.unbind()
         self.panel.unbind()
@@ -166,11 +165,6 @@ class InspectSpot(Docked):
     def _list(self) -> None:
         if self._layer is not None and self._row is not None:
             list_spot(self._viewer, self._layer, self._row)
-
-    def _events(self) -> tuple[Any, ...]:
-        layers = self._viewer.layers.events
-        dims = self._viewer.dims.events
-        return layers.inserted, layers.removed, dims.current_step, dims.ndisplay
 
     def _on_selection(self) -> None:
         self._show_next(self._selection.layer, self._selection.row)
@@ -289,7 +283,7 @@ class InspectSpot(Docked):
             self._compare(layer, spot)
 
     def _compare(self, layer: Points, spot: Spot) -> None:
-        """Show the spot's refit beside it, while such are asked for."""
+        """Show the spot's refit beside it, if refits are to be shown."""
         image = image_of(layer, self._viewer.layers)
         if image is None or not self.panel.refit_button.isChecked():
             self.refit.forget()

@@ -1,4 +1,4 @@
-"""What is fragile in napari: what is private, what versions do differently, what it wraps.
+"""Everything fragile in napari: what is private, differs between versions, or is wrapped.
 
 All other modules use its documented ways only. ``tests/widgets/test_napari_compat.py`` tries what
 is here, ``make test-napari`` with every version that is supported: where napari changes, that test
@@ -27,7 +27,7 @@ LayerData = tuple[Any, dict[str, Any], str]
 
 def open_viewer() -> Viewer | None:
     """Return the viewer that was in front last; None without one, and outside the main thread."""
-    # Where nobody has imported Qt there is no window, and napari would import it to find out.
+    # Without Qt imported there is no window, and napari would import it to find out.
     if "qtpy.QtWidgets" not in sys.modules or current_thread() is not main_thread():
         return None
     from napari import current_viewer
@@ -140,7 +140,7 @@ def select_points(points: Points, rows: set[int]) -> None:
 
 
 def deletes(event: Any) -> str:
-    """Return what an event of a layer's data tells of points that napari deletes.
+    """Return whether an event of a layer's data comes before or after napari deletes points.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def draw_thumbnail(points: Points) -> None:
     points.refresh(extent=False, data_displayed=False, highlight=False)
 
 
-def tell_data(points: Points) -> None:
-    """Tell those who follow a layer of points that it has other ones."""
+def emit_data(points: Points) -> None:
+    """Emit that a layer has other points."""
     rows = tuple(range(len(points.data)))
     points.events.data(value=points.data, action="changed", data_indices=rows, vertex_indices=((),))

@@ -119,7 +119,7 @@ def smfish() -> list[LayerData]:
 
 
 def scmos() -> list[LayerData]:
-    """Return a movie of an sCMOS camera, and what is known of each of its pixels.
+    """Return a movie of an sCMOS camera, and maps of its pixels.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""napari's commands that save layers of fitted spots, and open them as they were."""
+"""napari's commands that open and save layers of fitted spots, as our files or other programs'."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.exchange.registry import EXCHANGE, by_content, by_name
+from ..files.exchange.scene import size_of_layer
 from ..files.formats import read, write
 from ..files.table import LAYER, Column, SpotTable, UnreadableFileError
 from ..results.load import fits_of
@@ -35,12 +37,12 @@ from .table.filters import Filters
 if TYPE_CHECKING:
     from napari.layers import Points
 
-#: What a layer's metadata say of its spots beside their settings, which a file has anyway.
+#: The metadata of a layer that a file keeps beside the settings, which it has anyway.
 _KEPT_METADATA = (
     "units", "stop_counts", "invalid", "face", "face_limits", "filters", "summary", "maps",
     "map_names", "frames", "labels", AXES, REFITS, MARK, SIGMA,
 )  # fmt: skip
-#: What they say of the image.
+#: The metadata of the image.
 _IMAGE = ("name", "shape", "file")
 #: How a layer looks, as napari names it.
 _LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
@@ -48,6 +50,8 @@ _LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
 KEPT = "kept_for_recovery"
 #: Columns of which points are shown, and where they lie if they were moved from their centres.
 _SHOWN, _MOVED = "_shown", "_point_{}"
+#: What Picasso calls its localisations, whatever comes before and between.
+_PICASSO = ("_locs", ".hdf5")
 
 
 def write_parquet(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
@@ -62,23 +66,29 @@ def write_parquet(path: str, data: Any, attributes: dict[str, Any]) -> list[str]
     OSError
         If the file cannot be written.
     """
-    return _write(path, ".parquet", data, attributes)
+    return _write_ours(path, ".parquet", data, attributes)
 
 
 def write_csv(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
     """Save a layer of fitted spots as CSV; else as :func:`write_parquet`."""
-    return _write(path, ".csv", data, attributes)
+    return _write_ours(path, ".csv", data, attributes)
 
 
-def _write(path: str, ending: str, data: Any, attributes: dict[str, Any]) -> list[str]:
-    # A kind of file that is chosen in napari's dialog does not complete the name.
-    named = path if path.lower().endswith(ending) else f"{path}.spots{ending}"
-    try:
-        written = write(named, table_of_layer(np.asarray(data), attributes))
-    except ValueError as error:
-        raise RuntimeError(str(error)) from None
+def _write_ours(path: str, ending: str, data: Any, attributes: dict[str, Any]) -> list[str]:
+    written = _write(path, f".spots{ending}", ending, None, data, attributes)
     drop_kept(attributes["metadata"])
-    return [str(written)]
+    return written
+
+
+def _write(
+    path: str, suffix: str, ending: str, format: str | None, data: Any, attributes: dict[str, Any]
+) -> list[str]:
+    # napari's dialog does not complete a name by the suffix of the chosen kind of file.
+    named = path if path.lower().endswith(ending) else path + suffix
+    try:
+        return [str(write(named, table_of_layer(np.asarray(data), attributes), format))]
+    except ValueError as error:  # which napari would not show
+        raise RuntimeError(str(error)) from None
 
 
 def drop_kept(metadata: Mapping[str, Any]) -> None:
@@ -88,7 +98,7 @@ def drop_kept(metadata: Mapping[str, Any]) -> None:
 
 
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[LayerData]] | None:
-    """Return what opens files of fitted spots, if these are such; what napari asks first."""
+    """Return the reader of files of fitted spots, if all files are; napari's entry point."""
     paths = [path] if isinstance(path, str) else path
     ours = all(one.lower().endswith((".spots.parquet", ".spots.csv")) for one in paths)
     return partial(open_all, read_layer) if ours else None
@@ -138,7 +148,7 @@ def table_of_layer(
     data : ndarray, shape (n, ndim)
         The layer's points.
     attributes : mapping
-        What else napari knows of the layer.
+        The other attributes of the layer.
     rows : ndarray of int, optional
         The points to save, in order, all of which are shown then; by default all, as they are.
     """
@@ -175,7 +185,7 @@ def table_of_layer(
 
 
 def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Return as plain values where a layer lies, how it looks, and what it says of its spots."""
+    """Return the place, look and metadata of a layer as plain values."""
     metadata = attributes["metadata"]
     sizes = sizes_when_shown(attributes["size"], metadata, count)
     size = float(sizes[0]) if count and (sizes == sizes[0]).all() else None
@@ -184,11 +194,11 @@ def _layer(attributes: Mapping[str, Any], count: int) -> dict[str, Any]:
         "name": attributes["name"],
         **{name: _plain(attributes[name]) for name in (*PLACED, *_LOOK) if name in attributes},
         "size": size,
-        # The two that tell good fits from doubtful ones follow from the fits.
+        # Those of good and doubtful fits follow from the fits.
         "symbol": None if len(symbols) != 1 or symbols <= own_symbols(metadata) else symbols.pop(),
         "features": [str(name) for name in attributes["features"]],
         "face_colormap": _colormap_name(attributes["face_colormap"]),
-        # For whoever reads the file; the layer's own are among its metadata.
+        # For people who read the file; the layer's own are in its metadata.
         "filter": _filter_in_words(metadata),
         "metadata": {name: metadata[name] for name in _KEPT_METADATA if name in metadata},
     }
@@ -200,7 +210,7 @@ def _layer_of(table: SpotTable, path: str) -> LayerData:
         return _layer_data(table, path)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
-            f"“{Path(path).name}” cannot be opened: what it says of its layer is damaged: {error}"
+            f"“{Path(path).name}” cannot be opened: its data of the layer are damaged: {error}"
         ) from None
 
 
@@ -268,3 +278,78 @@ def _stem(path: str) -> str:
     """Return what to call a layer whose file does not say it."""
     name = Path(path).name
     return name[: name.lower().rfind(".spots.")] or name
+
+
+def get_exchange_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] | None:
+    """Return the reader of other programs' files, if all files are; napari's entry point.
+
+    Both the name of a file and its contents must be of their format.
+    """
+    paths = [Path(one) for one in ([path] if isinstance(path, str) else path)]
+    return partial(open_all, read_localisations) if all(map(_is_theirs, paths)) else None
+
+
+def read_localisations(
+    path: str, format: str | None = None, pixel_size: float | None = None
+) -> LayerData:
+    """Return a layer of the localisations of another program, to scale where that is known.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    format : str, optional
+        The name of its format.
+    pixel_size : float, optional
+        Size of a pixel in nm; by default that of the viewer's image, if the file needs it.
+    """
+    table = read(path, format, pixel_size=pixel_size or pixel_size_of_images())
+    arguments = layer_arguments(points_arguments(fits_of(table)), name_of_layer(path))
+    arguments |= dict(table.about.layer or {})
+    return arguments.pop("data"), arguments, "points"
+
+
+def __getattr__(name: str) -> Callable[[str, Any, dict[str, Any]], list[str]]:
+    """Return ``write_FORMAT``, which saves a layer of spots for another program.
+
+    napari calls it for *File ▸ Save*. It raises a RuntimeError if the layer has no fitted spots,
+    or if the size of a pixel is needed and not known.
+    """
+    format = name.removeprefix("write_")
+    if name == format or format not in EXCHANGE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    suffix = EXCHANGE[format].suffix
+    return lambda path, data, attributes: _write(path, suffix, suffix, format, data, attributes)
+
+
+def _is_theirs(path: Path) -> bool:
+    name = path.name.lower()
+    named = by_name(path)
+    if named is None or not path.is_file():
+        return False
+    part, end = _PICASSO
+    if named.suffix == end and part not in name:
+        return False
+    return by_content(path) is named
+
+
+def pixel_size_of_images() -> tuple[float, float] | None:
+    """Return the size in nm of the pixels of the viewer's images, if they have one and one only."""
+    viewer = open_viewer()
+    if viewer is None:
+        return None
+    from napari.layers import Image
+
+    active = viewer.layers.selection.active
+    images = [active] if isinstance(active, Image) else list(viewer.layers)
+    sizes = {size_of_layer(one.scale, one.units) for one in images if isinstance(one, Image)}
+    sizes.discard(None)
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def name_of_layer(path: str) -> str:
+    """Return what to call the layer of a file."""
+    name = Path(path).name
+    named = by_name(Path(path))
+    end = Path(path).suffix if named is None else named.suffix
+    return name[: len(name) - len(end)] or name

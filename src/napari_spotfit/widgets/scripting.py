@@ -33,9 +33,9 @@ def fit_layer(
 ) -> LayerFit:
     """Fit an image layer in the background, as the button of *Fit spots* does.
 
-    The spots come where those of the button come: into the layer that an earlier fit of the
-    image made and nobody has changed since, else into a new one. Settings that are not given
-    are the defaults, whatever *Fit spots* shows.
+    The spots are shown as those of the button are: in the layer that an earlier fit of the image
+    made, if it was not changed since, else in a new one. Settings that are not given are the
+    defaults, not those of *Fit spots*.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def fit_layer(
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default.
     maps : mapping of str to layer, optional
-        Layers that say something of the pixels: ``mask``, ``bad_pixels``, ``weights``,
+        Layers that describe the pixels: ``mask``, ``bad_pixels``, ``weights``,
         ``offset``, ``gain`` or ``variance``.
     viewer : napari.Viewer, optional
         The viewer that has the layer; by default the current one.
@@ -78,27 +78,22 @@ def fit_layer(
 
     from .fitting.layer_fit import Job, LayerFit
     from .layers import images
-    from .layers.appearance import COLORMAPS, FACE_COLORMAP, MARKS
+    from .layers.appearance import Look
     from .layers.history import history_of
     from .layers.maps import layer_maps
-    from .layers.result_layers import ResultLayers
     from .parts import remember
 
     settings = with_roi(settings, roi_size, options, fit_layer)
     viewer, layer = _viewer_of(layer, viewer)
-    kept = remember.load("fit_spots")
-    colormap, mark = kept.get("colormap"), kept.get("mark")
     job = Job(
         image=images.full_resolution(layer),
         settings=settings,
         frames=frames,
         maps=layer_maps(layer, {role: itself(one) for role, one in (maps or {}).items()}),
-        face=str(kept.get("face", "sigma")),
-        colormap=colormap if colormap in COLORMAPS else FACE_COLORMAP,
-        mark=mark if mark in MARKS else "ring",
+        look=Look.of(remember.load("fit_spots")),
     )
-    # With Qt's application as its parent it goes on should nobody keep the handle.
-    fit = LayerFit(layer, job, ResultLayers(viewer), QApplication.instance())
+    # With Qt's application as its parent it goes on although no name refers to it.
+    fit = LayerFit(layer, job, viewer, QApplication.instance())
     fit.shown.connect(history_of(viewer).shown)
     fit.start()
     return fit

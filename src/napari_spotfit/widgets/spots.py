@@ -137,7 +137,7 @@ class Spots(Docked):
 
     @cached_property
     def drift(self) -> DriftPage:
-        """The drift that fiducials tell."""
+        """The drift, estimated from fiducials."""
         page = self._placed(DriftPage(self._viewer, self.spots, self._history), "Drift")
         self._listen(page)
         return page

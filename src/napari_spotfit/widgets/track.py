@@ -13,8 +13,6 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
     QPushButton,
-    QSplitter,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -26,7 +24,7 @@ from .layers.points import is_result
 from .layers.result_layers import can_be_subtracted, subtract
 from .napari_compat import is_points
 from .parts.docking import Docked, Follower
-from .parts.layout import Scrolled, explain, fill
+from .parts.layout import Scrolled, explain, fill, put_side_by_side
 from .parts.messages import StatusLine, number
 from .table.table_export import NamedTable, TableExport
 from .tracking.form import TrackForm
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
 
 #: Milliseconds between two drawings at least, and seconds between two of the spectra.
 _INTERVAL, _SPECTRA = 100, 1.0
-#: While Qt draws, nothing is tracked, and it draws the whole window: no more of the viewer's time
-#: is spent on it than this share, and none while so many frames wait, but for one a second.
+#: While Qt draws the whole window, nothing is tracked: the largest share of time for drawing; how
+#: many frames may wait while it draws; and the seconds after which it draws in any case.
 _SHARE, _WAITING, _LONGEST = 0.1, 4, 1.0
 #: Diameter in pixels of what marks a fiducial.
 _RING = 12.0
@@ -78,7 +76,7 @@ class Track(Docked):
         self._of_layer = self._stopping = False
         #: The stage that moves back and forth.
         self._calibrating: Future[StageCalibration] | None = None
-        #: What there is to say of the stage, and why the frames have ended.
+        #: The state of the stage, and why the frames have ended, as texts.
         self._of_stage = self._why_ended = ""
         self._session: TrackingSession | None = None
         self._source: Source | None = None
@@ -206,7 +204,7 @@ class Track(Docked):
         self._allow()
 
     def _on_layers(self, event: Any = None) -> None:
-        """List the layers that there are now; without its layer there are no more frames."""
+        """List the layers; stop if the layer that is tracked was removed."""
         source = self._source
         if isinstance(source, LayerSource) and source.layer not in self._viewer.layers:
             if not self._stopping:
@@ -247,7 +245,7 @@ class Track(Docked):
             self._of_stage = ". The stage is moved back and forth…"
 
     def _on_calibrated(self, done: Future[StageCalibration]) -> None:
-        """Arm a stage of which it is known now how the image moves with it, or say why not."""
+        """Arm a stage that has been calibrated, or show why it cannot be armed."""
         self._calibrating, source, session = None, self._source, self._session
         assert source is not None
         assert session is not None
@@ -324,8 +322,7 @@ class Track(Docked):
         self.mark_button.clicked.connect(lambda: self._on_mark())
         self.correct_button.clicked.connect(lambda: self._on_correct())
         self.event_line.returnPressed.connect(lambda: self._on_mark())
-        self.export.said.connect(self.status.say)
-        self.export.failed.connect(self.status.fail)
+        self.status.listen(self.export)
         for button, slot in (
             (self.pause_button, self._on_pause), (self.arm_button, self._on_arm)
         ):  # fmt: skip
@@ -356,19 +353,12 @@ class Track(Docked):
             buttons.addWidget(control, place // 2, place % 2)
         below = fill(QHBoxLayout(), (self.correct_button, 1), self.export)
         buttons.addLayout(below, 3, 0, 1, 2)
-        left, splitter = QWidget(), QSplitter()
-        scrolled = Scrolled(self.form.container.native, least=60)
-        fill(QVBoxLayout(left), scrolled, buttons, self.status, 1, spacing=4)
-        splitter.addWidget(left)
-        splitter.addWidget(self.plots)
-        splitter.setStretchFactor(0, 1)
-        splitter.setStretchFactor(1, 3)
-        splitter.setChildrenCollapsible(False)
-        fill(QVBoxLayout(self), (splitter, 1), margins=(6, 4, 6, 4), spacing=4)
+        form = Scrolled(self.form.container.native, least=60)
+        put_side_by_side(self, (form, buttons, self.status, 1), (self.plots,), (1, 3))
 
 
 def _leave(source: Source, session: TrackingSession) -> None:
-    """Hold the stage, and end what runs without its widget; nobody waits for the log."""
+    """Hold the stage, and end what runs without its widget, without waiting for the log."""
     session.stop(wait=False)
     source.stop()
 

@@ -12,7 +12,7 @@ from spot_table import PIXEL, add_spots, dock, make_fits
 
 from napari_spotfit import load_fits
 from napari_spotfit.widgets.layers.points import points_arguments
-from napari_spotfit.widgets.layers.result_layers import ResultLayers
+from napari_spotfit.widgets.layers.result_layers import show_result
 from napari_spotfit.widgets.saved_layers import read_layer
 from napari_spotfit.widgets.table.filters import Filters
 
@@ -225,9 +225,7 @@ def test_the_label_is_saved_with_the_spots(viewer, qtbot, tmp_path):
 
 def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
     image = viewer.add_image(np.zeros((5, 64, 64), np.uint8), name="movie")
-    results = ResultLayers(viewer)
-    layer = results.prepare(image, points_arguments(make_fits(50)))
-    results.add(layer)
+    *_, layer = show_result(viewer, image, points_arguments(make_fits(50)), None)
     labels = viewer.add_labels(cells(64, 64))
     spots = dock(viewer)
     spots.layer.layer = layer
@@ -235,8 +233,8 @@ def test_a_refit_updates_the_layer_whose_cells_were_counted(viewer, qtbot):
     assert "label" in layer.features
     spots.spots.set_filters(Filters({"label": (7.0, None)}))
     wait(spots, qtbot)
-    assert results.prepare(image, points_arguments(make_fits(70, seed=1))) is layer
-    results.add(layer)
+    *_, again = show_result(viewer, image, points_arguments(make_fits(70, seed=1)), layer)
+    assert again is layer
     wait(spots, qtbot)
     expected = expected_labels(layer, labels)
     np.testing.assert_array_equal(layer.features["label"], expected)

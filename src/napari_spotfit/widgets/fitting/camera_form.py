@@ -1,17 +1,24 @@
-"""The controls for what is known of the camera and its pixels: numbers, or layers as maps."""
+"""The controls that describe the camera and its pixels: numbers, or layers as maps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QPushButton
 
+from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings
+from ..layers.images import full_resolution
+from ..layers.maps import LayerMaps, layer_maps
+from ..layers.measured_noise import MeasuredNoise
 from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
 from ..parts.layout import explain
+from ..parts.work import Latest
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -35,7 +42,7 @@ _BAD_TIP = (
 _GAIN_TIP = (
     "<p>The image's noise grows with its light, as that of photo-electrons does. Set the gain, and "
     "the offset if it is 0, that follow: right if the read-out noise is small. A camera's data "
-    "sheet, or its dark frames, know better.</p>"
+    "sheet, or its dark frames, are better sources.</p>"
 )
 _WEIGHTS_TIP = (
     "<p>An image layer with the weight of each pixel, 0 or above, as large as a frame or as the "
@@ -44,7 +51,7 @@ _WEIGHTS_TIP = (
 
 
 class CameraForm(QObject):
-    """What is known of the pixels.
+    """Describes the camera and its pixels.
 
     Parameters
     ----------
@@ -61,7 +68,7 @@ class CameraForm(QObject):
 
     def __init__(self, viewer: Viewer, controls: SettingsForm, parent: QObject):
         super().__init__(parent)
-        self._controls = controls
+        self.controls = controls
         self.maps = {
             name: LayerChoice(viewer.layers, is_image, nothing="all pixels alike", optional=True)
             for name in QUANTITIES
@@ -80,19 +87,19 @@ class CameraForm(QObject):
         self._on_changed()
 
     def layers(self) -> dict[str, Layer]:
-        """Return the layers that are chosen, by what they say."""
+        """Return the chosen layers by role."""
         chosen = {role: choice.layer for role, choice in self._choices().items()}
-        if self._controls["estimator"].value != "wlse":
+        if self.controls["estimator"].value != "wlse":
             del chosen["weights"]
         return {role: layer for role, layer in chosen.items() if layer is not None}
 
     def without_maps(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return settings without the numbers for which there is a map.
+        """Return settings without the numbers that maps replace.
 
         Raises
         ------
         ValueError
-            If the estimator needs weights and nothing says them.
+            If the estimator needs weights and none are given.
         """
         chosen = self.layers()
         alike = "weights" not in chosen and "variance" not in chosen
@@ -122,7 +129,7 @@ class CameraForm(QObject):
 
     def add_rows(self) -> None:
         """Put the controls beside and below those of the settings."""
-        form = self._controls
+        form = self.controls
         for name, choice in self.maps.items():
             form.number(name).box.make_narrow(_NUMBER)
             choice.setMinimumContentsLength(_LETTERS)
@@ -138,7 +145,7 @@ class CameraForm(QObject):
 
     def _on_changed(self) -> None:
         for name, choice in self.maps.items():
-            self._controls[name].enabled = choice.layer is None
+            self.controls[name].enabled = choice.layer is None
         self.changed.emit()
 
     def _on_estimator(self) -> None:
@@ -146,7 +153,110 @@ class CameraForm(QObject):
         self.changed.emit()
 
     def _show_weights(self) -> None:
-        self._weights_row.visible = self._controls["estimator"].value == "wlse"
+        self._weights_row.visible = self.controls["estimator"].value == "wlse"
+
+
+class GainOffer(QObject):
+    """Asks for the chosen image's noise in the background while the camera's controls are shown.
+
+    It is the noise of fits, previews and clicks, measured once. The button is there where the gain
+    is not set and can be estimated; pressed, it sets gain and offset.
+
+    Parameters
+    ----------
+    camera : CameraForm
+        The controls of the camera, with the button.
+    image : LayerChoice
+        The choice of the image.
+    settings : callable
+        Returns the settings that are shown.
+    measured : callable
+        Returns the noise of the image.
+    shown : callable
+        Whether the camera's controls are shown.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: The noise is known.
+    asked = Signal()
+
+    def __init__(
+        self,
+        camera: CameraForm,
+        image: LayerChoice,
+        settings: Callable[[], Settings],
+        measured: Callable[[], MeasuredNoise],
+        shown: Callable[[], bool],
+        parent: QObject,
+    ):
+        super().__init__(parent)
+        self._camera, self._image, self._settings = camera, image, settings
+        self._measured, self._shown = measured, shown
+        self._noise: NoiseModel | None = None
+        self._latest = Latest(self)
+        self._latest.done.connect(self._on_done)
+        for name in ("gain", "offset", "emccd"):
+            camera.controls[name].changed.connect(self._show)
+        camera.gain_button.clicked.connect(self._use)
+
+    def ask(self) -> None:
+        """Ask for the noise, if there is something to offer."""
+        self.drop()
+        job = self._job()
+        if job is not None:
+            self._latest.ask(job)
+
+    def drop(self) -> None:
+        """Forget the noise, or that it was asked for."""
+        self._latest.drop()
+        self._noise = None
+        self._show()
+
+    def _job(self) -> Callable[[], NoiseModel | None] | None:
+        image, layers = self._image.layer, self._camera.layers()
+        if not is_image(image) or image.rgb or not self._shown() or "gain" in layers:
+            return None
+        try:
+            maps = layer_maps(image, layers)
+            settings = self._settings().changed(gain=None)
+        except (TypeError, ValueError):  # which a fit will report
+            return None
+        return partial(_noise, self._measured(), settings, full_resolution(image), maps)
+
+    def _suggested(self) -> dict[str, Any]:
+        """Return the settings that are offered, none where nothing is."""
+        controls, noise = self._camera.controls, self._noise
+        if noise is None or noise.gain is None or controls["gain"].value is not None:
+            return {}
+        gain = noise.gain / excess_of(controls["emccd"].value)
+        found: dict[str, Any] = {"gain": float(f"{gain:.3g}")}
+        # A gain alone would take all that the camera adds for light.
+        if controls["offset"].value == 0 and "offset" not in self._camera.layers():
+            found["offset"] = round(noise.offset or 0.0, 1)
+        return found
+
+    def _on_done(self, noise: NoiseModel | None) -> None:
+        self._noise = noise
+        self._show()
+        self.asked.emit()
+
+    def _show(self) -> None:
+        found, button = self._suggested(), self._camera.gain_button
+        if found:
+            text = f"The image suggests {found['gain']:g} counts/e⁻: use it"
+            button.setText(text)
+            button.setAccessibleName(text)
+        button.setVisible(bool(found))
+
+    def _use(self) -> None:
+        self._camera.controls.put(self._suggested())
+
+
+def _noise(
+    measured: MeasuredNoise, settings: Settings, image: Any, maps: LayerMaps
+) -> NoiseModel | None:
+    return measured.put_into(settings, image, maps.read()).noise
 
 
 def _is_marking(layer: Layer) -> bool:

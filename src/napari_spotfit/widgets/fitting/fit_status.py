@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STOP_TIP = "<p>Stop fitting, and show the spots found until now.</p>"
 _CANCEL_TIP = "<p>Stop fitting; the layers stay as they are.</p>"
-#: Milliseconds for which the line says that a click did nothing.
+#: Milliseconds for which a brief message is shown.
 _PASSES = 10_000
 
 
@@ -39,36 +39,36 @@ class RunBar(QWidget):
         fill(QHBoxLayout(self), (self.progress, 1), self.stop_button, self.cancel_button)
 
     def begin(self) -> None:
-        """Show that something runs of which nothing is known yet."""
+        """Show that a fit has started, without progress yet."""
         self._began = time.monotonic()
         self.progress.setRange(0, 0)
         self.progress.setFormat("")
         self.stop_button.setEnabled(True)
         self.cancel_button.setEnabled(True)
 
-    def tell(self, done: int, total: int) -> None:
-        """Show how many frames are done, and how long it takes yet."""
+    def show_progress(self, done: int, total: int) -> None:
+        """Show how many frames are done, and the time left."""
         self.progress.setRange(0, total)
         self.progress.setValue(done)
         left = time_left(done, total, time.monotonic() - self._began)
         text = f"{number(done)} of {number(total)} frames"
         self.progress.setFormat(f"{text}, {left}" if left else text)
 
-    def say_last(self, text: str) -> None:
-        """Show what comes last, which nothing ends."""
+    def show_last(self, text: str) -> None:
+        """Show the last step, which cannot be stopped."""
         self.stop_button.setEnabled(False)
         self.cancel_button.setEnabled(False)
         self.progress.setFormat(text)
 
 
 class FitStatusLine(StatusLine):
-    """Says what happened to an image and its spots, as long as it is of them.
+    """The status of the chosen image and its spots, cleared when it no longer holds.
 
     Parameters
     ----------
     settings : SettingsPanel
-        Chooses the image that is fitted: what is said is of that, and ends with another choice.
-        What is said to be wrong ends with other settings, too.
+        Chooses the image: with another choice the status is cleared. Errors are cleared by other
+        settings, too.
     """
 
     def __init__(self, settings: SettingsPanel):
@@ -105,15 +105,15 @@ class FitStatusLine(StatusLine):
         else:
             text = report(error)
         failed = error is not None and not isinstance(error, CancelledError)
-        self._tell(f"{which}: {text}" if which else text, shown_by(run), failed=failed)
+        self._say_of(f"{which}: {text}" if which else text, shown_by(run), failed=failed)
 
-    def pass_by(self, text: str) -> None:
-        """Say for a while that a click did nothing."""
+    def say_briefly(self, text: str) -> None:
+        """Show a message for a while, such as that a click did nothing."""
         self.say(text)
         self._passing.start(_PASSES)
 
     def preview(self, text: str = "", *, failed: bool = False) -> None:
-        """Say what the preview has to say; nothing takes that away, and nothing else."""
+        """Show a message of the preview; without a text clear the last one, and no other."""
         if text:
             (self.fail if failed else self.say)(text)
             self._of_preview = True
@@ -121,46 +121,46 @@ class FitStatusLine(StatusLine):
             self.say("")
 
     def look(self) -> None:
-        """End what is said of an image that is no longer chosen."""
+        """Clear the status of an image that is no longer chosen."""
         chosen = self._choice.layer
         before = None if self._image is None else self._image()
         if chosen is not before and not (self._lasts or self._of_preview):
             self.say("")
 
     def drop_error(self) -> None:
-        """End what is said to be wrong, as something has changed that may have been its cause."""
+        """Clear an error, as its cause may have changed."""
         if self.failed and not self._of_preview:
             self.say("")
 
-    def be_of(self, layer: Points) -> None:
-        """Let what is said be of a layer of spots."""
+    def describe(self, layer: Points) -> None:
+        """Let the text that is shown be about a layer of spots."""
         self._layer = ref(layer)
 
-    def turn_to(self, layer: Points) -> None:
-        """Say of another layer of spots what its fit has found, if a layer is spoken of."""
-        spoken_of = None if self._layer is None else self._layer()
-        if spoken_of is not None and spoken_of is not layer and not is_preview(layer):
-            self._tell(str(layer.metadata.get("summary", "")), layer)
+    def switch_to(self, layer: Points) -> None:
+        """Show the summary of another layer of spots, if the status is about a layer."""
+        described = None if self._layer is None else self._layer()
+        if described is not None and described is not layer and not is_preview(layer):
+            self._say_of(str(layer.metadata.get("summary", "")), layer)
 
     def forget(self, layer: Layer) -> None:
-        """End what is said of a layer that is gone, and errors: it may have been their cause."""
+        """Clear the status of a layer that is gone, and errors that it may have caused."""
         if self._layer is not None and self._layer() in (layer, None):
             self.say("")
         if not is_preview(layer):
             self.drop_error()
 
-    def _tell(self, text: str, layer: Points | None, *, failed: bool = False) -> None:
-        """Say something of a layer of spots."""
+    def _say_of(self, text: str, layer: Points | None, *, failed: bool = False) -> None:
+        """Show a text about a layer of spots."""
         (self.fail if failed else self.say)(text)
         if layer is not None:
-            self.be_of(layer)
+            self.describe(layer)
 
     def _which(self, image: Layer) -> str:
-        """Return the name of an image, where the one that is chosen is another."""
+        """Return the name of an image unless it is the chosen one."""
         return "" if image is self._choice.layer else f"“{image.name}”"
 
     def put(self, text: str, *, failed: bool) -> None:
-        """Show a text, and remember of which image it is."""
+        """Show a text, and remember which image it is about."""
         self._passing.stop()
         chosen = self._choice.layer
         self._image = None if chosen is None else ref(chosen)
@@ -169,6 +169,6 @@ class FitStatusLine(StatusLine):
 
 
 def shown_by(run: LayerFit) -> Points | None:
-    """Return the layer that shows what a fit has found, if it has a result."""
+    """Return the layer of a fit's result, if there is one."""
     whole = run.error is None or isinstance(run.error, IncompleteFitError)
     return run.layer if whole else None

@@ -57,7 +57,7 @@ class ImageChoice(LayerChoice):
     layers : napari.components.LayerList
         The viewer's layers.
     maps : callable
-        Returns the layers that say something of the image's pixels, which are not what is fitted.
+        Returns the layers that describe the image's pixels, which are not fitted themselves.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class ImageChoice(LayerChoice):
     ):
         super().__init__(layers, is_image, nothing="no image")
         self._maps = maps
-        #: The layers that were chosen last, the latest at the end.
+        #: The layers chosen before, the latest last.
         self._earlier: list[ref[Layer]] = []
         #: The layer that was selected last.
         self._selected: ref[Layer] | None = None
-        #: Whether the image stays, whatever is selected.
+        #: Keeps the image, whichever layer is selected.
         self.pin = QPushButton("Pin")
         self.pin.setCheckable(True)
         explain(self.pin, "Pin the image", _PIN_TIP)
@@ -90,12 +90,12 @@ class ImageChoice(LayerChoice):
         super().unbind()
 
     def leave_maps(self) -> None:
-        """Choose the image of before if this one now says something of an image's pixels."""
+        """Choose the image of before if this one has become a map."""
         if self._is_map(self.layer):
             self.layer = self._first()
 
     def _first(self) -> Layer | None:
-        """Return what was chosen before, else what is seen, unless it is a map."""
+        """Return the image chosen before, else a visible one, but no map if possible."""
         earlier = [layer for one in reversed(self._earlier) if (layer := one()) is not None]
         topmost = list(reversed(self._layers))
         seen = [layer for layer in topmost if layer.visible]
@@ -130,6 +130,120 @@ class ImageChoice(LayerChoice):
         else:
             others = [one for one in self._earlier if one() not in (None, layer)]
             self._earlier = [*others, ref(layer)]
+
+
+class FrameChoice(QWidget):
+    """One :class:`AxisChoice` for every axis of an image before y and x.
+
+    For an axis without a name it asks whether that is time or z, and it warns that the planes of
+    a stack are fitted one by one.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the image.
+    """
+
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._layer: Image | None = None
+        self.axes: list[AxisChoice] = []
+        #: The questions, by axis.
+        self.kinds: dict[int, AxisKind] = {}
+        self._labels: list[QLabel] = []
+        #: The warning about planes.
+        self.planes = sentence()
+        self.planes.hide()
+        self._mode = _ALL
+        self._grid = QGridLayout()
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setColumnStretch(1, 1)
+        fill(QVBoxLayout(self), self._grid, self.planes, spacing=4)
+
+    @property
+    def mode(self) -> str:
+        """How frames are chosen along the first axis; kept where an image has no frames."""
+        return self.axes[0].mode.currentData() if self.axes else self._mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        self._mode = mode if mode in (_ALL, _CURRENT, _RANGE) else _ALL
+        if self.axes:
+            self.axes[0].mode.setCurrentIndex(self.axes[0].mode.findData(self._mode))
+
+    def show_layer(self, layer: Image | None) -> None:
+        """Make the controls for a layer's axes."""
+        self._mode = self.mode
+        while (item := self._grid.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.deleteLater()
+        lengths = images.leading_shape(layer) if layer is not None else ()
+        self._layer = layer
+        if layer is not None:
+            images.recall_axes(layer, self._viewer.layers)
+        names = images.leading_names(layer) if layer is not None else ()
+        self.axes, self._labels = [], []
+        for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
+            axis = AxisChoice(name, length)
+            axis.changed.connect(self.changed)
+            self.axes.append(axis)
+            self._labels.append(QLabel(name))
+            if len(lengths) > 1:
+                self._grid.addWidget(self._labels[-1], row, 0)
+            self._grid.addWidget(axis, row, 1)
+        self._ask_kinds()
+        self._show_planes()
+        self.mode = self._mode
+
+    def _ask_kinds(self) -> None:
+        self.kinds = {}
+        if self._layer is None:
+            return
+        known = self._layer.metadata.get(images.AXES, {})
+        for axis in images.unnamed_axes(self._layer):
+            kind = AxisKind(f"axis {axis}", known.get(str(axis)))
+            kind.chosen.connect(partial(self._on_kind, axis))
+            self.kinds[axis] = kind
+            self._grid.addWidget(kind, axis, 2, Qt.AlignmentFlag.AlignTop)
+
+    def _on_kind(self, axis: int, kind: str) -> None:
+        if self._layer is not None:
+            images.name_axis(self._layer, axis, kind, self._viewer.layers)
+            self._labels[axis].setText(kind)
+            self._show_planes()
+
+    def _show_planes(self) -> None:
+        """Warn that planes are fitted one by one, if there are some."""
+        layer = self._layer
+        planes = None
+        if layer is not None and not layer.rgb:
+            planes = plane_axis(images.full_resolution(layer), images.axis_names(layer))
+        if planes is not None:
+            words = fitted_by_plane(planes)
+            self.planes.setText(f"⚠ {words[0].upper()}{words[1:]}.")
+        self.planes.setVisible(planes is not None)
+
+    def frames(self, viewer: Viewer, layer: Image) -> FrameSelection:
+        """Return the chosen frames as ``localize`` takes them.
+
+        Raises
+        ------
+        ValueError
+            If the current frame is asked for and the viewer shows none of the layer.
+        """
+        current: tuple[int, ...] | None = None
+        if any(axis.mode.currentData() == _CURRENT for axis in self.axes):
+            current = images.current_frame(viewer, layer)
+        chosen = tuple(
+            axis.indices(None if current is None else current[number])
+            for number, axis in enumerate(self.axes)
+        )
+        if not chosen or all(indices == slice(None) for indices in chosen):
+            return None
+        return chosen[0] if len(chosen) == 1 else chosen
 
 
 class AxisChoice(QWidget):
@@ -175,10 +289,10 @@ class AxisChoice(QWidget):
 
 
 class AxisKind(QComboBox):
-    """Asks what an axis is that has no name, until somebody has said it; then it can be changed."""
+    """Asks whether an axis without a name is time or z; the answer can be changed."""
 
-    #: What it is.
-    told = Signal(str)
+    #: The answer.
+    chosen = Signal(str)
 
     def __init__(self, name: str, kind: str | None):
         super().__init__()
@@ -196,118 +310,4 @@ class AxisKind(QComboBox):
         if kind is not None:
             if self.itemData(0) is None:
                 self.removeItem(0)
-            self.told.emit(kind)
-
-
-class FrameChoice(QWidget):
-    """One :class:`AxisChoice` for every axis of an image before y and x.
-
-    Where the axis has no name, it asks whether that is time or z, and it says what becomes of the
-    planes of a stack.
-
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer that shows the image.
-    """
-
-    changed = Signal()
-
-    def __init__(self, viewer: Viewer):
-        super().__init__()
-        self._viewer = viewer
-        self._layer: Image | None = None
-        self.axes: list[AxisChoice] = []
-        #: What asks, by the axis.
-        self.kinds: dict[int, AxisKind] = {}
-        self._labels: list[QLabel] = []
-        #: What becomes of planes.
-        self.planes = sentence()
-        self.planes.hide()
-        self._mode = _ALL
-        self._grid = QGridLayout()
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setColumnStretch(1, 1)
-        fill(QVBoxLayout(self), self._grid, self.planes, spacing=4)
-
-    @property
-    def mode(self) -> str:
-        """How frames are chosen along the first axis; kept where an image has no frames."""
-        return self.axes[0].mode.currentData() if self.axes else self._mode
-
-    @mode.setter
-    def mode(self, mode: str) -> None:
-        self._mode = mode if mode in (_ALL, _CURRENT, _RANGE) else _ALL
-        if self.axes:
-            self.axes[0].mode.setCurrentIndex(self.axes[0].mode.findData(self._mode))
-
-    def show_layer(self, layer: Image | None) -> None:
-        """Make the controls for a layer's axes."""
-        self._mode = self.mode
-        while (item := self._grid.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.deleteLater()
-        lengths = images.leading_shape(layer) if layer is not None else ()
-        self._layer = layer
-        if layer is not None:
-            images.recall_axes(layer, self._viewer.layers)
-        names = images.leading_names(layer) if layer is not None else ()
-        self.axes, self._labels = [], []
-        for row, (name, length) in enumerate(zip(names, lengths, strict=True)):
-            axis = AxisChoice(name, length)
-            axis.changed.connect(self.changed)
-            self.axes.append(axis)
-            self._labels.append(QLabel(name))
-            if len(lengths) > 1:
-                self._grid.addWidget(self._labels[-1], row, 0)
-            self._grid.addWidget(axis, row, 1)
-        self._ask_kinds()
-        self._say_planes()
-        self.mode = self._mode
-
-    def _ask_kinds(self) -> None:
-        self.kinds = {}
-        if self._layer is None:
-            return
-        told = self._layer.metadata.get(images.AXES, {})
-        for axis in images.unnamed_axes(self._layer):
-            kind = AxisKind(f"axis {axis}", told.get(str(axis)))
-            kind.told.connect(partial(self._on_told, axis))
-            self.kinds[axis] = kind
-            self._grid.addWidget(kind, axis, 2, Qt.AlignmentFlag.AlignTop)
-
-    def _on_told(self, axis: int, kind: str) -> None:
-        if self._layer is not None:
-            images.tell_axis(self._layer, axis, kind, self._viewer.layers)
-            self._labels[axis].setText(kind)
-            self._say_planes()
-
-    def _say_planes(self) -> None:
-        """Say what becomes of planes, if there are some."""
-        layer = self._layer
-        planes = None
-        if layer is not None and not layer.rgb:
-            planes = plane_axis(images.full_resolution(layer), images.axis_names(layer))
-        if planes is not None:
-            words = fitted_by_plane(planes)
-            self.planes.setText(f"⚠ {words[0].upper()}{words[1:]}.")
-        self.planes.setVisible(planes is not None)
-
-    def frames(self, viewer: Viewer, layer: Image) -> FrameSelection:
-        """Return the chosen frames as ``localize`` takes them.
-
-        Raises
-        ------
-        ValueError
-            If the current frame is asked for and the viewer shows none of the layer.
-        """
-        current: tuple[int, ...] | None = None
-        if any(axis.mode.currentData() == _CURRENT for axis in self.axes):
-            current = images.current_frame(viewer, layer)
-        chosen = tuple(
-            axis.indices(None if current is None else current[number])
-            for number, axis in enumerate(self.axes)
-        )
-        if not chosen or all(indices == slice(None) for indices in chosen):
-            return None
-        return chosen[0] if len(chosen) == 1 else chosen
+            self.chosen.emit(kind)

@@ -28,32 +28,32 @@ _HEADINGS = {
         "Where the fit begins: a number, or a multiple of the width sigma that is estimated from "
         "each spot, such as 2*sigma.",
     ),
-    "held": (
-        "held at",
+    "fixed": (
+        "fixed at",
         "Not fitted: every spot has this value. That of y and x counts from the middle of the "
         "ROI. Empty, the parameter is fitted.",
     ),
     "low": ("at least", "Lower bound. That of y and x counts from the middle of the ROI."),
     "high": ("at most", "Upper bound. That of y and x counts from the middle of the ROI."),
 }
-_NUMBERS = ("held", "low", "high")
+_NUMBERS = ("fixed", "low", "high")
 #: What an empty box means: of the centre, of a width, of anything else.
 _EMPTY = {
-    "held": ("fitted", "fitted", "fitted"),
+    "fixed": ("fitted", "fitted", "fitted"),
     "low": ("ROI edge", f"{SIGMA_MIN}", "open"),
     "high": ("ROI edge", "ROI side", "open"),
 }
 #: A number as long as usual ones, and the width of a start value's text in pixels.
 _SAMPLE, _START = "1.2345", 62
 _STEP = 0.1
-#: What is known of one parameter: its start as a text, and numbers or None.
+#: What is set for one parameter: its start as a text, fixed value and bounds as numbers or None.
 Row = dict[str, Any]
-#: The word for somebody's own model among the models.
+#: The choice of an own expression among the models.
 OWN = "own"
 #: Names of the centre's y and x in an expression.
 _CENTER_NAMES = ("y0", "x0")
 _EXAMPLE = "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)"
-_HOLD_TIP = (
+_FIX_TIP = (
     "<p>Do not fit the σ of Gaussians: every spot has the PSF σ set above, which must be a number "
     "then (<b>Estimate</b> finds one).</p>"
 )
@@ -66,10 +66,214 @@ _EXPRESSION_TIP = (
 _READING = "Reading the expression…"
 
 
+class ModelForm(QObject):
+    """What is fitted.
+
+    Parameters
+    ----------
+    controls : SettingsForm
+        Has the controls of model, pixels, estimator and the PSF's σ.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: :meth:`settings` returns or raises something else.
+    changed = Signal()
+
+    def __init__(self, controls: SettingsForm, parent: QObject):
+        super().__init__(parent)
+        self._controls = controls
+        self.fix_sigma, self.expression = QCheckBox("Fix σ"), QLineEdit(_EXAMPLE)
+        self.fix_sigma.setToolTip(_FIX_TIP)
+        self.message = sentence()
+        self.shape = ShapeTable()
+        self._read, self._error = "", ""
+        self._profile: Profile | None = None
+        self._latest = Latest(self)
+        model = controls["model"]
+        assert isinstance(model, ComboBox)
+        self._model = model
+        words = [(model.native.itemText(row), word) for row, word in enumerate(model.choices)]
+        # As a function, magicgui does not forget them.
+        self._model.choices = lambda _: [*words, ("own expression", OWN)]
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the model, and its fixed values and bounds.
+
+        Raises
+        ------
+        ValueError
+            If the expression makes no model, or there is no σ to fix.
+        """
+        model: str | Profile | None = self._model.value
+        if model == OWN:
+            model = self._profile
+            if model is None:
+                raise ValueError(self._error or f"{_READING} Try again in a moment")
+        if self._fixed_widths() and self._controls["sigma"].value is None:
+            raise ValueError(
+                "σ is to be fixed at that of the PSF, which is automatic: press Estimate or type a "
+                "number, or untick Fix σ"
+            )
+        return {"model": model, "fixed": self.shape.fixed(), "bounds": self.shape.bounds()}
+
+    def values(self) -> dict[str, Any]:
+        """Return what is remembered between sessions."""
+        return {
+            "fix_sigma": self.fix_sigma.isChecked(),
+            "own": self._model.value == OWN,
+            "expression": self.expression.text(),
+            "shape": self.shape.values(),
+        }
+
+    def put(self, values: dict[str, Any]) -> None:
+        """Show remembered values."""
+        self.shape.put(values.get("shape"))
+        self.expression.setText(str(values.get("expression", _EXAMPLE)))
+        if values.get("own") is True:
+            self._model.value = OWN
+        self.fix_sigma.setChecked(values.get("fix_sigma") is True)
+
+    def reset(self) -> None:
+        """Show the defaults; the expression stays, for the next time."""
+        self.fix_sigma.setChecked(False)
+        self.shape.reset()
+
+    def bind(self) -> None:
+        """Go on to read an unfinished expression."""
+        self._on_expression()
+
+    def unbind(self) -> None:
+        """Read no further."""
+        self._latest.drop()
+        if self._profile is None:
+            self._read = ""
+
+    def add_rows(self) -> None:
+        """Put the controls below those of the settings."""
+        form = self._controls
+        self._expression_row = form.row_below(
+            "model", "Expression", self.expression, _EXPRESSION_TIP
+        )
+        form.below("model", self.message)
+        form.below("errors", self.fix_sigma)
+        form.below("errors", self.shape)
+        self._connect()
+        self._on_model()
+
+    def _on_model(self) -> None:
+        self._show_own()
+        if self._model.value == OWN:
+            self._on_expression()
+        else:
+            self._latest.drop()
+            self._read = ""
+            self.shape.show_parameters(MODELS[self._model.value].shape)
+            self._on_fix()
+
+    def _on_expression(self) -> None:
+        """Read the expression if it has changed: its parameters, and whether it is valid."""
+        text = self.expression.text()
+        if text == self._read or self._model.value != OWN:
+            return
+        self._read = text
+        try:
+            names = _own_names(text)
+        except ValueError as error:
+            self._on_failed(error)
+            return
+        about = "a parameter of the expression"
+        own = [ShapeParameter(name, "", about) for name in names]
+        self.shape.show_parameters((*CENTER, *own), names)
+        self._on_fix()
+        self._on_starts()
+
+    def _on_starts(self) -> None:
+        self._profile, self._error = None, ""
+        self._show_message(_READING)
+        self._latest.ask(self._reading())
+        self.changed.emit()
+
+    def _reading(self) -> Callable[[], Profile]:
+        return partial(
+            Profile.from_expression,
+            self.expression.text(),
+            start=self.shape.starts(),
+            center=_CENTER_NAMES,
+            name="own",
+        )
+
+    def _on_done(self, profile: Profile) -> None:
+        self._profile = profile
+        self._show_message("")
+        self.changed.emit()
+
+    def _on_failed(self, error: Exception) -> None:
+        self._profile, self._error = None, str(error)
+        self._latest.drop()
+        self._show_message(f"⚠ {error}")
+        self.changed.emit()
+
+    def _on_fix(self) -> None:
+        """Fix the widths of the model at the PSF's σ, or fit them."""
+        sigma = self._controls["sigma"].value
+        self.shape.fix({} if sigma is None else dict.fromkeys(self._fixed_widths(), float(sigma)))
+        self.changed.emit()
+
+    def _fixed_widths(self) -> list[str]:
+        """Return the widths of the model that are fixed at the PSF's σ."""
+        if not self.fix_sigma.isChecked() or self._model.value == OWN:
+            return []
+        return [name for name in MODELS[self._model.value].widths if name.startswith("sigma")]
+
+    def _show_message(self, text: str) -> None:
+        self.message.setText(text)
+        self._show_own()
+
+    def _show_own(self) -> None:
+        own = self._model.value == OWN
+        self._expression_row.visible = own
+        self.message.setVisible(own and bool(self.message.text()))
+        self.fix_sigma.setEnabled(not own)
+
+    def _connect(self) -> None:
+        self._model.changed.connect(self._on_model)
+        self.expression.editingFinished.connect(self._on_expression)
+        self.fix_sigma.toggled.connect(self._on_fix)
+        self._controls["sigma"].changed.connect(self._on_fix)
+        self.shape.changed.connect(self.changed)
+        self.shape.start_changed.connect(self._on_starts)
+        self._latest.done.connect(self._on_done)
+        self._latest.failed.connect(self._on_failed)
+
+
+def _own_names(text: str) -> tuple[str, ...]:
+    """Return the names of an expression's parameters besides the centre.
+
+    Raises
+    ------
+    ValueError
+        If it is no expression, or has no centre or no other parameter.
+    """
+    names = unknown_names(text)
+    for axis, middle in zip(("y", "x"), _CENTER_NAMES, strict=True):
+        if middle not in names:
+            raise ValueError(
+                f"the expression must have the centre's {axis} in it, by name {middle}"
+            )
+    own = tuple(name for name in names if name not in (*_CENTER_NAMES, "x", "y"))
+    if not own:
+        raise ValueError(
+            "the expression must have a parameter besides the centre, such as a width s in "
+            "exp(-((x-x0)**2 + (y-y0)**2) / (2*s**2))"
+        )
+    return own
+
+
 class ShapeTable(QWidget):
     """One row for each shape parameter of the model.
 
-    What was set for a parameter is kept while another model is shown.
+    Values of a parameter are kept while another model is shown.
     """
 
     changed = Signal()
@@ -79,7 +283,7 @@ class ShapeTable(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._kept: dict[str, Row] = {}
-        self._held: dict[str, float] = {}
+        self._given: dict[str, float] = {}
         self._starts: dict[str, QLineEdit] = {}
         self.boxes: dict[tuple[str, str], NumberBox] = {}
         self._grid = QGridLayout(self)
@@ -104,19 +308,19 @@ class ShapeTable(QWidget):
                     self._grid.addWidget(self._number(parameter, name, tip), line, column)
                 elif parameter.name in started:
                     self._grid.addWidget(self._start(parameter.name), line, column)
-        self._show_held()
+        self._show_fixed()
 
     def starts(self) -> dict[str, str]:
         """Return the texts of the start values that are shown."""
         return {name: edit.text() for name, edit in self._starts.items()}
 
     def fixed(self) -> dict[str, float]:
-        """Return what is held, by name."""
-        held = {name: box.get() for (name, what), box in self.boxes.items() if what == "held"}
+        """Return the fixed values, by name."""
+        held = {name: box.get() for (name, what), box in self.boxes.items() if what == "fixed"}
         return {name: value for name, value in held.items() if value is not None}
 
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
-        """Return lower and upper bounds of what is fitted and bounded, by name."""
+        """Return the lower and upper bounds of fitted parameters, by name."""
         fixed, bounds = self.fixed(), {}
         for name in dict.fromkeys(name for name, _ in self.boxes):
             ends = self.boxes[name, "low"].get(), self.boxes[name, "high"].get()
@@ -124,17 +328,17 @@ class ShapeTable(QWidget):
                 bounds[name] = ends
         return bounds
 
-    def hold(self, values: Mapping[str, float]) -> None:
-        """Hold these parameters, whatever their boxes say until they are let go."""
-        self._held = dict(values)
-        self._show_held()
+    def fix(self, values: Mapping[str, float]) -> None:
+        """Fix parameters at these values, before those of their boxes."""
+        self._given = dict(values)
+        self._show_fixed()
 
     def values(self) -> dict[str, Row]:
         """Return what is remembered between sessions."""
         return {name: dict(row) for name, row in self._kept.items()}
 
     def put(self, values: Any) -> None:
-        """Take remembered values; what cannot be right is left out."""
+        """Take remembered values, as far as they are valid."""
         kept = values if isinstance(values, dict) else {}
         self._kept = {
             str(name): {what: value for what, value in row.items() if _is_right(what, value)}
@@ -144,7 +348,7 @@ class ShapeTable(QWidget):
         self._put_back()
 
     def reset(self) -> None:
-        """Hold and bound nothing."""
+        """Fix and bound nothing."""
         self.put({})
 
     def _clear(self) -> None:
@@ -180,13 +384,13 @@ class ShapeTable(QWidget):
         return edit
 
     def _default_start(self) -> str:
-        """Return σ for the first parameter of somebody's own model, which often is its width."""
+        """Return σ for the first parameter of an expression, which is often its width."""
         return "1" if self._starts else "sigma"
 
     def _on_number(self, name: str, what: str) -> None:
-        if name not in self._held:
+        if name not in self._given:
             self._kept.setdefault(name, {})[what] = self.boxes[name, what].get()
-            self._show_held()
+            self._show_fixed()
             self.changed.emit()
 
     def _on_start(self, name: str) -> None:
@@ -196,22 +400,22 @@ class ShapeTable(QWidget):
             self.start_changed.emit()
 
     def _put_back(self) -> None:
-        """Show what is kept."""
+        """Show the kept values."""
         for (name, what), box in self.boxes.items():
             box.show_number(self._kept.get(name, {}).get(what))
-        self._show_held()
+        self._show_fixed()
         self.changed.emit()
 
-    def _show_held(self) -> None:
-        """Show what is held, whose bounds do not count."""
+    def _show_fixed(self) -> None:
+        """Show fixed values, and disable the bounds of fixed parameters."""
         for (name, what), box in self.boxes.items():
-            if what == "held":
-                own = self._kept.get(name, {}).get("held")
-                box.show_number(self._held.get(name, own))
-                box.setEnabled(name not in self._held)
+            if what == "fixed":
+                own = self._kept.get(name, {}).get("fixed")
+                box.show_number(self._given.get(name, own))
+                box.setEnabled(name not in self._given)
         fixed = self.fixed()
         for (name, what), box in self.boxes.items():
-            if what != "held":
+            if what != "fixed":
                 box.setEnabled(name not in fixed)
 
 
@@ -226,207 +430,3 @@ def _label(text: str, tip: str) -> QLabel:
     label = QLabel(text)
     label.setToolTip(f"<p>{tip}</p>")
     return label
-
-
-class ModelForm(QObject):
-    """What is fitted.
-
-    Parameters
-    ----------
-    controls : SettingsForm
-        Has the controls of model, pixels, estimator and the PSF's σ.
-    parent : QObject
-        Qt parent.
-    """
-
-    #: What :meth:`settings` returns, or that it raises, has changed.
-    changed = Signal()
-
-    def __init__(self, controls: SettingsForm, parent: QObject):
-        super().__init__(parent)
-        self._controls = controls
-        self.hold_sigma, self.expression = QCheckBox("Hold σ"), QLineEdit(_EXAMPLE)
-        self.hold_sigma.setToolTip(_HOLD_TIP)
-        self.message = sentence()
-        self.shape = ShapeTable()
-        self._read, self._error = "", ""
-        self._profile: Profile | None = None
-        self._latest = Latest(self)
-        model = controls["model"]
-        assert isinstance(model, ComboBox)
-        self._model = model
-        words = [(model.native.itemText(row), word) for row, word in enumerate(model.choices)]
-        # As a function, magicgui does not forget them.
-        self._model.choices = lambda _: [*words, ("own expression", OWN)]
-
-    def settings(self) -> dict[str, Any]:
-        """Return the settings of the model, and of what is held and bounded.
-
-        Raises
-        ------
-        ValueError
-            If the expression makes no model, or there is no σ to hold.
-        """
-        model: str | Profile | None = self._model.value
-        if model == OWN:
-            model = self._profile
-            if model is None:
-                raise ValueError(self._error or f"{_READING} Try again in a moment")
-        if self._held() and self._controls["sigma"].value is None:
-            raise ValueError(
-                "σ is to be held at that of the PSF, which is automatic: press Estimate or type a "
-                "number, or untick Hold σ"
-            )
-        return {"model": model, "fixed": self.shape.fixed(), "bounds": self.shape.bounds()}
-
-    def values(self) -> dict[str, Any]:
-        """Return what is remembered between sessions."""
-        return {
-            "hold_sigma": self.hold_sigma.isChecked(),
-            "own": self._model.value == OWN,
-            "expression": self.expression.text(),
-            "shape": self.shape.values(),
-        }
-
-    def put(self, values: dict[str, Any]) -> None:
-        """Show remembered values."""
-        self.shape.put(values.get("shape"))
-        self.expression.setText(str(values.get("expression", _EXAMPLE)))
-        if values.get("own") is True:
-            self._model.value = OWN
-        self.hold_sigma.setChecked(values.get("hold_sigma") is True)
-
-    def reset(self) -> None:
-        """Show the defaults; the expression stays, for the next time."""
-        self.hold_sigma.setChecked(False)
-        self.shape.reset()
-
-    def bind(self) -> None:
-        """Read an expression that has not been read to the end."""
-        self._on_expression()
-
-    def unbind(self) -> None:
-        """Read no further."""
-        self._latest.drop()
-        if self._profile is None:
-            self._read = ""
-
-    def add_rows(self) -> None:
-        """Put the controls below those of the settings."""
-        form = self._controls
-        self._expression_row = form.row_below(
-            "model", "Expression", self.expression, _EXPRESSION_TIP
-        )
-        form.below("model", self.message)
-        form.below("errors", self.hold_sigma)
-        form.below("errors", self.shape)
-        self._connect()
-        self._on_model()
-
-    def _on_model(self) -> None:
-        self._show_own()
-        if self._model.value == OWN:
-            self._on_expression()
-        else:
-            self._latest.drop()
-            self._read = ""
-            self.shape.show_parameters(MODELS[self._model.value].shape)
-            self._on_hold()
-
-    def _on_expression(self) -> None:
-        """Read the expression if it is another one: which parameters it has, and if it will do."""
-        text = self.expression.text()
-        if text == self._read or self._model.value != OWN:
-            return
-        self._read = text
-        try:
-            names = _own_names(text)
-        except ValueError as error:
-            self._on_failed(error)
-            return
-        about = "a parameter of the expression"
-        own = [ShapeParameter(name, "", about) for name in names]
-        self.shape.show_parameters((*CENTER, *own), names)
-        self._on_hold()
-        self._on_starts()
-
-    def _on_starts(self) -> None:
-        self._profile, self._error = None, ""
-        self._say(_READING)
-        self._latest.ask(self._reading())
-        self.changed.emit()
-
-    def _reading(self) -> Callable[[], Profile]:
-        return partial(
-            Profile.from_expression,
-            self.expression.text(),
-            start=self.shape.starts(),
-            center=_CENTER_NAMES,
-            name="own",
-        )
-
-    def _on_done(self, profile: Profile) -> None:
-        self._profile = profile
-        self._say("")
-        self.changed.emit()
-
-    def _on_failed(self, error: Exception) -> None:
-        self._profile, self._error = None, str(error)
-        self._latest.drop()
-        self._say(f"⚠ {error}")
-        self.changed.emit()
-
-    def _on_hold(self) -> None:
-        """Hold what is a σ of the model at that of the PSF, or let it go."""
-        sigma = self._controls["sigma"].value
-        self.shape.hold({} if sigma is None else dict.fromkeys(self._held(), float(sigma)))
-        self.changed.emit()
-
-    def _held(self) -> list[str]:
-        """Return what is a σ of the model, if that is to be held."""
-        if not self.hold_sigma.isChecked() or self._model.value == OWN:
-            return []
-        return [name for name in MODELS[self._model.value].widths if name.startswith("sigma")]
-
-    def _say(self, text: str) -> None:
-        self.message.setText(text)
-        self._show_own()
-
-    def _show_own(self) -> None:
-        own = self._model.value == OWN
-        self._expression_row.visible = own
-        self.message.setVisible(own and bool(self.message.text()))
-        self.hold_sigma.setEnabled(not own)
-
-    def _connect(self) -> None:
-        self._model.changed.connect(self._on_model)
-        self.expression.editingFinished.connect(self._on_expression)
-        self.hold_sigma.toggled.connect(self._on_hold)
-        self._controls["sigma"].changed.connect(self._on_hold)
-        self.shape.changed.connect(self.changed)
-        self.shape.start_changed.connect(self._on_starts)
-        self._latest.done.connect(self._on_done)
-        self._latest.failed.connect(self._on_failed)
-
-
-def _own_names(text: str) -> tuple[str, ...]:
-    """Return the names of an expression's parameters besides the centre.
-
-    Raises
-    ------
-    ValueError
-        If it is no expression, or has no centre or no other parameter.
-    """
-    names = unknown_names(text)
-    for axis, middle in zip(("y", "x"), _CENTER_NAMES, strict=True):
-        if middle not in names:
-            raise ValueError(
-                f"the expression must have the centre's {axis} in it, by name {middle}"
-            )
-    own = tuple(name for name in names if name not in (*_CENTER_NAMES, "x", "y"))
-    if not own:
-        raise ValueError(
-            "the expression must have a parameter besides the centre, such as a width s in "
-            "exp(-((x-x0)**2 + (y-y0)**2) / (2*s**2))"
-        )
-    return own

@@ -42,7 +42,7 @@ class Recovery(QObject):
     """Keeps the results of a viewer in files while napari runs.
 
     Every process has a folder of its own, which is locked as long as the process lives and which it
-    removes when it ends in order. A folder that nobody locks is what a crash has left.
+    removes when it ends in order. A folder without a lock was left by a crash.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Recovery(QObject):
         self._files: WeakKeyDictionary[Points, Path] = WeakKeyDictionary()
         self._waiting: WeakKeyDictionary[Points, None] = WeakKeyDictionary()
         self._count = 0
-        #: What crashes have left, by folder; locked, so that nobody else offers it.
+        #: Locks on the folders left by crashes, so that no other process offers them.
         self._left: dict[Path, QLockFile] = {}
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
@@ -89,7 +89,7 @@ class Recovery(QObject):
         self._soon.start()
 
     def forget(self, layer: Points) -> None:
-        """Keep a layer no longer."""
+        """Stop keeping a layer, and delete its file."""
         self._waiting.pop(layer, None)
         if (path := self._files.pop(layer, None)) is not None:
             path.unlink(missing_ok=True)
@@ -115,7 +115,7 @@ class Recovery(QObject):
         self._drop_empty()
 
     def release(self) -> None:
-        """Let somebody else offer what crashes have left."""
+        """Let other processes offer what crashes have left."""
         self._reading.drop()
         while self._left:
             self._left.popitem()[1].unlock()
@@ -181,7 +181,7 @@ class LeftResult(QWidget):
         What is kept.
     """
 
-    #: Something that the user should know, and something that went wrong.
+    #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
 
     def __init__(self, recovery: Recovery):
@@ -282,7 +282,7 @@ def _lock(folder: Path) -> QLockFile | None:
 
 
 def _leave(folder: Path, lock: QLockFile) -> None:
-    """Remove the folder at the end of the process, once nobody writes to it any more."""
+    """Remove the folder at the end of the process, once all files are written."""
     if (pool := QThreadPool.globalInstance()) is not None:
         pool.waitForDone(_LONGEST)
     _remove(folder, lock)

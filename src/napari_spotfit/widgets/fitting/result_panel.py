@@ -26,7 +26,7 @@ from ..layers.images import bind_image, image_of, images_for
 from ..layers.points import is_result
 from ..parts.color_legend import BarOnCanvas, ColorBar
 from ..parts.docking import inspect_spot, list_spot
-from ..parts.layout import Scrolled, explain, fill, guard_wheel, sentence
+from ..parts.layout import Scrolled, add_action, explain, fill, guard_wheel, sentence
 from ..parts.messages import number
 from ..table.canvas_legend import CanvasLegend
 from ..table.legend import Legend
@@ -42,7 +42,7 @@ _TIE_TIP = (
     "<p>Say which open image these spots were fitted in, should it have another name here; it must "
     "have as many pixels. Then Inspect spot shows their data, and they are fitted again.</p>"
 )
-#: While it is held down over the canvas, no spots are drawn.
+#: The key that hides all spots while it is held down over the canvas.
 IMAGE_KEY = "."
 OFF = "off"
 MARK_TIP = (
@@ -57,7 +57,7 @@ _FACE_TIP = (
 )
 _MAP_TIP = (
     "<p>The colours that stand for the numbers. All maps but <i>turbo</i> rise evenly in "
-    "brightness; <i>coolwarm</i> is for numbers that are telling on either side of a middle, "
+    "brightness; <i>coolwarm</i> is for numbers that matter on either side of a middle, "
     "and <i>cividis</i> looks alike to all kinds of colour vision. It is remembered for the "
     "next fit.</p>"
 )
@@ -75,160 +75,6 @@ _LEAST = 72
 #: Milliseconds after which the panel looks whether the layer's colours were changed elsewhere:
 #: of limits and maps napari has events, but emits none (0.7.1, 0.8.0, 0.9.2).
 _LOOK = 500
-
-
-class ImageTie(QWidget):
-    """Ties a layer of spots to its image; hidden while it knows one that is open.
-
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer that shows the layers.
-    """
-
-    #: What was done.
-    said = Signal(str)
-
-    def __init__(self, viewer: Viewer):
-        super().__init__()
-        self._viewer = viewer
-        self._layer: Points | None = None
-        self.label, self.button = sentence(), QPushButton("Choose it")
-        explain(self.button, "Choose the image of these spots", _TIE_TIP)
-        menu = QMenu(self.button)
-        menu.aboutToShow.connect(self._fill)
-        self.button.setMenu(menu)
-        fill(QHBoxLayout(self), (self.label, 1), self.button)
-        self.hide()
-
-    def show_layer(self, layer: Points | None) -> None:
-        """Look at another layer of spots."""
-        self._layer = layer
-        self.look()
-
-    def look(self) -> None:
-        """Say whether the image is open now."""
-        layer, layers = self._layer, self._viewer.layers
-        known = {} if layer is None else layer.metadata
-        missing = layer is not None and "image_name" in known and image_of(layer, layers) is None
-        self.setVisible(missing)
-        if missing and layer is not None:
-            self.label.setText(f"Their image “{known['image_name']}” is not open.")
-            self.button.setVisible(bool(images_for(layer, layers)))
-
-    def tie(self, image: Image) -> None:
-        """Let the spots be those of an image."""
-        if self._layer is not None:
-            bind_image(self._layer, image, self._viewer.layers)
-            self.said.emit(
-                f"The spots of “{self._layer.name}” are of the image “{image.name}” now."
-            )
-            self.look()
-
-    def _fill(self) -> None:
-        menu = self.button.menu()
-        assert menu is not None
-        menu.clear()
-        if self._layer is None:
-            return
-        for image in images_for(self._layer, self._viewer.layers):
-            action = menu.addAction(image.name.replace("&", "&&"))
-            assert action is not None
-            action.triggered.connect(partial(self._on_triggered, image))
-
-    def _on_triggered(self, image: Image, checked: bool = False) -> None:
-        self.tie(image)
-
-
-class MarkBox(QComboBox):
-    """Chooses what marks the good fits of a layer, or that nothing does.
-
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer that shows the layer.
-    """
-
-    #: What shall mark the spots of the next fit, too.
-    chosen = Signal(str)
-
-    def __init__(self, viewer: Viewer):
-        super().__init__()
-        self._viewer = viewer
-        self._layer: Points | None = None
-        self.setObjectName("Marks")
-        explain(self, "Marks", MARK_TIP)
-        guard_wheel(self)
-        self.activated.connect(self._on_activated)
-
-    def show_layer(self, layer: Points | None) -> None:
-        """Show what marks the spots of a layer."""
-        self._layer = layer
-        self.look()
-
-    def look(self) -> None:
-        """Show what marks them now, should it have been changed elsewhere."""
-        if self._layer is None:
-            return
-        mark = self._layer.metadata.get(MARK, "ring")
-        names = [*((PREVIEW,) if mark == PREVIEW else MARKS), OFF]
-        with QSignalBlocker(self):
-            if names != [self.itemText(row) for row in range(self.count())]:
-                self.clear()
-                self.addItems(names)
-            self.setCurrentText(mark if self._layer.visible else OFF)
-
-    def _on_activated(self) -> None:
-        layer, mark = self._layer, self.currentText()
-        if layer is None:
-            return
-        if mark != OFF:
-            if mark != layer.metadata.get(MARK):
-                history_of(self._viewer).record_view(layer, "the marks")
-            choose_mark(layer, mark)
-            if mark in MARKS:
-                self.chosen.emit(mark)
-        layer.visible = mark != OFF
-
-
-class ImageKey:
-    """A key of the viewer that hides all fitted spots while it is held down.
-
-    Parameters
-    ----------
-    viewer : napari.Viewer
-        The viewer.
-    """
-
-    def __init__(self, viewer: Viewer):
-        self._viewer = viewer
-        self._bound = False
-
-    def bind(self) -> None:
-        """Bind the key, unless the viewer uses it otherwise."""
-        try:
-            self._viewer.bind_key(IMAGE_KEY, _hide_spots, overwrite=False)
-        except ValueError:  # someone else's already, or another widget's of this kind
-            return
-        self._bound = True
-
-    def unbind(self) -> None:
-        """Free it."""
-        if self._bound:
-            self._viewer.bind_key(IMAGE_KEY, None)
-        self._bound = False
-
-
-def _hide_spots(viewer: Viewer) -> Iterator[None]:
-    """Hide the spots; napari goes on with this when the key is released."""
-    hidden = [layer for layer in viewer.layers if layer.visible and is_result(layer)]
-    for layer in hidden:
-        layer.visible = False
-    try:
-        yield
-    finally:
-        for layer in hidden:
-            layer.visible = True
 
 
 class ResultPanel(QWidget):
@@ -283,7 +129,7 @@ class ResultPanel(QWidget):
             button.clicked.connect(lambda checked=False, show=show: self._go_on(viewer, show))
         self.face.activated.connect(self._on_face)
         self.colormap.activated.connect(self._on_colormap)
-        self.bar.limits_chosen.connect(self._on_limits)
+        self.bar.limits_chosen.connect(self._color)
         self.spots.replaced.connect(self._on_table)
         self.spots.changed.connect(self._on_shown)
         self._look = QTimer(self)
@@ -295,14 +141,14 @@ class ResultPanel(QWidget):
         """Describe a layer of fitted spots, or nothing."""
         self.layer = layer
         self.spots.show_layer(layer)
-        self.image.show_layer(layer)
+        self.image.look(layer)
         self.setVisible(layer is not None)
         if layer is None:
             self.on_canvas.show_layer(None)
-        if layer is not None:
+        else:
             self.title.setText(layer.name)
             self.title.setToolTip(f"<p>{html.escape(layer.name)}</p>")
-            self.marks.show_layer(layer)
+            self.marks.look(layer)
             self._list_features(layer)
             self._show_colors(layer)
 
@@ -312,9 +158,9 @@ class ResultPanel(QWidget):
             show(viewer, self.layer)
 
     def look(self) -> None:
-        """Show the layer's colours anew if they were changed elsewhere."""
-        self.marks.look()
-        self.image.look()
+        """Show the layer's colours again if they were changed elsewhere."""
+        self.marks.look(self.layer)
+        self.image.look(self.layer)
         layer, seen = self.layer, self._seen
         if layer is None or seen is None or (now := _colors(layer)) == seen:
             return
@@ -376,9 +222,6 @@ class ResultPanel(QWidget):
             self._color(self.layer.metadata.get("face_limits"))
         self.face_chosen.emit(self.face.currentData(), self.colormap.currentText())
 
-    def _on_limits(self, limits: tuple[float, float] | None) -> None:
-        self._color(limits)
-
     def _color(self, limits: tuple[float, float] | None = None) -> None:
         """Colour the layer's faces as chosen."""
         if self.layer is not None:
@@ -409,7 +252,7 @@ class ResultPanel(QWidget):
 
 
 class _Colors(NamedTuple):
-    """What tells whether a layer's face colours mean something else now."""
+    """What the meaning of a layer's face colours depends on."""
 
     mode: str
     limits: tuple[float, float] | None
@@ -422,3 +265,115 @@ def _colors(layer: Points) -> _Colors:
     chosen = layer.metadata.get("face"), layer.metadata.get("face_limits")
     mode, limits = str(layer.face_color_mode), layer.face_contrast_limits
     return _Colors(mode, limits, layer.face_colormap.name, chosen)
+
+
+class MarkBox(QComboBox):
+    """Chooses the mark of the good fits of a layer, or hides the layer.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layer.
+    """
+
+    #: The mark that was chosen, also for the next fit.
+    chosen = Signal(str)
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._layer: Points | None = None
+        self.setObjectName("Marks")
+        explain(self, "Marks", MARK_TIP)
+        guard_wheel(self)
+        self.activated.connect(self._on_activated)
+
+    def look(self, layer: Points | None) -> None:
+        """Show what marks the spots of a layer now."""
+        self._layer = layer
+        if layer is None:
+            return
+        mark = layer.metadata.get(MARK, "ring")
+        names = [*((PREVIEW,) if mark == PREVIEW else MARKS), OFF]
+        with QSignalBlocker(self):
+            if names != [self.itemText(row) for row in range(self.count())]:
+                self.clear()
+                self.addItems(names)
+            self.setCurrentText(mark if layer.visible else OFF)
+
+    def _on_activated(self) -> None:
+        layer, mark = self._layer, self.currentText()
+        if layer is None:
+            return
+        if mark != OFF:
+            if mark != layer.metadata.get(MARK):
+                history_of(self._viewer).record_view(layer, "the marks")
+            choose_mark(layer, mark)
+            if mark in MARKS:
+                self.chosen.emit(mark)
+        layer.visible = mark != OFF
+
+
+class ImageTie(QWidget):
+    """Says that the image of a layer of spots is not open, and lets it be chosen; else hidden.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows the layers.
+    """
+
+    #: A message about what was done.
+    said = Signal(str)
+
+    def __init__(self, viewer: Viewer):
+        super().__init__()
+        self._viewer = viewer
+        self._layer: Points | None = None
+        self.label, self.button = sentence(), QPushButton("Choose it")
+        explain(self.button, "Choose the image of these spots", _TIE_TIP)
+        menu = QMenu(self.button)
+        menu.aboutToShow.connect(self._fill)
+        self.button.setMenu(menu)
+        fill(QHBoxLayout(self), (self.label, 1), self.button)
+        self.hide()
+
+    def look(self, layer: Points | None) -> None:
+        """Say whether the image of a layer is open now."""
+        self._layer, layers = layer, self._viewer.layers
+        known = {} if layer is None else layer.metadata
+        missing = layer is not None and "image_name" in known and image_of(layer, layers) is None
+        self.setVisible(missing)
+        if missing and layer is not None:
+            self.label.setText(f"Their image “{known['image_name']}” is not open.")
+            self.button.setVisible(bool(images_for(layer, layers)))
+
+    def tie(self, image: Image) -> None:
+        """Link the spots to an image."""
+        if self._layer is not None:
+            bind_image(self._layer, image, self._viewer.layers)
+            self.said.emit(
+                f"The spots of “{self._layer.name}” are of the image “{image.name}” now."
+            )
+            self.look(self._layer)
+
+    def _fill(self) -> None:
+        menu = self.button.menu()
+        assert menu is not None
+        menu.clear()
+        if self._layer is None:
+            return
+        for image in images_for(self._layer, self._viewer.layers):
+            add_action(menu, image.name, partial(self.tie, image))
+
+
+def hide_spots(viewer: Viewer) -> Iterator[None]:
+    """Hide all fitted spots until the key is released."""
+    hidden = [layer for layer in viewer.layers if layer.visible and is_result(layer)]
+    for layer in hidden:
+        layer.visible = False
+    try:
+        yield
+    finally:
+        for layer in hidden:
+            layer.visible = True

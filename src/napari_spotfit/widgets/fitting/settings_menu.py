@@ -20,6 +20,7 @@ from ...settings.settings import Settings, parameters
 from ..layers.images import image_of, own_pixels
 from ..layers.points import is_result, settings_of_layer
 from ..layers.result_layers import count_refits
+from ..parts.layout import add_action
 from ..parts.remember import recent_fits
 from .camera_form import QUANTITIES
 from .layer_fit import plain_frames
@@ -39,7 +40,7 @@ KEYS = (
     ("Page Up, Page Down", "Go to the doubtful spot before, to the next one (Inspect spot)."),
     (".", "While it is held down, show the image without any marks."),
 )
-#: Chosen frames as plain values; see :func:`~.fit_run.plain_frames`.
+#: Chosen frames as plain values; see :func:`~.layer_fit.plain_frames`.
 PlainFrames = list[list[int] | int | None] | None
 _DEFAULTS = Settings()
 _MENU_TIP = (
@@ -58,121 +59,8 @@ _NOT_REFITS = " Spots that were refitted by themselves are not in it."
 _KEYS_TIP = "List the keys and clicks over the image"
 _OPENED = "Settings (*.toml);;Fitted spots (*.spots.parquet *.spots.csv *.parquet *.csv)"
 _SAVED = "Settings (*.toml)"
-#: What has no control, as every image tells it anew.
-_ANEW = "noise"
-
-
-def keys_as_html() -> str:
-    """Return a table of them."""
-    rows = (f"<tr><td><b>{key}</b>&nbsp;&nbsp;</td><td>{what}</td></tr>" for key, what in KEYS)
-    return f"<p>Over the image:</p><table>{''.join(rows)}</table>"
-
-
-def show_keys(parent: QWidget) -> None:
-    """Show the table beside the viewer, which goes on."""
-    box = QMessageBox(parent)
-    box.setWindowTitle("Keys and clicks")
-    box.setTextFormat(Qt.TextFormat.RichText)
-    box.setText(keys_as_html())
-    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    box.setModal(False)
-    box.show()
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What makes a fit what it is.
-
-    Parameters
-    ----------
-    settings : Settings
-        Those of a result have all that was estimated.
-    image : str
-        The name of the image's layer.
-    frames : list or None
-        The chosen frames.
-    maps : mapping of str to str
-        The names of the layers that say something of the pixels, by what they say.
-    refits : int
-        How many of its spots were fitted again since, with settings of their own.
-    """
-
-    settings: Settings
-    image: str
-    frames: PlainFrames = None
-    maps: Mapping[str, str] = field(default_factory=dict)
-    refits: int = 0
-
-
-def fit_as_python(fit: Fit, layer: Image | None = None) -> str:
-    """Return Python that fits the same spots to the bit, and shows them.
-
-    In a script it opens the image where that came from a file or a sample; else it takes a viewer
-    that has it.
-
-    Parameters
-    ----------
-    fit : Fit
-        What was fitted, and how.
-    layer : Image, optional
-        The image's layer, if it is open.
-    """
-    lines = ["import napari", "import napari_spotfit"]
-    if fit.maps:
-        lines.append("from napari_spotfit.widgets.layers.maps import layer_maps")
-    # Of what a map says, a result's settings have the mean: no second word on it is accepted.
-    without = {name: getattr(_DEFAULTS, name) for name in QUANTITIES if name in fit.maps}
-    lines += ["", f"settings = {settings_as_python(fit.settings.changed(**without))}"]
-    lines.append("viewer = napari.current_viewer() or napari.Viewer()")
-    if layer is not None and (opening := _opening(layer, fit.image)):
-        lines += [f"if {fit.image!r} not in viewer.layers:", f"    {opening}"]
-    lines.append(f"image = viewer.layers[{fit.image!r}]")
-    arguments = [_pixels(layer), "settings=settings"]
-    if fit.frames is not None:
-        arguments.append(f"frames={_frames_as_python(fit.frames)}")
-    if fit.maps:
-        named = ", ".join(f"{role!r}: viewer.layers[{name!r}]" for role, name in fit.maps.items())
-        lines.append(f"maps = layer_maps(image, {{{named}}}).read()")
-        arguments.append("**maps")
-    lines.append(f"fits = napari_spotfit.localize({', '.join(arguments)})")
-    if fit.refits:
-        lines.append(
-            f"# Not as in the layer: {fit.refits} of its spots, which Inspect spot has fitted"
-        )
-        lines.append("# again with other settings. Its feature refit says which.")
-    lines.append("viewer.add_layer(napari_spotfit.to_points_layer(fits, image))")
-    return "\n".join((*lines, ""))
-
-
-def _pixels(layer: Image | None) -> str:
-    pixels = "image.data[0]" if layer is not None and layer.multiscale else "image.data"
-    boolean = layer is not None and own_pixels(layer).dtype == np.bool_
-    return f'{pixels}.astype("uint8")' if boolean else pixels
-
-
-def _opening(layer: Image, name: str) -> str:
-    """Return what opens a layer's image again; nothing if it came from nowhere."""
-    source = layer.source
-    if source.sample:
-        plugin, sample = source.sample
-        return f"viewer.open_sample({plugin!r}, {sample!r})"
-    if source.path:
-        plugin = f", plugin={source.reader_plugin!r}" if source.reader_plugin else ""
-        return f"viewer.open({str(source.path)!r}{plugin})[0].name = {name!r}"
-    return ""
-
-
-def _frames_as_python(frames: list[Any]) -> str:
-    """Return chosen frames as ``localize`` takes them."""
-    axes = [
-        "slice(None)"
-        if along is None
-        else literal(int(along))
-        if not isinstance(along, list)
-        else f"slice({int(along[0])}, {int(along[1])})"
-        for along in frames
-    ]
-    return axes[0] if len(axes) == 1 else f"({', '.join(axes)})"
+#: The setting without a control, as it is measured for each image.
+_MEASURED = "noise"
 
 
 class SettingsMenu(QPushButton):
@@ -185,10 +73,10 @@ class SettingsMenu(QPushButton):
     panel : SettingsPanel
         The controls.
     result : callable
-        Returns the layer of the result that is described, or None.
+        Returns the layer of the result that the panel shows, or None.
     """
 
-    #: Something that the user should know, and something that went wrong.
+    #: A message, and an error message.
     said, failed = Signal(str), Signal(str)
 
     def __init__(
@@ -206,32 +94,33 @@ class SettingsMenu(QPushButton):
         self.setMenu(menu)
 
     def fill(self) -> None:
-        """List what there is now."""
+        """Fill the menu with what can be used now."""
         menu = self.menu()
         assert menu is not None
         menu.clear()
         for layer in reversed(self._viewer.layers):
             if is_result(layer) and layer.metadata.get("settings"):
                 use = partial(self._use_layer, layer)
-                _add(menu, f"Use those of “{layer.name}”", _USE_TIP, use)
+                add_action(menu, f"Use those of “{layer.name}”", use, _USE_TIP)
         if recent := recent_fits():
             fits = menu.addMenu("Use those of a recent fit")
             assert fits is not None
             fits.setToolTipsVisible(True)
             for name, values in recent.items():
-                _add(fits, name, _USE_TIP, partial(self._use_plain, f"the fit {name}", values))
+                use = partial(self._use_plain, f"the fit {name}", values)
+                add_action(fits, name, use, _USE_TIP)
         menu.addSeparator()
-        _add(menu, "Open…", _OPEN_TIP, self._ask_open)
-        _add(menu, "Save…", _SAVE_TIP, self._ask_save)
+        add_action(menu, "Open…", self._ask_open, _OPEN_TIP)
+        add_action(menu, "Save…", self._ask_save, _SAVE_TIP)
         menu.addSeparator()
         result = self._copied()
         what = "Copy as Python" if result is None else f"Copy the fit of “{result.name}” as Python"
-        _add(menu, what, _COPY_TIP, self.copy)
+        add_action(menu, what, self.copy, _COPY_TIP)
         menu.addSeparator()
-        _add(menu, "Keys and clicks…", _KEYS_TIP, partial(show_keys, self))
+        add_action(menu, "Keys and clicks…", partial(show_keys, self), _KEYS_TIP)
 
     def use(self, settings: Settings, whose: str) -> None:
-        """Show settings in the controls, and say for which of them there is no control."""
+        """Show settings in the controls, and name those without a control."""
         usable = usable_here(settings)
         if usable is not settings:
             settings, whose = usable, f"{whose}, less the GPU, of which there is none here"
@@ -244,14 +133,10 @@ class SettingsMenu(QPushButton):
         other = [
             about.label
             for name, about in parameters().items()
-            if name != _ANEW and getattr(shown, name) != getattr(settings, name)
+            if name != _MEASURED and getattr(shown, name) != getattr(settings, name)
         ]
-        text = f"The settings are those of {whose}"
-        self.said.emit(
-            f"{text}, but for what has no control here, or a map: {', '.join(other)}."
-            if other
-            else f"{text}."
-        )
+        but = f", but for what has no control here, or a map: {', '.join(other)}" if other else ""
+        self.said.emit(f"The settings are those of {whose}{but}.")
 
     def open_from(self, path: Path) -> None:
         """Show the settings of a file."""
@@ -304,7 +189,7 @@ class SettingsMenu(QPushButton):
         return fit_as_python(Fit(self._panel.settings(), image.name, frames, maps), image)
 
     def _copied(self) -> Points | None:
-        """Return the layer of the result whose fit would be copied, one that Fit has made."""
+        """Return the layer whose fit would be copied: one that Fit has made, or None."""
         layer = self._result()
         if layer is None or layer not in self._viewer.layers or not is_result(layer):
             return None
@@ -338,7 +223,7 @@ class SettingsMenu(QPushButton):
 def control_values(settings: Settings) -> dict[str, Any]:
     """Return settings as the values that the panel's controls remember."""
     values = settings.to_dict()
-    values["hold_sigma"] = False
+    values["fix_sigma"] = False
     values["own"] = isinstance(settings.model, Profile)
     shape: dict[str, dict[str, Any]] = {}
     if isinstance(settings.model, Profile) and settings.model.expression is not None:
@@ -347,16 +232,122 @@ def control_values(settings: Settings) -> dict[str, Any]:
         values |= {"model": Settings().model}
         for name, start, (low, high) in zip(own.names, own.start, own.bounds, strict=True):
             shape[name] = {"start": str(start), "low": low, "high": high}
-    for name, held in settings.fixed.items():
-        shape.setdefault(name, {})["held"] = held
+    for name, fixed in settings.fixed.items():
+        shape.setdefault(name, {})["fixed"] = fixed
     for name, (low, high) in settings.bounds.items():
         shape.setdefault(name, {}).update(low=low, high=high)
     values["shape"] = shape
     return values
 
 
-def _add(menu: QMenu, text: str, tip: str, slot: Callable[[], None]) -> None:
-    action = menu.addAction(text.replace("&", "&&"))
-    assert action is not None
-    action.setToolTip(tip)
-    action.triggered.connect(lambda checked=False: slot())
+@dataclass(frozen=True)
+class Fit:
+    """Everything that determines a fit.
+
+    Parameters
+    ----------
+    settings : Settings
+        With all that was estimated, if there is a result.
+    image : str
+        The name of the image's layer.
+    frames : list or None
+        The chosen frames.
+    maps : mapping of str to str
+        The names of the layers that describe the pixels, by what they describe.
+    refits : int
+        How many of its spots were fitted again since, with settings of their own.
+    """
+
+    settings: Settings
+    image: str
+    frames: PlainFrames = None
+    maps: Mapping[str, str] = field(default_factory=dict)
+    refits: int = 0
+
+
+def fit_as_python(fit: Fit, layer: Image | None = None) -> str:
+    """Return Python that fits the same spots to the bit, and shows them.
+
+    In a script it opens the image where that came from a file or a sample; else it takes a viewer
+    that has it.
+
+    Parameters
+    ----------
+    fit : Fit
+        What was fitted, and how.
+    layer : Image, optional
+        The image's layer, if it is open.
+    """
+    lines = ["import napari", "import napari_spotfit"]
+    if fit.maps:
+        lines.append("from napari_spotfit.widgets.layers.maps import layer_maps")
+    # A result's settings have the mean of a map, which is not accepted beside the map.
+    without = {name: getattr(_DEFAULTS, name) for name in QUANTITIES if name in fit.maps}
+    lines += ["", f"settings = {settings_as_python(fit.settings.changed(**without))}"]
+    lines.append("viewer = napari.current_viewer() or napari.Viewer()")
+    if layer is not None and (opening := _opening(layer, fit.image)):
+        lines += [f"if {fit.image!r} not in viewer.layers:", f"    {opening}"]
+    lines.append(f"image = viewer.layers[{fit.image!r}]")
+    arguments = [_pixels(layer), "settings=settings"]
+    if fit.frames is not None:
+        arguments.append(f"frames={_frames_as_python(fit.frames)}")
+    if fit.maps:
+        named = ", ".join(f"{role!r}: viewer.layers[{name!r}]" for role, name in fit.maps.items())
+        lines.append(f"maps = layer_maps(image, {{{named}}}).read()")
+        arguments.append("**maps")
+    lines.append(f"fits = napari_spotfit.localize({', '.join(arguments)})")
+    if fit.refits:
+        lines.append(
+            f"# Not as in the layer: {fit.refits} of its spots, which Inspect spot has fitted"
+        )
+        lines.append("# again with other settings. Its feature refit says which.")
+    lines.append("viewer.add_layer(napari_spotfit.to_points_layer(fits, image))")
+    return "\n".join((*lines, ""))
+
+
+def _pixels(layer: Image | None) -> str:
+    pixels = "image.data[0]" if layer is not None and layer.multiscale else "image.data"
+    boolean = layer is not None and own_pixels(layer).dtype == np.bool_
+    return f'{pixels}.astype("uint8")' if boolean else pixels
+
+
+def _opening(layer: Image, name: str) -> str:
+    """Return code that opens a layer's image again; nothing if it has no source."""
+    source = layer.source
+    if source.sample:
+        plugin, sample = source.sample
+        return f"viewer.open_sample({plugin!r}, {sample!r})"
+    if source.path:
+        plugin = f", plugin={source.reader_plugin!r}" if source.reader_plugin else ""
+        return f"viewer.open({str(source.path)!r}{plugin})[0].name = {name!r}"
+    return ""
+
+
+def _frames_as_python(frames: list[Any]) -> str:
+    """Return chosen frames as ``localize`` takes them."""
+    axes = [
+        "slice(None)"
+        if along is None
+        else literal(int(along))
+        if not isinstance(along, list)
+        else f"slice({int(along[0])}, {int(along[1])})"
+        for along in frames
+    ]
+    return axes[0] if len(axes) == 1 else f"({', '.join(axes)})"
+
+
+def keys_as_html() -> str:
+    """Return a table of the keys and clicks."""
+    rows = (f"<tr><td><b>{key}</b>&nbsp;&nbsp;</td><td>{what}</td></tr>" for key, what in KEYS)
+    return f"<p>Over the image:</p><table>{''.join(rows)}</table>"
+
+
+def show_keys(parent: QWidget) -> None:
+    """Show the table in a window of its own."""
+    box = QMessageBox(parent)
+    box.setWindowTitle("Keys and clicks")
+    box.setTextFormat(Qt.TextFormat.RichText)
+    box.setText(keys_as_html())
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.setModal(False)
+    box.show()

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from napari.qt.threading import create_worker
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, Signal
 from qtpy.QtGui import QIcon
 from qtpy.QtWidgets import (
@@ -29,6 +28,7 @@ from ..napari_compat import is_labels, is_shapes
 from ..parts.boxes import LayerChoice
 from ..parts.form import SettingsForm
 from ..parts.layout import explain, fill, scroll_upright, sentence
+from ..parts.work import Latest
 from ..preview.detection_panel import DetectionPanel
 from .camera_form import CameraForm
 from .image_choice import FrameChoice, ImageChoice
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Layer
 
-    from ..layers.measured_noise import Told
+    from ..layers.measured_noise import ImageEstimates
 
 _IMAGE_TIP = (
     "<p>The image whose spots are fitted: the one selected in the layer list, unless pinned.</p>"
@@ -50,11 +50,11 @@ _LIMIT_TIP = (
 )
 _ESTIMATE_TIP = (
     "<p>Fit the bright spots of the frame shown, where spots are searched, or of frames all over "
-    "the movie if it has too few; take the median of their σ and keep it, whatever image comes "
-    "next.</p><p>While σ is automatic, each image is asked by itself, all over.</p>"
+    "the movie if it has too few; take the median of their σ, and keep it for the next images, "
+    "too.</p><p>While σ is automatic, it is estimated from each image, all over.</p>"
 )
 _AUTOMATIC_TIP = (
-    "<p>Let the image tell it again. The same does an empty box, or one with the word "
+    "<p>Estimate it from each image again. So does an empty box, or one with the word "
     "<i>automatic</i>.</p>"
 )
 _FRAMES_TIP = "<p>Which frames of the image are fitted.</p>"
@@ -63,8 +63,8 @@ _BY_THRESHOLD_TIP = (
     "Detection. Clear it to find them by a number of false spots.</p>"
 )
 _ADVANCED_TIP = (
-    "<p>Show or hide what few need: the detection, the model and its bounds, the camera, and what "
-    "the fit runs on.</p>"
+    "<p>Show or hide what few need: the detection, the model and its bounds, the camera, and the "
+    "device.</p>"
 )
 #: Not the theme's filled button: it is a heading.
 _HEADING = "text-align: left; font-weight: bold; padding: 4px 0; border: none; background: none"
@@ -72,6 +72,8 @@ _HEADING = "text-align: left; font-weight: bold; padding: 4px 0; border: none; b
 _WIDTH = 374
 #: What Qt takes for no limit.
 _ANY_HEIGHT = 16777215
+#: Settings that decide what a fit runs on.
+_RUN = ("backend", "devices", "threads")
 _ONE_GPU_TIP = "<p>There is no second GPU that could be used.</p>"
 
 
@@ -85,7 +87,7 @@ class SettingsPanel(QScrollArea):
     """
 
     changed = Signal()
-    #: Another layer was chosen for what is known of the image's pixels.
+    #: Another layer was chosen that describes the image's pixels.
     maps_changed = Signal()
 
     def __init__(self, viewer: Viewer):
@@ -96,16 +98,19 @@ class SettingsPanel(QScrollArea):
         self.controls = SettingsForm(Settings)
         self.model = ModelForm(self.controls, self)
         self.camera = CameraForm(viewer, self.controls, self)
+        self._following = (self.image, self.limit, self.camera, self.model)
         self.estimate_button = QPushButton("Estimate")
-        #: Each clears a box that the image tells otherwise; there while it has a number.
+        #: Each clears a box whose value is estimated when empty; visible while it has a number.
         self.automatic_buttons = {
             name: QPushButton("Auto")
             for name, about in parameters().items()
             if about.automatic is not None
         }
-        #: Why the image does not tell σ.
-        self.untold = _soft_label()
+        #: Why σ could not be estimated, and doubts about the noise.
+        self.psf_warning = _soft_label()
         self.device, self.why_no_gpu = sentence(), _soft_label()
+        self._describing = Latest(self)
+        self._describing.done.connect(self._on_device)
         self.advanced = QCollapsible("", None, QIcon(), QIcon())
         self._content = QWidget()
         self._lay_out()
@@ -117,7 +122,7 @@ class SettingsPanel(QScrollArea):
         self.camera.changed.connect(self.maps_changed)
         self.frames.changed.connect(self.changed)
         self.advanced.toggled.connect(self._on_fold)
-        for name in ("backend", "devices", "threads"):
+        for name in _RUN:
             self.controls[name].changed.connect(self.show_device)
         self.controls["threshold"].changed.connect(self._on_threshold)
         self.image.changed.connect(self._on_image)
@@ -148,16 +153,16 @@ class SettingsPanel(QScrollArea):
             del values["false_spots"]
         return Settings(**self.camera.without_maps(values))
 
-    def show_told(self, told: Told | None) -> None:
-        """Show what the image tells of its PSF; None if it has not been asked."""
-        self.controls.number("sigma").box.show_told(None if told is None else told.sigma)
-        self.controls.number("roi_size").box.show_told(None if told is None else told.roi_size)
-        warning = "" if told is None else told.warning
-        self.untold.setText(warning and f"⚠ {warning[0].upper()}{warning[1:]}.")
-        self.untold.setVisible(bool(warning))
+    def show_estimate(self, found: ImageEstimates | None) -> None:
+        """Show the PSF that was estimated from the image; None if none was yet."""
+        self.controls.number("sigma").box.show_estimate(found and found.sigma)
+        self.controls.number("roi_size").box.show_estimate(found and found.roi_size)
+        warning = "" if found is None else found.warning
+        self.psf_warning.setText(warning and f"⚠ {warning[0].upper()}{warning[1:]}.")
+        self.psf_warning.setVisible(bool(warning))
 
     def layers(self) -> dict[str, Layer]:
-        """Return the layers that say something of the image's pixels, by what they say."""
+        """Return the layers that describe the image's pixels, by what they describe."""
         limit = self.limit.layer
         return ({} if limit is None else {"mask": limit}) | self.camera.layers()
 
@@ -171,7 +176,7 @@ class SettingsPanel(QScrollArea):
         }
 
     def put(self, values: dict[str, Any]) -> None:
-        """Show remembered values; what is no longer valid is left out."""
+        """Show remembered values, as far as they are valid."""
         if "threshold_unit" in values:  # of before, when a threshold was something else
             values = {name: value for name, value in values.items() if name != "threshold"}
         self.controls.put(values)
@@ -187,19 +192,15 @@ class SettingsPanel(QScrollArea):
         self.camera.reset()
         self.frames.mode = "all"
 
-    def unbind(self) -> None:
-        """Stop following the viewer."""
-        self.image.unbind()
-        self.limit.unbind()
-        self.camera.unbind()
-        self.model.unbind()
-
     def bind(self) -> None:
         """Follow the viewer."""
-        self.image.bind()
-        self.limit.bind()
-        self.camera.bind()
-        self.model.bind()
+        for part in self._following:
+            part.bind()
+
+    def unbind(self) -> None:
+        """Stop following the viewer."""
+        for part in self._following:
+            part.unbind()
 
     def sizeHint(self) -> QSize:
         """Ask for the height of the contents, with their sentences broken into lines."""
@@ -226,7 +227,7 @@ class SettingsPanel(QScrollArea):
         self.controls.align()
 
     def changeEvent(self, event: Any) -> None:
-        """Align them anew in another font."""
+        """Align the controls again in another font."""
         super().changeEvent(event)
         if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
             self.controls.align()
@@ -245,15 +246,11 @@ class SettingsPanel(QScrollArea):
         return super().eventFilter(watched, event)
 
     def show_device(self) -> None:
-        """Say what the fit runs on, or why it cannot; a worker finds out, as it may take long."""
-        worker = create_worker(_device, self.controls.get())
-        worker.returned.connect(self._on_device)
-        worker.start()
+        """Show the device that fits run on, or why they cannot; a worker finds it, slowly."""
+        run = {name: self.controls[name].value for name in _RUN}
+        self._describing.ask(lambda: describe(Settings(**run)))
 
-    def _on_device(self, found: tuple[dict[str, Any], Description]) -> None:
-        values, device = found
-        if values != self.controls.get():
-            return
+    def _on_device(self, device: Description) -> None:
         self.device.setText("\n".join(filter(None, (device.name, device.library))))
         self.why_no_gpu.setText(device.reason)
         tip = html.escape(device.reason).replace("\n", "<br>")
@@ -273,7 +270,7 @@ class SettingsPanel(QScrollArea):
         scroll_upright(self, self._content)
 
     def _add_rows(self) -> None:
-        """Put what is no setting between those that are."""
+        """Put the other controls between those of the settings."""
         form = self.controls
         form.row_below("", "Image", self.image, _IMAGE_TIP, self.image.pin)
         self._frames_row = form.row_below("", "Frames", self.frames, _FRAMES_TIP)
@@ -282,7 +279,7 @@ class SettingsPanel(QScrollArea):
             explain(button, f"{parameters()[name].label} automatic", _AUTOMATIC_TIP)
             form.beside(name, button)
         form.beside("sigma", self.estimate_button)
-        form.below("sigma", self.untold)
+        form.below("sigma", self.psf_warning)
         form.row_below("roi_size", "Search in", self.limit, _LIMIT_TIP)
         self.model.add_rows()
         self.camera.add_rows()
@@ -291,7 +288,7 @@ class SettingsPanel(QScrollArea):
         self._offer_gpus(0)
 
     def _fold(self) -> None:
-        """Fold what few need; its height is that of its rows, whatever they say."""
+        """Fold what few need, as high as its rows."""
         empty = self.advanced.content()
         self.advanced.setContent(self.controls.folded.native)
         empty.deleteLater()
@@ -322,7 +319,7 @@ class SettingsPanel(QScrollArea):
         self._frames_row.visible = bool(self.frames.axes)
 
     def _on_threshold(self) -> None:
-        """Leave the number of false spots alone where a threshold takes its place."""
+        """Disable the number of false spots where a threshold replaces it."""
         by_false_spots = self.controls["threshold"].value is None
         self.controls.allow("false_spots", by_false_spots, _BY_THRESHOLD_TIP)
 
@@ -331,12 +328,6 @@ class SettingsPanel(QScrollArea):
         if expanded:
             self.show_device()
         self.changed.emit()
-
-
-def _device(values: dict[str, Any]) -> tuple[dict[str, Any], Description]:
-    """Return the values and what a fit with them runs on."""
-    run = {name: values[name] for name in ("backend", "devices", "threads")}
-    return values, describe(Settings(**run))
 
 
 def _controls(layout: QLayout | None) -> Iterator[QWidget]:
@@ -351,7 +342,7 @@ def _controls(layout: QLayout | None) -> Iterator[QWidget]:
 
 
 def _soft_label() -> QLabel:
-    """Return a label for a sentence that may be long, in a softer colour, to be copied from."""
+    """Return a hidden label for a long sentence, in a softer colour."""
     label = sentence()
     # In any theme's colours.
     soft = QGraphicsOpacityEffect(label)

@@ -15,9 +15,9 @@ from ...files.formats import FORMATS, read
 from ...files.table import UnreadableFileError
 from ...results.load import fits_of
 from ...results.spot_fits import SpotFits
-from ..exchange import name_of_layer
 from ..layers.points import layer_arguments, points_arguments
 from ..parts.messages import number
+from ..saved_layers import name_of_layer
 
 #: What may stand between the values of a table of text, in words.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}

@@ -36,9 +36,9 @@ _PERCENTILES = (5.0, 95.0)
 #: Diameters in screen pixels between which points are drawn however far one zooms. A smallest
 #: one would cover the image of a whole field, and bring back points without a size.
 CANVAS_SIZES = (0, 10000)
-#: Key of the metadata under which the sizes of hidden points wait.
+#: In the metadata, the sizes of hidden points.
 _SIZES = "sizes_when_shown"
-#: What stands for a spot of the preview: a ring around that of a result, whose own is seen in it.
+#: The mark of the preview: a ring around that of a result, which is seen inside.
 PREVIEW = "halo"
 #: Screen pixels over which edges fade. With napari's one, the border of a small ring would fade
 #: over all of its face.
@@ -49,7 +49,7 @@ _USUAL_SIGMA = 1.3
 
 
 def good_rows(features: Any) -> NDArray[np.bool_]:
-    """Return which rows of a table are good fits; of one without verdicts, which converged."""
+    """Return which rows of a table are good fits; without that column, which converged."""
     if "good" in features:
         return np.asarray(features["good"].to_numpy() > 0)
     return np.asarray(features["stop_condition"].isin(_CONVERGED))
@@ -88,7 +88,7 @@ def number_names(features: Any) -> list[str]:
 
 
 def automatic_limits(features: Any, feature: str | None) -> tuple[float, float] | None:
-    """Return a table's colour limits where nobody has chosen any; None if there are no numbers."""
+    """Return automatic colour limits of a feature; None if it has no numbers."""
     if feature not in features or not is_number(features[feature]):
         return None
     return face_limits(np.asarray(features[feature]), good_rows(features))
@@ -177,24 +177,24 @@ def show_only(layer: Points, shown: NDArray[np.bool_] | bool, ndisplay: int) -> 
 
 
 def show_all(layer: Points) -> None:
-    """Show all points of a layer, also those that came since some were hidden."""
+    """Show all points of a layer, also those that were added while some were hidden."""
     if not np.all(layer.shown):
         layer.shown = True
     _restore_sizes(layer)
 
 
 def hidden_arguments(arguments: dict[str, Any], shown: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return what else napari makes a layer of, some of whose points are hidden.
+    """Return the arguments of a layer that hide some of its points.
 
     Parameters
     ----------
     arguments : dict
-        What napari makes the layer of that shows them all.
+        Those of the layer that shows all of them.
     shown : array of bool, shape (n,)
         Which points are shown.
     """
     hiding: dict[str, Any] = {"shown": shown}
-    # A frame that is a whole layer is displayed with all axes, as long as nobody asks for 3-D.
+    # A layer of one frame is displayed with all its axes, unless in 3-D.
     if arguments["data"].shape[1] <= 2 and draws_hidden_points():
         sizes = np.broadcast_to(np.asarray(arguments["size"], float), shown.shape)
         hiding["size"] = np.where(shown, sizes, 0)
@@ -203,7 +203,7 @@ def hidden_arguments(arguments: dict[str, Any], shown: NDArray[np.bool_]) -> dic
 
 
 def sizes_when_shown(size: Any, metadata: Mapping[str, Any], count: int) -> NDArray[np.float64]:
-    """Return the size of every point when it is shown, from what napari knows of a layer."""
+    """Return the size of every point when it is shown."""
     sizes, kept = np.array(np.broadcast_to(size, count), float), metadata.get(_SIZES)
     hidden = sizes <= 0
     if kept is not None and len(kept) == len(sizes):
@@ -215,7 +215,7 @@ def sizes_when_shown(size: Any, metadata: Mapping[str, Any], count: int) -> NDAr
 
 
 def set_sizes(layer: Points, sizes: NDArray[np.float64]) -> None:
-    """Set the size of every point, of a hidden one for when it is shown."""
+    """Set the size of every point, which hidden ones get when they are shown."""
     if _SIZES in layer.metadata:
         layer.metadata = {**layer.metadata, _SIZES: np.array(sizes, float)}
         sizes = np.where(layer.shown, sizes, 0)
@@ -229,7 +229,7 @@ def _restore_sizes(layer: Points) -> None:
 
 
 class Mark(NamedTuple):
-    """What stands for a good fit."""
+    """A symbol for fits."""
 
     symbol: str
     #: Outer diameter in σ.
@@ -238,7 +238,7 @@ class Mark(NamedTuple):
     border: float
 
 
-#: What a user can choose. Through the hole of napari's ring, half as wide as the ring, the spot
+#: Marks to choose from. Through the hole of napari's ring, half as wide as the ring, the spot
 #: is seen: ±1.75 σ.
 MARKS = {
     "ring": Mark("ring", 7.0, 0.05),
@@ -250,17 +250,17 @@ MARKS = {
 _ALL = {**MARKS, PREVIEW: Mark("ring", 10.0, 0.04)}
 
 
-#: What stands for a doubtful fit. It is found among thousands where good fits are points of light.
+#: The mark of doubtful fits, found among thousands that are points of light.
 _DOUBTFUL = Mark("x", 11.0, 0.18)
 
 
 def mark_metadata(widths: NDArray[Any]) -> dict[str, Any]:
-    """Return what a layer's metadata say of its marks, which are rings.
+    """Return the metadata of a layer whose marks are rings.
 
     Parameters
     ----------
     widths : ndarray
-        The σ of its good fits in pixels; NaN where a file of another program does not tell it.
+        The σ of its good fits in pixels; NaN where a file of another program has none.
     """
     known = widths[np.isfinite(widths)]
     return {MARK: "ring", SIGMA: float(np.median(known)) if len(known) else _USUAL_SIGMA}
@@ -282,14 +282,14 @@ def mark_arguments(good: NDArray[np.bool_], metadata: Mapping[str, Any]) -> dict
 
 
 def with_mark(arguments: dict[str, Any], mark: str) -> dict[str, Any]:
-    """Return what napari's Points are made of, with another mark for good fits."""
+    """Return the arguments of napari's Points with another mark for good fits."""
     metadata = {**arguments["metadata"], MARK: mark}
     marks = mark_arguments(good_rows(arguments["features"]), metadata)
     return {**arguments, **marks, "metadata": metadata}
 
 
 def is_marked(layer: Points) -> bool:
-    """Whether a layer has the symbols and sizes given here, or else such as the user has chosen."""
+    """Whether a layer has the symbols and sizes of marks, not others that the user chose."""
     kinds = _mark(layer.metadata), _DOUBTFUL
     if not names_of(layer.symbol) <= own_symbols(layer.metadata):
         return False
@@ -312,7 +312,7 @@ def own_symbols(metadata: Mapping[str, Any]) -> set[str]:
 
 
 def draw_marks(layer: Points) -> None:
-    """Give all points of a layer of fitted spots the marks that its metadata name."""
+    """Draw all points of a layer with the marks that its metadata name."""
     made = mark_arguments(good_rows(layer.features), layer.metadata)
     with refreshed_once(layer):
         layer.symbol = made["symbol"]
@@ -321,7 +321,7 @@ def draw_marks(layer: Points) -> None:
 
 
 def choose_mark(layer: Points, mark: str) -> None:
-    """Let another mark stand for the good fits of a layer; one of :data:`MARKS`."""
+    """Draw the good fits of a layer with another mark; one of :data:`MARKS`."""
     if mark not in _ALL:
         raise ValueError(f"mark must be one of {', '.join(MARKS)}; got {mark!r}")
     layer.metadata = {**layer.metadata, MARK: mark}
@@ -330,3 +330,21 @@ def choose_mark(layer: Points, mark: str) -> None:
 
 def _mark(metadata: Mapping[str, Any]) -> Mark:
     return _ALL.get(metadata.get(MARK, "ring"), _ALL["ring"])
+
+
+class Look(NamedTuple):
+    """How the spots of a fit are drawn: what colours the faces, the colour map, and the mark."""
+
+    face: str = "sigma"
+    colormap: str = FACE_COLORMAP
+    mark: str = "ring"
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Look:
+        """Return the look among remembered values; the default for what is unknown."""
+        face, colormap, mark = (values.get(name) for name in cls._fields)
+        return cls(
+            str(face or cls().face),
+            colormap if colormap in COLORMAPS else cls().colormap,
+            mark if mark in MARKS else cls().mark,
+        )

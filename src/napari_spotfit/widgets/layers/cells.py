@@ -50,7 +50,7 @@ def put_labels(points: Points, label: NDArray[np.int64], labels: Labels) -> None
     Raises
     ------
     ValueError
-        If the layer has such a feature that came from elsewhere and says otherwise.
+        If the layer has such a feature with other values from elsewhere.
     """
     features = points.features
     same = LABEL in features and np.array_equal(features[LABEL].to_numpy(), label)
@@ -68,16 +68,16 @@ def put_labels(points: Points, label: NDArray[np.int64], labels: Labels) -> None
     if LABEL in (colored_by(points, "face"), colored_by(points, "border")):
         points.features = features.assign(**{LABEL: values})
         return
-    # In place: by assignment napari maps all colours anew, seconds for a million spots.
+    # In place: by assignment napari maps all colours again, seconds for a million spots.
     features[LABEL] = values
     points.feature_defaults = points.feature_defaults.assign(**{LABEL: 0.0})
     points.events.features()
 
 
 def with_unknown_labels(arguments: dict[str, Any], points: Points) -> dict[str, Any]:
-    """Return what a layer is updated with; if its spots had labels, with labels not yet known.
+    """Return the arguments of a layer's update; with unknown labels if its spots have labels.
 
-    So a filter of the labels stays until they are.
+    So a filter of the labels stays until they are known.
     """
     if LABEL not in points.features or LABELS not in points.metadata:
         return arguments
@@ -85,7 +85,7 @@ def with_unknown_labels(arguments: dict[str, Any], points: Points) -> dict[str, 
 
 
 def put_features(labels: Labels, table: pd.DataFrame) -> None:
-    """Give labels the columns of a table as features; other features stay.
+    """Add the columns of a table to the features of labels; other features stay.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def put_features(labels: Labels, table: pd.DataFrame) -> None:
 
     known = pd.DataFrame(labels.features)
     if INDEX not in known:
-        # So napari takes them: the row's number is the label.
+        # As napari reads features: the row's number is the label.
         known = known.assign(**{INDEX: np.arange(len(known))})
     others = known[[INDEX, *(name for name in known if name not in table)]]
     merged = others.merge(table, how="outer", on=INDEX)
@@ -127,14 +127,14 @@ def color_by_counts(labels: Labels, label: NDArray[Any], counts: NDArray[Any]) -
 
 
 def restore_colors(labels: Labels) -> None:
-    """Give labels the colours that they had before they showed counts."""
+    """Restore the colours of labels from before they showed counts."""
     if shows_counts(labels):
         labels.colormap = labels.metadata[_EARLIER][0]
     labels.metadata = {name: one for name, one in labels.metadata.items() if name != _EARLIER}
 
 
 def _ratio(unit: Any, other: Any) -> float:
-    """Return how many of another unit one has; 1 for units that are not of one kind."""
+    """Return a unit in another one; 1 for units of different kinds."""
     import pint
 
     registry: Any = pint.get_application_registry()  # type: ignore[no-untyped-call]

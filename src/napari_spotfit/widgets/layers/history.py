@@ -14,7 +14,7 @@ from qtpy.QtCore import QObject, Signal
 from ...engine.quality.flags import Flag
 from ...models.stopping import StopCondition
 from ..napari_compat import added_rows, deletes, itself, main_window
-from ..parts.docking import Keys
+from ..parts.docking import Follower, Keys
 from .appearance import draw_marks, is_marked
 from .points import AXIS, REFIT, is_preview, is_result
 from .state import LayerState, LayerView, put_state, put_view
@@ -25,61 +25,14 @@ if TYPE_CHECKING:
     from napari.layers import Points
 
 _STOP = "stop_condition"
-#: What a fit that failed has, too, by the layer's settings; all other numbers are missing.
+#: Values of a failed fit; all other numbers are missing.
 _CELLS = {"flags": float(Flag.NOT_CONVERGED), "good": 0.0, "iterations": 0.0, REFIT: 0.0}
-#: So many changes can be undone, as long as they take no more bytes than these.
+#: How many changes can be undone at most, and how many bytes they may take.
 _UNDOABLE, _MOST = 100, 2**31
 
 
-def clear_fit_values(layer: Points, rows: Sequence[int]) -> None:
-    """Take from points the numbers of another spot, which napari gives them as they are added.
-
-    They are then as fits that failed: not good, and nothing counts them as spots.
-
-    Parameters
-    ----------
-    layer : napari.layers.Points
-        A layer of fitted spots.
-    rows : sequence of int
-        Which points; from the end where they are negative.
-    """
-    added = np.arange(len(layer.data))[list(rows)]
-    marked = is_marked(layer)
-    layer.features = _without_fits(layer.features, layer.data, added)
-    _count_unfitted(layer, len(added))
-    if marked:
-        draw_marks(layer)
-
-
-def _without_fits(
-    features: pd.DataFrame, points: NDArray[np.float64], rows: NDArray[np.intp]
-) -> pd.DataFrame:
-    """Return features of which some rows have a frame, and else what a failed fit has."""
-    table = features.copy()
-    index = [name for name in features if name == "frame" or AXIS.fullmatch(str(name))]
-    for number, (name, kind) in enumerate(features.dtypes.items()):
-        if name == _STOP:
-            known = getattr(kind, "categories", [StopCondition.INVALID.name])
-            value: Any = StopCondition.INVALID.name if StopCondition.INVALID.name in known else None
-        elif name in index:
-            value = np.rint(points[rows, index.index(name)])
-        else:
-            value = _CELLS.get(str(name), None if getattr(kind, "kind", "O") == "O" else np.nan)
-        table.iloc[rows, number] = value
-    return table
-
-
-def _count_unfitted(layer: Points, added: int) -> None:
-    """Count them among the fits that failed, if those are counted."""
-    counts = layer.metadata.get("stop_counts")
-    if counts is not None:
-        invalid = StopCondition.INVALID.name
-        counts = {**counts, invalid: counts.get(invalid, 0) + added}
-        layer.metadata = {**layer.metadata, "stop_counts": counts}
-
-
 class Change(NamedTuple):
-    """A change that can be taken back."""
+    """A change that can be undone."""
 
     layer: Points
     #: What the layer showed before, or how; None if it was not in the viewer.
@@ -89,12 +42,12 @@ class Change(NamedTuple):
 
 
 class History(QObject):
-    """Takes back what was done to the layers of fitted spots of a viewer, and does it again.
+    """Undoes and redoes changes of the layers of fitted spots of a viewer.
 
-    Points that napari itself deletes are recorded here; whoever else changes a layer records it.
+    Points that napari deletes are recorded here; other code that changes a layer records it.
     A viewer has one, from :func:`history_of`, which works as long as one of our widgets is open
     or the viewer has a layer of fitted spots. Then Ctrl+Z and Ctrl+Shift+Z over the canvas are
-    its keys, unless somebody has taken them.
+    its keys, unless they are bound already.
 
     Parameters
     ----------
@@ -104,11 +57,11 @@ class History(QObject):
         Qt parent.
     """
 
-    #: What can be undone or done again is something else.
+    #: What can be undone or redone has changed.
     changed = Signal()
-    #: What was taken back or done again, in a sentence.
+    #: What was undone or redone, in a sentence.
     stepped = Signal(str)
-    #: The layer that has got other spots: points were deleted in it, or it was put back.
+    #: The layer whose spots have changed: points were deleted, or it was put back.
     shown = Signal(object)
 
     def __init__(self, viewer: Viewer, parent: QObject | None = None):
@@ -120,11 +73,12 @@ class History(QObject):
         self._followed: WeakKeyDictionary[Points, None] = WeakKeyDictionary()
         #: What a layer showed before the points went that napari is deleting now.
         self._before: LayerState | None = None
-        #: Whether what happens to layers now is recorded by somebody else.
+        #: Whether changes of layers are recorded by the caller.
         self.paused = False
         self._users: WeakSet[QObject] = WeakSet()
         self._busy: WeakSet[QObject] = WeakSet()
         self._keys: Keys | None = None
+        self._inserted, self._removed = Follower(self._on_inserted), Follower(self._on_removed)
 
     @property
     def last(self) -> str:
@@ -142,7 +96,7 @@ class History(QObject):
         self.wake()
 
     def leave(self, user: QObject) -> None:
-        """Rest if no other widget is open and there is no layer whose changes count."""
+        """Rest if no other widget is open and there is no layer to follow."""
         self._users.discard(user)
         self._busy.discard(user)
         self._rest_if_idle()
@@ -150,16 +104,15 @@ class History(QObject):
     def wake(self) -> None:
         """Follow the viewer's layers, and take the keys."""
         if self._keys is None:
-            events = self._viewer.layers.events
-            events.inserted.connect(self._on_inserted)
-            events.removed.connect(self._on_removed)
+            self._inserted.follow(self._viewer.layers.events.inserted)
+            self._removed.follow(self._viewer.layers.events.removed)
             steps = {"Control-Z": self.undo, "Control-Shift-Z": self.redo}
             self._keys = Keys(self._viewer, steps)
             self._keys.bind()
             self._on_inserted()
 
     def record(self, layer: Points, before: LayerState | None, what: str) -> None:
-        """Let what was done to a layer be undone.
+        """Record a change of a layer, so that it can be undone.
 
         Parameters
         ----------
@@ -173,7 +126,7 @@ class History(QObject):
         self._record(Change(layer, before, what))
 
     def record_view(self, layer: Points, what: str, *, merge: bool = False) -> None:
-        """Let a change of how a layer's spots are looked at be undone, before it is made.
+        """Record how a layer's spots are shown, before that is changed.
 
         Parameters
         ----------
@@ -195,27 +148,36 @@ class History(QObject):
             self.changed.emit()
 
     def undo(self) -> None:
-        """Take back the last change, if there is one and no click is under way."""
+        """Undo the last change, if there is one and no click is in progress."""
         if not self._busy:
             self._step(self._done, self._undone, "Taken back: {}.")
 
     def redo(self) -> None:
-        """Do again what was taken back last, if nothing else was done since."""
+        """Redo what was undone last, if nothing else was done since."""
         if not self._busy:
             self._step(self._undone, self._done, "Done again: {}.")
 
     def hold(self, user: QObject, busy: bool) -> None:
-        """Do nothing while somebody is in the middle of a change."""
+        """Disable undo and redo while a user is in the middle of a change."""
         self._busy.add(user) if busy else self._busy.discard(user)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Leave it to the caller to record what happens to layers meanwhile."""
+        """Record no changes of layers meanwhile: the caller does."""
         paused, self.paused = self.paused, True
         try:
             yield
         finally:
             self.paused = paused
+
+    @contextmanager
+    def change(self, layer: Points, what: str) -> Iterator[None]:
+        """Record what is done to the spots of a layer meanwhile, as one change."""
+        before = LayerState.of(layer)
+        with self.pause():
+            yield
+        self.record(layer, before, what)
+        self.shown.emit(layer)
 
     def _step(self, source: list[Change], target: list[Change], words: str) -> None:
         if not source:
@@ -254,15 +216,14 @@ class History(QObject):
         self.changed.emit()
 
     def _rest_if_idle(self) -> None:
-        """Leave the viewer alone where nothing can be undone any more."""
+        """Disconnect from the viewer if nothing can be undone any more."""
         if self._keys is None or self._users or self._followed or self.paused:
             return
         if self._viewer.layers and (self._done or self._undone):
             return
         self._done, self._undone = [], []
-        events = self._viewer.layers.events
-        events.inserted.disconnect(self._on_inserted)
-        events.removed.disconnect(self._on_removed)
+        self._inserted.follow()
+        self._removed.follow()
         self._keys.unbind()
         self._keys = None
 
@@ -297,7 +258,7 @@ class History(QObject):
         layer.events.data.disconnect(self._on_data)
 
     def _on_data(self, event: Any) -> None:
-        """Record the points that napari deletes; take another spot's numbers from added ones."""
+        """Record the points that napari deletes; clear the fit values of added ones."""
         when, added = deletes(event), added_rows(event)
         layer = event.source
         if self.paused or is_preview(layer):
@@ -315,7 +276,7 @@ class History(QObject):
 
 
 def history_of(viewer: Viewer) -> History:
-    """Return the history of a viewer, at work; a model without a window has one for each call."""
+    """Return the history of a viewer, started; without a window a new one for each call."""
     window = main_window(viewer)
     history = None if window is None else window.findChild(History)
     if history is None:
@@ -332,3 +293,50 @@ def _counts_left(layer: Points, before: LayerState) -> dict[str, int]:
     known = layer.metadata.get("stop_counts") or {str(name): int(n) for name, n in earlier.items()}
     gone = {name: int(earlier.get(name, 0)) - int(left.get(name, 0)) for name in known}
     return {name: max(count - gone[name], 0) for name, count in known.items()}
+
+
+def clear_fit_values(layer: Points, rows: Sequence[int]) -> None:
+    """Replace the values that napari copied to added points by those of a failed fit.
+
+    Such points are not good, and do not count as spots.
+
+    Parameters
+    ----------
+    layer : napari.layers.Points
+        A layer of fitted spots.
+    rows : sequence of int
+        Which points; from the end where they are negative.
+    """
+    added = np.arange(len(layer.data))[list(rows)]
+    marked = is_marked(layer)
+    layer.features = _without_fits(layer.features, layer.data, added)
+    _count_unfitted(layer, len(added))
+    if marked:
+        draw_marks(layer)
+
+
+def _without_fits(
+    features: pd.DataFrame, points: NDArray[np.float64], rows: NDArray[np.intp]
+) -> pd.DataFrame:
+    """Return features with the values of a failed fit in some rows, but for their frame."""
+    table = features.copy()
+    index = [name for name in features if name == "frame" or AXIS.fullmatch(str(name))]
+    for number, (name, kind) in enumerate(features.dtypes.items()):
+        if name == _STOP:
+            known = getattr(kind, "categories", [StopCondition.INVALID.name])
+            value: Any = StopCondition.INVALID.name if StopCondition.INVALID.name in known else None
+        elif name in index:
+            value = np.rint(points[rows, index.index(name)])
+        else:
+            value = _CELLS.get(str(name), None if getattr(kind, "kind", "O") == "O" else np.nan)
+        table.iloc[rows, number] = value
+    return table
+
+
+def _count_unfitted(layer: Points, added: int) -> None:
+    """Count added points among the failed fits, if those are counted."""
+    counts = layer.metadata.get("stop_counts")
+    if counts is not None:
+        invalid = StopCondition.INVALID.name
+        counts = {**counts, invalid: counts.get(invalid, 0) + added}
+        layer.metadata = {**layer.metadata, "stop_counts": counts}

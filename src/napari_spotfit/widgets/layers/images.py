@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from napari.components import LayerList
     from napari.layers import Image, Labels, Layer, Points
 
-#: In the metadata of an image and of its results, what the axes are that have no name, by place.
-AXES = "axes_told"
 _TRANSFORM = ("scale", "translate", "rotate", "shear", "affine")
-#: Where a layer lies, and what changes the pixels of a layer that says something of an image.
+#: Names of the events of a layer's place, and of its pixels and their place.
 PLACE = (*_TRANSFORM, "units")
 CONTENTS = ("data", "paint", "set_data", *_TRANSFORM)
-#: What says how a layer lies in the world, as napari names it.
+#: In the metadata of an image and of its results: time or z, by axis, for axes without a name.
+AXES = "axis_kinds"
+#: Attributes of a layer that place it in the world.
 PLACED = (*PLACE, "axis_labels")
 #: How the usual units are written.
 _SYMBOLS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm"}
@@ -59,7 +59,7 @@ def full_resolution(layer: Image | Labels) -> Any:
 
 
 def own_pixels(layer: Image | Labels) -> Any:
-    """Return the very array that a layer has, the finest level if there are several."""
+    """Return a layer's own array, the finest level if there are several."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
@@ -71,22 +71,22 @@ def leading_shape(layer: Image) -> tuple[int, ...]:
 
 
 def leading_names(layer: Image) -> tuple[str, ...]:
-    """Return what to call the axes before y and x: by their names where they have some."""
+    """Return names for the axes before y and x, by number where they have none."""
     names = axis_names(layer)[: len(leading_shape(layer))]
     return tuple(f"Axis {axis}" if _is_number(name) else name for axis, name in enumerate(names))
 
 
 def axis_names(layer: Image) -> tuple[str, ...]:
-    """Return the layer's names of its axes, and what the user has said of those without one."""
-    told = layer.metadata.get(AXES, {})
+    """Return the names of a layer's axes: the layer's own, else those that the user chose."""
+    kinds = layer.metadata.get(AXES, {})
     return tuple(
-        told.get(str(axis), label) if _is_number(label) else label
+        kinds.get(str(axis), label) if _is_number(label) else label
         for axis, label in enumerate(layer.axis_labels)
     )
 
 
 def unnamed_axes(layer: Image) -> list[int]:
-    """Return the axes before y and x of which the layer does not say what they are."""
+    """Return the axes before y and x that have no name and several indices."""
     lengths = leading_shape(layer)
     labels = layer.axis_labels[: len(lengths)]
     return [
@@ -96,17 +96,17 @@ def unnamed_axes(layer: Image) -> list[int]:
     ]
 
 
-def tell_axis(layer: Image, axis: int, name: str, layers: LayerList) -> None:
-    """Remember with an image, and with the results of its fits, what one of its axes is."""
-    told = {**layer.metadata.get(AXES, {}), str(axis): name}
-    layer.metadata = {**layer.metadata, AXES: told}
+def name_axis(layer: Image, axis: int, name: str, layers: LayerList) -> None:
+    """Remember in an image, and in the results of its fits, whether an axis is time or z."""
+    kinds = {**layer.metadata.get(AXES, {}), str(axis): name}
+    layer.metadata = {**layer.metadata, AXES: kinds}
     for points in layers:
         if is_points(points) and points.metadata.get("image") == layer.unique_id:
-            points.metadata = {**points.metadata, AXES: told}
+            points.metadata = {**points.metadata, AXES: kinds}
 
 
 def recall_axes(layer: Image, layers: LayerList) -> None:
-    """Remember of an image what the results of its fits know of its axes."""
+    """Copy the names of axes from the results of an image to the image."""
     if AXES in layer.metadata:
         return
     for points in layers:
@@ -118,7 +118,7 @@ def recall_axes(layer: Image, layers: LayerList) -> None:
 
 
 def _is_number(label: str) -> bool:
-    """Whether a label is napari's own for an axis that nobody has named."""
+    """Whether a label is napari's default, a number."""
     return label.lstrip("-").isdigit()
 
 
@@ -141,7 +141,7 @@ def current_frame(viewer: Viewer, layer: Image) -> tuple[int, ...]:
 
 
 def image_link(layer: Image) -> dict[str, Any]:
-    """Return the metadata by which a layer of spots knows its image, here and in a file."""
+    """Return the metadata that link a layer of spots to its image, here and in a file."""
     link: dict[str, Any] = {
         "image": layer.unique_id,
         "image_name": layer.name,
@@ -152,10 +152,10 @@ def image_link(layer: Image) -> dict[str, Any]:
 
 
 def image_of(points: Points, layers: LayerList) -> Image | None:
-    """Return the image layer that a layer of fitted spots was made of, if it is still there.
+    """Return the image layer that spots were fitted in, if it is open.
 
-    Of spots from a file it is the one that has the image's shape and its name, or else came from
-    a file of the same name.
+    For spots from a file it is the one of the right shape with the same name, else the one from a
+    file of the same name.
     """
     known = points.metadata
     if "image" in known:
@@ -170,12 +170,12 @@ def image_of(points: Points, layers: LayerList) -> Image | None:
 
 
 def images_for(points: Points, layers: LayerList) -> list[Image]:
-    """Return the images in which a layer's spots may have been fitted: those of the same shape."""
+    """Return the open images with the shape of the one that spots were fitted in."""
     return [layer for layer in reversed(layers) if is_image(layer) and _has_shape(layer, points)]
 
 
 def bind_image(points: Points, image: Image, layers: LayerList) -> None:
-    """Let a layer of spots be that of an image, and its maps those of the same names."""
+    """Link a layer of spots to an image, and its maps to layers of the same names."""
     known = points.metadata
     names = known.get("map_names", {})
     named = {layer.name: str(layer.unique_id) for layer in layers}
@@ -198,7 +198,7 @@ def _file_of(layer: Image) -> str:
 
 
 def transform_arguments(layer: Layer) -> dict[str, Any]:
-    """Return what puts another layer on this one: its transform, units and axis labels."""
+    """Return the arguments that put another layer on this one: transform, units, axis labels."""
     values = {name: getattr(layer, name) for name in PLACED}
     return {**values, "affine": np.asarray(layer.affine.affine_matrix)}
 

@@ -17,41 +17,40 @@ from ...images.pixel_calibration import detection_calibration
 from ...settings.noise_model import NoiseModel
 from ...settings.settings import Settings
 
-#: The settings on which the PSF's width depends, and those on which all does that an image tells.
+#: Settings on which the PSF's width depends, and those on which all estimates depend.
 _OF_WIDTH = ("pixel", "offset", "gain", "variance", "emccd", "noise")
 _OF_ALL = (*_OF_WIDTH, "sigma", "roi_size", "model")
 
 
-class Told(NamedTuple):
-    """What an image tells of itself, or what is taken instead."""
+class ImageEstimates(NamedTuple):
+    """Noise and PSF that were estimated from an image, or defaults instead."""
 
     noise: NoiseModel | None
     sigma: float
     roi_size: int | tuple[int, int]
-    #: Why σ is taken, unless it was given, or the image tells it; what its noise says against the
-    #: camera. Sentences, or nothing.
+    #: Why σ is a default, and doubts about the noise or the camera; sentences, or nothing.
     warning: str
 
 
 class MeasuredNoise:
-    """Noise and PSF of an image as it is, by the same frames whatever is fitted of it.
+    """Noise and PSF of an image, from the same frames whichever of its frames are fitted.
 
-    A preview or a click that went by the noise of its one frame would find other spots. Any
-    thread may ask; one that comes while another measures waits for it.
+    A preview or a click with the noise of its own frame would find other spots than a fit. Any
+    thread may ask; it waits while another one measures.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._told: dict[Hashable, Told] = {}
+        self._known: dict[Hashable, ImageEstimates] = {}
         self._widths: dict[Hashable, tuple[float, str]] = {}
         self._image: Any = None
 
-    def told(self, settings: Settings) -> Told | None:
-        """Return what the image has told, without waiting; None if nobody has asked."""
-        return self._told.get(_values(settings, _OF_ALL))
+    def known(self, settings: Settings) -> ImageEstimates | None:
+        """Return what was estimated already, without waiting; None if nothing was."""
+        return self._known.get(_values(settings, _OF_ALL))
 
     def put_into(self, settings: Settings, image: Any, known: Mapping[str, Any]) -> Settings:
-        """Return settings that hold noise and PSF, measured if nobody has yet.
+        """Return settings with noise and PSF, measured unless they were before.
 
         Parameters
         ----------
@@ -64,15 +63,15 @@ class MeasuredNoise:
         """
         key = _values(settings, _OF_ALL)
         with self._lock:
-            if key not in self._told:
+            if key not in self._known:
                 if self._image is None:
                     at_hand = isinstance(image, np.ndarray) or is_on_device(image)
                     self._image = image if at_hand else _KeptFrames(image)
-                self._told[key] = self._measured(settings, known)
-            told = self._told[key]
-        return settings.changed(noise=told.noise, sigma=told.sigma, roi_size=told.roi_size)
+                self._known[key] = self._measured(settings, known)
+            found = self._known[key]
+        return settings.changed(noise=found.noise, sigma=found.sigma, roi_size=found.roi_size)
 
-    def _measured(self, settings: Settings, known: Mapping[str, Any]) -> Told:
+    def _measured(self, settings: Settings, known: Mapping[str, Any]) -> ImageEstimates:
         reader = FrameReader(self._image)
         calibration = detection_calibration(
             reader.shape, settings, known.get("bad_pixels"), known.get("camera")
@@ -90,7 +89,7 @@ class MeasuredNoise:
         found, doubts = calibration.settings, noise_doubts(reader, calibration, settings)
         assert found.roi_size is not None
         said_of_both = "; ".join(filter(None, (warning, doubts)))
-        return Told(found.noise, found.known_sigma, found.roi_size, said_of_both)
+        return ImageEstimates(found.noise, found.known_sigma, found.roi_size, said_of_both)
 
 
 def _values(settings: Settings, names: tuple[str, ...]) -> Hashable:

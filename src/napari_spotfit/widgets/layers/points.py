@@ -60,7 +60,7 @@ _MEANINGS = {
     "iterations": "How many iterations the fit took.",
     "stop_condition": "Why the fit stopped.",
     "flags": "What may be wrong with the fit, a bit for each reason: Inspect spot says it.",
-    "good": "1 for fits that nothing speaks against, 0 for doubtful ones.",
+    "good": "1 for fits without a flag, 0 for doubtful ones.",
     "roi_y": "First row of the pixels that were fitted.",
     "roi_x": "First column of the pixels that were fitted.",
     "label": "Label of the pixel that the centre lies in, of the Labels layer chosen under Cells; "
@@ -76,75 +76,8 @@ _STOP = "stop_condition"
 _WIDTHS = ("sigma", "sigma_x", "width", "photons", "amplitude")
 #: In the metadata of a layer whose spots are a preview's.
 PASSING = "preview"
-#: So many rows tell whether a column has stop conditions.
+#: Rows in which a column is checked for stop conditions.
 _LOOKED_AT = 1000
-
-
-def meaning(name: str, shape: Iterable[ShapeParameter] = ()) -> str:
-    """Return what a column holds.
-
-    Parameters
-    ----------
-    name : str
-        Name of the column.
-    shape : iterable of ShapeParameter
-        Those of the model that was fitted, where it is known; else a parameter has its
-        meaning in any model.
-    """
-    if name in _MEANINGS:
-        return _MEANINGS[name]
-    known = SHAPE | {parameter.name: parameter for parameter in shape}
-    if name in known:
-        text = known[name].meaning
-        return f"{text[0].upper()}{text[1:]}."
-    if AXIS.fullmatch(name):
-        return f"Index along the image's axis {name.removeprefix('axis_')}; the first is 0."
-    if name.endswith(_STDERR):
-        return f"Standard error of {name.removesuffix(_STDERR)}."
-    return "A feature that was added to the layer."
-
-
-def fits_of_features(features: pd.DataFrame, metadata: Mapping[str, Any]) -> SpotFits:
-    """Return the fits whose columns are a layer's features.
-
-    Whole numbers, which napari has as floating-point ones, are whole again.
-
-    Parameters
-    ----------
-    features : pandas.DataFrame
-        The features of a layer of fitted spots, and whatever was added to them.
-    metadata : mapping
-        The layer's metadata.
-    """
-    columns = {
-        str(name): _column(str(name), values) for name, values in features.items() if name != _GOOD
-    }
-    index = tuple(name for name in columns if name == "frame" or AXIS.fullmatch(name))
-    settings = settings_of_layer(metadata)
-    units = metadata.get("units", {}) if settings is None else {}
-    return SpotFits(columns, index, settings, units=units)
-
-
-def settings_of_layer(metadata: Mapping[str, Any]) -> Settings | None:
-    """Return what a layer's spots were fitted with, if it says so."""
-    settings = metadata.get("settings")
-    return Settings(**settings) if settings else None
-
-
-def _column(name: str, values: pd.Series) -> NDArray[Any]:
-    if name == _STOP:
-        words = values.astype("category").cat
-        # A point without a condition, the code -1, was not fitted.
-        codes = [
-            StopCondition.__members__.get(word, StopCondition.INVALID) for word in words.categories
-        ]
-        stops = np.array([*codes, StopCondition.INVALID], np.uint8)
-        rows: NDArray[np.int8] = words.codes.to_numpy()
-        return stops[rows]
-    if getattr(values.dtype, "kind", "O") in "fiub":
-        return as_column(name, values.to_numpy())
-    text: NDArray[Any] = values.to_numpy(object)
-    return text
 
 
 def points_arguments(
@@ -155,7 +88,7 @@ def points_arguments(
     *,
     everything: bool = False,
 ) -> dict[str, Any]:
-    """Return what napari's Points are made of, without touching napari.
+    """Return the arguments of napari's Points, without touching napari.
 
     Parameters
     ----------
@@ -166,7 +99,7 @@ def points_arguments(
     colormap : str
         The colour map of the faces of a new layer.
     maps : LayerMaps
-        The layers with what was known of the pixels.
+        The layers that described the pixels.
     everything : bool
         Draw invalid fits, too: a layer's points that were not fitted have a place of their own.
     """
@@ -200,6 +133,20 @@ def points_arguments(
     }
 
 
+def layer_arguments(arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return all arguments of a layer, from :func:`points_arguments`."""
+    return {
+        **arguments,
+        "name": name,
+        "ndim": arguments["data"].shape[1],
+        "border_color": "stop_condition",
+        "border_color_cycle": STOP_COLORS,
+        "face_color_cycle": STOP_COLORS,
+        "canvas_size_limits": CANVAS_SIZES,
+        "antialiasing": ANTIALIASING,
+    }
+
+
 def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name: str) -> Points:
     """Make a Points layer of :func:`points_arguments` on an image."""
     from napari.layers import Points
@@ -221,20 +168,6 @@ def make_points_layer(arguments: dict[str, Any], image_layer: Image | None, name
     layer.current_symbol, layer.current_size = added["symbol"], added["size"]
     layer.current_border_width = added["border_width"]
     return layer
-
-
-def layer_arguments(arguments: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return what napari makes a layer of, from :func:`points_arguments`."""
-    return {
-        **arguments,
-        "name": name,
-        "ndim": arguments["data"].shape[1],
-        "border_color": "stop_condition",
-        "border_color_cycle": STOP_COLORS,
-        "face_color_cycle": STOP_COLORS,
-        "canvas_size_limits": CANVAS_SIZES,
-        "antialiasing": ANTIALIASING,
-    }
 
 
 def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: Image) -> None:
@@ -259,16 +192,6 @@ def update_points_layer(layer: Points, arguments: dict[str, Any], image_layer: I
     align(layer, image_layer)
 
 
-def align(layer: Points, image_layer: Image) -> None:
-    """Put a layer of spots on its image again, should that have got another transform."""
-    earlier = transform_arguments(layer)
-    for name, value in transform_arguments(image_layer).items():
-        equal = operator.eq if isinstance(value, tuple) else np.array_equal
-        # Only where it differs: napari works out all extents anew each time.
-        if not equal(value, earlier[name]):
-            setattr(layer, name, value)
-
-
 def color_points_layer(layer: Points) -> None:
     """Colour the spots of an updated layer."""
     with refreshed_once(layer, moved=False):
@@ -276,37 +199,21 @@ def color_points_layer(layer: Points) -> None:
         color_faces(layer, layer.metadata["face"])
 
 
+def align(layer: Points, image_layer: Image) -> None:
+    """Put a layer of spots on its image again, if the image was moved or scaled."""
+    earlier = transform_arguments(layer)
+    for name, value in transform_arguments(image_layer).items():
+        equal = operator.eq if isinstance(value, tuple) else np.array_equal
+        # Only where it differs: napari computes all extents again each time.
+        if not equal(value, earlier[name]):
+            setattr(layer, name, value)
+
+
 def default_face(fits: SpotFits) -> str:
     """Return the column that colours the faces unless another is chosen: the first width."""
     if fits.settings is None:
         return next((name for name in _WIDTHS if name in fits), "x")
     return fits.settings.profile.widths[0] if fits.settings.profile.widths else "photons"
-
-
-def is_result(layer: Layer | None) -> bool:
-    """Whether a layer shows fitted spots: ours, or a table of theirs that came another way."""
-    if layer is None or not is_points(layer) or _STOP not in layer.features:
-        return False
-    return "stop_counts" in layer.metadata or _is_table_of_fits(layer.features)
-
-
-def is_preview(layer: Layer | None) -> bool:
-    """Whether a layer shows the spots of a preview, which come and go by themselves."""
-    return layer is not None and bool(layer.metadata.get(PASSING))
-
-
-def stop_counts(layer: Points) -> dict[str, int]:
-    """Return how many of a layer's fits ended under each condition."""
-    if "stop_counts" in layer.metadata:
-        return dict(layer.metadata["stop_counts"])
-    counts = layer.features[_STOP].value_counts()
-    return {name: int(counts.get(name, 0)) for name in STOP_NAMES}
-
-
-def _is_table_of_fits(features: pd.DataFrame) -> bool:
-    """Whether a table has the columns of fits: those of pasted points, or of napari's own CSV."""
-    known = {"y", "x", "amplitude", "background", "photons"} <= set(features)
-    return known and bool(features[_STOP].iloc[:_LOOKED_AT].isin(STOP_NAMES).all())
 
 
 def layer_name(image_layer: Image) -> str:
@@ -318,9 +225,102 @@ def _features(fits: SpotFits) -> pd.DataFrame:
     """Return the columns as napari colours them: all numbers are floats, not categories."""
     table = fits.to_dataframe()
     # With each column that is taken pandas would copy the units of all: longer than a fit takes.
-    told, table.attrs = table.attrs, {}
+    attrs, table.attrs = table.attrs, {}
     for name, dtype in table.dtypes.items():
         if dtype.kind in "iub":
             table[name] = table[name].astype("float32" if dtype.kind == "b" else "float64")
-    table.attrs = told
+    table.attrs = attrs
     return table
+
+
+def is_result(layer: Layer | None) -> bool:
+    """Whether a layer shows fitted spots: made here, or with the same columns."""
+    if layer is None or not is_points(layer) or _STOP not in layer.features:
+        return False
+    return "stop_counts" in layer.metadata or _is_table_of_fits(layer.features)
+
+
+def _is_table_of_fits(features: pd.DataFrame) -> bool:
+    """Whether a table has the columns of fits: those of pasted points, or of napari's own CSV."""
+    known = {"y", "x", "amplitude", "background", "photons"} <= set(features)
+    return known and bool(features[_STOP].iloc[:_LOOKED_AT].isin(STOP_NAMES).all())
+
+
+def is_preview(layer: Layer | None) -> bool:
+    """Whether a layer shows the spots of a preview, which come and go."""
+    return layer is not None and bool(layer.metadata.get(PASSING))
+
+
+def stop_counts(layer: Points) -> dict[str, int]:
+    """Return how many of a layer's fits ended under each condition."""
+    if "stop_counts" in layer.metadata:
+        return dict(layer.metadata["stop_counts"])
+    counts = layer.features[_STOP].value_counts()
+    return {name: int(counts.get(name, 0)) for name in STOP_NAMES}
+
+
+def fits_of_features(features: pd.DataFrame, metadata: Mapping[str, Any]) -> SpotFits:
+    """Return the fits whose columns are a layer's features.
+
+    Whole numbers, which napari has as floating-point ones, are whole again.
+
+    Parameters
+    ----------
+    features : pandas.DataFrame
+        The features of a layer of fitted spots, and whatever was added to them.
+    metadata : mapping
+        The layer's metadata.
+    """
+    columns = {
+        str(name): _column(str(name), values) for name, values in features.items() if name != _GOOD
+    }
+    index = tuple(name for name in columns if name == "frame" or AXIS.fullmatch(name))
+    settings = settings_of_layer(metadata)
+    units = metadata.get("units", {}) if settings is None else {}
+    return SpotFits(columns, index, settings, units=units)
+
+
+def settings_of_layer(metadata: Mapping[str, Any]) -> Settings | None:
+    """Return the settings that a layer's spots were fitted with, if they are known."""
+    settings = metadata.get("settings")
+    return Settings(**settings) if settings else None
+
+
+def _column(name: str, values: pd.Series) -> NDArray[Any]:
+    if name == _STOP:
+        words = values.astype("category").cat
+        # A point without a condition, the code -1, was not fitted.
+        codes = [
+            StopCondition.__members__.get(word, StopCondition.INVALID) for word in words.categories
+        ]
+        stops = np.array([*codes, StopCondition.INVALID], np.uint8)
+        rows: NDArray[np.int8] = words.codes.to_numpy()
+        return stops[rows]
+    if getattr(values.dtype, "kind", "O") in "fiub":
+        return as_column(name, values.to_numpy())
+    text: NDArray[Any] = values.to_numpy(object)
+    return text
+
+
+def meaning(name: str, shape: Iterable[ShapeParameter] = ()) -> str:
+    """Return what a column holds.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    shape : iterable of ShapeParameter
+        Those of the model that was fitted, where it is known; else a parameter has its
+        meaning in any model.
+    """
+    if name in _MEANINGS:
+        return _MEANINGS[name]
+    known = SHAPE | {parameter.name: parameter for parameter in shape}
+    if name in known:
+        text = known[name].meaning
+        return f"{text[0].upper()}{text[1:]}."
+    if AXIS.fullmatch(name):
+        return f"Index along the image's axis {name.removeprefix('axis_')}; the first is 0."
+    if name.endswith(_STDERR):
+        return f"Standard error of {name.removesuffix(_STDERR)}."
+    return "A feature that was added to the layer."

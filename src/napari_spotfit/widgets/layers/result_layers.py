@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,85 +35,70 @@ if TYPE_CHECKING:
 
     from .history import History
 
-#: In the metadata of a layer, what it was like when a fit had made it.
+#: In the metadata, a checksum of the layer as a fit has made it.
 _MADE = "as_fitted"
-#: The key of the metadata with the list of settings.
+#: In the metadata, the settings of refits.
 REFITS = "refits"
 _STOP = "stop_condition"
-_REFIT = "the refit of a spot"
-_SUBTRACTION = "the subtraction of the drift"
 
 
-class ResultLayers:
-    """Knows which layer shows the spots of which image: a layer's metadata say it.
+def unchanged_result(viewer: Viewer, image: Image) -> Points | None:
+    """Return the layer that the last fit of an image made, if the user has not changed it since.
 
-    A new fit of an image updates the layer that an earlier fit of it made, so that
-    the layer list stays short and the user's settings of that layer stay. A layer that
-    was renamed, or whose points or features were changed since, is the user's: it is
-    left alone and the new fit gets a layer of its own.
+    A layer that was renamed, or whose points or features were changed, is the user's: it is left
+    alone, and the next fit gets a layer of its own.
+    """
+    made = (
+        layer
+        for layer in reversed(viewer.layers)
+        if _MADE in layer.metadata
+        and layer.metadata.get("image") == image.unique_id
+        and is_result(layer)
+        and layer.metadata[_MADE] == _fingerprint(layer)
+    )
+    return next(made, None)
+
+
+def show_result(
+    viewer: Viewer, image: Image, arguments: dict[str, Any], layer: Points | None
+) -> Iterator[Points]:
+    """Show the fits of an image, undoably, in steps that each return the layer.
+
+    napari is slow in each of them; between them the viewer can draw and respond.
 
     Parameters
     ----------
     viewer : napari.Viewer
-        The viewer that shows the layers.
+        The viewer.
+    image : napari.layers.Image
+        The image that was fitted.
+    arguments : dict
+        From :func:`~napari_spotfit.widgets.layers.points.points_arguments`.
+    layer : napari.layers.Points or None
+        The layer of an earlier fit, whose other settings stay; None for a new layer.
     """
-
-    def __init__(self, viewer: Viewer):
-        self._viewer = viewer
-        self._before: LayerState | None = None
-
-    def can_show(self, image: Image) -> bool:
-        """Whether the viewer still has an image."""
-        return image in self._viewer.layers
-
-    def prepare(self, image: Image, arguments: dict[str, Any]) -> Points:
-        """Return the layer with an image's spots, updated if there is one, else new and hidden.
-
-        What napari does for a layer is slow. So it is done in steps, between which the
-        viewer can answer: first this, then ``add``, and last the layer is made visible.
-
-        Parameters
-        ----------
-        image : napari.layers.Image
-            The image that was fitted.
-        arguments : dict
-            From :func:`~napari_spotfit.widgets.layers.points.points_arguments`.
-        """
-        layer = self.unchanged(image)
-        self._before = None if layer is None else LayerState.of(layer)
-        if layer is None:
-            layer = make_points_layer(arguments, image, layer_name(image))
-            layer.visible = False
-        else:
-            with history_of(self._viewer).pause():
-                update_points_layer(layer, with_unknown_labels(arguments, layer), image)
-        return layer
-
-    def add(self, layer: Points) -> None:
-        """Add a prepared layer, and note in it that it is as a fit left it."""
-        if layer in self._viewer.layers:
-            color_points_layer(layer)
-        else:
-            self._viewer.add_layer(layer)
-        layer.metadata = {**layer.metadata, _MADE: _fingerprint(layer)}
-        history_of(self._viewer).record(layer, self._before, "the last fit of the image")
-        self._before = None
-
-    def unchanged(self, image: Image) -> Points | None:
-        """Return the layer with an image's spots if it is still as a fit left it."""
-        made = (
-            layer
-            for layer in reversed(self._viewer.layers)
-            if _MADE in layer.metadata
-            and layer.metadata.get("image") == image.unique_id
-            and is_result(layer)
-            and layer.metadata[_MADE] == _fingerprint(layer)
-        )
-        return next(made, None)
+    history, before = history_of(viewer), None
+    if layer is None:
+        layer = make_points_layer(arguments, image, layer_name(image))
+        layer.visible = False
+    else:
+        before = LayerState.of(layer)
+        with history.pause():
+            update_points_layer(layer, with_unknown_labels(arguments, layer), image)
+    yield layer
+    if layer in viewer.layers:
+        color_points_layer(layer)
+    else:
+        viewer.add_layer(layer)
+    layer.metadata = {**layer.metadata, _MADE: _fingerprint(layer)}
+    history.record(layer, before, "the last fit of the image")
+    yield layer
+    layer.visible = True
+    yield layer
 
 
 def _fingerprint(layer: Points) -> Hashable:
-    """Return what changes when the user renames the layer or edits its points."""
+    """Return a value that changes when the layer is renamed or its points are edited."""
     checksum = zlib.crc32(layer.data.tobytes())
     # The spots' labels follow from a Labels layer: they are no edit of the user's.
     names = [name for name in layer.features if name != LABEL or LABELS not in layer.metadata]
@@ -128,13 +113,13 @@ def _fingerprint(layer: Points) -> Hashable:
 
 
 class Row(NamedTuple):
-    """One spot of a layer, with all that is known of it."""
+    """One spot of a layer, with all its values."""
 
     #: Indices along the leading axes, y and x.
     point: NDArray[np.float64]
     cells: dict[str, Any]
     units: dict[str, str]
-    #: What it was fitted with, as plain values.
+    #: The settings of its fit, as plain values.
     settings: Mapping[str, Any]
 
     @classmethod
@@ -150,8 +135,8 @@ class Row(NamedTuple):
     def refitted(self, new: Mapping[str, Any]) -> Row:
         """Return the same spot, fitted again.
 
-        What a fit does not tell stays: the score, and what the user has added. What the earlier
-        model alone has, is no longer known.
+        Columns that are not of a fit stay: the score, and those the user has added. Columns of the
+        earlier model alone become NaN.
 
         Parameters
         ----------
@@ -159,7 +144,7 @@ class Row(NamedTuple):
             One fit, from :func:`~napari_spotfit.widgets.picking.table.arguments`.
         """
         values = {str(name): column.iloc[0] for name, column in new["features"].items()}
-        for name in ("roi_size", "offset"):  # where the layer tells them of each spot
+        for name in ("roi_size", "offset"):  # only if the layer has them for each spot
             if name not in self.cells:
                 values.pop(name, None)
         shape = [one.name for one in Settings(**self.settings).profile.shape]
@@ -183,7 +168,7 @@ class Row(NamedTuple):
 
 
 def settings_of_row(layer: Points, row: int) -> Mapping[str, Any]:
-    """Return what a spot of a layer was fitted with, as plain values; empty if nobody knows."""
+    """Return the settings of a spot's fit as plain values; empty if unknown."""
     settings: Mapping[str, Any] = layer.metadata.get("settings", {})
     if REFIT not in layer.features:
         return settings
@@ -197,7 +182,7 @@ def count_refits(features: pd.DataFrame) -> int:
 
 
 def put_row(layer: Points, row: int, new: Row, history: History) -> None:
-    """Let a row of a layer be another fit of its spot, in the colours and with the mark of that.
+    """Replace a row of a layer by another fit of its spot, undoably.
 
     Parameters
     ----------
@@ -206,15 +191,12 @@ def put_row(layer: Points, row: int, new: Row, history: History) -> None:
     row : int
         Which row.
     new : Row
-        What stands there then.
+        The other fit.
     history : History
         Where it is recorded.
     """
-    before = LayerState.of(layer)
-    with history.pause():
+    with history.change(layer, "the refit of a spot"):
         _put(layer, row, new)
-    history.record(layer, before, _REFIT)
-    history.shown.emit(layer)
 
 
 def _put(layer: Points, row: int, new: Row) -> None:
@@ -222,7 +204,7 @@ def _put(layer: Points, row: int, new: Row) -> None:
     cells = {**new.cells, REFIT: float(number)}
     metadata, old = layer.metadata, layer.features[_STOP].iloc[row]
     if LABELS in metadata and not np.array_equal(np.rint(layer.data[row]), np.rint(new.point)):
-        cells[LABEL] = np.nan  # until somebody looks
+        cells[LABEL] = np.nan  # until it is looked up
     counts = dict(metadata.get("stop_counts", {}))
     if old in counts:
         counts[old] -= 1
@@ -246,7 +228,7 @@ def _numbered(layer: Points, settings: Mapping[str, Any]) -> tuple[int, list[Map
 
 
 def _with_cells(features: pd.DataFrame, row: int, cells: Mapping[str, Any]) -> pd.DataFrame:
-    """Return features of which one row has other values; columns that are new are NaN elsewhere."""
+    """Return features with other values in one row; new columns are NaN elsewhere."""
     changed = features.copy()
     for name, value in cells.items():
         if name not in changed:
@@ -262,9 +244,9 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def can_be_subtracted(layer: Points) -> str:
-    """Say why a layer's spots have no drift; nothing if they may have one."""
+    """Return why no drift can be subtracted from a layer; nothing if it can."""
     if layer.ndim != 3 or "frame" not in layer.features:
-        return "Drift is told over the frames of a movie: these spots have another number of axes."
+        return "Drift is over the frames of a movie: these spots have another number of axes."
     if "y_stderr" not in layer.features:
         return "These spots have no standard errors: fit again with standard errors."
     return ""
@@ -282,14 +264,13 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
     history : History
         Where it is recorded.
     file : str, optional
-        Whose drift it is, where a layer has spots of several files: those of others stay.
+        The file of the drift, where a layer has spots of several files; other spots stay.
 
     Raises
     ------
     ValueError
-        If the drift does not know all frames: then none of the spots moves.
+        If the drift does not cover all frames; then no spot is moved.
     """
-    before = LayerState.of(layer)
     frame = np.rint(layer.data[:, 0]).astype(np.int64)
     inside = np.ones(len(frame), bool)
     if file is not None:
@@ -302,14 +283,12 @@ def subtract(layer: Points, drift: Drift, history: History, file: str | None = N
         data[:, axis] -= shift
         if name in features:
             features[name] = features[name].to_numpy() - shift
-    with history.pause():
+    with history.change(layer, "the subtraction of the drift"):
         put_points(layer, data, features)
-    history.record(layer, before, _SUBTRACTION)
-    history.shown.emit(layer)
 
 
 def _refuse_unknown(frame: NDArray[np.int64], known: int) -> None:
-    """Raise ValueError if a drift does not know all frames that have spots."""
+    """Raise ValueError if a drift does not cover all frames that have spots."""
     unknown = frame[(frame < 0) | (frame >= known)]
     if len(unknown):
         raise ValueError(

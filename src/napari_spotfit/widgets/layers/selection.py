@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ..napari_compat import camera_of, select_points
+from ..parts.docking import Follower
 from .points import is_result
 
 if TYPE_CHECKING:
@@ -49,23 +50,21 @@ class SpotSelection(QObject):
         self.layer: Points | None = None
         #: Row of the current spot in the layer.
         self.row: int | None = None
+        self._layers, self._active = Follower(self._on_layers), Follower(self._on_active)
         self._followed: dict[Points, Callable[[Collection[int]], None]] = {}
 
     def bind(self) -> None:
         """Follow the viewer's layers."""
-        events = self._viewer.layers.events
-        events.inserted.connect(self._on_layers)
-        events.removed.connect(self._on_layers)
-        self._viewer.layers.selection.events.active.connect(self._on_active)
+        layers = self._viewer.layers
+        self._layers.follow(layers.events.inserted, layers.events.removed)
+        self._active.follow(layers.selection.events.active)
         self._on_layers()
         self._on_active()
 
     def unbind(self) -> None:
         """Stop following them."""
-        events = self._viewer.layers.events
-        events.inserted.disconnect(self._on_layers)
-        events.removed.disconnect(self._on_layers)
-        self._viewer.layers.selection.events.active.disconnect(self._on_active)
+        self._layers.follow()
+        self._active.follow()
         for layer in list(self._followed):
             self._leave(layer)
         self.layer = self.row = None

@@ -1,4 +1,4 @@
-"""What a layer of spots shows, as a value that it can go back to."""
+"""What a layer of spots shows, as a value that can be restored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..napari_compat import follow_no_feature, quiet, tell_data
+from ..napari_compat import emit_data, follow_no_feature, quiet
 from .appearance import (
     MARK,
     automatic_limits,
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from napari.layers import Points
 
-#: What the metadata say of how the spots are looked at; the user may have changed that since.
+#: The metadata of how the spots are shown, which the user may have changed since.
 _VIEW = ("face", "face_limits", "filters", MARK)
 
 
 class LayerState(NamedTuple):
-    """The spots of a layer, and what is known of them."""
+    """The spots of a layer, with their features, looks and selection."""
 
     #: Indices along the leading axes, y and x.
     data: NDArray[np.float64]
@@ -69,9 +69,9 @@ class LayerState(NamedTuple):
 
 
 class LayerView(NamedTuple):
-    """How the spots of a layer are looked at."""
+    """How the spots of a layer are shown."""
 
-    #: Those of the metadata that say it.
+    #: The metadata of it.
     metadata: dict[str, Any]
     shown: NDArray[np.bool_]
     colormap: Any
@@ -80,7 +80,7 @@ class LayerView(NamedTuple):
 
     @classmethod
     def of(cls, layer: Points) -> LayerView:
-        """Return how a layer is looked at."""
+        """Return how a layer's spots are shown."""
         return cls(
             {name: layer.metadata[name] for name in _VIEW if name in layer.metadata},
             np.array(layer.shown),
@@ -95,7 +95,7 @@ class LayerView(NamedTuple):
 
 
 def put_view(layer: Points, view: LayerView, ndisplay: int) -> None:
-    """Let the spots of a layer be looked at as before."""
+    """Show the spots of a layer as before."""
     now = LayerView.of(layer)
     others = {name: one for name, one in layer.metadata.items() if name not in _VIEW}
     # Where no filter is named, those who show filters keep theirs.
@@ -118,7 +118,7 @@ def _colors(view: LayerView) -> tuple[Any, ...]:
 
 
 def put_state(layer: Points, state: LayerState, ndisplay: int) -> None:
-    """Let a layer show what it showed before.
+    """Restore the spots of a layer.
 
     Where all points are as large now, and have a symbol that the user chose, so they stay; and so
     do the mark, the quantity that colours the faces and the filters.
@@ -163,11 +163,11 @@ def set_data(layer: Points, data: NDArray[np.float64]) -> None:
     """
     with quiet(layer, "features", "data"):
         layer.data = data.copy()
-    tell_data(layer)
+    emit_data(layer)
 
 
 def put_points(layer: Points, data: NDArray[np.float64], features: pd.DataFrame) -> None:
-    """Let the points of a layer be others, as many; its mark and the selection stay."""
+    """Replace the points of a layer by as many others; its mark and the selection stay."""
     marked, selected = is_marked(layer), set(layer.selected_data)
     set_data(layer, data)
     layer.features = features
@@ -178,7 +178,7 @@ def put_points(layer: Points, data: NDArray[np.float64], features: pd.DataFrame)
 
 
 def fit_limits(layer: Points, features: pd.DataFrame) -> None:
-    """Let the colours run over the spots, unless the user has said where they run."""
+    """Fit the colour limits to the spots, unless the user has chosen limits."""
     face, chosen = layer.metadata.get("face", ""), layer.metadata.get("face_limits")
     if layer.face_color_mode == "colormap" and face in features and chosen is None:
         limits = automatic_limits(features, face)

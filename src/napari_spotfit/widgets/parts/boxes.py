@@ -12,12 +12,12 @@ from qtpy.QtGui import QKeyEvent, QValidator
 from qtpy.QtWidgets import QComboBox, QDoubleSpinBox, QWidget
 
 from ...settings.parameter import Parameter
+from .docking import Follower
 from .layout import guard_wheel
 
 if TYPE_CHECKING:
     from napari.components import LayerList
     from napari.layers import Layer
-    from napari.utils.events import EventEmitter
 
 #: Spin boxes need an end; beyond it there is no meaningful count.
 _LARGEST = 1e15
@@ -27,7 +27,7 @@ _WIDTH, _AROUND = 120, 22
 _LENGTHS = {"nm": 1.0, "µm": 1e3, "\u03bcm": 1e3, "um": 1e3, "mm": 1e6}
 #: A number with a unit of length, which may not yet be typed to its end.
 _WITH_LENGTH = re.compile(r"([\d.eE+-]*\d\.?)\s*([nµ\u03bcum]m?)")
-#: The word where the image tells the number.
+#: The word for a number that is estimated from the image.
 AUTOMATIC = "automatic"
 #: The number that stands for None in an optional number's spin box.
 _NONE = -1e16
@@ -45,16 +45,16 @@ class NumberBox(QDoubleSpinBox):
     whole : bool
         Whether only whole numbers are accepted.
     sample : str
-        A number as long as usual ones get, for which a box without arrows has room.
+        A number of the usual length, for which a box without arrows has room.
     parent : QWidget, optional
         Qt parent.
 
     Attributes
     ----------
     begin : float or None
-        Where the arrows begin if there is no number.
+        Where the arrows start if there is no number.
     digits : int
-        How many digits of a number are shown, at least those before the point.
+        Significant digits shown; all those before the point are.
     """
 
     #: Another number, or None, counts.
@@ -101,14 +101,14 @@ class NumberBox(QDoubleSpinBox):
         self.setValue(_NONE if value is None else value)
 
     def show_number(self, value: float | None) -> None:
-        """Show a number, or None, without saying so."""
+        """Show a number, or None, without emitting ``changed``."""
         self.blockSignals(True)
         self.put(value)
         self.blockSignals(False)
-        self._show_beginning()
+        self._show_start()
 
     def make_narrow(self, least: int = 30) -> None:
-        """Take the arrows away, and the room that the theme leaves for them.
+        """Remove the arrows, and the room that the theme leaves for them.
 
         Parameters
         ----------
@@ -118,10 +118,10 @@ class NumberBox(QDoubleSpinBox):
         self.setButtonSymbols(self.ButtonSymbols.NoButtons)
         self.setStyleSheet(f"min-width: {least}px; padding: 1px 6px")
 
-    def show_told(self, number: float | tuple[int, int] | None) -> None:
-        """Show what the image tells where nothing is set; None if nobody has asked it yet.
+    def show_estimate(self, number: float | tuple[int, int] | None) -> None:
+        """Show the estimate that counts where nothing is set; None if there is none yet.
 
-        What is being typed stays as it is.
+        Text that is being typed stays.
         """
         self.begin, self._none_text = self._parameter.automatic, self._none
         if number is not None:
@@ -196,7 +196,7 @@ class NumberBox(QDoubleSpinBox):
         return self.sizeHint()
 
     def keyPressEvent(self, event: QKeyEvent | None) -> None:
-        """Take words that stand for None away as a whole, as no number can be made of them."""
+        """Replace the words for None as a whole, as they cannot become a number."""
         edit = self.lineEdit()
         assert edit is not None
         writes = event is not None and (event.text().isprintable() and event.text() != "")
@@ -215,10 +215,10 @@ class NumberBox(QDoubleSpinBox):
         if self._optional and self.specialValueText() != self._none_text:
             self.setSpecialValueText(self._none_text)
             if self.text() == self._none_text:
-                self._show_beginning()
+                self._show_start()
 
-    def _show_beginning(self) -> None:
-        """Let the beginning be seen, however narrow the box."""
+    def _show_start(self) -> None:
+        """Scroll to the start of the text, however narrow the box."""
         edit = self.lineEdit()
         if edit is not None and not self.hasFocus():
             edit.home(False)
@@ -279,11 +279,11 @@ class LayerChoice(QComboBox):
     layers : napari.components.LayerList
         The viewer's layers.
     accepts : callable
-        Says of a layer whether it is listed.
+        Whether a layer is listed.
     nothing : str
-        What the list says if no layer is chosen.
+        The entry for no layer.
     optional : bool
-        Whether no layer may be chosen although there are some.
+        Whether no layer may be chosen although some are listed.
     """
 
     changed = Signal()
@@ -300,6 +300,7 @@ class LayerChoice(QComboBox):
         self._layers, self._accepts = layers, accepts
         self._nothing, self._optional = nothing, optional
         self._shown: Layer | None = None
+        self._list = Follower(self._refresh)
         # A long name does not widen the panel.
         self.setSizeAdjustPolicy(self.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(8)
@@ -319,18 +320,13 @@ class LayerChoice(QComboBox):
 
     def bind(self) -> None:
         """Follow the viewer's layers."""
-        for event in self._events():
-            event.connect(self._refresh)
+        events = self._layers.events
+        self._list.follow(events.inserted, events.removed, events.reordered, events.renamed)
         self._refresh()
 
     def unbind(self) -> None:
         """Stop following them."""
-        for event in self._events():
-            event.disconnect(self._refresh)
-
-    def _events(self) -> tuple[EventEmitter, ...]:
-        events = self._layers.events
-        return events.inserted, events.removed, events.reordered, events.renamed
+        self._list.follow()
 
     def _refresh(self, event: object = None) -> None:
         layers = [layer for layer in reversed(self._layers) if self._accepts(layer)]
@@ -346,7 +342,7 @@ class LayerChoice(QComboBox):
         self._on_index()
 
     def _first(self) -> Layer | None:
-        """Return what is chosen where what was chosen is gone; by default the topmost."""
+        """Return the layer to choose where the chosen one is gone; by default the topmost."""
         return next((layer for layer in reversed(self._layers) if self._accepts(layer)), None)
 
     def _on_index(self) -> None:

@@ -26,76 +26,13 @@ _LOW_TIP = "<p>The number from which down the faces have the first colour.</p>"
 _HIGH_TIP = "<p>The number from which up the faces have the last colour.</p>"
 _AUTO_TIP = (
     "<p>Let the colours run from the 5th to the 95th percentile of the good fits, "
-    "anew after every fit. Untick it to keep the numbers as they are, or type your own.</p>"
+    "again after every fit. Untick it to keep the numbers as they are, or type your own.</p>"
 )
 _CANVAS_WIDTH, _EDGE, _BAR = 170, 8, 10
 #: A dark plate with white words is read on any image, in either theme.
 _PLATE, _INK = QColor(0, 0, 0, 165), QColor(255, 255, 255)
-#: Milliseconds after which it looks at its layer: napari tells of no change of limits and maps.
+#: Milliseconds between looks at the layer: napari emits no change of limits and maps.
 _LOOK = 500
-
-
-class Gradient(QWidget):
-    """The colours of a map from left to right.
-
-    Parameters
-    ----------
-    height : int
-        Height in pixels.
-    parent : QWidget, optional
-        Qt parent.
-    """
-
-    def __init__(self, height: int = 12, parent: QWidget | None = None):
-        super().__init__(parent)
-        self._colors: list[QColor] = []
-        self.setFixedHeight(height)
-
-    def show_map(self, colormap: Callable[[Any], Any]) -> None:
-        """Show a map, given as what turns numbers from 0 to 1 into red, green, blue and alpha."""
-        colors = np.asarray(colormap(_PLACES), float)
-        self._colors = [QColor.fromRgbF(*color) for color in colors.tolist()]
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent | None) -> None:
-        """Draw the colours."""
-        gradient = QLinearGradient(0, 0, self.width(), 0)
-        for place, color in zip(_PLACES, self._colors, strict=False):
-            gradient.setColorAt(place, color)
-        QPainter(self).fillRect(self.rect(), gradient)
-
-
-class Ring(QWidget):
-    """A ring in a stop condition's colour, as it is drawn in the viewer."""
-
-    def __init__(self, color: str):
-        super().__init__()
-        self._color = QColor(color)
-        self.setFixedSize(16, 16)
-
-    def paintEvent(self, event: QPaintEvent | None) -> None:
-        """Draw the ring, with a grey edge so that white shows on white."""
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for color, width in ((QColor(128, 128, 128), 5.0), (self._color, 3.0)):
-            painter.setPen(QPen(color, width))
-            painter.drawEllipse(QRectF(4, 4, 8, 8))
-
-
-class Cross(QWidget):
-    """The cross of doubtful fits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFixedSize(16, 16)
-
-    def paintEvent(self, event: QPaintEvent | None) -> None:
-        """Draw the cross in a grey that shows on dark and on light."""
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(QColor(144, 144, 144), 2.0))
-        painter.drawLine(4, 4, 12, 12)
-        painter.drawLine(4, 12, 12, 4)
 
 
 class ColorBar(QWidget):
@@ -142,7 +79,7 @@ class ColorBar(QWidget):
         self._gradient.show_map(layer.face_colormap.map)
 
     def _put(self, low: float, high: float) -> None:
-        """Show two numbers, with enough digits to tell them apart."""
+        """Show two numbers, with enough digits to distinguish them."""
         digits = digits_apart(low, high)
         for box, value in ((self.low, low), (self.high, high)):
             box.digits = digits
@@ -160,6 +97,49 @@ class ColorBar(QWidget):
     def _on_auto(self, automatic: bool) -> None:
         limits = (self.low.value(), self.high.value())
         self.limits_chosen.emit(None if automatic else limits)
+
+
+class BarOnCanvas:
+    """The bar of the window in which a widget is docked, made when it is needed.
+
+    Parameters
+    ----------
+    widget : QWidget
+        A widget that is docked beside the canvas, or will be.
+    below : callable, optional
+        Makes, on the canvas, what lies below the bar.
+    """
+
+    def __init__(self, widget: QWidget, below: Callable[[QWidget], QWidget] | None = None):
+        self._widget, self._below = widget, below
+        self.bar: CanvasBar | None = None
+
+    def show_layer(self, layer: Points | None) -> None:
+        """Show a layer's face colours on the canvas, if there is one."""
+        if self.bar is None and layer is not None:
+            canvas = canvas_beside(self._widget)
+            if canvas is None:
+                return
+            self.bar = CanvasBar(canvas)
+            if self._below is not None:
+                self.bar.put_below(self._below(canvas))
+            # With the window the canvas goes, and the bar with it.
+            self.bar.destroyed.connect(self._on_destroyed)
+        if self.bar is not None:
+            self.bar.show_layer(layer)
+
+    def remove(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            bar, self.bar = self.bar, None
+            bar.show_layer(None)
+            for part in (bar.below, bar):
+                if part is not None:
+                    part.setParent(None)
+                    part.deleteLater()
+
+    def _on_destroyed(self, bar: Any = None) -> None:
+        self.bar = None
 
 
 class CanvasBar(QWidget):
@@ -272,44 +252,64 @@ class CanvasBar(QWidget):
             self.below.setGeometry(QRect(QPoint(canvas.width() - _EDGE - size.width(), top), size))
 
 
-class BarOnCanvas:
-    """The bar of the window in which a widget is docked, made when it is needed.
+class Gradient(QWidget):
+    """The colours of a map from left to right.
 
     Parameters
     ----------
-    widget : QWidget
-        A widget that is docked beside the canvas, or will be.
-    below : callable, optional
-        Makes, on the canvas, what lies below the bar.
+    height : int
+        Height in pixels.
+    parent : QWidget, optional
+        Qt parent.
     """
 
-    def __init__(self, widget: QWidget, below: Callable[[QWidget], QWidget] | None = None):
-        self._widget, self._below = widget, below
-        self.bar: CanvasBar | None = None
+    def __init__(self, height: int = 12, parent: QWidget | None = None):
+        super().__init__(parent)
+        self._colors: list[QColor] = []
+        self.setFixedHeight(height)
 
-    def show_layer(self, layer: Points | None) -> None:
-        """Show a layer's face colours on the canvas, if there is one."""
-        if self.bar is None and layer is not None:
-            canvas = canvas_beside(self._widget)
-            if canvas is None:
-                return
-            self.bar = CanvasBar(canvas)
-            if self._below is not None:
-                self.bar.put_below(self._below(canvas))
-            # With the window the canvas goes, and the bar with it.
-            self.bar.destroyed.connect(self._on_destroyed)
-        if self.bar is not None:
-            self.bar.show_layer(layer)
+    def show_map(self, colormap: Callable[[Any], Any]) -> None:
+        """Show a map, given as what turns numbers from 0 to 1 into red, green, blue and alpha."""
+        colors = np.asarray(colormap(_PLACES), float)
+        self._colors = [QColor.fromRgbF(*color) for color in colors.tolist()]
+        self.update()
 
-    def remove(self) -> None:
-        """Take the bar away."""
-        if self.bar is not None:
-            bar, self.bar = self.bar, None
-            bar.show_layer(None)
-            for part in (bar.below, bar):
-                if part is not None:
-                    part.setParent(None)
-                    part.deleteLater()
+    def paintEvent(self, event: QPaintEvent | None) -> None:
+        """Draw the colours."""
+        gradient = QLinearGradient(0, 0, self.width(), 0)
+        for place, color in zip(_PLACES, self._colors, strict=False):
+            gradient.setColorAt(place, color)
+        QPainter(self).fillRect(self.rect(), gradient)
 
-    def _on_destroyed(self, bar: Any = None) -> None:
-        self.bar = None
+
+class Ring(QWidget):
+    """A ring in a stop condition's colour, as it is drawn in the viewer."""
+
+    def __init__(self, color: str):
+        super().__init__()
+        self._color = QColor(color)
+        self.setFixedSize(16, 16)
+
+    def paintEvent(self, event: QPaintEvent | None) -> None:
+        """Draw the ring, with a grey edge so that white shows on white."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for color, width in ((QColor(128, 128, 128), 5.0), (self._color, 3.0)):
+            painter.setPen(QPen(color, width))
+            painter.drawEllipse(QRectF(4, 4, 8, 8))
+
+
+class Cross(QWidget):
+    """The cross of a doubtful fit, as in the viewer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFixedSize(16, 16)
+
+    def paintEvent(self, event: QPaintEvent | None) -> None:
+        """Draw the cross in a grey that shows on dark and on light."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(144, 144, 144), 2.0))
+        painter.drawLine(4, 4, 12, 12)
+        painter.drawLine(4, 12, 12, 4)

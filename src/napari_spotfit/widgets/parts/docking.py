@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from inspect import isgeneratorfunction
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEvent, QObject, Qt
 from qtpy.QtGui import QCloseEvent, QShowEvent
@@ -21,7 +22,7 @@ _PLUGIN = "napari-spotfit"
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 #: Height in pixels that a widget below the canvas gets.
 _HEIGHT = 300
-#: What the manifest calls the two.
+#: Titles of two widgets in the manifest.
 INSPECT_SPOT, SPOTS = "Inspect spot", "Spots"
 
 
@@ -47,7 +48,7 @@ class Docked(QWidget):
 
     def __init__(self, viewer: Viewer, below: tuple[int, int] | None = None):
         super().__init__()
-        # What the proxy gives are proxies too, of which none is the layer that an event names.
+        # A proxy returns proxies of layers, none of which is the layer that an event names.
         self._viewer: Viewer = itself(viewer)
         self._bound = self._closing = False
         self._below = below
@@ -102,7 +103,7 @@ class Docked(QWidget):
         super().closeEvent(event)
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        """Notice when the viewer's window closes, of which napari tells no dock.
+        """Notice when the viewer's window closes, which napari does not report to docks.
 
         A window may refuse: only one that closes is hidden then, unless it was never shown.
         """
@@ -127,21 +128,18 @@ class Docked(QWidget):
 
 
 def opened(viewer: Viewer, title: str) -> Docked | None:
-    """Return a viewer's widget of a title if it is open, whichever way it was opened."""
+    """Return a viewer's open widget of a title, however it was opened; None if there is none."""
     shown = (one for one in QApplication.allWidgets() if isinstance(one, Docked))
     return next((one for one in shown if one.title == title and one.serves(viewer)), None)
 
 
-def brought_up(viewer: Viewer, title: str) -> Docked:
-    """Return a viewer's widget of a title, in sight: the one that is open, else a new one."""
+def _bring_up(viewer: Viewer, title: str) -> Any:
+    """Bring a viewer's widget of a title to the front, opened if need be, and return it."""
     widget = opened(viewer, title)
-    dock = None if widget is None else _dock_of(widget)
-    if widget is None or dock is None:
+    if widget is None or _dock_of(widget) is None:
         # As napari's own menu does, which then knows that it is open.
         _, widget = itself(viewer).window.add_plugin_dock_widget(_PLUGIN, title)
-        assert isinstance(widget, Docked)
-        dock = _dock_of(widget)
-    if dock is not None:
+    if (dock := _dock_of(widget)) is not None:
         dock.show()
         dock.raise_()
     return widget
@@ -163,7 +161,7 @@ def _dock_below(widget: QWidget) -> None:
     Parameters
     ----------
     widget : QWidget
-        A docked widget of which this was not asked before.
+        A docked widget.
     """
     dock = _dock_of(widget)
     if dock is None:
@@ -190,28 +188,14 @@ def _dock_below(widget: QWidget) -> None:
     dock.setMinimumSize(0, 0)
 
 
-@runtime_checkable
-class ShowsSpots(Protocol):
-    """A widget that can be sent to a spot."""
-
-    def go_to(self, layer: Points, row: int | None = None) -> None:
-        """Show a layer, and one of its spots."""
-
-
 def inspect_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
     """Show a spot of a layer in *Inspect spot*: without a row, the selected or a doubtful one."""
-    _send(viewer, INSPECT_SPOT, layer, row)
+    _bring_up(viewer, INSPECT_SPOT).go_to(layer, row)
 
 
 def list_spot(viewer: Viewer, layer: Points, row: int | None = None) -> None:
     """Show a layer in *Spots*, and one of its spots."""
-    _send(viewer, SPOTS, layer, row)
-
-
-def _send(viewer: Viewer, title: str, layer: Points, row: int | None) -> None:
-    widget = brought_up(viewer, title)
-    assert isinstance(widget, ShowsSpots)
-    widget.go_to(layer, row)
+    _bring_up(viewer, SPOTS).go_to(layer, row)
 
 
 class Follower:
@@ -240,40 +224,44 @@ class Follower:
 
 
 class Keys:
-    """Keys of a viewer, or of a layer while it is active, that do something while they are bound.
+    """Keys of a viewer, or of a layer while it is active, for as long as they are bound.
 
-    The keys of the active layer come first: where it has Delete of its own, that counts, and
-    those that are bound to the layer itself come before those that all of its kind have.
+    napari looks for a key first among those bound to the active layer itself, then among those
+    of its class, then among the viewer's.
 
     Parameters
     ----------
     owner : napari.Viewer or napari.layers.Layer
         The viewer, or the layer.
     actions : mapping
-        What to do, by the key in napari's words.
+        What to do, by the key in napari's words. A generator function gets the owner, and goes on
+        when the key is released.
     """
 
-    def __init__(self, owner: Viewer | Layer, actions: Mapping[str, Callable[[], object]]):
+    def __init__(self, owner: Viewer | Layer, actions: Mapping[str, Callable[..., object]]):
         self._owner, self._actions = owner, actions
         self._bound: list[str] = []
 
     def bind(self) -> None:
         """Bind the keys that the viewer does not use otherwise."""
         for key, action in self._actions.items():
+            held = isgeneratorfunction(action)
             try:
-                self._owner.bind_key(key, _ignoring_owner(action), overwrite=False)
-            except ValueError:  # someone else's already
+                self._owner.bind_key(
+                    key, action if held else _without_owner(action), overwrite=False
+                )
+            except ValueError:  # it is bound already
                 continue
             self._bound.append(key)
 
     def unbind(self) -> None:
-        """Free them."""
+        """Free the keys that were bound."""
         for key in self._bound:
             self._owner.bind_key(key, None)
         self._bound.clear()
 
 
-def _ignoring_owner(action: Callable[[], object]) -> Callable[[Viewer | Layer], None]:
+def _without_owner(action: Callable[[], object]) -> Callable[[Viewer | Layer], None]:
     def on_key(owner: Viewer | Layer) -> None:
         action()
 

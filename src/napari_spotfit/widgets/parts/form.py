@@ -1,4 +1,4 @@
-"""Forms that magicgui makes from what the fields of the settings say of themselves."""
+"""Forms that magicgui makes from the descriptions of settings."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ def widget_for(name: str, hint: Any, default: Any, about: Parameter) -> BaseValu
     hint : type
         What it accepts.
     default
-        What it is if nobody sets it.
+        Its default.
     about : Parameter
-        What is known about it.
+        Its description.
     """
     kinds, words = {hint, *get_args(hint)}, words_of(hint)
     tip = tooltip(about, default)
@@ -98,13 +98,13 @@ def widget_for(name: str, hint: Any, default: Any, about: Parameter) -> BaseValu
 
 
 def control_of(widget: Widget) -> QWidget:
-    """Return what takes keys and clicks of a widget of magicgui's."""
+    """Return the Qt widget that takes the keys and clicks of a magicgui widget."""
     native: QWidget = widget.box if isinstance(widget, Number) else widget.native
     return native
 
 
 class SettingsForm:
-    """The controls of settings: first those that everybody sets, then the others in their groups.
+    """The controls of settings: first those that most users set, then the others in groups.
 
     Parameters
     ----------
@@ -140,8 +140,10 @@ class SettingsForm:
             group: [name for name in shown if shown[name].group == group and name not in first]
             for group in GROUPS
         }
-        self.first = self._container(first)
-        self.folded = self._container([name for names in self.groups.values() for name in names])
+        self.first = rows_of(self.controls[name] for name in first)
+        self.folded = rows_of(
+            self.controls[name] for names in self.groups.values() for name in names
+        )
         #: What was put below a row last.
         self._below: dict[str, QWidget] = {}
         for group, names in self.groups.items():
@@ -213,7 +215,7 @@ class SettingsForm:
         return row
 
     def allow(self, name: str, allowed: bool, why_not: str) -> None:
-        """Enable a setting's control or not, and say in its tooltip why not."""
+        """Enable a setting's control, or disable it with the reason as its tooltip."""
         control = self.controls[name]
         about = tooltip(_parameters(self._kind)[name], _default(self._kind, name))
         control.enabled, control.tooltip = allowed, about if allowed else why_not
@@ -222,21 +224,9 @@ class SettingsForm:
             part.setToolTip(control.tooltip)
 
     def align(self) -> None:
-        """Let all labels be as wide as the widest is, in the font that the viewer has by now."""
-        for rows in (self.first, self.folded):
-            labels = [label for row in rows for label in _labels(row)]
-            widest = max((label.sizeHint().width() for label in labels), default=0)
-            for label in labels:
-                label.setMinimumWidth(widest)
-
-    def _container(self, names: list[str]) -> Container[Widget]:
-        rows: Container[Widget] = Container(widgets=[self.controls[name] for name in names])
-        rows.margins = (0, 0, 0, 0)
-        rows.native.layout().setSpacing(4)
-        for row in rows:
-            for label in _labels(row):
-                label.setBuddy(control_of(row))
-        return rows
+        """Make all labels as wide as the widest, in the present font."""
+        align_labels(self.first, spare=0)
+        align_labels(self.folded, spare=0)
 
     def _rows_with(self, name: str) -> Container[Widget]:
         return self.folded if name and self.controls[name] in self.folded else self.first
@@ -252,7 +242,7 @@ class SettingsForm:
 
 
 def tooltip(about: Parameter, default: Any) -> str:
-    """Say what a setting means, what it accepts and what it is by default."""
+    """Return the meaning of a setting, what it accepts, and its default."""
     unit = f" {about.unit}" if about.unit else ""
     low, high, above = about.minimum, about.maximum, about.above_minimum
     if low is not None and high is not None:
@@ -287,7 +277,7 @@ def _heading(text: str) -> QLabel:
 
 
 def _row(widget: Widget) -> QWidget:
-    """Return what has a control and its label."""
+    """Return the row of a control and its label."""
     native: QWidget = widget.native
     row = native.parentWidget()
     return native if row is None or isinstance(widget, CheckBox) else row
@@ -302,13 +292,23 @@ def put_beside(row: Widget, widgets: Iterable[QWidget], stretch: int = 0) -> Non
         layout.addWidget(widget, stretch)
 
 
-def align_labels(container: Container[Widget]) -> None:
-    """Let all labels be as wide as the widest, and lead to their controls."""
-    labels = [(row, label) for row in container for label in _labels(row)]
+def rows_of(controls: Iterable[Widget]) -> Container[Widget]:
+    """Return rows of controls, whose labels lead to them."""
+    rows: Container[Widget] = Container(widgets=list(controls))
+    rows.margins = (0, 0, 0, 0)
+    rows.native.layout().setSpacing(4)
+    align_labels(rows, spare=0)
+    return rows
+
+
+def align_labels(rows: Container[Widget], spare: int = _SPARE) -> None:
+    """Make all labels as wide as the widest, and some pixels more; they lead to their controls."""
+    labels = [(row, label) for row in rows for label in _labels(row)]
     widest = max((label.sizeHint().width() for _, label in labels), default=0)
     for row, label in labels:
-        label.setMinimumWidth(widest + _SPARE)
-        label.setBuddy(control_of(row))
+        label.setMinimumWidth(widest + spare)
+        if label.buddy() is None:
+            label.setBuddy(control_of(row))
 
 
 def _labels(widget: Widget) -> list[QLabel]:

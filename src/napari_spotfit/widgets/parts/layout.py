@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from qtpy.QtCore import QEvent, QObject, QSize, Qt
-from qtpy.QtWidgets import QBoxLayout, QFrame, QLabel, QLayout, QScrollArea, QSizePolicy, QWidget
+from qtpy.QtWidgets import (
+    QBoxLayout,
+    QFrame,
+    QLabel,
+    QLayout,
+    QMenu,
+    QScrollArea,
+    QSizePolicy,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
 
 _Box = TypeVar("_Box", bound=QBoxLayout)
 _Part = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
@@ -28,7 +40,7 @@ def fill(
     box : QBoxLayout
         The row or column.
     *parts : QWidget, QLayout or int
-        What it gets, in a tuple with how much of the spare room; a number is empty room.
+        The parts, in a tuple with their share of the spare room; a number is empty room.
     margins : tuple of int
         Left, above, right and below, in pixels.
     spacing : int, optional
@@ -48,6 +60,22 @@ def fill(
     return box
 
 
+def put_side_by_side(
+    widget: QWidget, left: Iterable[_Part], right: Iterable[_Part], stretches: tuple[int, int]
+) -> None:
+    """Fill a widget with two columns and a handle between them that moves their border."""
+    splitter = QSplitter()
+    for number, (parts, stretch) in enumerate(zip((left, right), stretches, strict=True)):
+        column = QWidget()
+        fill(QVBoxLayout(column), *parts, spacing=4)
+        splitter.addWidget(column)
+        splitter.setStretchFactor(number, stretch)
+    splitter.setChildrenCollapsible(False)
+    # Else the spring that napari puts below what it docks on the right takes half of the room.
+    splitter.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
+    fill(QVBoxLayout(widget), (splitter, 1), margins=(6, 4, 6, 4), spacing=4)
+
+
 def sentence(label: QLabel | None = None) -> QLabel:
     """Return a label for words that may need several lines and can be copied."""
     label = QLabel() if label is None else label
@@ -57,8 +85,16 @@ def sentence(label: QLabel | None = None) -> QLabel:
     return label
 
 
+def add_action(menu: QMenu, text: str, slot: Callable[[], object], tip: str = "") -> None:
+    """Add an entry to a menu; an ampersand in its text is shown."""
+    action = menu.addAction(text.replace("&", "&&"))
+    assert action is not None
+    action.setToolTip(tip)
+    action.triggered.connect(lambda checked=False: slot())
+
+
 def explain(widget: QWidget, name: str, tip: str) -> None:
-    """Name a widget for those who do not see it, and say what it is for."""
+    """Set the name of a widget for screen readers, and its tooltip."""
     widget.setAccessibleName(name)
     widget.setToolTip(tip)
 
@@ -113,12 +149,12 @@ class Scrolled(QScrollArea):
         return QSize(self._width(), min(self._height(), self._least))
 
     def shorten(self, missing: int) -> None:
-        """Ask for less than the contents need, down to the least, as so many pixels are missing.
+        """Ask for less height than the contents need, down to the least.
 
         Parameters
         ----------
         missing : int
-            By how many pixels what is around is lower than it asks to be; negative if there is
+            Pixels by which the surroundings are lower than they ask to be; negative if there is
             room.
         """
         most = max(self.sizeHint().height() - missing, self._least)
@@ -127,7 +163,7 @@ class Scrolled(QScrollArea):
             self.updateGeometry()
 
     def eventFilter(self, watched: QObject | None, event: QEvent | None) -> bool:
-        """Ask anew when the contents ask for another height."""
+        """Ask again when the contents ask for another height."""
         if event is not None and event.type() == QEvent.Type.LayoutRequest:
             self.updateGeometry()
         return bool(super().eventFilter(watched, event))

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy
@@ -25,8 +26,8 @@ _LOWEST, _HIGHEST = -3, 7
 number = thousands
 #: Digits of a standard error, of a number without one, and of a table's.
 _OF_ERROR, _OF_NUMBER, _OF_TABLE = 2, 5, 4
-#: Seconds after which the time that is left can be told.
-_TELLING = 3.0
+#: Seconds after which the time left can be estimated.
+_RELIABLE = 3.0
 #: Lightness from which on a background is light.
 _MIDDLE = 128
 _ERROR_ON_DARK, _ERROR_ON_LIGHT = "#ff8a80", "#b00020"
@@ -59,7 +60,7 @@ def with_error(value: float, error: float | None, decimals: int | None = None) -
 
 
 def plain(value: float, decimals: int | None = None, digits: int = _OF_NUMBER) -> str:
-    """Return a number with so many digits in all, or with so many after the point."""
+    """Return a number with some digits in all, or some after the point."""
     if not math.isfinite(value):
         return MISSING
     if value == 0:
@@ -73,7 +74,7 @@ def plain(value: float, decimals: int | None = None, digits: int = _OF_NUMBER) -
 
 
 def number_text(value: float, decimals: int) -> str:
-    """Return a number with so many decimal places, or in powers of ten if they do not suit."""
+    """Return a number with decimal places, or in powers of ten if they do not suit."""
     if math.isnan(value):
         return MISSING
     size = abs(value)
@@ -83,13 +84,13 @@ def number_text(value: float, decimals: int) -> str:
 
 
 def decimals_for(size: float) -> int:
-    """Return with how many decimal places numbers of about this size are told."""
+    """Return how many decimal places numbers of about this size get."""
     size = abs(size) if math.isfinite(size) and size else 1.0
     return min(max(_OF_TABLE - 1 - _power(size), 0), 7)
 
 
 def digits_apart(low: float, high: float) -> int:
-    """Return how many digits tell two numbers apart."""
+    """Return how many digits distinguish two numbers."""
     return next((n for n in (3, 6) if f"{low:.{n}g}" != f"{high:.{n}g}"), 9)
 
 
@@ -110,14 +111,14 @@ def _superscript(power: int) -> str:
 
 
 def in_words(error: object, labels: Mapping[str, str] | None = None) -> str:
-    """Say what went wrong with what controls are called, where Python has other names.
+    """Return an error with the labels of controls instead of Python's names.
 
     Parameters
     ----------
     error : Exception or str
         What went wrong.
     labels : mapping of str to str, optional
-        What other arguments of functions are called here, besides settings.
+        The labels of other arguments of functions, besides settings.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def in_words(error: object, labels: Mapping[str, str] | None = None) -> str:
 
 
 def report(error: Exception) -> str:
-    """Say what went wrong; of an error that nobody expects, napari shows more."""
+    """Return an error in words; napari shows more of an unexpected one."""
     if isinstance(error, (TypeError, ValueError, RuntimeError)):
         return in_words(error)
     from napari.utils.notifications import notification_manager
@@ -160,16 +161,16 @@ def _names(others: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def time_left(done: int, total: int, seconds: float) -> str:
-    """Say about how long something takes yet, once that can be told; else nothing.
+    """Return about how much time is left, once that can be estimated; else nothing.
 
     Parameters
     ----------
     done, total : int
-        So many are done, of so many.
+        How many are done, and how many there are.
     seconds : float
         Since the first one began.
     """
-    if not done or seconds < _TELLING:
+    if not done or seconds < _RELIABLE:
         return ""
     left = seconds * (total - done) / done
     if left < 60:
@@ -184,18 +185,24 @@ class StatusLine(QLabel):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Whether it says that something went wrong.
+        #: Whether an error is shown.
         self.failed = False
         sentence(self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
 
     def say(self, text: str) -> None:
-        """Show what happened."""
+        """Show a message."""
         self.put(text, failed=False)
 
     def fail(self, text: str) -> None:
-        """Show what went wrong."""
+        """Show an error."""
         self.put(f"⚠ {text}", failed=True)
+
+    def listen(self, *parts: Any) -> None:
+        """Show what parts emit as ``said`` and ``failed``."""
+        for part in parts:
+            part.said.connect(self.say)
+            part.failed.connect(self.fail)
 
     def changeEvent(self, event: QEvent | None) -> None:
         """Take the colours of another theme."""
@@ -204,7 +211,7 @@ class StatusLine(QLabel):
             self._paint()
 
     def put(self, text: str, *, failed: bool) -> None:
-        """Show a text, as of something that went wrong or not."""
+        """Show a text, as an error or not."""
         self.failed = failed
         self._paint()
         self.setText(text)
@@ -214,5 +221,5 @@ class StatusLine(QLabel):
         light = self.palette().color(self.backgroundRole()).lightness() > _MIDDLE
         color = _ERROR_ON_LIGHT if light else _ERROR_ON_DARK
         style = f"color: {color};" if self.failed else ""
-        if style != self.styleSheet():  # Qt works it out anew
+        if style != self.styleSheet():  # each time Qt computes it again
             self.setStyleSheet(style)

@@ -1,4 +1,4 @@
-"""Plots in the viewer's colours, and the colours of what is drawn in them."""
+"""Plots in the viewer's colours, and the colours of curves and points in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLUE, ORANGE = "#56b4e9", "#e69f00"
 GREY = QColor(128, 128, 128)
 #: What is there but does not count at the moment.
 DIM = QColor(128, 128, 128, 110)
-#: With these Qt tells of a theme, or that a window that has one has taken a plot in.
+#: Qt's events of another theme, and of a plot put into a window with a theme.
 _COLORS = (QEvent.Type.StyleChange, QEvent.Type.PaletteChange)
 
 
@@ -26,7 +26,7 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
 
     #: Text has another colour.
     inked = Signal(QColor)
-    #: Whether there are axes: Qt tells of colours before.
+    #: Whether there are axes: Qt sends events of colours before.
     _made = False
 
     def __init__(self, x: str = "", y: str = ""):
@@ -56,7 +56,7 @@ class Plot(pg.PlotWidget):  # type: ignore[misc]
         ground, ink = (
             palette.color(role) for role in (palette.ColorRole.Window, palette.ColorRole.WindowText)
         )
-        if (ground, ink) == self._painted:  # Qt tells of styles often, and axes take long
+        if (ground, ink) == self._painted:  # Qt sends many of these events, and axes are slow
             return
         self._painted = ground, ink
         self.setBackground(ground)

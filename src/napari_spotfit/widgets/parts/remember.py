@@ -13,11 +13,11 @@ from qtpy.QtCore import QSettings, QTimer
 if TYPE_CHECKING:
     from ...results.spot_fits import SpotFits
 
-#: The file takes milliseconds to write, which a dragged control must not wait for: it is written
-#: so many ms after the first change.
+#: Milliseconds from the first change until the file is written, which takes a few: a dragged
+#: control must not wait for it.
 _DELAY = 500
 _unwritten: dict[str, str] = {}
-#: So many fits are remembered, under this name.
+#: The name of recent fits, and how many are remembered.
 _RECENT, _KEPT = "recent_fits", 8
 
 
@@ -28,7 +28,7 @@ def _store() -> QSettings:
 
 
 def folder() -> Path:
-    """Return the folder of what is kept, where this user's settings are."""
+    """Return the folder of kept values, among this user's settings."""
     return Path(_store().fileName()).parent
 
 
@@ -66,7 +66,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def recent_fits() -> dict[str, dict[str, Any]]:
-    """Return the settings of recent fits by what to call these, the latest first."""
+    """Return the settings of recent fits by title, the latest first."""
     kept = load(_RECENT).get("fits")
     return {
         str(fit["name"]): fit["settings"]
@@ -76,7 +76,7 @@ def recent_fits() -> dict[str, dict[str, Any]]:
 
 
 def remember_fit(image: str, fits: SpotFits) -> None:
-    """Remember what was fitted, with all that was estimated."""
+    """Remember the settings of a fit, with all that was estimated."""
     if fits.settings is None:
         return
     name = f"of “{image}”, {datetime.now():%Y-%m-%d %H:%M:%S}"

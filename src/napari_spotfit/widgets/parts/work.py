@@ -61,14 +61,14 @@ class Work(QObject):
         worker.warned.connect(self._on_warning)
         worker.returned.connect(self._on_end)
         worker.finished.connect(self.deleteLater)
-        self._worker = worker  # until then: what it has told is lost once it is gone
+        self._worker = worker  # keeps it, and the signals it has emitted, until it ends
         if at_once and (pool := QThreadPool.globalInstance()) is not None:
             pool.start(worker)
         else:
             worker.start()
 
     def cancel(self) -> None:
-        """Say nothing any more but that the work has ended, which is before the next step."""
+        """Stop before the next step, and emit nothing but ``ended``."""
         self._stop.set()
 
     def _on_progress(self, progress: tuple[int, int]) -> None:
@@ -76,7 +76,7 @@ class Work(QObject):
             self.progressed.emit(*progress)
 
     def _on_warning(self, warning: tuple[Any, ...]) -> None:
-        """Show that the GPU has failed; napari itself leaves out what a worker warns of."""
+        """Show that the GPU has failed; napari does not show warnings of workers."""
         if issubclass(warning[1], BackendFallbackWarning) and not self._stop.is_set():
             notification_manager.receive_warning(*warning)
 
@@ -108,7 +108,7 @@ def _work(
 
 
 class Latest(QObject):
-    """Does jobs in a worker thread, one at a time; of those that wait, only the last.
+    """Does jobs in a worker thread, one at a time; the last one replaces those that wait.
 
     There is never a queue: a job that is asked for while another runs replaces the one
     that waits.
@@ -141,7 +141,7 @@ class Latest(QObject):
             self._start()
 
     def drop(self) -> None:
-        """Forget the job that waits, and be silent about the one that runs."""
+        """Forget the job that waits, and emit nothing of the one that runs."""
         self._waiting = None
         if self._running is not None:
             self._running.cancel()

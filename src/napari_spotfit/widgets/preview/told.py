@@ -38,6 +38,6 @@ class ToldPsf(QObject):
         try:
             settings = self._settings.settings()
         except (TypeError, ValueError):  # told whoever asks for a fit
-            self._settings.show_told(None)
+            self._settings.show_estimate(None)
         else:
-            self._settings.show_told(self._noise.get().told(settings))
+            self._settings.show_estimate(self._noise.get().known(settings))
