@@ -132,6 +132,6 @@ def units_of(settings: Settings | None) -> dict[str, str]:
     if settings.gain is None:
         units["photons"] = "counts"
     units |= {f"{name}_stderr": unit for name, unit in units.items() if "roi" not in name}
-    if settings.estimator == "lse":
-        units |= {"chi_square": "counts²", "reduced_chi_square": "counts²"}
+    if unit := settings.estimator_kind.chi_unit:
+        units |= {"chi_square": unit, "reduced_chi_square": unit}
     return units

@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from .expressions.custom import Expression
+
+#: The names of :data:`MODELS`, which editors complete; a test compares the two.
+ModelName = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 
 Array = NDArray[np.float64]
 #: f at rows y and columns x, for shape parameters by name.
@@ -55,6 +58,9 @@ class Profile:
     expression: Expression | None = None
     #: f as people write it, for files and for those who read them.
     formula: str = field(default="", repr=False, compare=False)
+    #: What people call it, and what it is in a few words.
+    words: str = field(default="", repr=False, compare=False)
+    meaning: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def from_expression(
@@ -250,6 +256,8 @@ GAUSSIAN = Profile(
     _round_averaged,
     places=(0, 2),
     formula="exp(-((x - x̄)² + (y - ȳ)²) / 2σ²)",
+    words="Gaussian",
+    meaning="round.",
 )
 GAUSSIAN_ELLIPTICAL = Profile(
     "gaussian_elliptical",
@@ -258,6 +266,8 @@ GAUSSIAN_ELLIPTICAL = Profile(
     _elliptical_averaged,
     places=(1, 3),
     formula="exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy²)",
+    words="elliptical Gaussian",
+    meaning="with one σ along x and one along y.",
 )
 GAUSSIAN_ROTATED = Profile(
     "gaussian_rotated",
@@ -267,6 +277,8 @@ GAUSSIAN_ROTATED = Profile(
     separable=False,
     formula="exp(-u² / 2σx² - v² / 2σy²), where u = (x - x̄) cos α + (y - ȳ) sin α and "
     "v = (y - ȳ) cos α - (x - x̄) sin α",
+    words="rotated Gaussian",
+    meaning="elliptical and turned by an angle.",
 )
 LORENTZIAN = Profile(
     "lorentzian",
@@ -277,6 +289,8 @@ LORENTZIAN = Profile(
     _lorentzian,
     places=(5,),
     formula="1 / ((1 + (x - x̄)²/w²) (1 + (y - ȳ)²/w²))",
+    words="Lorentzian",
+    meaning="with wide wings.",
 )
 #: Moffat 1969.
 MOFFAT = Profile(
@@ -300,6 +314,8 @@ MOFFAT = Profile(
     places=(6,),
     separable=False,
     formula="(1 + ((x - x̄)² + (y - ȳ)²)/w²)^-exponent",
+    words="Moffat",
+    meaning="round, with wings as wide as they are.",
 )
 
 MODELS = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from ..models.profiles import Profile
+from ..models.estimators import EstimatorName
+from ..models.profiles import ModelName, Profile
 from .noise_model import NoiseModel
-from .settings import Backend, Devices, Estimator, Model, Neighbours, Pixel
+from .settings import Backend, Devices, Neighbours, Pixel
 
 
 class Options(TypedDict, total=False):
@@ -20,9 +21,9 @@ class Options(TypedDict, total=False):
     false_spots: float
     threshold: float | None
     min_distance: float
-    model: Model | Profile
+    model: ModelName | Profile
     pixel: Pixel
-    estimator: Estimator
+    estimator: EstimatorName
     neighbours: Neighbours
     fixed: Mapping[str, float | None]
     bounds: Mapping[str, tuple[float | None, float | None]]

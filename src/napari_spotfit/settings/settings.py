@@ -7,14 +7,15 @@ widget remembers are all made from :class:`Settings`.
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
 from ..models import stopping
-from ..models.profiles import MODELS, Profile
+from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
+from ..models.profiles import MODELS, ModelName, Profile
 from .bounds import check_bounds, check_shape_names
 from .frozen import FrozenMapping
 from .naming import check_names, check_not_both, checks_names, replacing
@@ -23,9 +24,7 @@ from .parameter import Parameter, setting
 from .validation import ROI_LARGEST, check_pixel, checked
 
 Backend = Literal["auto", "cpu", "cuda"]
-Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 Pixel = Literal["sampled", "integrated"]
-Estimator = Literal["lse", "wlse", "mle"]
 Neighbours = Literal["leave out", "ignore"]
 Devices = Literal["one", "all"]
 
@@ -41,6 +40,11 @@ _OF_BOUNDS = (
     | {f"{name}_{end}" for name in ("sigma", "amplitude", "background") for end in ("min", "max")}
     | {"estimator"}
 )
+
+
+def _explained(kinds: Iterable[Estimator | Profile]) -> str:
+    """Return what each of a table's words means."""
+    return " ".join(f"{one.name}: {one.meaning}" for one in kinds)
 
 
 @checks_names
@@ -135,20 +139,12 @@ class Settings:
         odd=True,
         shown="first",
     )
-    model: Model | Profile = setting(
+    model: ModelName | Profile = setting(
         "gaussian",
         "Model",
-        "The spot's shape on a constant background. gaussian: round. gaussian_elliptical: with "
-        "one σ along x and one along y. gaussian_rotated: elliptical and turned by an angle. "
-        "lorentzian: with wide wings. moffat: round, with wings as wide as they are.",
+        "The spot's shape on a constant background. " + _explained(MODELS.values()),
         "fit",
-        words={
-            "gaussian": "Gaussian",
-            "gaussian_elliptical": "elliptical Gaussian",
-            "gaussian_rotated": "rotated Gaussian",
-            "lorentzian": "Lorentzian",
-            "moffat": "Moffat",
-        },
+        words={model.name: model.words for model in MODELS.values()},
     )
     pixel: Pixel = setting(
         "sampled",
@@ -158,18 +154,12 @@ class Settings:
         "that are not turned.",
         "fit",
     )
-    estimator: Estimator = setting(
+    estimator: EstimatorName = setting(
         "lse",
         "Estimator",
-        "lse: least squares, every pixel with the same weight. wlse: least squares with the "
-        "weights that are given. mle: maximum likelihood of the photons' Poisson noise, the "
-        "most precise; it needs the camera's offset and gain.",
+        _explained(ESTIMATORS.values()),
         "fit",
-        words={
-            "lse": "least squares",
-            "wlse": "weighted least squares",
-            "mle": "maximum likelihood",
-        },
+        words={estimator.name: estimator.words for estimator in ESTIMATORS.values()},
     )
     neighbours: Neighbours = setting(
         "leave out",
@@ -436,6 +426,11 @@ class Settings:
     def profile(self) -> Profile:
         """The model itself."""
         return self.model if isinstance(self.model, Profile) else MODELS[self.model]
+
+    @property
+    def estimator_kind(self) -> Estimator:
+        """The estimator itself."""
+        return ESTIMATORS[self.estimator]
 
     @property
     def fitted_parameters(self) -> int:
