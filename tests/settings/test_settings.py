@@ -28,7 +28,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import GAUSSIAN_ROTATED, MODELS, Profile
-from napari_spotfit.settings.keywords import Options
+from napari_spotfit.settings.options import Options
 from napari_spotfit.settings.parameter import words_of
 from napari_spotfit.settings.settings import parameters
 

@@ -13,8 +13,8 @@ from ..files.exchange.registry import EXCHANGE
 from ..files.formats import FormatWarning, check_ending, read, write
 from ..files.table import LAYER, SpotTable
 from ..results.load import fits_of
-from .numbers import AboveZero
-from .telling import USUAL, say
+from .options import AboveZero
+from .output import USUAL, say
 
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NAMES = click.Choice(list(EXCHANGE))

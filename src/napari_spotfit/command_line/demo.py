@@ -13,7 +13,7 @@ import numpy as np
 from ..files.formats import unfinished
 from ..localization.localize import localize
 from ..simulate import simulate_movie
-from .telling import USUAL, say
+from .output import USUAL, say
 
 #: What the sample movie of the plugin has.
 _PLUGIN, _SAMPLE, _WIDGET = "napari-spotfit", "molecules", "Fit spots"

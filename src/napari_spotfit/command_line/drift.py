@@ -13,8 +13,8 @@ import numpy as np
 from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
 from ..analysis.tracks import link_spots
 from ..results.load import load_fits
-from .numbers import AboveZero
-from .telling import USUAL, say
+from .options import AboveZero
+from .output import USUAL, say
 
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

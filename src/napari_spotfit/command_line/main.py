@@ -9,15 +9,13 @@ from typing import Any
 import click
 
 from ..version import __version__
-from .benchmark import benchmark
 from .convert import convert
 from .demo import demo
 from .drift import drift
-from .info import info
 from .localize import localize
+from .machine import benchmark, info
+from .output import EXIT_STOPPED, end_quietly, give_up_output, tell_program, write_any_text
 from .simulate import simulate
-from .stopping import STOPPED, end_quietly
-from .telling import give_up_output, tell_program, write_any_text
 
 #: Whether a program reads what is written.
 _FOR_PROGRAMS = "napari_spotfit.json"
@@ -60,7 +58,7 @@ class _Program(click.Group):
                 tell_program({"version": __version__, "error": error.format_message()})
             raise
         except KeyboardInterrupt:
-            ctx.exit(STOPPED)
+            ctx.exit(EXIT_STOPPED)
 
 
 @click.group(

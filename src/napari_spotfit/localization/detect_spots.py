@@ -16,8 +16,7 @@ from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
 from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import detection_calibration
-from ..settings.keywords import Options
-from ..settings.options import merged, takes_settings
+from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .rois import leading_indices

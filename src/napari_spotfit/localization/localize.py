@@ -15,8 +15,7 @@ from ..images.files.opening import opened
 from ..images.frames import FrameSelection
 from ..results.joining import joined_parts
 from ..results.spot_fits import SpotFits
-from ..settings.keywords import Options
-from ..settings.options import takes_settings, with_roi
+from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .plan import Fitted, Maps, fitted, planned
 from .progress import check_progress

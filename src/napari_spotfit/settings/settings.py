@@ -17,11 +17,18 @@ from ..models import stopping
 from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
 from ..models.profiles import MODELS, ModelName, Profile
 from .bounds import check_bounds, check_shape_names
-from .frozen import FrozenMapping
-from .naming import check_names, check_not_both, checks_names, replacing
 from .noise_model import NoiseModel
 from .parameter import Parameter, setting
-from .validation import ROI_LARGEST, check_pixel, checked
+from .validation import (
+    ROI_LARGEST,
+    FrozenMapping,
+    check_names,
+    check_not_both,
+    check_pixel,
+    checked,
+    checks_names,
+    replacing,
+)
 
 Backend = Literal["auto", "cpu", "cuda"]
 Pixel = Literal["sampled", "integrated"]
