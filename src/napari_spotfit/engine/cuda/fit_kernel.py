@@ -148,9 +148,9 @@ def fit_kernel(code: FitCode, device: int) -> FitKernel:
 def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
     """Return the C++ of somebody's own profile, or nothing; and what a profile is called."""
     if profile.expression is not None:
-        from ...models.expressions import to_cuda
+        from ...models.expressions.program import to_cuda
 
-        return to_cuda(profile), "OwnProfile"
+        return to_cuda(profile.expression.program), "OwnProfile"
     return "", f"ProfileAt<{profile.place(averaging)}>::Type"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..bounds import Bounds, check_names, finite, rising
-from .derive import derived
+from .derivatives import derived
 from .grammar import CONSTANTS, FUNCTIONS, parse
 from .program import NUMPY, Array, Program, value_of
 
