@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from ..images.arrays import to_host
 from ..images.camera import Camera
-from ..images.cutting import evenly_spread
-from ..images.damaged import without_damage
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
+from ..images.reading import evenly_spread, without_damage
 from ..settings.noise_model import NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..images.camera import Camera
+from ..images.camera import Camera, PerPixel
 from ..images.frames import FrameReader, FrameSelection
-from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings

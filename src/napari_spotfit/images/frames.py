@@ -11,10 +11,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .arrays import as_array, check_real, is_on_device, known_shape, native_type, to_host, to_native
-from .cutting import Box, Cells, edges, row_tiles
-from .dask_rows import fill, is_computed_here
+from .arrays import (
+    as_array,
+    check_real,
+    fill,
+    is_computed_here,
+    is_on_device,
+    known_shape,
+    native_type,
+    to_host,
+    to_native,
+)
 from .files.opening import opened
+from .reading import Box, Cells, edges, row_tiles
 
 #: Which frames: all (None), or along each leading axis a slice, an index or indices.
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"

@@ -21,9 +21,8 @@ from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from .arrays import is_on_device, to_host
-from .camera import Camera
+from .camera import Camera, PerPixel
 from .frames import Part
-from .per_pixel import PerPixel
 
 _NO_CAMERA = Camera()
 #: ROIs whose counts are looked at.

@@ -12,9 +12,8 @@ from ..engine.select import select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
 from ..estimation.noise_doubts import warn_of_noise
 from ..images.arrays import is_on_device
-from ..images.camera import Camera
+from ..images.camera import Camera, PerPixel
 from ..images.frames import FrameReader, FrameSelection
-from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import detection_calibration
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..caller import warn_caller
 from ..estimation.estimates import warn_of_gain
-from ..images.axes import fitted_by_plane, plane_axis
+from ..images.arrays import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection

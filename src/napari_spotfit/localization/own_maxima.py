@@ -19,7 +19,7 @@ from ..engine.detection.detection_settings import (
     make_detection_settings,
 )
 from ..engine.detection.nonmax_suppression import DROPPED, Maxima, join_bands, joined_maxima, where
-from ..images.window import Window
+from ..images.large_frames import Window
 from ..settings.settings import Settings
 
 #: Rows whose maxima are joined at once, which caches hold.

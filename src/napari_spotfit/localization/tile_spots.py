@@ -19,7 +19,7 @@ from ..engine.detection.nonmax_suppression import (
     merge_plateaus,
     where,
 )
-from ..images.window import Window
+from ..images.large_frames import Window
 from .own_maxima import OwnMaxima, in_rows
 
 #: Rows, in units of the least distance, in which spots are looked for that others may drop; they

@@ -24,11 +24,10 @@ from ..engine.detection.level import level_of, level_places
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
 from ..images.arrays import to_host
+from ..images.camera import PerPixel
 from ..images.frames import FrameReader
-from ..images.kept_chunks import KeptChunks
-from ..images.per_pixel import PerPixel
+from ..images.large_frames import KeptChunks, Window
 from ..images.pixel_calibration import PixelCalibration, Planes
-from ..images.window import Window
 from ..settings.settings import Settings
 from .chunks import read_ahead
 from .own_maxima import OnBackend, OnHost, OwnMaxima
