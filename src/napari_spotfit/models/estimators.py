@@ -45,6 +45,11 @@ class Estimator:
         """Whether χ² is the sum of the squared residuals in counts², and nothing else."""
         return self.chi_unit == "counts²"
 
+    @property
+    def chi_is_judged(self) -> bool:
+        """Whether the noise tells what χ² should be."""
+        return self.is_likelihood or self.chi_is_of_residual
+
 
 ESTIMATORS: dict[str, Estimator] = {
     estimator.name: estimator

@@ -117,8 +117,7 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.least_with_light = noise.slope**2 / numbers.pixels
     estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
     # Where the image does not show that light has noise, nobody knows how much a spot has.
-    chi_is_known = estimator.is_likelihood or estimator.chi_is_of_residual
-    if noise.is_filtered or not noise.slope > 0 or not chi_is_known or own_model:
+    if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
         return
     electrons = electrons_of(settings)
     numbers.fitted = settings.fitted_parameters
