@@ -19,7 +19,16 @@ from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, Outcome
 from ..batch.run import Tell, run_batch
 from ..version import __version__
 from .options import chosen_settings, takes_settings
-from .output import EXIT_STOPPED, QUIET, USUAL, VERBOSE, Stop, progress, say, tell_program
+from .output import (
+    EXIT_STOPPED,
+    QUIET,
+    USUAL,
+    VERBOSE,
+    Stop,
+    progress,
+    write_message,
+    write_summary,
+)
 
 #: For the shell to complete; what cannot be read is told when its turn comes.
 _PATH = click.Path(readable=False)
@@ -101,24 +110,26 @@ def localize(
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
-    with Stop(level) as stop, FileReporter(level, bars=workers == 1) as told:
-        outcomes, unwritten = _outcomes(batch, told, lambda: stop.asked)
+    with Stop(level) as stop, FileReporter(level, bars=workers == 1) as reporter:
+        outcomes, unwritten = _outcomes(batch, reporter, lambda: stop.asked)
     seconds = time.perf_counter() - begun
     if unwritten:
-        say(f"Error: {unwritten}", level, QUIET)
+        write_message(f"Error: {unwritten}", level, QUIET)
     if as_json:
-        tell_program(_summary(outcomes, seconds, unwritten))
+        write_summary(_summary(outcomes, seconds, unwritten))
     if unwritten:
         context.exit(SOME_FAILED)
     failed = any(outcome.state == FAILED for outcome in outcomes)
     if stop.asked:
         kept = "; the tables have what was done" if keep else ""
-        say(f"stopped{kept}. Run it again to go on, or with --fresh to begin anew", level, QUIET)
+        write_message(
+            f"stopped{kept}. Run it again to go on, or with --fresh to begin anew", level, QUIET
+        )
     context.exit(EXIT_STOPPED if stop.asked else SOME_FAILED if failed else 0)
 
 
 def _outcomes(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> tuple[list[Outcome], str]:
-    """Return what becomes of each file, and why the table of all cannot be written if so."""
+    """Return the result of each file, and the reason if the table of all cannot be written."""
     outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in batch.files}
 
     def note(outcome: Outcome) -> None:
@@ -184,12 +195,12 @@ def _summary(outcomes: list[Outcome], seconds: float, error: str) -> dict[str, A
 
 
 class FileReporter:
-    """Says what is new of each file, in sentences and, for one file at a time, a progress bar.
+    """Reports the state of each file, in sentences and, for one file at a time, a progress bar.
 
     Parameters
     ----------
     level : int
-        How much to say.
+        How much to write.
     bars : bool
         Whether there are progress bars.
     """
@@ -197,8 +208,8 @@ class FileReporter:
     def __init__(self, level: int, *, bars: bool) -> None:
         self._level, self._bars = level, bars
         self._lock = threading.Lock()
-        #: Sentences that were said of each file.
-        self._said: dict[str, list[str]] = {}
+        #: Sentences that were written about each file.
+        self._written: dict[str, list[str]] = {}
         self._shown, self._bar = "", ExitStack()
         self._show: Callable[[int, int], None] | None = None
 
@@ -214,7 +225,7 @@ class FileReporter:
         self._bar.close()
 
     def __call__(self, outcome: Outcome) -> None:
-        """Say what is new of a file."""
+        """Report what has changed for a file."""
         with self._lock:
             if outcome.state == RUNNING:
                 self._show_progress(outcome)
@@ -222,20 +233,20 @@ class FileReporter:
                 self._end_bar()
             if outcome.parts_before and outcome.state == RUNNING:
                 there = f"{outcome.file}: an earlier run has left {outcome.parts_before} parts"
-                self._say(outcome, there, USUAL)
+                self._report(outcome, there, USUAL)
             for warning in list(outcome.warnings):
-                self._say(outcome, f"{outcome.file}: {warning}", USUAL)
+                self._report(outcome, f"{outcome.file}: {warning}", USUAL)
             if outcome.state == FAILED:
                 done = f"; {outcome.frames} frames before it were fitted" if outcome.frames else ""
-                self._say(outcome, f"{outcome.error}{done}", QUIET)
+                self._report(outcome, f"{outcome.error}{done}", QUIET)
             elif outcome.state in (DONE, KEPT, STOPPED):
-                self._say(outcome, in_words(outcome, verbose=self._level >= VERBOSE), USUAL)
+                self._report(outcome, in_words(outcome, verbose=self._level >= VERBOSE), USUAL)
 
-    def _say(self, outcome: Outcome, text: str, least: int) -> None:
-        said = self._said.setdefault(outcome.file, [])
+    def _report(self, outcome: Outcome, text: str, least: int) -> None:
+        said = self._written.setdefault(outcome.file, [])
         if text not in said:
             said.append(text)
-            say(text, self._level, least)
+            write_message(text, self._level, least)
 
     def _show_progress(self, outcome: Outcome) -> None:
         if not self._bars:
@@ -253,7 +264,7 @@ class FileReporter:
 
 
 def in_words(outcome: Outcome, *, verbose: bool = False) -> str:
-    """Say what became of a file."""
+    """Return a sentence on the result of a file."""
     share = outcome.good / max(outcome.spots, 1)
     spots, frames = _counted(outcome.spots, "spot"), _counted(outcome.frames, "frame")
     found = f"{spots} ({share:.0%} good) in {frames}"

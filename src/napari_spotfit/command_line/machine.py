@@ -18,7 +18,7 @@ from ..settings.settings import Settings
 from ..simulate import simulate_spots
 from ..version import __version__
 from .options import AboveZero
-from .output import tell_program
+from .output import write_summary
 
 #: What some formats need besides, by the package that is imported.
 _NEEDS = {".zarr": "zarr", ".raw": "yaml", ".parquet": "pyarrow"}
@@ -42,7 +42,7 @@ def info(as_json: bool) -> None:
         "tables": _formats(FORMATS),
     }
     if as_json:
-        tell_program(about)
+        write_summary(about)
         return
     for name, value in about.items():
         if isinstance(value, dict):
@@ -99,11 +99,11 @@ def benchmark(sizes: tuple[int, ...], backend: Any, seconds: float, as_json: boo
         for size in sizes or _SIZES:
             measured[size] = _rate(size, settings, seconds)
             if not as_json:
-                _say_row(size, measured[size], about.name if len(measured) == 1 else "")
+                _write_row(size, measured[size], about.name if len(measured) == 1 else "")
     except BackendUnavailableError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
-        tell_program(
+        write_summary(
             {
                 "version": __version__,
                 "runs_on": about.name,
@@ -135,7 +135,7 @@ def _rate(size: int, settings: Settings, seconds: float) -> float:
     return len(spots) / best / 1e6
 
 
-def _say_row(size: int, rate: float, device: str) -> None:
+def _write_row(size: int, rate: float, device: str) -> None:
     if device:
         click.echo(f"On {device}; million fits per second, least squares, float32 from the host:\n")
         others = "".join(f"{name:>15}" for name in PUBLISHED)

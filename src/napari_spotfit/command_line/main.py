@@ -14,7 +14,7 @@ from .demo import demo
 from .drift import drift
 from .localize import localize
 from .machine import benchmark, info
-from .output import EXIT_STOPPED, end_quietly, give_up_output, tell_program, write_any_text
+from .output import EXIT_STOPPED, discard_output, end_quietly, write_any_text, write_summary
 from .simulate import simulate
 
 #: Whether a program reads what is written.
@@ -41,7 +41,7 @@ class _Program(click.Group):
         except OSError as error:
             if error.filename is not None:  # not of a stream
                 raise
-            give_up_output(error)
+            discard_output(error)
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -55,7 +55,7 @@ class _Program(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             if ctx.meta[_FOR_PROGRAMS]:
-                tell_program({"version": __version__, "error": error.format_message()})
+                write_summary({"version": __version__, "error": error.format_message()})
             raise
         except KeyboardInterrupt:
             ctx.exit(EXIT_STOPPED)

@@ -1,4 +1,7 @@
-"""What a command writes, for people and for programs, and how Ctrl-C ends it."""
+"""Output of commands, for people and for programs, and how Ctrl-C ends them.
+
+Asked for once, Ctrl-C ends work where nothing is half done; asked for again, at once.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,20 @@ import click
 QUIET, USUAL, VERBOSE = range(3)
 
 
-def say(text: str, level: int, least: int = USUAL) -> None:
-    """Write a sentence for people, beside what programs read."""
+def write_message(text: str, level: int, least: int = USUAL) -> None:
+    """Write a sentence for people to the stream of errors, which programs do not read."""
     if level >= least:
         with suppress(OSError):  # that nobody can read it is no reason to fail
             click.echo(text, err=True)
 
 
-def say_at_once(text: str) -> None:
+def write_at_once(text: str) -> None:
     """Write a sentence while a signal is handled, when the stream itself may be writing."""
     with suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"{text}\n".encode())
 
 
-def tell_program(summary: Mapping[str, Any]) -> None:
+def write_summary(summary: Mapping[str, Any]) -> None:
     """Write a summary for programs, in ASCII: whatever the encoding, they read the same."""
     click.echo(json.dumps(summary, indent=2))
 
@@ -44,9 +47,9 @@ def write_any_text() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def give_up_output(error: OSError) -> None:
-    """Say that the output cannot be written, and write no more of it."""
-    say(f"Error: the output cannot be written: {error}", QUIET, QUIET)
+def discard_output(error: OSError) -> None:
+    """Write an error that the output cannot be written, and discard what is left of it."""
+    write_message(f"Error: the output cannot be written: {error}", QUIET, QUIET)
     # What is still held would be written when Python ends, and fail in a traceback.
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -56,7 +59,7 @@ def give_up_output(error: OSError) -> None:
 
 @contextmanager
 def progress(label: str, level: int) -> Iterator[Callable[[int, int], None]]:
-    """Give what shows how many frames of how many are done, if a person is watching."""
+    """Show a progress bar on a terminal; it is called with the frames done and all frames."""
     if level < USUAL or not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -82,7 +85,7 @@ EXIT_STOPPED = 130
 
 
 class Stop:
-    """While it is entered, the first Ctrl-C is only remembered, and the second one interrupts."""
+    """Note the first Ctrl-C while this is entered; the second one interrupts."""
 
     def __init__(self, level: int = USUAL) -> None:
         self.asked, self._level = False, level
@@ -104,7 +107,7 @@ class Stop:
         self.asked = True
         signal.signal(signal.SIGINT, self._interrupt)
         if self._level >= USUAL:
-            say_at_once("Stopping; press Ctrl-C again to stop at once")
+            write_at_once("Stopping; press Ctrl-C again to stop at once")
 
     def _interrupt(self, number: int, frame: Any) -> None:
         # What tidies up now must not be interrupted in its turn: that only leaves tracebacks.
@@ -113,7 +116,7 @@ class Stop:
 
 
 def end_at_next_ctrl_c() -> None:
-    """Let a further Ctrl-C end the process without a word, as if it were killed."""
+    """Let a further Ctrl-C end the process without a message, as if it were killed."""
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(EXIT_STOPPED))
 
 

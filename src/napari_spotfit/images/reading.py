@@ -28,7 +28,7 @@ class Box(NamedTuple):
         return tuple(last - first for first, last in self.ranges)
 
 
-class Cells:
+class ChunkGrid:
     """The chunks of an image along its leading axes.
 
     Parameters
@@ -43,10 +43,10 @@ class Cells:
     --------
     Two chunks side by side, each of two rows of frames: they are read one after the other.
 
-    >>> cells = Cells((2, 4), (2, 2, 64, 64))
-    >>> [block.tolist() for block in cells.blocks(np.arange(8), 4)]
+    >>> grid = ChunkGrid((2, 4), (2, 2, 64, 64))
+    >>> [block.tolist() for block in grid.blocks(np.arange(8), 4)]
     [[0, 1, 4, 5], [2, 3, 6, 7]]
-    >>> [block.tolist() for block in cells.blocks(np.arange(8), 8)]
+    >>> [block.tolist() for block in grid.blocks(np.arange(8), 8)]
     [[0, 1, 2, 3, 4, 5, 6, 7]]
     """
 
@@ -86,9 +86,9 @@ class Cells:
 
         Examples
         --------
-        >>> Cells((5,), (2, 64, 64)).ends(np.array([0, 1, 3, 4]))
+        >>> ChunkGrid((5,), (2, 64, 64)).ends(np.array([0, 1, 3, 4]))
         array([2, 3, 4])
-        >>> Cells((2, 4), (2, 2, 64, 64)).ends(np.arange(8)) is None
+        >>> ChunkGrid((2, 4), (2, 2, 64, 64)).ends(np.arange(8)) is None
         True
         """
         if self._first is None:

@@ -178,7 +178,7 @@ class Settings:
     )
     fixed: Mapping[str, float | None] = setting(
         FrozenMapping(),
-        "Held",
+        "Fixed",
         "Shape parameters that are not fitted, by name: a number is their value, that of y and x "
         "counted from the middle of the ROI; with None each spot keeps its own start value.",
         "bounds",
