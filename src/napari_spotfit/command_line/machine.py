@@ -23,6 +23,23 @@ from .output import write_summary
 #: What some formats need besides, by the package that is imported.
 _NEEDS = {".zarr": "zarr", ".raw": "yaml", ".parquet": "pyarrow"}
 
+#: The paper's simulation: counts of a spot, those below it in its ROI, and σ in px.
+_PHOTONS, _BACKGROUND, _SIGMA = 400, 40, (1.0, 2.0)
+_SIZES = 7, 9, 11, 16, 32
+#: Bytes of cut-outs that are fitted at once at first: few for a CPU, many for a GPU.
+_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
+#: Million fits per second of least squares, from float32 arrays of the host.
+PUBLISHED = {
+    "Gpufit": {7: 10.5, 9: 8.2, 11: 7.3, 16: 3.7, 32: 0.97},
+    "Picasso, GPU": {7: 11.1, 9: 9.8, 11: 8.5},
+    "Picasso, CPU": {7: 0.26, 9: 0.19, 11: 0.15},
+}
+SOURCE = (
+    "Gpufit and Picasso 0.11.3 on an NVIDIA H200, Picasso on 2 cores of an EPYC with AVX-512; "
+    "the same simulation: 400 signal and 40 background counts, float32 from the host "
+    "(docs/performance.md)"
+)
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
@@ -55,24 +72,6 @@ def info(as_json: bool) -> None:
 def _formats(endings: Any) -> dict[str, bool]:
     """Return of each format whether what it needs is installed."""
     return {end: end not in _NEEDS or find_spec(_NEEDS[end]) is not None for end in endings}
-
-
-#: The paper's simulation: counts of a spot, those below it in its ROI, and σ in px.
-_PHOTONS, _BACKGROUND, _SIGMA = 400, 40, (1.0, 2.0)
-_SIZES = 7, 9, 11, 16, 32
-#: Bytes of cut-outs that are fitted at once at first: few for a CPU, many for a GPU.
-_BYTES = {"cpu": 16 << 20, "cuda": 512 << 20}
-#: Million fits per second of least squares, from float32 arrays of the host.
-PUBLISHED = {
-    "Gpufit": {7: 10.5, 9: 8.2, 11: 7.3, 16: 3.7, 32: 0.97},
-    "Picasso, GPU": {7: 11.1, 9: 9.8, 11: 8.5},
-    "Picasso, CPU": {7: 0.26, 9: 0.19, 11: 0.15},
-}
-SOURCE = (
-    "Gpufit and Picasso 0.11.3 on an NVIDIA H200, Picasso on 2 cores of an EPYC with AVX-512; "
-    "the same simulation: 400 signal and 40 background counts, float32 from the host "
-    "(docs/performance.md)"
-)
 
 
 @click.command()

@@ -19,6 +19,16 @@ from ..files.settings_file import load_settings
 from ..settings.parameter import GROUPS, Parameter, words_of
 from ..settings.settings import Settings, parameters
 
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:  # older versions have no type in it
+    _ParamType = click.ParamType
+Command = TypeVar("Command", bound=Callable[..., Any])
+#: Too much for a command line; a file of settings has it.
+_LEFT_OUT = ("noise",)
+#: The word for what is not set, which a file of settings may have set.
+_UNSET = "auto"
+
 
 class AboveZero(click.FloatRange):
     """A finite number above 0, up to a highest one if there is one."""
@@ -32,19 +42,6 @@ class AboveZero(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"it must be a finite number; got {value}", param, ctx)
         return number
-
-
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any]
-else:  # older versions have no type in it
-    _ParamType = click.ParamType
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-#: Too much for a command line; a file of settings has it.
-_LEFT_OUT = ("noise",)
-#: The word for what is not set, which a file of settings may have set.
-_UNSET = "auto"
 
 
 def takes_settings(command: Command) -> Command:

@@ -21,6 +21,9 @@ import click
 
 QUIET, USUAL, VERBOSE = range(3)
 
+#: The exit code after Ctrl-C.
+EXIT_STOPPED = 130
+
 
 def write_message(text: str, level: int, least: int = USUAL) -> None:
     """Write a sentence for people to the stream of errors, which programs do not read."""
@@ -78,10 +81,6 @@ def progress(label: str, level: int) -> Iterator[Callable[[int, int], None]]:
             bar.update(done - bar.pos, f"{rate:.0f} frames/s")
 
         yield show
-
-
-#: The exit code after Ctrl-C.
-EXIT_STOPPED = 130
 
 
 class Stop:

@@ -19,6 +19,8 @@ _NATIVE = {
     "b1": "u1", "u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4",
 }  # fmt: skip
 
+_PLANES = ("z", "plane", "planes", "depth")
+
 
 def check_real(dtype: Any, what: str) -> np.dtype[Any]:
     """Return a dtype, or raise a TypeError if its numbers are not real."""
@@ -178,9 +180,6 @@ class _Room:
         own = self._pixels[where]
         own[...] = self._check(where[0].start or 0, own.shape, chunk)
         self.sizes.append(own.size)
-
-
-_PLANES = ("z", "plane", "planes", "depth")
 
 
 def plane_axis(image: Any, names: Sequence[Any] | None = None) -> str | None:

@@ -17,6 +17,9 @@ from .frames import TILE, FrameReader, Part
 #: Linux' MAP_NORESERVE, which Python has from 3.13 on: more may be asked for than there is.
 _NO_RESERVE = 0x4000
 
+#: Chunks are kept if they have no more bytes than so many tiles; else they are read twice.
+_TILES = 5
+
 
 class Window:
     """The rows of a frame that are in memory, where they lie in the frame.
@@ -108,10 +111,6 @@ def _reserved(size: int) -> mmap.mmap | None:
         return None
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
     return mmap.mmap(-1, size, flags=flags)
-
-
-#: Chunks are kept if they have no more bytes than so many tiles; else they are read twice.
-_TILES = 5
 
 
 class KeptChunks:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
 
+#: Returns frames of rising numbers.
+Read = Callable[[NDArray[np.int64]], Any]
+
 
 class Box(NamedTuple):
     """Neighbouring frames that are read at once, and those of them that are wanted."""
@@ -197,10 +200,6 @@ def _begins(size: int, chunk: Any) -> Numbers:
         ends = np.cumsum([0, *chunk], dtype=np.int64)
         return ends[:-1][np.diff(ends) > 0]
     return np.arange(0, size, max(int(chunk), 1))
-
-
-#: Returns frames of rising numbers.
-Read = Callable[[NDArray[np.int64]], Any]
 
 
 def up_to_damage(read: Read, numbers: NDArray[np.int64]) -> tuple[Any, Exception | None]:

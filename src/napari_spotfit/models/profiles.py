@@ -243,7 +243,7 @@ _SIGMAS = (
     ShapeParameter("sigma_x", "px", "standard deviation along x"),
     ShapeParameter("sigma_y", "px", "standard deviation along y"),
 )
-_TURNED_SIGMAS = (
+_ROTATED_SIGMAS = (
     ShapeParameter("sigma_x", "px", "standard deviation along the axis next to x"),
     ShapeParameter("sigma_y", "px", "standard deviation across it"),
     ShapeParameter("angle", "°", "from the x axis to that axis, positive towards y", (0.0, 0.0)),
@@ -271,14 +271,14 @@ GAUSSIAN_ELLIPTICAL = Profile(
 )
 GAUSSIAN_ROTATED = Profile(
     "gaussian_rotated",
-    (*CENTER, *_TURNED_SIGMAS),
+    (*CENTER, *_ROTATED_SIGMAS),
     _rotated,
     places=(4,),
     separable=False,
     formula="exp(-u² / 2σx² - v² / 2σy²), where u = (x - x̄) cos α + (y - ȳ) sin α and "
     "v = (y - ȳ) cos α - (x - x̄) sin α",
     words="rotated Gaussian",
-    meaning="elliptical and turned by an angle.",
+    meaning="elliptical and rotated by an angle.",
 )
 LORENTZIAN = Profile(
     "lorentzian",

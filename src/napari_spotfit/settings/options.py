@@ -14,6 +14,9 @@ from .noise_model import NoiseModel
 from .settings import Backend, Devices, Neighbours, Pixel, Settings, parameters
 from .validation import check_not_both
 
+_DEFAULTS = Settings()
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 
 class Options(TypedDict, total=False):
     """The settings as keyword arguments; kept equal to :class:`Settings` by a test.
@@ -50,11 +53,6 @@ class Options(TypedDict, total=False):
     backend: Backend
     devices: Devices
     threads: int | None
-
-
-_DEFAULTS = Settings()
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def takes_settings(

@@ -158,7 +158,7 @@ class Settings:
         "Pixels",
         "sampled: the model at the centre of each pixel. integrated: the model averaged over "
         "each pixel, as a camera sees it, for the σ of the light itself; for Gaussians "
-        "that are not turned.",
+        "that are not rotated.",
         "fit",
     )
     estimator: EstimatorName = setting(

@@ -17,6 +17,15 @@ from ..models.profiles import MODELS, Profile
 from .noise_model import NoiseModel
 from .parameter import Parameter
 
+_BOTH = (
+    "false_spots and threshold were both given, but spots are found by one of them: give "
+    "false_spots=…, or threshold=… in counts"
+)
+Kind = TypeVar("Kind", bound=type)
+#: Side lengths of a ROI in pixels: the least, the most of which many are fitted side by side,
+#: and the most of which one is fitted at a time, by all threads or all of the GPU together.
+ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
+
 
 class FrozenMapping(Mapping[str, Any]):
     """A mapping that nobody can change, so that settings can be shared, and keys of a cache.
@@ -63,14 +72,6 @@ class FrozenMapping(Mapping[str, Any]):
         return FrozenMapping, (dict(self._items),)
 
 
-_BOTH = (
-    "false_spots and threshold were both given, but spots are found by one of them: give "
-    "false_spots=…, or threshold=… in counts"
-)
-
-Kind = TypeVar("Kind", bound=type)
-
-
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     """Raise a TypeError that names what is no setting."""
     known = tuple(known)
@@ -115,11 +116,6 @@ def replacing(options: Mapping[str, Any], false_spots: float) -> dict[str, Any]:
     if options.get("threshold") is not None:
         return {"false_spots": false_spots, **options}
     return {"threshold": None, **options} if "false_spots" in options else dict(options)
-
-
-#: Side lengths of a ROI in pixels: the least, the most of which many are fitted side by side,
-#: and the most of which one is fitted at a time, by all threads or all of the GPU together.
-ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
 
 
 def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from nd2 import ND2File
     from ndtiff.ndtiff_index import NDTiffIndexEntry
 
+_INDEX = "NDTiff.index"
+#: What the axes are called elsewhere; these come first, in this order, and others after them.
+_AXES = {"position": "p", "row": "row", "column": "column", "time": "t", "channel": "c", "z": "z"}
+
 
 def read_nd2(path: Path) -> ImageFile:
     """Return the image of an ND2 file.
@@ -79,11 +83,6 @@ class _Pictures:
         frames = pictures[0] if len(pictures) == 1 else np.concatenate(pictures)
         skipped = first - own * self._channels
         return frames[skipped : skipped + count]
-
-
-_INDEX = "NDTiff.index"
-#: What the axes are called elsewhere; these come first, in this order, and others after them.
-_AXES = {"position": "p", "row": "row", "column": "column", "time": "t", "channel": "c", "z": "z"}
 
 
 def is_ndtiff(path: Path) -> bool:

@@ -22,6 +22,19 @@ from .plain import plain_frames
 if TYPE_CHECKING:
     from tifffile import FileHandle, TiffFile, TiffPage, TiffPageSeries
 
+#: What tifffile raises where a file is damaged.
+_DAMAGED = (ValueError, IndexError, KeyError, TypeError, RuntimeError, EOFError, struct.error)
+#: tifffile's letters for axes whose names are not known.
+_UNKNOWN = frozenset("IQ")
+#: What tifffile only logs where it goes on without the pages that it cannot find.
+_RESHAPE = "failed to reshape"
+_LOST = (
+    "invalid page offset", "invalid offset to page", "corrupted tag list", "circular reference",
+    _RESHAPE,
+)  # fmt: skip
+#: By so much the next page may lie behind the pixels that are before it.
+_ALIGNMENT = 16
+
 
 @contextmanager
 def kept_from_log() -> Iterator[list[str]]:
@@ -41,12 +54,6 @@ def kept_from_log() -> Iterator[list[str]]:
         yield said
     finally:
         logger.removeFilter(is_for_others)
-
-
-#: What tifffile raises where a file is damaged.
-_DAMAGED = (ValueError, IndexError, KeyError, TypeError, RuntimeError, EOFError, struct.error)
-#: tifffile's letters for axes whose names are not known.
-_UNKNOWN = frozenset("IQ")
 
 
 def read_tiff(path: Path) -> ImageFile:
@@ -203,16 +210,6 @@ def _files_of(file: TiffFile) -> list[Path]:
             if page is not None:
                 files.setdefault(Path(page.parent.filehandle.path))
     return list(files)
-
-
-#: What tifffile only logs where it goes on without the pages that it cannot find.
-_RESHAPE = "failed to reshape"
-_LOST = (
-    "invalid page offset", "invalid offset to page", "corrupted tag list", "circular reference",
-    _RESHAPE,
-)  # fmt: skip
-#: By so much the next page may lie behind the pixels that are before it.
-_ALIGNMENT = 16
 
 
 class Pages:

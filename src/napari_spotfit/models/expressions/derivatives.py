@@ -23,6 +23,10 @@ _LARGEST = 1e30
 MAX_TERMS = 3000
 NOT_REAL = "the expression is not a real number everywhere"
 
+#: What a term depends on, in the order in which it is worked out: on parameters alone, on x, on
+#: y, on both.
+_ALONE, _X, _Y, _BOTH = range(4)
+
 
 class Symbol(NamedTuple):
     """A coordinate or a parameter."""
@@ -266,11 +270,6 @@ def derived(text: str, names: tuple[str, ...]) -> Program:
         raise ValueError(NOT_REAL) from None
     except RecursionError:  # where Python's own stack is nearly full already
         raise ValueError("the expression is nested too deep") from None
-
-
-#: What a term depends on, in the order in which it is worked out: on parameters alone, on x, on
-#: y, on both.
-_ALONE, _X, _Y, _BOTH = range(4)
 
 
 class _Writer:

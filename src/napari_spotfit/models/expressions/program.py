@@ -22,6 +22,12 @@ Array = NDArray[np.float64]
 #: Of fewer numbers, error functions are there before SciPy is imported.
 _FEW = 4096
 
+_FUNCTIONS = {
+    "exp": "expf({})", "log": "logf({})", "sqrt": "sqrtf({})", "abs": "fabsf({})",
+    "sin": "sinf({})", "cos": "cosf({})", "tan": "tanf({})", "tanh": "tanhf({})",
+    "erf": "erff({})", "sign": "copysignf(1.0f, {})", "nonzero": "nonzero({})",
+}  # fmt: skip
+
 
 def _erf(u: Any) -> Any:
     if np.size(u) < _FEW:
@@ -95,13 +101,6 @@ def value_of(
         return known[node.name]
     function = ARITHMETIC.get(node.function) or functions[node.function]
     return function(*(value_of(argument, known, functions) for argument in node.arguments))
-
-
-_FUNCTIONS = {
-    "exp": "expf({})", "log": "logf({})", "sqrt": "sqrtf({})", "abs": "fabsf({})",
-    "sin": "sinf({})", "cos": "cosf({})", "tan": "tanf({})", "tanh": "tanhf({})",
-    "erf": "erff({})", "sign": "copysignf(1.0f, {})", "nonzero": "nonzero({})",
-}  # fmt: skip
 
 
 def to_cuda(program: Program) -> str:
