@@ -150,7 +150,7 @@ def evenly_spread(count: int, size: int) -> Numbers:
 
 
 def all_before(blocks: list[Numbers]) -> list[bool]:
-    """Return after which blocks of rising numbers all are done that come before later ones.
+    """Return after which blocks of rising numbers no later block has lower ones.
 
     Examples
     --------

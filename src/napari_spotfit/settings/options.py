@@ -60,8 +60,8 @@ def takes_settings(
 ) -> Callable[[Function], Function]:
     """Show the settings of some groups, and others, as a function's own keyword arguments.
 
-    Its signature, as consoles complete it, and its docstring then name each with its
-    default, so that none is written twice. :func:`merged` refuses the others.
+    Its signature, which consoles complete, and its docstring then name each with its
+    default, so that none is written twice. :func:`merged` rejects the others.
     """
 
     def show(function: Function) -> Function:
@@ -100,7 +100,7 @@ def _with_parameters(doc: str, added: list[inspect.Parameter]) -> str:
 def merged(
     settings: Settings | None, options: Mapping[str, Any], function: Callable[..., Any]
 ) -> Settings:
-    """Return settings, by default the defaults, with some changed by keyword arguments.
+    """Return settings, by default the defaults, changed by keyword arguments.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def merged(
 
 @lru_cache(maxsize=128, typed=True)
 def _changed(function: Callable[..., Any], settings: Settings, /, **options: Any) -> Settings:
-    """Return settings with some changed: those of the next call are most often the same."""
+    """Return changed settings, cached: the next call most often changes the same ones."""
     check_not_both("false_spots" in options, options.get("threshold") is not None)
     taken = function.__dict__["settings"]
     for name in options:
@@ -152,7 +152,7 @@ def with_roi(
     options: Mapping[str, Any],
     function: Callable[..., Any],
 ) -> Settings:
-    """Do the same for functions that have an argument of its own for the ROI's size."""
+    """Merge as :func:`merged` does, for functions with an argument for the ROI size."""
     return merged(
         settings, options if roi_size is None else {**options, "roi_size": roi_size}, function
     )

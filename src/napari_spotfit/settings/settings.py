@@ -485,5 +485,5 @@ def _defaults() -> Mapping[str, Any]:
 
 @cache
 def parameters() -> Mapping[str, Parameter]:
-    """Return what there is to know about each setting, by its name."""
+    """Return the description of each setting, by its name."""
     return MappingProxyType({item.name: item.metadata["parameter"] for item in fields(Settings)})

@@ -28,7 +28,7 @@ ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
 
 
 class FrozenMapping(Mapping[str, Any]):
-    """A mapping that nobody can change, so that settings can be shared, and keys of a cache.
+    """A mapping that cannot be changed, so that settings can be shared, and keys of a cache.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class FrozenMapping(Mapping[str, Any]):
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a TypeError that names what is no setting."""
+    """Raise a TypeError that names unknown settings."""
     known = tuple(known)
     unknown = sorted(set(given) - set(known))
     if unknown:
@@ -83,7 +83,7 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def checks_names(kind: Kind) -> Kind:
-    """Let a dataclass say what to do where it is made with a name that it does not have."""
+    """Make a dataclass raise the error of :func:`check_names` for unknown arguments."""
     plain: Callable[..., None] = kind.__init__  # type: ignore[misc]
     known = frozenset(item.name for item in fields(kind))
 
@@ -104,7 +104,7 @@ def check_not_both(false_spots: bool, threshold: bool) -> None:
 
 
 def replacing(options: Mapping[str, Any], false_spots: float) -> dict[str, Any]:
-    """Add what follows from changes: a threshold takes the place of false spots, and they of it.
+    """Return changes and what follows: a threshold replaces false spots, and they replace it.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
     hint : type
         Its type.
     parameter : Parameter
-        What is known about it.
+        Its description.
     value : object
         What was given.
 
@@ -212,10 +212,10 @@ def _checked_noise(value: Any) -> NoiseModel | None:
 
 
 def _checked_fixed(value: Any) -> FrozenMapping:
-    """Check values that are held: a finite number, or None for the start value, by name."""
+    """Check fixed values: a finite number, or None for the start value, by name."""
     if not isinstance(value, Mapping):
         raise TypeError(f"fixed must map shape parameters to values; got {value!r}")
-    return FrozenMapping({name: finite(f"fixed of {name}", held) for name, held in value.items()})
+    return FrozenMapping({name: finite(f"fixed of {name}", fixed) for name, fixed in value.items()})
 
 
 def _checked_bounds(value: Any) -> FrozenMapping:

@@ -86,7 +86,7 @@ def image_of(file: TiffFile) -> ImageFile:
 
 
 def _image(file: TiffFile, said: list[str]) -> ImageFile:
-    """Return the image of a file; what is said of it meanwhile comes to lie in a list."""
+    """Return the image of a file; `said` collects what tifffile logs about it."""
     path = Path(file.filehandle.path)
     # Pages are read from the file when their turn comes, and not kept.
     file.pages.cache = False
@@ -174,7 +174,7 @@ def _what_is_left(file: TiffFile, lost: str) -> ImageFile:
 
 
 def _why_missing(file: TiffFile, lost: str, said: list[str]) -> str:
-    """Say what is wrong with a frame that the file has no page of."""
+    """Return the reason why the file has no page of a frame."""
     if names := missing_files(file, said):
         listed = ", ".join(f"“{name}”" for name in names[:3])
         more = f" and {len(names) - 3} more files" if len(names) > 3 else ""
