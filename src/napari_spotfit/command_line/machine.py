@@ -20,8 +20,8 @@ from ..version import __version__
 from .options import AboveZero
 from .output import write_summary
 
-#: What some formats need besides, by the package that is imported.
-_NEEDS = {".zarr": "zarr", ".raw": "yaml", ".parquet": "pyarrow"}
+#: The package that each format needs, if any.
+_NEEDS = ENDINGS | dict.fromkeys(FORMATS, "") | {".parquet": "pyarrow"}
 
 #: The paper's simulation: counts of a spot, those below it in its ROI, and σ in px.
 _PHOTONS, _BACKGROUND, _SIGMA = 400, 40, (1.0, 2.0)
@@ -71,7 +71,7 @@ def info(as_json: bool) -> None:
 
 def _formats(endings: Any) -> dict[str, bool]:
     """Return of each format whether what it needs is installed."""
-    return {end: end not in _NEEDS or find_spec(_NEEDS[end]) is not None for end in endings}
+    return {end: not _NEEDS[end] or find_spec(_NEEDS[end]) is not None for end in endings}
 
 
 @click.command()

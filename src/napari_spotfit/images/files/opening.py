@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from .image_file import ImageFile
 
 _TIFF = (".tif", ".tiff", ".btf", ".tf8")
-#: What names of files end in; folders of Zarr's are known by what is in them.
-ENDINGS = (*_TIFF, ".zarr", ".nd2", ".npy", ".raw", ".dax")
+#: What names of files end in, with the package that reads them beside those that are always
+#: there; folders of Zarr's are known by what is in them.
+ENDINGS = dict.fromkeys(_TIFF, "") | {
+    ".zarr": "zarr", ".nd2": "nd2", ".npy": "", ".raw": "yaml", ".dax": "",
+}  # fmt: skip
 
 
 def open_image(path: str | os.PathLike[str]) -> ImageFile:
