@@ -45,11 +45,6 @@ class _Orders:
 HOST = Device(0, _allocate, lambda array: array.ctypes.data, np.ascontiguousarray, _kernel, _Orders)
 
 
-def detect(frames, settings, mask=None, variance_map=None):
+def detect(frames, settings, mask=None, variance_map=None, *, level=None):
     """Detect as :func:`napari_spotfit.engine.cuda.detect.detect` does, arrays of the host."""
-    return cuda.detect_on(HOST, frames, settings, mask, variance_map)
-
-
-def own_maxima(frames, settings, variance_map=None, *, level):
-    """Find what :func:`napari_spotfit.engine.cuda.detect.own_maxima` does, on the host."""
-    return cuda.own_maxima_on(HOST, frames, settings, variance_map, level)
+    return cuda.detect_on(HOST, frames, settings, mask, variance_map, level)

@@ -54,7 +54,6 @@ class FailingGpu:
             detect=self._failing("detect", _reading(cpu.detect)),
             fit_rois=self._failing("fit_rois", _reading(cpu.fit_rois)),
             lost_pixels=self._failing("lost_pixels", _reading(cpu.lost_pixels)),
-            own_maxima=self._failing("own_maxima", _reading(cpu.own_maxima)),
             frames_at_once=2,
             block_bytes=1,
             workers=3,

@@ -49,9 +49,6 @@ void order_maxima(const Maximum*, long long, long long*, long long, Maximum*);
 void join_bands(const DetectionSettings&, Maximum*, long long, long long*, int*, int);
 long long merge_plateaus(const DetectionSource&, Maximum*, long long, long long*, unsigned long long*, long long*,
                          long long, Maximum*);
-bool find_area_rows(const DetectionSource&, const Maximum*, long long, bool, long long*, unsigned long long*,
-                    long long*, long long, long long*);
-long long first_row_of_areas(const DetectionSource&, long long, unsigned long long*, long long*, long long);
 long long choose_spots(const SpotChoice&, Maximum*, long long);
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -50,16 +50,6 @@ struct DetectionFunctions {
     // `visited` has a bit for each pixel of a frame, none of them set.
     long long (*merge_plateaus)(const DetectionSource&, Maximum* maxima, long long count, long long* row_starts,
                                 unsigned long long* visited, long long* queue, long long room, Maximum* merged);
-    // Writes down the first and the last row of the flat area that each maximum of one frame is on, of those on areas
-    // that have no spots the row before the first as its last, and of others their own; false where the queue is
-    // too short. `is_cut` says that there are rows before those given.
-    bool (*find_area_rows)(const DetectionSource&, const Maximum* maxima, long long count, bool is_cut,
-                           long long* row_starts, unsigned long long* visited, long long* queue, long long room,
-                           long long* found);
-    // Returns the first row of the flat areas of a frame that go on from the row before one to that row, where
-    // maxima may be; with memory as for merge_plateaus, and -1 as there.
-    long long (*first_row_of_areas)(const DetectionSource&, long long row, unsigned long long* visited,
-                                    long long* queue, long long room);
     // Puts a Mark in the place of the bands: of those that are no spots of their own, and of those that are.
     // `partners` is memory for a number for each.
     void (*join_bands)(const DetectionSettings&, Maximum* maxima, long long count, long long* row_starts, int* partners,

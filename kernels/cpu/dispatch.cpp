@@ -72,19 +72,6 @@ SPOTFIT_EXPORT long long spotfit_merge_plateaus(int index, const DetectionSource
     return detection(index).merge_plateaus(*source, maxima, count, row_starts, visited, queue, room, merged);
 }
 
-SPOTFIT_EXPORT int spotfit_find_area_rows(int index, const DetectionSource* source, const Maximum* maxima,
-                                          long long count, int is_cut, long long* row_starts,
-                                          unsigned long long* visited, long long* queue, long long room,
-                                          long long* found) {
-    return detection(index).find_area_rows(*source, maxima, count, is_cut != 0, row_starts, visited, queue, room,
-                                           found);
-}
-
-SPOTFIT_EXPORT long long spotfit_first_row_of_areas(int index, const DetectionSource* source, long long row,
-                                                    unsigned long long* visited, long long* queue, long long room) {
-    return detection(index).first_row_of_areas(*source, row, visited, queue, room);
-}
-
 SPOTFIT_EXPORT void spotfit_join_bands(int index, const DetectionSettings* settings, Maximum* maxima, long long count,
                                        long long* row_starts, int* partners, int others) {
     detection(index).join_bands(*settings, maxima, count, row_starts, partners, others);

@@ -271,7 +271,7 @@ def test_a_file_that_is_cut_off_keeps_what_is_before(
 def test_frames_in_tiles_are_stored_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tall = simulate_movie(2, (2300, 64), spots_per_frame=900, photons=3000, seed=1)[0]
+    tall = simulate_movie(2, (3400, 64), spots_per_frame=1300, photons=3000, seed=1)[0]
     fits = localize(tall)
     monkeypatch.setattr(frames, "LARGE_FRAME", 10_000)
     monkeypatch.setattr(frames, "TILE", 200 * 64 * 2)

@@ -105,9 +105,9 @@ long long find_maxima(const DetectionSource& source, long long first, long long 
 }  // namespace
 
 const DetectionFunctions detection = {
-    work_bytes,           strip_count,        most_maxima,   find_maxima,       order_maxima,     merge_plateaus,
-    find_area_rows,       first_row_of_areas, join_bands,    choose_spots,      noise_bytes,      noise_block_count,
-    measure_noise_blocks, sample_size,        sample_ratios, clipped_deviation, find_lone_pixels,
+    work_bytes,           strip_count, most_maxima,   find_maxima,       order_maxima,
+    merge_plateaus,       join_bands,  choose_spots,  noise_bytes,       noise_block_count,
+    measure_noise_blocks, sample_size, sample_ratios, clipped_deviation, find_lone_pixels,
 };
 
 }  // namespace spotfit::SPOTFIT_ISA

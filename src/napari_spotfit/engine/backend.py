@@ -29,8 +29,6 @@ class Backend(NamedTuple):
     fit_rois: Callable[..., dict[str, Any]]
     #: Finds pixels of ROIs that count in no fit, as :func:`~.lost_pixels.lost_pixels` says.
     lost_pixels: Callable[..., Any]
-    #: Finds maxima in some rows of a frame, as :func:`~.cpu.detect.own_maxima` says.
-    own_maxima: Callable[..., Any]
     #: How many frames, and how many bytes of them, keep it busy.
     frames_at_once: int
     block_bytes: int

@@ -51,7 +51,7 @@ def with_fallback(
     run = _Run(cuda, cpu_factory, without)
     return cuda._replace(
         upload=run.upload, detect=run.detect, fit_rois=run.fit_rois, lost_pixels=run.lost_pixels,
-        own_maxima=run.own_maxima, ran_on=run.ran_on, prepare_fits=run.prepare_fits,
+        ran_on=run.ran_on, prepare_fits=run.prepare_fits,
         prepare_places=run.prepare_places,
     )  # fmt: skip
 
@@ -92,9 +92,6 @@ class _Run:
 
     def lost_pixels(self, frames: Any, *rest: Any, **named: Any) -> Any:
         return self._work("lost_pixels", frames, rest, named)
-
-    def own_maxima(self, frames: Any, *rest: Any, **named: Any) -> Any:
-        return self._work("own_maxima", frames, rest, named)
 
     def prepare_fits(self, *kind: Any) -> Callable[..., dict[str, Any]]:
         return self._prepare("prepare_fits", kind)

@@ -144,7 +144,6 @@ def _cpu_of(count: int) -> Backend:
         detect=_detect_on_cpu,
         fit_rois=partial(fit_own_pixels, fit_rois),
         lost_pixels=lost_pixels,
-        own_maxima=_own_maxima_on_cpu,
         frames_at_once=count,
         block_bytes=_CPU_BYTES,
         workers=1,
@@ -158,12 +157,6 @@ def _detect_on_cpu(*arguments: Any, **named: Any) -> Any:
     from .cpu.detect import detect
 
     return detect(*arguments, **named)
-
-
-def _own_maxima_on_cpu(*arguments: Any, **named: Any) -> Any:
-    from .cpu.detect import own_maxima
-
-    return own_maxima(*arguments, **named)
 
 
 def _cpu_name(count: int) -> str:
@@ -195,7 +188,6 @@ def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
         detect=on.detect,
         fit_rois=on.fit_rois,
         lost_pixels=on.lost_pixels,
-        own_maxima=on.own_maxima,
         frames_at_once=1,
         block_bytes=_GPU_BYTES,
         workers=max(_GPU_WORKERS, _WORKERS_OF_EACH * len(gpus)),

@@ -1,4 +1,4 @@
-"""Frames that memory does not hold: a window of their rows, and chunks that are kept until then."""
+"""Frames that memory does not hold: a buffer of their rows, and a cache of their chunks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_RESERVE = 0x4000
 _TILES = 5
 
 
-class Window:
+class RowBuffer:
     """The rows of a frame that are in memory, where they lie in the frame.
 
     The array is as large as the frame, but only the rows that are in it take memory: whatever works
@@ -36,7 +36,7 @@ class Window:
 
     Examples
     --------
-    >>> window = Window((1000, 4), np.dtype(float))
+    >>> window = RowBuffer((1000, 4), np.dtype(float))
     >>> window.add(np.ones((10, 4)))
     >>> window.forget(8)
     >>> window.first, window.last, window.frames[0, 8:10, 3].tolist()
@@ -113,7 +113,7 @@ def _reserved(size: int) -> mmap.mmap | None:
     return mmap.mmap(-1, size, flags=flags)
 
 
-class KeptChunks:
+class ChunkCache:
     """A frame whose pixels are read once, some of them before the others.
 
     Parameters

@@ -19,7 +19,7 @@ from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .rois import leading_indices
-from .tiles import Tiled, all_spots_in_tiles, works_in_tiles
+from .tiles import Tiled, spots_in_tiles, works_in_tiles
 
 #: Frames that are on a GPU already are searched in blocks of so many bytes: none has to get there
 #: while another one is searched.
@@ -99,7 +99,7 @@ def find(
         masks = PerPixel.of_mask(mask, reader.shape)
         tiled = Tiled(backend, reader, calibration, detection, variances, masks)
         numbers = reader.select(frames).tolist()
-        found = joined([nothing(), *(all_spots_in_tiles(tiled, number) for number in numbers)])
+        found = joined([nothing(), *(spots_in_tiles(tiled, number) for number in numbers)])
         return _with_places(found, reader)
 
     def detect(chunk: Chunk) -> Candidates:

@@ -1,15 +1,16 @@
-"""Frames too large for memory: found and fitted in tiles, the same as in the whole frame.
+"""Frames too large for memory: found and fitted in blocks of rows, with a halo around each.
 
-A tile is some rows of a frame, as wide as the frame. Each is read once, in order. Of the rows
-before it so many stay in memory as what is in it depends on: the filters, the flat areas of
-saturated spots, which of two spots too close to each other stays, the pixels of ROIs, and fits of
-neighbours. What depends on rows that are still to come waits for them.
+A block is some rows of a frame, as wide as the frame, and the halo rows beside them. Rows are read
+once, in order, and stay in memory as long as a block needs them. Spots are found in a block with
+its halo as in a frame of its own, which counts from the whole frame's level; those in the block's
+own rows are kept. The result equals the whole frame's to the bit where nothing connected (the flat
+area of a saturated spot, a chain of maxima closer than ``min_distance``) is larger than the halo.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -19,22 +20,25 @@ from numpy.typing import NDArray
 from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.block import Block, fit_block
+from ..engine.cpu.detect import strip_rows
+from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
+from ..engine.detection.detection_settings import make_detection_settings
 from ..engine.detection.level import level_of, level_places
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
 from ..images.arrays import to_host
 from ..images.camera import PerPixel
 from ..images.frames import FrameReader
-from ..images.large_frames import KeptChunks, Window
+from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..settings.settings import Settings
 from .chunks import read_ahead
-from .own_maxima import OnBackend, OnHost, OwnMaxima
-from .tile_spots import TileSpots
 
 #: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
 _LONE_PIXELS = 2
+#: Rows of the halo for what is connected: flat areas, and chains of maxima in least distances.
+_FLAT_AREA, _CHAIN = 128, 32
 
 
 def works_in_tiles(reader: FrameReader, backend: Backend) -> bool:
@@ -54,137 +58,120 @@ class Tiled(NamedTuple):
     mask: PerPixel | None
 
 
-class Found(NamedTuple):
-    """Spots that nothing changes that is still to come, and the rows of the frame in memory."""
+class RowBlock(NamedTuple):
+    """Rows of a frame, and the spots found in them and in the halo."""
 
+    #: The block's own rows, and those with the halo, from the first to the one after the last.
+    own: slice
+    rows: slice
+    #: In the frame's rows.
     spots: Candidates
-    #: All spots before this row have been found.
-    end: int
-    pixels: Window
-    taken: Window
+    #: The rows with the halo, where the backend reads them.
+    frames: Any
+    #: The frame as detection reads it and as it was recorded; these rows of both are in memory.
+    pixels: RowBuffer
+    recorded: RowBuffer
     #: The largest number until now, and the frame's level.
     highest: float
     level: float
 
 
-def spots_in_tiles(tiled: Tiled, number: int) -> Generator[Found, int, None]:
-    """Yield the spots of a frame, some rows after the other; send the first row still needed."""
-    kept = KeptChunks(tiled.reader, number, threads.available())
-    pixels, taken, level = _windows(tiled, number, kept)
-    spots, highest = _spots(tiled, number, level), -math.inf
-    for rows, corrected in read_ahead(_tiles(tiled, number, kept, taken)):
+def row_blocks(tiled: Tiled, number: int) -> Iterator[RowBlock]:
+    """Yield the blocks of a frame from its first row to its last.
+
+    The pixels of a block may be used until the next but one is asked for.
+    """
+    height, strip = tiled.reader.frame_shape[0], strip_rows(tiled.reader.frame_shape[1])
+    halo = halo_rows(tiled.calibration.fitted, tiled.detection, strip)
+    kept = ChunkCache(tiled.reader, number, threads.available())
+    pixels, recorded, level = _windows(tiled, number, kept)
+    mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
+    highest, begun, before = -math.inf, 0, 0
+    for rows, corrected in read_ahead(_tiles(tiled, number, kept, recorded)):
         pixels.add(corrected[0])
-        if taken is not pixels:
-            taken.add(rows[0])
+        if recorded is not pixels:
+            recorded.add(rows[0])
         highest = max(highest, _largest(rows))
         del rows, corrected
-        found = spots.find(pixels)
-        needed = yield Found(found, spots.end, pixels, taken, highest, level)
-        needed = min(needed, spots.first_needed)
-        pixels.forget(needed)
-        if taken is not pixels:
-            taken.forget(needed)
+        # A block ends as the detection's strips do, so that its strips are those of the frame.
+        end = height if pixels.last == height else pixels.last // strip * strip - halo
+        if end <= begun:
+            continue
+        there = slice(max(begun - halo, 0), min(end + halo, height))
+        frames = tiled.backend.upload(pixels.frames[:, there])
+        spots = _spots(tiled, frames, there, mask, level)
+        yield RowBlock(
+            slice(begun, end), there, spots, frames, pixels, recorded, highest, level
+        )  # fmt: skip
+        for window in {id(one): one for one in (pixels, recorded)}.values():
+            window.forget(before - halo)
+        before, begun = begun, end
 
 
-def _spots(tiled: Tiled, number: int, level: float) -> TileSpots:
-    """Return what finds the spots of a frame with the level."""
-    settings, variances = tiled.detection, tiled.variances
-    mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
-    source: OwnMaxima = OnHost(settings, variances, level)
-    if tiled.backend.kind == "cuda":
-        source = OnBackend(tiled.backend, settings, variances, level)
-    return TileSpots(source, settings.min_distance, level, mask)
+def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
+    """Return how many rows a halo has: strips of the detection, as many as are needed.
+
+    They cover the largest ROI and filter: the spots that the fit of a spot depends on, the pixels
+    of their ROIs, and the pixels that tell where these spots are.
+    """
+    bands = make_bands(detection.known_sigma, (1, 1))
+    filters = make_detection_settings(detection, bands, lambda _: None)
+    margin = math.ceil(3 * float(filters.reach)) + 1
+    reach = filters.reach_in_pixels + 3 * margin
+    connected = max(_FLAT_AREA, math.ceil(_CHAIN * detection.min_distance))
+    needed = _reach_of_fits(fit) + _reach_of_pixels(fit) + reach + connected
+    return -(-needed // strip) * strip
 
 
-def all_spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
+def _spots(
+    tiled: Tiled, frames: Any, rows: slice, mask: NDArray[np.bool_] | None, level: float
+) -> Candidates:
+    """Return the spots in some rows of a frame."""
+    found: Candidates = tiled.backend.detect(
+        frames, tiled.detection, None if mask is None else mask[rows],
+        None if tiled.variances is None else tiled.variances[rows], level=level,
+    )  # fmt: skip
+    return found._replace(y=found.y + rows.start)
+
+
+def spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
     """Return the spots of a frame."""
-    source = spots_in_tiles(tiled, number)
-    parts, found = [], next(source, None)
-    while found is not None:
-        parts.append(found.spots)
-        try:
-            found = source.send(tiled.reader.frame_shape[0])
-        except StopIteration:
-            found = None
-    spots = joined(parts)
+    parts = (_in_rows(block.spots, block.own) for block in row_blocks(tiled, number))
+    spots = joined([nothing(), *parts])
     return spots._replace(frame=np.full(len(spots.y), number))
-
-
-class Rows(NamedTuple):
-    """Rows of a frame whose spots can be fitted."""
-
-    #: From the first row to the one before the last; the spots there, and beside.
-    begin: int
-    end: int
-    spots: Candidates
-    #: The frame, of which these rows of pixels are there.
-    block: Block
-    pixels: slice
 
 
 def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray[Any]], Fraction]]:
     """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
     calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
-    sigma = calibration.fitted.known_sigma
+    sigma, reach = calibration.fitted.known_sigma, _reach_of_fits(calibration.fitted)
+    planes = calibration.planes(np.array([number]), np.empty(0))
+    variances = calibration.variances(np.array([number]), np.empty(0))
+    bad, top = calibration.bad_pixels(np.array([number])), _Top(tiled.reader, number)
     # No other block is worked on meanwhile, so that all threads are for this one.
     alone = tiled.backend._replace(workers=1)
     # Spots are found in the rows that come next while those before are fitted.
-    for rows in read_ahead(_rows_to_fit(tiled, number)):
-        own = rows.spots
-        places = np.column_stack([own.y, own.x]).astype(float)
-        columns = fit_block(
-            alone, _there(alone, rows), calibration, own.frame, places, sigma, tiled.detection,
+    for rows in read_ahead(row_blocks(tiled, number)):
+        begin, end = rows.own.start, rows.own.stop
+        near = _in_rows(rows.spots, slice(begin - reach, end + reach))
+        pixels = recorded = rows.pixels.frames
+        if rows.recorded is not rows.pixels:
+            recorded = rows.recorded.frames[:, rows.rows]
+        block = Block(
+            rows.frames, pixels, _cut(planes, rows.rows), _cut(variances, rows.rows),
+            recorded, bad, top.highest(rows), rows.level, rows.rows.start,
         )  # fmt: skip
-        columns["score"] = own.score
-        inside = (own.y >= rows.begin) & (own.y < rows.end)
-        share = Fraction(rows.end - rows.begin, height)
+        places = np.column_stack([near.y, near.x]).astype(float)
+        columns = fit_block(alone, block, calibration, near.frame, places, sigma, tiled.detection)
+        columns["score"] = near.score
+        inside = (near.y >= begin) & (near.y < end)
+        share = Fraction(end - begin, height)
         yield {name: column[inside] for name, column in columns.items()}, share
 
 
-def _rows_to_fit(tiled: Tiled, number: int) -> Iterator[Rows]:
-    """Yield rows of a frame with all that their fits depend on."""
-    calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
-    settings, numbers = calibration.fitted, np.array([number])
-    reach, beside = _reach_of_fits(settings), settings.roi_shape[0] + _reach_of_pixels(settings)
-    planes = calibration.planes(numbers, np.empty(0))
-    variances = calibration.variances(numbers, np.empty(0))
-    bad, top = calibration.bad_pixels(numbers), _Top(tiled.reader, number)
-    source, held, begun = spots_in_tiles(tiled, number), nothing(), 0
-    found, still_fitted = next(source), 0
-    while True:
-        held = joined([held, found.spots])
-        is_last = found.end == height
-        end = height if is_last else min(found.end, found.pixels.last - beside) - reach
-        if end > begun or is_last:
-            pixels, taken = found.pixels.frames, found.taken.frames
-            highest = top.highest(found)
-            block = Block(pixels, pixels, planes, variances, taken, bad, highest, found.level)
-            there = slice(max(begun - reach - beside, 0), min(end + reach + beside, height))
-            yield Rows(begun, end, _of(held, held.y < end + reach), block, there)
-            # They are fitted while the next ones are looked for.
-            still_fitted, begun = begun, end
-            held = _of(held, held.y >= begun - reach)
-        if is_last:
-            return
-        found = source.send(still_fitted - reach - beside)
-
-
-def _there(backend: Backend, rows: Rows) -> Block:
-    """Return the block with the frame where the backend reads it: a GPU is sent what is there."""
-    if backend.kind == "cpu":
-        return rows.block
-    block, own = rows.block, (slice(None), rows.pixels)
-    frames = backend.upload(block.pixels[own])
-    taken = block.pixels if block.taken is block.pixels else block.taken[own]
-    return block._replace(
-        frames=frames, planes=_cut(block.planes, own), variances=_cut(block.variances, own),
-        taken=taken, first_row=rows.pixels.start,
-    )  # fmt: skip
-
-
-def _cut(planes: Planes | None, own: tuple[slice, slice]) -> Planes | None:
+def _cut(planes: Planes | None, rows: slice) -> Planes | None:
     """Return what is known of some rows of pixels."""
-    return None if planes is None else Planes(planes.values[own])
+    return None if planes is None else Planes(planes.values[:, rows])
 
 
 class _Top:
@@ -194,10 +181,10 @@ class _Top:
         self._reader, self._number = reader, number
         self._of_all: float | None = None
 
-    def highest(self, found: Found) -> Highest:
+    def highest(self, block: RowBlock) -> Highest:
         """Return what is known of it when some rows have been read."""
-        last = found.taken.last
-        here = found.highest if self._of_all is None else self._of_all
+        last = block.recorded.last
+        here = block.highest if self._of_all is None else self._of_all
 
         def of_all() -> float:
             if self._of_all is None:
@@ -210,13 +197,13 @@ class _Top:
 
 
 def _tiles(
-    tiled: Tiled, number: int, kept: KeptChunks, taken: Window
+    tiled: Tiled, number: int, kept: ChunkCache, recorded: RowBuffer
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Yield the tiles of a frame: its rows as they are, and as the detection takes them."""
     reader, numbers = tiled.reader, np.array([number])
     columns = slice(0, reader.frame_shape[1])
     for first, last in reader.tiles():
-        room = taken.room(first, last)
+        room = recorded.room(first, last)
         kept.read_rows(room, first)
         rows = room[np.newaxis]
         part = slice(first, last), columns
@@ -228,7 +215,7 @@ def _rows_of(reader: FrameReader, number: int, first: int, last: int) -> NDArray
     return reader.read_part(np.array([number]), part)
 
 
-def _windows(tiled: Tiled, number: int, kept: KeptChunks) -> tuple[Window, Window, float]:
+def _windows(tiled: Tiled, number: int, kept: ChunkCache) -> tuple[RowBuffer, RowBuffer, float]:
     """Return windows for the pixels as the detection takes them, and as they are; perhaps the same.
 
     And the frame's level, from which all tiles count, so that they are rounded alike.
@@ -243,10 +230,10 @@ def _windows(tiled: Tiled, number: int, kept: KeptChunks) -> tuple[Window, Windo
         for pixel, row, column in zip(points, y.tolist(), x.tolist(), strict=True)
     ]
     level = level_of(np.concatenate(values).ravel())
-    pixels = Window((height, width), values[0].dtype)
+    pixels = RowBuffer((height, width), values[0].dtype)
     if values[0] is points[0]:
         return pixels, pixels, level
-    return pixels, Window((height, width), points[0].dtype), level
+    return pixels, RowBuffer((height, width), points[0].dtype), level
 
 
 def _reach_of_fits(settings: Settings) -> int:
@@ -270,5 +257,7 @@ def _largest(pixels: NDArray[Any]) -> float:
     return float(np.fmax.reduce(pixels, axis=None))  # NaN is no number
 
 
-def _of(spots: Candidates, which: NDArray[np.bool_]) -> Candidates:
+def _in_rows(spots: Candidates, rows: slice) -> Candidates:
+    """Return those of spots, which are in order, that are in some rows."""
+    which = slice(*np.searchsorted(spots.y, (rows.start, rows.stop)).tolist())
     return Candidates._make(column[which] for column in spots)

@@ -44,16 +44,16 @@ def same_as_cpu(run):
 def on_gpu(frames, *given, **named):
     import cupy
 
-    return cuda.own_maxima(cupy.asarray(frames), *given, **named)
+    return cuda.detect(cupy.asarray(frames), *given, **named)
 
 
-PARTS = {"cpu": cpu.own_maxima, "host": host.own_maxima, "cuda": on_gpu}
+DETECT = {"cpu": cpu.detect, "host": host.detect, "cuda": on_gpu}
 
 
 @pytest.mark.parametrize("with_map", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("where", ["cpu", "host", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_the_maxima_of_some_rows_are_those_of_the_frame(request, where, dtype, with_map):
+def test_the_spots_of_some_rows_are_those_of_the_frame(request, where, dtype, with_map):
     """Of a part that has another level, whose rows near both ends do not count."""
     if where == "cuda":
         request.getfixturevalue("gpu")
@@ -65,22 +65,20 @@ def test_the_maxima_of_some_rows_are_those_of_the_frame(request, where, dtype, w
     level = level_of(frame.ravel()[level_places(frame.size)])
     part, inner = slice(10, 170), slice(50, 130)
     assert level != level_of(frame[:, part].ravel()[level_places(frame[:, part].size)])
-    whole = cpu.own_maxima(frame, settings, variances, level=level)
-    found = PARTS[where](
-        np.ascontiguousarray(frame[:, part]), settings,
+    whole = cpu.detect(frame, settings, None, variances)
+    found = DETECT[where](
+        np.ascontiguousarray(frame[:, part]), settings, None,
         None if variances is None else variances[part], level=level,
     )  # fmt: skip
-    found["y"] += part.start
+    found = found._replace(y=found.y + part.start)
     both = [
-        maxima[(maxima["y"] >= inner.start) & (maxima["y"] < inner.stop)]
-        for maxima in (whole, found)
+        [column[(spots.y >= inner.start) & (spots.y < inner.stop)] for column in spots]
+        for spots in (whole, found)
     ]
-    assert len(both[0]) > 30
-    for name in ("y", "x", "on_flat_area"):
-        np.testing.assert_array_equal(both[1][name], both[0][name])
+    assert len(both[0][0]) > 30
     tolerance = 0 if where == "cpu" else 1e-4
-    for name in ("height", "score"):
-        np.testing.assert_allclose(both[1][name], both[0][name], rtol=tolerance, atol=tolerance)
+    for mine, theirs in zip(*both, strict=True):
+        np.testing.assert_allclose(theirs, mine, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

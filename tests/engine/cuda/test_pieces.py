@@ -63,7 +63,7 @@ def backend_of(numbers):
     on = spread.Gpus(numbers)
     return Backend(
         "some GPUs", upload=on.upload, detect=on.detect, fit_rois=on.fit_rois,
-        lost_pixels=on.lost_pixels, own_maxima=on.own_maxima, frames_at_once=1, block_bytes=1,
+        lost_pixels=on.lost_pixels, frames_at_once=1, block_bytes=1,
         workers=2, ran_on=lambda: "some GPUs", prepare_fits=prepared.PreparedFits,
         prepare_places=place_fits.PlaceFits, reads_all=True, kind="cuda",
     )  # fmt: skip

@@ -19,7 +19,6 @@ from ..detection.nonmax_suppression import (
     in_order,
     join_bands,
     merge_plateaus,
-    not_dropped,
     strips_in_order,
 )
 from ..kernel_arguments import address
@@ -44,6 +43,8 @@ def detect(
     settings: Settings,
     mask: NDArray[np.bool_] | None = None,
     variance_map: NDArray[np.float32] | None = None,
+    *,
+    level: float | None = None,
 ) -> Candidates:
     """Detect spots in frames.
 
@@ -61,6 +62,9 @@ def detect(
         Where to look for spots.
     variance_map : ndarray of float32, shape (Y, X), optional
         Variances of all pixels beside the settings' noise.
+    level : float, optional
+        That of a frame of which the frames are parts, as :func:`~..detection.level.level_of`
+        tells it; else they tell it themselves.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def detect(
     workers = settings.threads or threads.available()
     if frames.size <= _THREADS_PIXELS:
         workers = 1
-    detector = Detector(frames, settings, variance_map)
+    detector = Detector(frames, settings, variance_map, level)
     whole = height * width > _LARGE_PIXELS and n < workers
     parts: dict[int, Candidates] = {}
 
@@ -83,7 +87,7 @@ def detect(
         join_bands(maxima, detector.settings, settings.min_distance)
         parts[first] = choose_spots(
             maxima, (height, width), masks, settings.min_distance,
-            lambda flat: merge_plateaus(flat, frames),
+            lambda flat: merge_plateaus(flat, frames, level),
         )  # fmt: skip
 
     if whole:
@@ -95,33 +99,15 @@ def detect(
     return joined([parts[first] for first in sorted(parts)])
 
 
-def own_maxima(
-    frames: NDArray[Any],
-    settings: Settings,
-    variance_map: NDArray[np.float32] | None = None,
-    *,
-    level: float,
-) -> Maxima:
-    """Return the maxima in some rows of a frame that are spots of their own, however close.
-
-    Parameters
-    ----------
-    frames : ndarray, shape (1, rows, X)
-        The rows.
-    settings, variance_map
-        As :func:`detect` takes them; the variances are those of the rows.
-    level : float
-        That of the frame.
-
-    Returns
-    -------
-    ndarray of MAXIMUM
-        In order, with marks for bands; near the first row and the last one, they are others.
-    """
-    detector = Detector(frames, settings, variance_map, level)
-    maxima = detector.maxima(0, 1, settings.threads or threads.available())
-    join_bands(maxima, detector.settings, settings.min_distance)
-    return not_dropped(maxima)
+def strip_rows(width: int) -> int:
+    """Return how many rows of a frame so wide are filtered together, where it has as many."""
+    library, counts = load(), list[int]()
+    for height in (1, _TALL):
+        shape = DetectionSettings(height=height, width=width)
+        counts.append(
+            library.functions.spotfit_detection_strips(library.index, ctypes.byref(shape))
+        )
+    return round(_TALL * counts[0] / counts[1])
 
 
 class Detector:
@@ -161,27 +147,6 @@ class Detector:
         if last - first == 1:
             return strips_in_order(found, int(self.settings.height))
         return in_order(found)
-
-    def maxima_in_rows(self, first: int, last: int, workers: int = 1) -> Maxima:
-        """Return those of some rows of the first frame, as :attr:`strip_rows` cuts it."""
-        across = self._strips // -(-int(self.settings.height) // self.strip_rows)
-        found = self._of_strips(
-            first // self.strip_rows * across, -(-last // self.strip_rows) * across, workers
-        )
-        return strips_in_order(found, int(self.settings.height))
-
-    @property
-    def strip_rows(self) -> int:
-        """How many rows each strip of a frame has, but for the last ones."""
-        tall = DetectionSettings.from_buffer_copy(self.settings)
-        counts: list[int] = []
-        for tall.height in (1, _TALL):
-            counts.append(
-                self._library.functions.spotfit_detection_strips(
-                    self._library.index, ctypes.byref(tall)
-                )
-            )
-        return min(round(_TALL * counts[0] / counts[1]), int(self.settings.height))
 
     def _of_strips(self, first: int, last: int, workers: int) -> Maxima:
         found: dict[int, list[NDArray[np.uint8]]] = {}

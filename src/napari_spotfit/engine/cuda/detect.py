@@ -26,7 +26,6 @@ from ..detection.nonmax_suppression import (
     choose_spots,
     in_order,
     merge_plateaus,
-    not_dropped,
 )
 from .compile import PIXEL_TYPES
 from .device import Device, current_device
@@ -185,7 +184,12 @@ class _Plan(NamedTuple):
 
 
 def detect(
-    frames: Any, settings: Settings, mask: Any = None, variance_map: Any = None
+    frames: Any,
+    settings: Settings,
+    mask: Any = None,
+    variance_map: Any = None,
+    *,
+    level: float | None = None,
 ) -> Candidates:
     """Detect spots in frames on the current device.
 
@@ -201,40 +205,24 @@ def detect(
         Where to look for spots, of NumPy or CuPy.
     variance_map : ndarray of float32, shape (Y, X), optional
         Variances of all pixels beside the settings' noise, of NumPy or CuPy.
+    level : float, optional
+        That of a frame of which the frames are parts.
 
     Returns
     -------
     Candidates
         In NumPy arrays; they do not depend on the other frames.
     """
-    return detect_on(current_device(), frames, settings, mask, variance_map)
-
-
-def own_maxima(
-    frames: Any, settings: Settings, variance_map: Any = None, *, level: float
-) -> Maxima:
-    """Return the maxima in some rows of a frame that are spots of their own, however close.
-
-    As the CPU's twin does; the rows lie on the current device.
-    """
-    return own_maxima_on(current_device(), frames, settings, variance_map, level)
-
-
-def own_maxima_on(
-    device: Device, frames: Any, settings: Settings, variance_map: Any, level: float
-) -> Maxima:
-    """Return the same of rows in the memory of a device."""
-    plan = _plan(device, frames.dtype, frames.shape[1:], settings.known_sigma)
-    if variance_map is not None:
-        variance_map = device.put(variance_map)
-    made = make_detection_settings(
-        settings, plan.bands, device.address, variance_map=variance_map, level=level
-    )
-    return not_dropped(_maxima(device, plan, frames, made, settings.min_distance))
+    return detect_on(current_device(), frames, settings, mask, variance_map, level)
 
 
 def detect_on(
-    device: Device, frames: Any, settings: Settings, mask: Any = None, variance_map: Any = None
+    device: Device,
+    frames: Any,
+    settings: Settings,
+    mask: Any = None,
+    variance_map: Any = None,
+    level: float | None = None,
 ) -> Candidates:
     """Detect spots in frames in the memory of a device."""
     masks = masks_of(mask, frames.shape)
@@ -245,9 +233,9 @@ def detect_on(
     if variance_map is not None:
         variance_map = device.put(variance_map)
     plan, made = _plan_and_settings(device, frames.dtype, frames.shape[1:], settings)
-    if variance_map is not None:
+    if variance_map is not None or level is not None:
         made = make_detection_settings(
-            settings, plan.bands, device.address, variance_map=variance_map
+            settings, plan.bands, device.address, variance_map=variance_map, level=level
         )
     step = _frames_at_a_time(plan)
     parts = []
@@ -257,7 +245,7 @@ def detect_on(
         maxima = _maxima(device, plan, there, made, settings.min_distance)
         part = choose_spots(
             maxima, frames.shape[1:], own, settings.min_distance,
-            partial(_merged, device, there),
+            partial(_merged, device, there, level),
         )  # fmt: skip
         if first:
             part.frame[:] += first
@@ -402,12 +390,13 @@ def _split(plan: _Plan, strip: Strip, name: str, warps: int, pixels: int) -> Ite
         yield _Launch(strip, plan.kernels[name], grid, (threads,), np.int32(first))
 
 
-def _merged(device: Device, frames: Any, maxima: Maxima) -> Maxima:
+def _merged(device: Device, frames: Any, level: float | None, maxima: Maxima) -> Maxima:
     """Make the maxima on a plateau one; frames without one stay on the device."""
     numbers = np.unique(maxima["frame"][maxima["on_flat_area"] != 0])
     there = np.isin(maxima["frame"], numbers)
     own = maxima.compress(there)
     own["frame"] = np.searchsorted(numbers, own["frame"])
-    own = merge_plateaus(own, np.stack([device.fetch(frames[int(i)]) for i in numbers]))
+    pixels = np.stack([device.fetch(frames[int(i)]) for i in numbers])
+    own = merge_plateaus(own, pixels, level)
     own["frame"] = numbers[own["frame"]]
     return in_order(np.concatenate([maxima.compress(~there), own]))

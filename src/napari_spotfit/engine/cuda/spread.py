@@ -53,7 +53,6 @@ class Gpus:
     def __init__(self, devices: Sequence[int]) -> None:
         self.detect = self._there(detect.detect)
         self.lost_pixels = self._there(lost_pixels.lost_pixels)
-        self.own_maxima = self._there(detect.own_maxima)
         self._devices, self._turn = devices, itertools.cycle(devices)
         # Memory may be cleared while a thread chooses.
         self._waiting, self._choosing = threading.Lock(), threading.RLock()

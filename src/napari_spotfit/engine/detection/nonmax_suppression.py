@@ -91,16 +91,6 @@ def choose_spots(
     return Candidates._make(column[:count] for column in found)
 
 
-def farther_apart(maxima: Maxima, shape: tuple[int, int], distance: float) -> Candidates:
-    """Return maxima in order, less those too close to a higher one, or to an equal one before.
-
-    Those on one flat area are one already. They are changed.
-    """
-    maxima["band"] = CROWDED
-    found, count = _chosen(maxima, shape, None, distance, merged=True)
-    return Candidates._make(column[:count] for column in found)
-
-
 def _chosen(
     maxima: Maxima,
     shape: tuple[int, int],
@@ -154,82 +144,6 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = N
     return in_order(merged[: _with_memory(merge, frames)])
 
 
-def area_rows(
-    maxima: Maxima, rows: NDArray[Any], level: float, *, is_cut: bool = False
-) -> NDArray[np.int64]:
-    """Return the first and the last row of the flat area that each maximum is on.
-
-    Parameters
-    ----------
-    maxima : ndarray of MAXIMUM
-        In order, with y from the first of the rows.
-    rows : ndarray, shape (rows, X)
-        Rows of a frame, C-contiguous.
-    level : float
-        That of the frame.
-    is_cut : bool
-        Whether the frame has rows before these: then areas in the first one that are no brighter
-        than the level are taken to be large.
-
-    Returns
-    -------
-    ndarray of int64, shape (n, 2)
-        Of those on none, their own row; of those on areas that have no spots, as
-        :func:`merge_plateaus` says, the row before the first as their last.
-    """
-    library, frames = load(), rows[np.newaxis]
-    source, row_starts = _source(frames, level), _memory_for_rows(maxima, len(rows))
-    found = np.empty((len(maxima), 2), np.int64)
-
-    def find(*memory: int | None) -> int:
-        done = library.functions.spotfit_find_area_rows(
-            library.index, ctypes.byref(source), address(maxima), len(maxima), is_cut,
-            address(row_starts), *memory, address(found),
-        )  # fmt: skip
-        return 0 if done else -1
-
-    _with_memory(find, frames)
-    return found
-
-
-def first_row_of_areas(rows: NDArray[Any], row: int, level: float) -> int:
-    """Return the first row of the flat areas that go on from the row before one to that row.
-
-    Only areas where maxima may be count: large ones that are no brighter than the level have none.
-
-    Parameters
-    ----------
-    rows : ndarray, shape (rows, X)
-        Rows of a frame, C-contiguous.
-    row : int
-        Which of them; not the first.
-    level : float
-        That of the frame.
-
-    Returns
-    -------
-    int
-        The row itself if no area does.
-
-    Examples
-    --------
-    >>> rows = np.arange(30.0).reshape(6, 5)
-    >>> rows[1:5, 2] = rows[3, 3] = 99
-    >>> [first_row_of_areas(rows, row, 0.0) for row in (1, 2, 4, 5)]
-    [1, 1, 1, 5]
-    """
-    library, frames = load(), rows[np.newaxis]
-    source = _source(frames, level)
-
-    def look(*memory: int | None) -> int:
-        first: int = library.functions.spotfit_first_row_of_areas(
-            library.index, ctypes.byref(source), row, *memory
-        )
-        return first
-
-    return _with_memory(look, frames)
-
-
 def _source(frames: NDArray[Any], level: float | None) -> DetectionSource:
     height, width = frames.shape[1:]
     known = {"level": level or 0.0, "level_known": level is not None}
@@ -265,16 +179,6 @@ def joined_maxima(parts: list[Maxima]) -> Maxima:
     """Return maxima of several parts; NumPy's own way copies them number by number."""
     maxima: Maxima = np.concatenate([part.view(np.uint8) for part in parts]).view(MAXIMUM)
     return maxima
-
-
-def where(maxima: Maxima, which: NDArray[np.bool_]) -> Maxima:
-    """Return some maxima; NumPy's own way copies them number by number."""
-    return maxima.take(np.flatnonzero(which))
-
-
-def not_dropped(maxima: Maxima) -> Maxima:
-    """Return marked maxima that are spots of their own."""
-    return where(maxima, maxima["band"] != DROPPED)
 
 
 def in_order(maxima: Maxima) -> Maxima:
