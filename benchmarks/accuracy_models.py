@@ -11,7 +11,7 @@ from napari_spotfit import fit_spots
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS, Profile
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 import reference  # the tests' own fits by SciPy
 
 #: Agreement of the centre in pixels with double precision, and the share of spots that agree;

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: The folder they are in; SPOTFIT_REAL_FILES names another.
-FOLDER = Path(os.environ.get("SPOTFIT_REAL_FILES") or Path(__file__).parents[2] / "shared" / "data")
+FOLDER = Path(os.environ.get("SPOTFIT_REAL_FILES") or Path(__file__).parents[3] / "shared" / "data")
 
 #: What each image needs.
 REAL_FILES = {

@@ -17,13 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checkout import ROOT
 
 from napari_spotfit.engine.cuda import fit
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
 from napari_spotfit.engine.kernel_arguments import Results
 
 HERE = Path(__file__).parent
-BUILT = HERE.parent / "build" / "cuda_on_host"
+BUILT = ROOT / "build" / "cuda_on_host"
 
 #: After kernels: what launches one of them.
 _LAUNCH = """
