@@ -495,9 +495,10 @@ class Cases:
         return columns_of(localize(movie, **given, **self._run))
 
     def _tiles(self, rng: np.random.Generator) -> Columns:
-        """A frame of more than 256 MiB, which is worked on in tiles."""
-        part, _ = random_movie(rng, 1, (1200, 1200), np.uint16)
-        frame = np.tile(part[0], (10, 10))
+        """A frame of more than 256 MiB, which is worked on in tiles; its spots are few."""
+        side, count = 1200, 200
+        light = spots_image(rng, (side, side), count, sigma=1.3, photons=2000.0)
+        frame = np.tile(rng.poisson(light + 10).astype(np.uint16), (10, 10))
         frame[::7] += rng.integers(0, 3, frame.shape[1], np.uint16)
         return columns_of(localize(frame, **self._run))
 
