@@ -92,7 +92,7 @@ def _library(text, names):
     prelude = (HERE / "warp_on_host.h").read_text("utf-8")
     text = prelude + text + "".join(_LAUNCH.format(name=name) for name in names)
     # The few functions of C that it calls are there in any Python.
-    flags = ["-std=c++17", "-O1", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti", "-nostdlib"]
+    flags = ["-std=c++17", "-O1", "-g0", "-w", "-fPIC", "-fno-exceptions", "-fno-rtti", "-nostdlib"]
     command = [*_compiler(), *flags, "-shared", "-DSPOTFIT_ISA=cuda"]
     key = hashlib.sha256((text + shlex.join(command)).encode()).hexdigest()[:32]
     built = BUILT / f"{key}.so"
