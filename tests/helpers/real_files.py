@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ REAL_FILES = {
     "hybiss": ("spotiflow/img_hybiss_2d.tif",),
     "stuck_particles": ("trackpy/stuck.tif",),
 }
+#: The packages that read them; a machine with a GPU may have few.
+READERS = {"dax": "pandas", "paint": "h5py", "hybiss": "tifffile", "stuck_particles": "tifffile"}
 
 
 def missing(image: str) -> list[str]:
-    """Return which of an image's files are not there."""
-    return [name for name in REAL_FILES[image] if not (FOLDER / name).exists()]
+    """Return which files of an image, and which package that reads them, are not there."""
+    files = [f"the file {name}" for name in REAL_FILES[image] if not (FOLDER / name).exists()]
+    return files if find_spec(READERS[image]) else [*files, f"the package {READERS[image]}"]
 
 
 def read_dax() -> tuple[NDArray[np.uint16], Any]:
