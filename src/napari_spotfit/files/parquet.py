@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .about import FORMAT_KEY, as_text, from_texts, to_texts
-from .table import DERIVED, TEXT, WORDS, About, Column, SpotTable, UnreadableFileError, codes_of
+from .table import (
+    DERIVED,
+    FORMAT_KEY,
+    TEXT,
+    WORDS,
+    About,
+    SpotTable,
+    StoredColumn,
+    UnreadableFileError,
+    as_text,
+    codes_of,
+    from_texts,
+    to_texts,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -188,7 +200,7 @@ def _table_of_arrow(found: pa.Table, about: About) -> SpotTable:
     return SpotTable(columns, about)
 
 
-def _array(values: NDArray[Any], column: Column) -> pa.Array:
+def _array(values: NDArray[Any], column: StoredColumn) -> pa.Array:
     import pyarrow as pa
 
     if column.type == WORDS:
@@ -198,7 +210,7 @@ def _array(values: NDArray[Any], column: Column) -> pa.Array:
     return pa.array(values, pa.string() if column.type == TEXT else None)
 
 
-def _values(name: str, found: pa.ChunkedArray, column: Column) -> NDArray[Any]:
+def _values(name: str, found: pa.ChunkedArray, column: StoredColumn) -> NDArray[Any]:
     """Return a column as NumPy's array that nobody else has."""
     import pyarrow as pa
 

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ..settings.settings import Settings
-from .alone import TakenError, alone, lock_of
 from .parquet import need_pyarrow, parquet_pieces, parquet_writer
 from .table import SpotTable, UnreadableFileError
-from .told_errno import told_errno
+from .writing import FileLockedError, errno_from_message, file_lock, lock_of
 
 #: Readers of folders of Parquet files leave out what begins with an underscore.
 _RUN = "_run.json"
@@ -196,8 +195,8 @@ def alone_in(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
-            stack.enter_context(alone(folder / _RUN))
-        except TakenError:
+            stack.enter_context(file_lock(folder / _RUN))
+        except FileLockedError:
             raise PartsError(
                 f"another run works in “{folder}”. Wait until that one ends, or choose another "
                 "folder"
@@ -287,7 +286,7 @@ def _told_where(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         # Arrow says the number in its text alone.
-        code = error.errno or told_errno(error) or errno.EIO
+        code = error.errno or errno_from_message(error) or errno.EIO
         kept = "No part is there yet: make room and run it again"
         with suppress(OSError):
             if parts_in(path.parent):
