@@ -311,7 +311,7 @@ def _add_behind(add: Adds, tables: Iterable[SpotTable]) -> int:
 
 
 def _gathered(parts: Iterable[SpotTable], rows: int) -> Iterator[SpotTable]:
-    """Join and cut tables into such of so many rows as are best written at once.
+    """Join and cut tables to the number of rows that is best written at once.
 
     So a file is the same to the bit whatever the parts are; the last one may be shorter.
     """

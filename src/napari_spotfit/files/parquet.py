@@ -118,12 +118,12 @@ def parquet_pieces(path: Path) -> Iterator[SpotTable]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
-    """Open a file; whatever is damaged in it is told as it is read."""
+    """Open a file; damaged parts raise an error when they are read."""
     need_pyarrow()
     import pyarrow as pa
     from pyarrow import parquet
 
-    # Whatever is wrong with the file itself is told here; what Arrow cannot read is damaged.
+    # Errors of the file itself are raised here; what Arrow cannot read is damaged.
     with path.open("rb") as content:
         try:
             file = parquet.ParquetFile(content, page_checksum_verification=True)
@@ -211,7 +211,7 @@ def _array(values: NDArray[Any], column: StoredColumn) -> pa.Array:
 
 
 def _values(name: str, found: pa.ChunkedArray, column: StoredColumn) -> NDArray[Any]:
-    """Return a column as NumPy's array that nobody else has."""
+    """Return a column as an array with memory of its own."""
     import pyarrow as pa
 
     if found.null_count:

@@ -2,7 +2,7 @@
 
 ``part-000000512.parquet`` has the spots of the frames from number 512 on. A part takes its name
 when it is complete, and says itself what it was made of: so a run that was killed can go on, and
-what cannot be trusted is made anew. ``_run.json`` has what is the same for all parts.
+what cannot be trusted is made again. ``_run.json`` has what is the same for all parts.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
     adds: list[Callable[[SpotTable], None]] = []
 
     def add(table: SpotTable) -> None:
-        with _told_where(path):
+        with _naming_part(path):
             if not adds:
                 first = SpotTable(table.columns, replace(table.about, part=key))
                 adds.append(writer.enter_context(parquet_writer(beside, first)))
@@ -98,11 +98,11 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
 
     try:
         yield add
-        with _told_where(path):
+        with _naming_part(path):
             writer.close()
             beside.replace(path)
     finally:
-        with suppress(OSError, ValueError):  # the error that matters has been told
+        with suppress(OSError, ValueError):  # the error that matters is raised already
             writer.close()
         _drop(beside)
 
@@ -156,7 +156,7 @@ def write_run(folder: Path, run: Run) -> None:
         "firsts": list(run.firsts),
     }
     try:
-        with _told_where(path):
+        with _naming_part(path):
             folder.mkdir(parents=True, exist_ok=True)
             beside.write_text(json.dumps(text, indent=1), encoding="utf-8")
             beside.replace(path)
@@ -191,7 +191,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     PartsError
         If another run works there.
     """
-    with suppress(OSError):  # told by what writes there
+    with suppress(OSError):  # writing there raises its own error
         folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
@@ -280,7 +280,7 @@ def _date(nanoseconds: int) -> str:
 
 
 @contextmanager
-def _told_where(path: Path) -> Iterator[None]:
+def _naming_part(path: Path) -> Iterator[None]:
     """Let errors of writing name the place."""
     try:
         yield
@@ -301,4 +301,4 @@ def _drop(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # The error that matters has been told.
+        return  # The error that matters is raised already.

@@ -139,14 +139,14 @@ def _checked_place(path: Path) -> Path:
         If what is there is no file, such as a pipe or a device, or its folder is missing.
     """
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    told = f"“{path.name}” cannot be written in “{path.parent}”"
+    start = f"“{path.name}” cannot be written in “{path.parent}”"
     if path.is_dir():
-        raise IsADirectoryError(f"{told}: it is a folder; take another name")
+        raise IsADirectoryError(f"{start}: it is a folder; take another name")
     if path.is_symlink():  # still, although it was followed
-        raise OSError(f"{told}: it is a link that leads to itself; take another name")
+        raise OSError(f"{start}: it is a link that leads to itself; take another name")
     if path.exists() and not path.is_file():
         raise OSError(
-            f"{told}: it is a pipe, a device or another thing that is no file, which a file would "
+            f"{start}: it is a pipe, a device or another thing that is no file, which a file would "
             "replace; take another name"
         )
     if not path.parent.is_dir():
@@ -183,7 +183,7 @@ def errno_from_message(error: Exception) -> int:
     >>> errno_from_message(RuntimeError("Can't write (file write failed: errno = 28, ...)"))
     28
     """
-    told = _NUMBER.search(str(error))
-    if told:
-        return int(told[1])
+    number = _NUMBER.search(str(error))
+    if number:
+        return int(number[1])
     return errno.ENOSPC if _TOO_LITTLE.fullmatch(str(error)) else 0

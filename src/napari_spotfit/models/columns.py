@@ -25,7 +25,7 @@ STDERR = "_stderr"
 #: What a table must have to be one of spots.
 REQUIRED = (*AXES, STOP)
 
-#: Where a column comes from; tables and docs list the groups in this order.
+#: Where a column comes from.
 Group = Literal[
     "index", "position", "shape", "light", "fit", "quality", "roi", "analysis", "viewer", "other"
 ]

@@ -118,7 +118,7 @@ def image_info_of(
 
 
 def layer_of(pixel_size: tuple[float, float], ndim: int) -> dict[str, Any]:
-    """Return what a layer of so many axes needs to be drawn to scale, in µm."""
+    """Return scale and units of a layer, in µm along y and x."""
     return {
         "scale": [*[1.0] * (ndim - 2), *(size / 1e3 for size in pixel_size)],
         "units": [*["pixel"] * (ndim - 2), "micrometer", "micrometer"],

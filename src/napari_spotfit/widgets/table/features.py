@@ -118,9 +118,9 @@ class Units:
 def read_columns(layer: Points) -> dict[str, Feature]:
     """Return a layer's features as arrays, in the order in which they are looked at."""
     shape = _shape(layer.metadata.get("settings", {}))
-    known = {str(name): describe(str(name), shape) for name in layer.features}
+    known = {name: describe(str(name), shape) for name in layer.features}
     names = sorted(known, key=lambda name: _rank(known[name], shape))
-    return {name: _feature(known[name], layer.features[name]) for name in names}
+    return {str(name): _feature(known[name], layer.features[name]) for name in names}
 
 
 def read_units(layer: Points, *, physical: bool) -> Units:
