@@ -48,6 +48,7 @@ lint: lint-python lint-kernels $(VENV)/.with-actionlint ## check style, types an
 lint-python: $(VENV)/.with-dev
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
+	$(PY) tools/layouts.py --if-changed
 	$(PY) -m mypy
 
 lint-kernels: $(VENV)/.with-dev
@@ -111,7 +112,7 @@ small-screens: $(VENV)/.with-napari ## take pictures of all widgets on small scr
 clean: ## remove everything that make has made
 	rm -rf $(VENV) $(VENV)-* build dist demo.png demo.csv .hypothesis .*_cache
 	rm -rf src/napari_spotfit/napari.yaml src/napari_spotfit/kernels
-	rm -f src/napari_spotfit/engine/cpu/libspotfit.*
+	rm -f src/napari_spotfit/engine/cpu/libspotfit.* src/napari_spotfit/engine/cpu/layouts.py
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 system-packages:

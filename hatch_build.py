@@ -1,4 +1,4 @@
-"""Put the compiled library and the top-level napari.yaml and kernels/ into the package.
+"""Put the compiled library, its layouts, napari.yaml and kernels/ into the package.
 
 With the environment variable NAPARI_SPOTFIT_TARGET a wheel is for another machine; the names
 are those of `tools/build_library.py --targets`.
@@ -34,7 +34,8 @@ class PackageFiles(BuildHookInterface):
             target = build_library.build(folder, name)
             place = build_library.PLACE.relative_to(root / "src")
             packed = {name: f"{PACKAGE}/{name}" for name in TOP_LEVEL}
-            packed[str(folder / target.library)] = str(place / target.library)
+            for made in (target.library, build_library.layouts.NAME):
+                packed[str(folder / made)] = str(place / made)
             build_data["force_include"] |= packed
         build_data["pure_python"] = False
         # ctypes needs no headers of Python's: one library serves every version.

@@ -23,6 +23,7 @@ import cupy
 import numpy as np
 from gpu_machine import Cuda
 
+from napari_spotfit.engine.cpu import layouts
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.cuda import staging
 
@@ -86,7 +87,7 @@ def to_nowhere(part: np.ndarray) -> Callable[[], object]:
     """Return what copies an array part by part to page-locked memory, and sends it nowhere."""
     nothing = ctypes.cast(ctypes.CDLL(None).sched_yield, ctypes.c_void_p)
     own = staging.Staging()
-    own._parts.calls = staging.DeviceCalls(*[nothing] * 6)
+    own._parts.calls = layouts.DeviceCalls(*[nothing] * 6)
     return lambda: own.send(part, 0, 0)
 
 

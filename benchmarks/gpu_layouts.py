@@ -20,6 +20,7 @@ from gpu_data import are_right, simulated
 from gpu_machine import Cuda, in_turns
 
 from napari_spotfit import Settings
+from napari_spotfit.engine.cpu.layouts import RoiSource
 from napari_spotfit.engine.cuda.compile import as_argument, compiled
 from napari_spotfit.engine.cuda.fit_kernel import (
     SHARED_BYTES,
@@ -32,11 +33,10 @@ from napari_spotfit.engine.cuda.fit_kernel import (
 )
 from napari_spotfit.engine.fit_settings import make_fit_settings
 from napari_spotfit.engine.kernel_arguments import (
-    FitResults,
-    PixelMap,
     Results,
-    RoiSource,
     address,
+    fit_results,
+    pixel_map,
     row_bytes,
 )
 from napari_spotfit.images.pixel_calibration import Planes
@@ -117,8 +117,8 @@ def measure(machine: Cuda, kind: str, size: int, arguments: argparse.Namespace) 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         kernels = list(pool.map(built, ways))
     memory = cupy.empty(row_bytes(settings) * count, np.uint8)
-    rois = as_argument(RoiSource(address(pixels), size, size, planes=PixelMap.of(weights)))
-    output = as_argument(FitResults.at(address(memory), count, settings))
+    rois = as_argument(RoiSource(address(pixels), size, size, planes=pixel_map(weights)))
+    output = as_argument(fit_results(address(memory), count, settings))
     numbers = as_argument(make_fit_settings(settings, (size, size)))
 
     multiprocessors = device.attributes["MultiProcessorCount"]

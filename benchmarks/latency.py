@@ -27,9 +27,9 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.engine.cpu.fit import fit_kind
-from napari_spotfit.engine.cpu.interface import PIXEL_TYPES, HostRois
+from napari_spotfit.engine.cpu.layouts import HostRois
 from napari_spotfit.engine.cpu.library import load
-from napari_spotfit.engine.kernel_arguments import FitResults, address, row_bytes
+from napari_spotfit.engine.kernel_arguments import PIXEL_TYPES, address, fit_results, row_bytes
 
 SIZE, FEW, CENTERS, SIDE, MANY = 9, 100, 20, 512, 1_000_000
 #: Microseconds at most with AVX-512, and with less; and as the aim.
@@ -145,7 +145,7 @@ class Library:
             HostRois(address(spots), SIZE, SIZE, pixel_type=PIXEL_TYPES["u2"]),
         ]  # fmt: skip
         _, memory, work, source = self._kept
-        results = FitResults.at(address(memory), count, settings)
+        results = fit_results(address(memory), count, settings)
         self._call = kind.library.functions.spotfit_fit
         self._arguments = (
             kind.library.index, kind.profile, kind.estimator, ctypes.byref(source), 0, count,

@@ -1,12 +1,8 @@
 // Columns of numbers that go to other rows, of the host and of GPUs.
 #pragma once
+#include "layouts/staging.h"
 
-// Numbers of so many bytes each, of one column.
-struct ColumnOfRows {
-    const void* from;
-    void* to;
-    long long bytes;
-};
+namespace spotfit {
 
 // Calls put(from, to) with the memory of a column's numbers, as whole ones of their size.
 template <class Put> inline void with_numbers(const ColumnOfRows& column, Put put) {
@@ -19,3 +15,5 @@ template <class Put> inline void with_numbers(const ColumnOfRows& column, Put pu
     if (column.bytes == 4) as(0u);
     if (column.bytes == 8) as(0ull);
 }
+
+}  // namespace spotfit

@@ -1,22 +1,12 @@
 // Pixels of one value in a ROI, on every machine: what makes the highest ones suspect of being saturated, and the
 // lowest ones of being no data, but what an image was padded or masked with.
 #pragma once
+#include "layouts/flat_areas.h"
 
 namespace spotfit {
 
-// What a ROI is suspected of: bits.
-constexpr unsigned char FLAT_TOP = 1, FLAT_GROUND = 2;
-
 // Padding has so many pixels of a ROI at least.
 constexpr int LEAST_GROUND = 5;
-
-// A top: the largest value of the pixels' type, or so many of one value, no less than another. A ground: so far
-// below all other pixels at least, and by so many times what lies between the lowest of these and their median.
-struct FlatAreaRule {
-    double largest, least;
-    double gap, times;
-    int count;
-};
 
 namespace SPOTFIT_ISA {
 

@@ -4,8 +4,20 @@
 // Here a Roi's lanes are neighbouring columns of one fit (see kernels/README.md); planes are always
 // there, and say which pixels count.
 #pragma once
-#include "large_request.h"
+#include "layouts/large_request.h"
 #include "standard_errors.h"
+
+namespace spotfit {
+
+// The numbers of a piece: S by rows of its upper triangle, T, and chi-square or the deviance.
+constexpr int sums_of_shape(int shape) { return (shape + 2) * (shape + 3) / 2 + (shape + 2) + 1; }
+constexpr int NUMBERS_OF_CELL = 5;
+
+// Cells along the longer side, but at least three along the shorter one; and how many there are at
+// most: of a ROI of 4096 x 5 pixels.
+constexpr int CELLS_ALONG = 64, LEAST_CELLS = 3, MOST_CELLS = 5 * 4096;
+
+}  // namespace spotfit
 
 namespace spotfit::SPOTFIT_ISA {
 

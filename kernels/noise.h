@@ -1,7 +1,7 @@
 // The noise of an image, from detail as fine as its pixels, which no spot has: near the highest
 // frequency that pixels can show, a spot of sigma 1 leaves 0.2 % of its height.
 #pragma once
-#include "detection_settings.h"
+#include "layouts/detection_settings.h"
 #include "pixels.h"
 
 namespace spotfit::SPOTFIT_ISA {

@@ -1,7 +1,7 @@
 // What is known of a fit besides its pixels, one row of lanes each. On a CPU the rows lie behind
 // a tile's pixels, on a GPU in shared memory, a warp's threads side by side.
 #pragma once
-#include "fit_settings.h"
+#include "layouts/fit_settings.h"
 #include "profiles.h"
 #include "stopping.h"
 

@@ -1,8 +1,8 @@
 // What the numbers of one fit say against it; docs/trust.md and napari_spotfit.engine.quality.flags say why.
 #pragma once
 #include "lanes.h"
+#include "layouts/verdict_settings.h"
 #include "stopping.h"
-#include "verdict_settings.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
@@ -98,7 +98,7 @@ template <class Width> SPOTFIT_INLINE double mean_width(Width width, double ampl
     if (!is_nan(round)) return round;
     const double elliptical = square_root(width(SIGMA_X) * width(SIGMA_Y));
     if (!is_nan(elliptical)) return elliptical;
-    const double moffat = square_root(exponential_less_1(LOG_2 / width(EXPONENT))) * width(HALF_WIDTH);
+    const double moffat = square_root(exponential_less_1(LOG_2 / width(EXPONENT))) * width(WIDTH);
     if (!is_nan(moffat)) return moffat / HALF_WIDTH_OF_1;
     return square_root(__builtin_fabs(light / amplitude) / PI_2);
 }

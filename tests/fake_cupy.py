@@ -17,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import on_host
 
+from napari_spotfit.engine.cpu import layouts
 from napari_spotfit.engine.cuda import devices, fit, staging, transfer
 from napari_spotfit.engine.cuda.fit_kernel import FitKernel, kernel_text, threads_for
 
@@ -153,7 +154,7 @@ def install(monkeypatch, gpus):
             (gpus.synchronize, (pointer,)),
         )
     ]
-    calls = staging.DeviceCalls(*(ctypes.cast(function, pointer) for function in functions))
+    calls = layouts.DeviceCalls(*(ctypes.cast(function, pointer) for function in functions))
     gpus.functions = functions  # to outlast the calls
     monkeypatch.setattr(staging, "device_calls", lambda: calls)
     for name, empty in (("_idle", {}), ("_results", {}), ("_locked_sizes", [])):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from napari_spotfit.engine.cpu.expression import OPERATIONS, Encoded
-from napari_spotfit.engine.cpu.interface import EXPRESSION_STEP
+from napari_spotfit.engine.cpu.expression import OPERATIONS, STEP, Encoded
 from napari_spotfit.engine.cpu.library import load
 
 
@@ -35,7 +34,7 @@ def apply(function: str, *arguments: np.ndarray) -> np.ndarray:
     for place, argument in zip(flat[1:], arguments, strict=False):
         place[: argument.size] = argument
     places = [i * count for i in (0, 1, 2, 3)]
-    run(np.array([(OPERATIONS[function], 7, 0, 7, *places)], EXPRESSION_STEP), numbers, count)
+    run(np.array([(OPERATIONS[function], 7, 0, 7, *places)], STEP), numbers, count)
     return flat[0, : arguments[0].size].copy()
 
 

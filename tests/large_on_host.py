@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import on_host
 
+from napari_spotfit.engine.cpu.layouts import LargePixels
 from napari_spotfit.engine.cuda import large_rois
 
 
@@ -16,7 +17,7 @@ def machine(settings, pixel):
 def pixels(frames, planes=None, variances=None):
     """Return where a frame's pixels lie, a ROI as a whole."""
     arrays = (None if array is None else array.ctypes.data for array in (frames, planes, variances))
-    return large_rois.LargePixels(*arrays, frames.shape[-1])
+    return LargePixels(*arrays, frames.shape[-1])
 
 
 def _launch(text, name, warps, *arguments):

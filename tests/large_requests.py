@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from napari_spotfit.engine.cpu.interface import (
-    PIXEL_TYPES,
-    HostRois,
-    LargePlanes,
-    LargeTask,
-)
-from napari_spotfit.engine.cpu.large_rois import LargeFit
-from napari_spotfit.engine.kernel_arguments import PixelMap, address
+from napari_spotfit.engine.cpu.large_rois import LargeFit, planes_of
+from napari_spotfit.engine.cpu.layouts import HostRois, LargeTask, PixelMap
+from napari_spotfit.engine.kernel_arguments import PIXEL_TYPES, address
 from napari_spotfit.models.profiles import Profile
 
 EVERY_FUNCTION = Profile.from_expression(
@@ -37,7 +32,7 @@ def prepared(settings, task, shape, roi_shape, *, planes=False, pieces=2):
     request.numbers = pieces * (count * (count + 1) // 2 + count + 1)
     request.rows, request.columns = roi_shape
     request.first_row, request.end_row = 0, roi_shape[0]
-    request.planes = LargePlanes.of(planes, settings.estimator == "mle")
+    request.planes = planes_of(planes, settings.estimator == "mle")
     request.origin_x, request.origin_y = round(shape[0]), round(shape[1])
     for i, value in enumerate(shape):
         request.shape[i] = value - (request.origin_x, request.origin_y, 0)[min(i, 2)]

@@ -10,10 +10,12 @@ from scipy.spatial import cKDTree
 from scipy.special import erf
 
 from napari_spotfit import NoiseModel, Settings
-from napari_spotfit.engine.cpu.interface import DetectionSource
 from napari_spotfit.engine.cpu.library import load
 from napari_spotfit.engine.detection import band
-from napari_spotfit.engine.detection.detection_settings import make_detection_settings
+from napari_spotfit.engine.detection.detection_settings import (
+    detection_source,
+    make_detection_settings,
+)
 from napari_spotfit.engine.kernel_arguments import address
 from napari_spotfit.estimation.measured_noise import measure_noise
 
@@ -99,7 +101,7 @@ def filtered_by_us(frames, sigma):
     settings = Settings(sigma=sigma, noise=noise)
     given = make_detection_settings(settings, band.make_bands(sigma, frames.shape[1:]), address)
     given.row_step = 1
-    source, library = DetectionSource.of(frames, given), load()
+    source, library = detection_source(frames, given), load()
     memory = np.empty(
         library.functions.spotfit_detection_bytes(library.index, source.settings), np.uint8
     )

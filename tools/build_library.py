@@ -32,7 +32,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from library_sources import KERNELS, VERSION, digest, is_current
+import layouts
+from library_sources import KERNELS, digest, is_current
 from shared_functions import shared_functions
 
 ROOT = Path(__file__).parents[1]
@@ -129,24 +130,31 @@ TARGETS = {
 def build(library_folder: Path, target_name: str = "", *, if_changed: bool = False) -> Target:
     """Put the library of a target, this machine's by default, into a folder; return the target.
 
-    Only what changed is compiled. Several processes may do this at once; of those that want it
-    only if the sources changed, one does it.
+    Beside it comes the Python module of its layouts. Only what changed is compiled. Several
+    processes may do this at once; of those that want it only if the sources changed, one does it.
     """
     compiler = _choose_compiler(target_name)
     place = library_folder / compiler.target.library
     WORK.mkdir(parents=True, exist_ok=True)
     with _one_at_a_time(WORK / "lock"):
         if not (if_changed and is_current(str(place))):
+            _write_and_check_layouts(compiler, library_folder)
             _compile_and_link(compiler, place)
     return compiler.target
 
 
-def version() -> str:
-    """Return the package's version."""
-    text = Path(VERSION).read_text(encoding="utf-8")
-    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
-    assert found
-    return found[1]
+def _write_and_check_layouts(compiler: _Compiler, folder: Path) -> None:
+    """Write the layouts, and let the compiler say whether they are those of its target."""
+    try:
+        declared = layouts.write(folder / layouts.NAME)
+    except layouts.LayoutError as error:
+        raise BuildError(str(error)) from error
+    with tempfile.TemporaryDirectory(dir=WORK) as temporary:
+        check = Path(temporary, "layouts.cpp")
+        check.write_text(layouts.assertions(declared, Path(KERNELS, "layouts")), encoding="utf-8")
+        given = ("-DSPOTFIT_ISA=any_machine", "-DPIXEL=double", "-Wno-invalid-offsetof")
+        output = str(check.with_suffix(".o"))
+        _run((*compiler.compile, *given, "-c", str(check), "-o", output), compiler.environment)
 
 
 @dataclass(frozen=True)
@@ -319,7 +327,7 @@ def _sources(compiler: _Compiler) -> Iterator[tuple[Path, tuple[str, ...]]]:
             flags = tuple(flag.replace("x86-64-v", "x86_64_v") for flag in flags)
         for source in vectorized:
             yield source, (*flags, f"-DSPOTFIT_ISA={name}")
-    stamp = (f'-DSPOTFIT_VERSION="{version()}"', f'-DSPOTFIT_DIGEST="{digest()}"')
+    stamp = (f'-DSPOTFIT_DIGEST="{digest()}"',)
     for source in sorted(folder.glob("*.cpp")):
         # The stamp not for all: it changes with any source. None of these visits pixels.
         yield source, ("-Os", *(stamp if "SPOTFIT_DIGEST" in source.read_text("utf-8") else ()))

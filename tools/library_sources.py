@@ -1,4 +1,4 @@
-"""What the compiled library is built from, and whether a library was built from just that.
+"""What the compiled library is built from, and whether it and its layouts are of just that.
 
 An editable install asks this whenever it starts, so it is quick and imports next to nothing.
 """
@@ -11,7 +11,10 @@ import zlib
 
 TOOLS = os.path.dirname(os.path.abspath(__file__))
 KERNELS = os.path.join(os.path.dirname(TOOLS), "kernels")
-VERSION = os.path.join(os.path.dirname(TOOLS), "src", "napari_spotfit", "version.py")
+_PACKAGE = os.path.join(os.path.dirname(TOOLS), "src", "napari_spotfit")
+VERSION = os.path.join(_PACKAGE, "version.py")
+#: What Python knows of the library of a checkout, made by tools/layouts.py.
+LAYOUTS = os.path.join(_PACKAGE, "engine", "cpu", "layouts.py")
 
 
 def digest() -> str:
@@ -24,20 +27,27 @@ def digest() -> str:
     return f"sources-{checksum:08x}"
 
 
-def is_current(library: str) -> bool:
-    """Tell whether a library was built from the sources as they are now."""
+def is_current(made: str, sources: str = "") -> bool:
+    """Tell whether a library, or the layouts, were made from sources: by default, from today's."""
     # The file is searched: a library that is loaded could not be replaced by a newer one.
-    if not os.path.isfile(library) or not os.path.getsize(library):
+    if not os.path.isfile(made) or not os.path.getsize(made):
         return False
     with (
-        open(library, "rb") as file,
+        open(made, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
-        return content.find(digest().encode()) >= 0
+        return content.find((sources or digest()).encode()) >= 0
 
 
 def _sources() -> list[str]:
-    shared = [entry.path for entry in os.scandir(KERNELS) if entry.name.endswith(".h")]
+    folders = (KERNELS, f"{KERNELS}/layouts")
+    shared = [
+        entry.path
+        for folder in folders
+        for entry in os.scandir(folder)
+        if entry.name.endswith(".h")
+    ]
     cpu = [f"{folder}/{name}" for folder, _, names in os.walk(f"{KERNELS}/cpu") for name in names]
     code = [path for path in cpu if path.endswith((".h", ".cpp"))]
-    return [VERSION, f"{TOOLS}/build_library.py", *sorted(shared + code)]
+    tools = [f"{TOOLS}/{name}.py" for name in ("build_library", "layouts")]
+    return [VERSION, *tools, *sorted(shared + code)]

@@ -1,31 +1,7 @@
-// Detection as the library shows it through C: what each instruction set has of it.
-// Python's side of it is src/napari_spotfit/engine/cpu/interface.py.
+// Detection: what each instruction set has of it.
 #pragma once
-#include "../detection_settings.h"
+#include "../layouts/detection_settings.h"
 #include "interface.h"
-
-extern "C" {
-
-// Frames that lie one after the other.
-struct DetectionSource {
-    const void* frames;
-    const spotfit::DetectionSettings* settings;
-    int pixel_type;
-};
-
-// Which of the marked maxima of frames are spots, memory for the search, and the columns of those that are.
-struct SpotChoice {
-    long long height, width;     // of a frame
-    const unsigned char* masks;  // where spots are looked for, for all frames or for each; null: everywhere
-    long long mask_count;
-    double distance;            // of spots that are closer only the highest stays
-    int merged;                 // whether those on one plateau have been made one
-    long long* row_starts;      // for a number for each row of the frames from the first to the last, and one more
-    unsigned long long* order;  // for two numbers for each maximum
-    long long *frame, *y, *x;
-    float *score, *height_in_band;
-};
-}
 
 namespace spotfit {
 

@@ -7,9 +7,7 @@
 
 using namespace spotfit;
 
-SPOTFIT_EXPORT const char* spotfit_version() { return SPOTFIT_VERSION; }
-
-// Of the sources that the library was compiled from.
+// Of the sources that the library was compiled from, the version among them.
 SPOTFIT_EXPORT const char* spotfit_digest() { return SPOTFIT_DIGEST; }
 
 SPOTFIT_EXPORT int spotfit_instruction_set_count() { return instruction_set_count(); }

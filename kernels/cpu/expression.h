@@ -10,15 +10,6 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// In the order of napari_spotfit/engine/cpu/expression.py.
-enum class Operation : unsigned char {
-    // clang-format off
-    COPY, NEGATE, ADD, SUBTRACT, MULTIPLY, DIVIDE, MULTIPLY_ADD, MULTIPLY_SUBTRACT, SUBTRACT_PRODUCT,
-    EXPONENTIAL, LOGARITHM, SQUARE_ROOT, ABSOLUTE, SIGN, NONZERO, SINE, COSINE, TANGENT,
-    HYPERBOLIC_TANGENT, ERROR_FUNCTION, ARCTANGENT
-    // clang-format on
-};
-
 // What logarithms and divisors take for 0: a derivative that is 0 times infinite at a single place
 // is 0 there.
 constexpr float NEARLY_ZERO = 1e-30f;
@@ -66,33 +57,30 @@ template <class L> struct StepAt {
     }
     SPOTFIT_INLINE void run(Operation operation) const {
         switch (operation) {
-            case Operation::COPY: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return x; });
-            case Operation::NEGATE: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return -x; });
-            case Operation::ADD: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return x + y; });
-            case Operation::SUBTRACT: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return x - y; });
-            case Operation::MULTIPLY: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return x * y; });
-            case Operation::DIVIDE: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return x / y; });
-            case Operation::MULTIPLY_ADD:
+            case COPY: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return x; });
+            case NEGATE: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return -x; });
+            case ADD: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return x + y; });
+            case SUBTRACT: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return x - y; });
+            case MULTIPLY: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return x * y; });
+            case DIVIDE: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return x / y; });
+            case MULTIPLY_ADD:
                 return ternary([](L x, L y, L z) SPOTFIT_INLINE_LAMBDA { return multiply_add(x, y, z); });
-            case Operation::MULTIPLY_SUBTRACT:
+            case MULTIPLY_SUBTRACT:
                 return ternary([](L x, L y, L z) SPOTFIT_INLINE_LAMBDA { return multiply_add(x, y, -z); });
-            case Operation::SUBTRACT_PRODUCT:
+            case SUBTRACT_PRODUCT:
                 return ternary([](L x, L y, L z) SPOTFIT_INLINE_LAMBDA { return multiply_add(-x, y, z); });
-            case Operation::EXPONENTIAL: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return exponential(x); });
-            case Operation::LOGARITHM: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return logarithm(x); });
-            case Operation::SQUARE_ROOT: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return square_root(x); });
-            case Operation::ABSOLUTE: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return absolute(x); });
-            case Operation::SIGN:
-                return unary([](L x) SPOTFIT_INLINE_LAMBDA { return select(x < 0.0f, L(-1.0f), L(1.0f)); });
-            case Operation::NONZERO:
-                return unary([](L x) SPOTFIT_INLINE_LAMBDA { return select(x == 0.0f, L(NEARLY_ZERO), x); });
-            case Operation::SINE: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return sine(x); });
-            case Operation::COSINE: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return cosine(x); });
-            case Operation::TANGENT: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return tangent(x); });
-            case Operation::HYPERBOLIC_TANGENT:
-                return unary([](L x) SPOTFIT_INLINE_LAMBDA { return hyperbolic_tangent(x); });
-            case Operation::ERROR_FUNCTION: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return error_function(x); });
-            case Operation::ARCTANGENT: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return arctangent(x, y); });
+            case EXPONENTIAL: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return exponential(x); });
+            case LOGARITHM: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return logarithm(x); });
+            case SQUARE_ROOT: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return square_root(x); });
+            case ABSOLUTE: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return absolute(x); });
+            case SIGN: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return select(x < 0.0f, L(-1.0f), L(1.0f)); });
+            case NONZERO: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return select(x == 0.0f, L(NEARLY_ZERO), x); });
+            case SINE: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return sine(x); });
+            case COSINE: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return cosine(x); });
+            case TANGENT: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return tangent(x); });
+            case HYPERBOLIC_TANGENT: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return hyperbolic_tangent(x); });
+            case ERROR_FUNCTION: return unary([](L x) SPOTFIT_INLINE_LAMBDA { return error_function(x); });
+            case ARCTANGENT: return binary([](L x, L y) SPOTFIT_INLINE_LAMBDA { return arctangent(x, y); });
         }
     }
 };

@@ -1,41 +1,12 @@
 // Fiducials followed from frame to frame: what the fits of a frame tell of each, what they tell together, and what
-// is learnt from them. Compiled once for all machines. Python's side of it is src/napari_spotfit/tracking/fiducials.py.
+// is learnt from them. Compiled once for all machines.
 #include "interface.h"
 #include "shifts.h"
 
-extern "C" {
-
-// All fiducials; of pairs of numbers the first is along y, the second along x.
-struct Fiducials {
-    long long count;
-    // Where each belongs, and its light; of how many frames both are known; in how many on end its light has been
-    // odd; whether it was ever found, and whether it is too close to another.
-    double *places, *photons, *frames;
-    long long* odd_frames;
-    unsigned char *found_once, *crowded;
-    // The displacement, and by how much places move besides, by their way from the middle of all, row by row.
-    double shift[2], bent[4];
-    double scatter;            // what standard errors have to be multiplied by
-    double rows, columns;      // of a frame
-    int not_found, saturated;  // flags of fits
-    // The fits of a frame.
-    const double *y, *x;
-    const float *y_stderr, *x_stderr, *light, *light_stderr;
-    const unsigned* flags;
-    // What they tell: where fiducials should be and are; by how much they have moved, the same without what they move
-    // besides, and with which errors; how they are; which could count, and which have.
-    double *expected, *positions, *shifts, *unbent, *errors, *work;
-    unsigned char *health, *candidates, *taken;
-    double mean[2], mean_errors[2];
-    // How many deviates of those that have counted are larger than half of all should be.
-    long long beyond;
-};
-}
+using namespace spotfit;
+using namespace spotfit::health;
 
 namespace {
-
-// What is the matter with a fiducial, as napari_spotfit.tracking.displacement.Health has it.
-enum Health : unsigned char { GOOD, OUTSIDE, LOST, SATURATED, CROWDED, DIM, BRIGHT, APART };
 
 // Pixels from the border in which a fiducial does not count.
 constexpr double MARGIN = 3.0;

@@ -1,25 +1,8 @@
-// Which of a ROI's pixels are its own spot's, as the library shows it through C: what each instruction
-// set has of it. Python's side of it is src/napari_spotfit/engine/own_pixels.py.
+// Which of a ROI's pixels are its own spot's: what each instruction set has of it.
 #pragma once
-#include "../flat_areas.h"
+#include "../layouts/flat_areas.h"
+#include "../layouts/spots.h"
 #include "interface.h"
-
-extern "C" {
-
-// Spots of frames, each with its ROI, and their places once more by cells of the frames: those of cell c
-// are by_cell[2 * starts[c]] to by_cell[2 * starts[c + 1] - 1].
-struct SpotCells {
-    const long long* corners;  // frame, first row, first column of each ROI; a negative frame: no spot
-    const double* places;      // y and x of each spot, in pixels of its frame
-    long long count;
-    long long frames, down, across;  // how many frames, and rows and columns of cells in each
-    long long* starts;               // one more than cells
-    double* by_cell;
-    double top;         // where the first row of cells begins in a frame
-    int side;           // of a cell, in pixels
-    int rows, columns;  // of the ROIs
-};
-}
 
 namespace spotfit {
 

@@ -1,39 +1,12 @@
 // Fits of a few spots at given places of one frame, from the places to columns in pixels of the ROIs, in one call:
 // what napari_spotfit.localization.rois does for many spots step by step, each on all threads or a GPU.
-// Python's side of it is src/napari_spotfit/engine/cpu/place_fits.py.
+#include "../layouts/place_fits.h"
+
 #include "detection_functions.h"
 #include "instruction_sets.h"
 #include "own_pixels.h"
 
 using namespace spotfit;
-
-extern "C" {
-
-// One frame, some places in it, and memory for all that is found on the way.
-struct PlaceFits {
-    HostRois source;    // the frame; `corners` and `start` are filled in
-    const void* taken;  // the same frame as the camera took it
-    int taken_type;
-    int profile, estimator, rows, columns;
-    int shape, numbers;  // how many shape parameters there are, and numbers of single precision of a fit
-    const FitSettings* settings;
-    const DetectionSource* detection;  // by which lone pixels are found; null: they count
-    FlatAreaRule areas;
-    SpotCells spots;  // the places; with no row or column of cells, pixels of other spots count
-    void* work;
-    FitResults results;
-    // Of each ROI: whether it has pixels that do not count, and whether a lone one is among them.
-    unsigned char *crowded, *lone;
-    // The ROIs that have, one after the other: which they are, what there is at their pixels, and their fits.
-    long long* cut;
-    unsigned char* lone_pixels;
-    unsigned char* pixels;
-    float *own, *planes, *variances, *start;
-    FitResults cut_results;
-    unsigned char* whole;  // memory for the pixels of all ROIs, where fits are made elsewhere
-    int lone_count;        // is written
-};
-}
 
 namespace {
 

@@ -1,43 +1,10 @@
 // ROIs of spots: where they lie, which are fitted together, and where their results go. Compiled once for all
-// machines. Python's side of it is src/napari_spotfit/engine/rois.py.
+// machines.
 #include "../columns.h"
 #include "instruction_sets.h"
 #include "own_pixels.h"
 
-// Spots that were found in frames, and where they are in an image.
-struct FoundSpots {
-    const long long *frame, *y, *x;
-    long long count;
-    const long long* numbers;  // of the frames
-    long long* number;         // of each spot's frame
-    double* places;            // y and x of each
-};
-
-// ROIs around spots of frames, and where their fits start.
-struct RoisOfSpots {
-    const long long* frame;
-    const double* places;  // y and x of each spot, in pixels of its frame
-    long long count;
-    long long height, width;  // of a frame
-    int rows, columns;        // of a ROI
-    int parameters;           // of a shape
-    long long* corners;       // frame, first row and first column of each
-    float* start;             // y and x from there, NaN for the other parameters
-};
-
-// ROIs and their start values, or null, in two parts.
-struct RoiParts {
-    unsigned char* second;  // which are in the second part
-    unsigned char*
-        crowded;  // memory to look for those that have neighbours, which are in it, too; null: enough is known
-    const long long* corners;
-    const float* start;
-    long long count;
-    int parameters;
-    // The numbers of the ROIs, part after part, and what belongs to each.
-    long long *numbers, *own_corners;
-    float* own_start;
-};
+using namespace spotfit;
 
 namespace {
 
@@ -83,7 +50,7 @@ SPOTFIT_EXPORT void spotfit_place_rois(const RoisOfSpots* rois) {
 SPOTFIT_EXPORT long long spotfit_part_rois(int index, const SpotCells* spots, const RoiParts* parts) {
     const RoiParts& p = *parts;
     if (p.crowded) {
-        const spotfit::OwnPixelFunctions& functions = *spotfit::instruction_set(index).functions->own_pixels;
+        const OwnPixelFunctions& functions = *instruction_set(index).functions->own_pixels;
         functions.sort(*spots);
         functions.find_crowded(*spots, 0, p.count, p.crowded);
         for (long long i = 0; i < p.count; ++i) p.second[i] |= p.crowded[i];

@@ -1,7 +1,10 @@
 // One displacement of many shifts: their weighted mean, robust against some that are wrong.
 #pragma once
+#include "../layouts/fiducials.h"
 
 namespace {
+
+using spotfit::Shifts;
 
 // Shifts count that lie within so many of their standard errors of the others, which include a little for what
 // no error tells: a few thousandths of a pixel.
@@ -31,16 +34,6 @@ inline double upper_median(double* values, long long count) {
     }
     return values[middle];
 }
-
-// Shifts along y and x, one after the other.
-struct Shifts {
-    const double *shifts, *errors;    // of each, and its standard errors
-    const unsigned char* candidates;  // which may count; what they have is known
-    long long count;
-    double* work;          // memory for as many numbers
-    unsigned char* taken;  // which have counted: is written
-    double *mean, *mean_errors;
-};
 
 class RobustMean {
     const Shifts& s;

@@ -263,9 +263,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) filter_strip(Work work,
     const DetectionSettings& s = work.settings;
     const int across = (work.width() - 1) / work.run + 1, own = own_warp(first_block), row = own / across;
     if (own == 0 && Warp::lane() == 0) *work.highest_count = 0;
-    if (row >= work.strip.frames * work.strip.rows()) return;
+    if (row >= work.strip.frames * rows_of(work.strip)) return;
     const int first = own % across * work.run;
-    const Run run = {work.strip.frame + row / work.strip.rows(), work.strip.y0 + row % work.strip.rows(), first,
+    const Run run = {work.strip.frame + row / rows_of(work.strip), work.strip.y0 + row % rows_of(work.strip), first,
                      least(work.width() - first, work.run)};
     const Frame<PIXEL> frame = work.frame(run.number);
 
@@ -356,7 +356,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) find_maxima(Work work, 
     };
     unsigned bits = 0;
     if (own < all) {
-        const int row = frame_of(own) * strip.rows() + row_of(own) - strip.y0;
+        const int row = frame_of(own) * rows_of(strip) + row_of(own) - strip.y0;
         bits = work.high[(long long)row * work.words + own % work.words];
         for (int band = 0; band < BANDS; ++band) found_in(own)[band] = 0;
     }

@@ -11,16 +11,7 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-// Where a ROI's pixels lie, and what is known of them: its first pixel, or null; and how far it is
-// to the next row, in all of them.
-struct LargePixels {
-    const void* pixels;
-    const float *planes, *variances;
-    long long row_pitch;
-};
-
-// Columns of a thread, side by side.
-constexpr int OWN_COLUMNS = 2, TILE_COLUMNS = WARP * OWN_COLUMNS;
+static_assert(TILE_COLUMNS == WARP * OWN_COLUMNS);
 
 template <class Pixel, int TASK> struct TileOfWarp {
     static constexpr int UNROLLED = OWN_COLUMNS;

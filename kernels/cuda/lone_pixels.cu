@@ -2,19 +2,10 @@
 //
 // Compile-time numbers: PIXEL (the pixels' type), THREADS (of a block). A warp looks at a ROI.
 #include "../detection.h"
+#include "../layouts/gpu_detection.h"
 #include "warp.h"
 
 namespace spotfit::SPOTFIT_ISA {
-
-// What the kernel is told, as napari_spotfit.engine.cuda.lone_pixels fills it in.
-struct LoneWork {
-    DetectionSettings settings;
-    const PIXEL* frames;
-    const long long* corners;  // frame, first row and first column of each ROI; a negative frame: none
-    unsigned char* found;      // which ROIs have lone pixels,
-    unsigned char* pixels;     // and which these are, one ROI after the other; or null
-    int count, rows, columns;
-};
 
 constexpr int WARPS = THREADS / WARP;
 

@@ -1,7 +1,7 @@
 // Where a ROI's pixels lie in the GPU's memory, and how they become numbers near 0.
 #pragma once
 #include "../lanes.h"
-#include "../roi_source.h"
+#include "../layouts/rois.h"
 
 namespace spotfit::SPOTFIT_ISA {
 

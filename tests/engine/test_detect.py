@@ -25,10 +25,10 @@ from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel
+from napari_spotfit.engine.cpu.layouts import Mark
 from napari_spotfit.engine.detection.detection_settings import MAXIMUM
 from napari_spotfit.engine.detection.false_spots import score_for
 from napari_spotfit.engine.detection.nonmax_suppression import (
-    CROWDED,
     choose_spots,
     in_order,
     strips_in_order,
@@ -256,7 +256,7 @@ def test_equally_bright_spots_that_are_close_leave_the_first(detect):
 
 def left_of(maxima, shape, distance):
     """Return the numbers of the maxima that stay, all of which may be too close to others."""
-    maxima["band"], maxima["score"] = CROWDED, np.arange(len(maxima))
+    maxima["band"], maxima["score"] = Mark.CROWDED, np.arange(len(maxima))
     left = choose_spots(maxima.copy(), shape, None, distance, merge=None)
     rows = left.score.astype(int)
     for name in ("frame", "y", "x", "height"):

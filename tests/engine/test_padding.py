@@ -10,8 +10,9 @@ from scipy import ndimage
 
 from napari_spotfit import Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine import flat_areas
+from napari_spotfit.engine.cpu.layouts import FLAT_GROUND
 from napari_spotfit.engine.cuda import flat_areas as there
-from napari_spotfit.engine.flat_areas import GROUND, FlatAreaRule
+from napari_spotfit.engine.flat_areas import rule_for
 from napari_spotfit.engine.lost_pixels import in_flat_areas
 
 SHAPE, EDGE = (60, 70), 30
@@ -92,11 +93,11 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
         mask = no_data(roi.astype(float))
         if mask.any():
             expected[number] = mask
-    rule = FlatAreaRule.of(frames.dtype)
+    rule = rule_for(frames.dtype)
     here = flat_areas.flat_areas(frames, corners, roi_shape, rule, 2)
-    np.testing.assert_array_equal((here & GROUND) != 0, areas)
+    np.testing.assert_array_equal((here & FLAT_GROUND) != 0, areas)
     on_gpu = there.flat_areas_on(HOST, frames, corners, roi_shape, rule)
-    np.testing.assert_array_equal(on_gpu & GROUND, here & GROUND)
+    np.testing.assert_array_equal(on_gpu & FLAT_GROUND, here & FLAT_GROUND)
     assert expected
     monkeypatch.setattr(flat_areas, "_AT_A_TIME", 7 * roi_shape[0] * roi_shape[1])
     _, lost = in_flat_areas(frames, corners, roi_shape, 1)
@@ -111,7 +112,7 @@ def test_none_is_looked_for_in_large_rois(monkeypatch):
     _, lost = in_flat_areas(frames, corners, (33, 40))
     assert lost is None
     monkeypatch.setattr(flat_areas, "is_on_device", lambda _: True)
-    rule = FlatAreaRule.of(frames.dtype)
+    rule = rule_for(frames.dtype)
     assert flat_areas.flat_areas(frames, corners, (33, 40), rule, 1).tolist() == [1, 1, 0]
 
 

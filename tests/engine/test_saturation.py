@@ -11,6 +11,7 @@ from scenes import DTYPES, light
 
 from napari_spotfit import Camera, Flag, StopCondition, fit_at, localize
 from napari_spotfit.engine import flat_areas, lost_pixels, saturation
+from napari_spotfit.engine.cpu import layouts
 from napari_spotfit.engine.cuda import flat_areas as there
 from napari_spotfit.engine.flat_areas import LEAST_COUNT, PLATEAU
 from napari_spotfit.engine.lost_pixels import in_flat_areas
@@ -99,7 +100,7 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
     for top in (256, 258, 300):
         rule = flat_areas.FlatAreaRule(top, 250.0, 0.0, 0.5, PLATEAU)
         areas = there.flat_areas_on(HOST, frames, corners, roi_shape, rule)
-        found = (areas & flat_areas.TOP) != 0
+        found = (areas & layouts.FLAT_TOP) != 0
         expected = np.zeros(300, bool)
         for n, (frame, y, x) in enumerate(corners):
             roi = frames[frame, y : y + roi_shape[0], x : x + roi_shape[1]]

@@ -1,6 +1,7 @@
 // Which of a ROI's pixels are its own spot's: those that are nearer to it than to any other of the frame.
 #include "../own_pixels.h"
 
+#include "../../flat_areas.h"
 #include "../detection_frame.h"
 #include "tables.h"
 

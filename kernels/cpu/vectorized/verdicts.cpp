@@ -1,6 +1,7 @@
 // What is said against fits, a part of their columns at a time.
 #include "../verdicts.h"
 
+#include "../../filtered_errors.h"
 #include "../../verdict.h"
 #include "../near.h"
 #include "tables.h"
@@ -23,7 +24,7 @@ struct Tile {
         if (!column)
             for (int i = 0; i < count; ++i) values[place][i] = NOT_A_NUMBER;
         else if (fits.doubles >> place & 1) read<double>(column, first, count, values[place]);
-        else if (place == STOP) read<unsigned char>(column, first, count, values[place]);
+        else if (place == STOP_CONDITION) read<unsigned char>(column, first, count, values[place]);
         else if (place == ROI_Y || place == ROI_X) read<int>(column, first, count, values[place]);
         else read<float>(column, first, count, values[place]);
     }
@@ -41,12 +42,12 @@ struct Tile {
                 values[PHOTONS][i],
                 values[CHI_SQUARE][i],
                 values[REDUCED_CHI_SQUARE][i],
-                values[AMPLITUDE_ERROR][i]};
+                values[AMPLITUDE_STDERR][i]};
     }
 };
 
 Known known(const FitColumns& fits) {
-    return {fits.columns[AMPLITUDE] && fits.columns[PHOTONS], fits.columns[AMPLITUDE_ERROR] != nullptr,
+    return {fits.columns[AMPLITUDE] && fits.columns[PHOTONS], fits.columns[AMPLITUDE_STDERR] != nullptr,
             fits.columns[BACKGROUND] != nullptr};
 }
 
@@ -57,7 +58,7 @@ void judge(const FitColumns& fits, const VerdictSettings& settings, long long fi
         const int count = last - start < TILE ? static_cast<int>(last - start) : TILE;
         tile.copy_all(fits, settings.shape, start, count);
         for (int i = 0; i < count; ++i)
-            flags[start + i] = flags_of_numbers(settings, tile.fit(i), tile.values[STOP][i], there);
+            flags[start + i] = flags_of_numbers(settings, tile.fit(i), tile.values[STOP_CONDITION][i], there);
     }
 }
 
@@ -135,8 +136,8 @@ class InImage {
                 image.y[i] = at.y, image.x[i] = at.x;
                 image.roi_y[i] = static_cast<int>(at.roi_y), image.roi_x[i] = static_cast<int>(at.roi_x);
                 moved[i] = distance_moved(at);
-                unsigned flags = flags_of_numbers(settings, fit, tile.values[STOP][k], there);
-                if (tile.values[STOP][k] != STOP_INVALID) {
+                unsigned flags = flags_of_numbers(settings, fit, tile.values[STOP_CONDITION][k], there);
+                if (tile.values[STOP_CONDITION][k] != STOP_INVALID) {
                     flags |= flags_of_place(settings, fit, at, image.sigma, moved[i]);
                     if (image.bad && is_valid(i) && has_bad_middle(i)) flags |= flag::BAD_PIXELS;
                 }

@@ -9,19 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.c_types import fields
+from ..engine.cpu.layouts import Shifts
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 
 Floats = NDArray[np.float64]
-
-
-class _Shifts(ctypes.Structure):
-    """Shifts, and what they tell: kernels/cpu/shifts.h has the rules."""
-
-    _fields_ = fields(
-        "pointer shifts errors candidates", "long count", "pointer work taken mean mean_errors"
-    )
 
 
 class Mean(NamedTuple):
@@ -51,7 +43,7 @@ def robust_mean(shifts: Floats, errors: Floats, candidates: NDArray[np.bool_]) -
     shifts, errors = (np.ascontiguousarray(values, float) for values in (shifts, errors))
     candidates = np.ascontiguousarray(candidates, bool)
     work, taken, told = np.empty(len(shifts)), np.empty(len(shifts), bool), np.empty((2, 2))
-    given = _Shifts(
+    given = Shifts(
         *map(address, (shifts, errors, candidates)), len(shifts), *map(address, (work, taken)),
         address(told), address(told[1]),
     )  # fmt: skip

@@ -23,10 +23,10 @@ from ..images.arrays import is_on_device
 from ..settings.camera_noise import tells_electrons
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
-from .c_types import fields
+from .cpu import layouts
+from .cpu.layouts import ErrorColumns
 from .cpu.library import load
 from .detection.band import WIDTHS, half_kernel, whole_kernel
-from .fit_settings import MAX_SHAPE
 from .kernel_arguments import address
 
 Array = NDArray[np.float64]
@@ -44,9 +44,6 @@ _NARROWEST = 0.4
 _STEP = 1e-3
 #: A direction that counts for less in the matrix of all parameters is not told.
 _SINGULAR = 1e-9
-#: Columns of standard errors, at most.
-_MOST_ERRORS = MAX_SHAPE + 3
-_PerError = ctypes.c_double * _MOST_ERRORS
 
 
 def with_filter(
@@ -103,30 +100,10 @@ def filter_of(wide: float, narrow: float, sigma: float) -> tuple[float, float]:
     return low, wide / _filtered_by(low, sigma)
 
 
-class _NoiseNumbers(ctypes.Structure):
-    """The same as FilteredNoise in kernels/filtered_errors.h, where its fields are explained."""
-
-    _fields_ = (
-        *fields("double slope dark least stronger"),
-        *((name, _PerError) for name in ("white_dark", "white_peak")),
-        *((name, _PerError) for name in ("filtered_dark", "filtered_peak")),
-        *fields("int columns"),
-    )
-
-
-class ErrorColumns(ctypes.Structure):
-    """Where standard errors are, and what they depend on, as kernels/filtered_errors.h has it."""
-
-    _fields_ = (("errors", ctypes.c_void_p * _MOST_ERRORS), *fields("pointer amplitude background"))
-
-    @classmethod
-    def of(cls, columns: dict[str, Any], names: tuple[str, ...]) -> ErrorColumns:
-        """Return where some columns are, of NumPy or CuPy."""
-        where = cls(amplitude=address(columns["amplitude"]))
-        where.background = address(columns["background"])
-        for place, name in enumerate(names):
-            where.errors[place] = address(columns[name])
-        return where
+def error_columns(columns: dict[str, Any], names: tuple[str, ...]) -> ErrorColumns:
+    """Return where some columns of errors are, of NumPy or CuPy, and what they depend on."""
+    errors = tuple(address(columns[name]) for name in names)
+    return ErrorColumns(errors, address(columns["amplitude"]), address(columns["background"]))
 
 
 class FilteredNoise(NamedTuple):
@@ -134,7 +111,7 @@ class FilteredNoise(NamedTuple):
 
     #: Those columns of them that it changes.
     columns: tuple[str, ...]
-    noise: _NoiseNumbers
+    noise: layouts.FilteredNoise
 
 
 def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple[int, int]) -> None:
@@ -142,7 +119,7 @@ def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple
     filtered = filtered_noise(settings, roi_shape)
     if filtered is None:
         return
-    where = ErrorColumns.of(columns, filtered.columns)
+    where = error_columns(columns, filtered.columns)
     count = len(columns["amplitude"])
     if is_on_device(columns["amplitude"]):
         from .cuda.filtered_errors import correct_errors as correct_there
@@ -181,10 +158,12 @@ def _filtered_noise(settings: Settings, roi_shape: tuple[int, int]) -> FilteredN
     filtered = _variances(settings, roi_shape, moves, _filtered(slopes, noise.blur), before)
     told = white[:, 0] > 0
     dark = noise.intercept + noise.slope * settings.offset
-    numbers = _NoiseNumbers(noise.slope, dark, noise.least, noise.unfiltered / noise.correlation)
+    numbers = layouts.FilteredNoise(
+        noise.slope, dark, noise.least, noise.unfiltered / noise.correlation
+    )
     for kind, variances in (("white", white[told]), ("filtered", filtered[told])):
-        setattr(numbers, f"{kind}_dark", _PerError(*variances[:, 0]))
-        setattr(numbers, f"{kind}_peak", _PerError(*variances[:, 1]))
+        setattr(numbers, f"{kind}_dark", tuple(variances[:, 0]))
+        setattr(numbers, f"{kind}_peak", tuple(variances[:, 1]))
     numbers.columns = int(told.sum())
     columns = (f"{name}_stderr" for name, one in zip(names, told, strict=True) if one)
     return FilteredNoise(tuple(columns), numbers)

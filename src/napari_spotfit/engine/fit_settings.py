@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from functools import lru_cache
 
@@ -10,26 +9,9 @@ from ..models.profiles import Profile
 from ..settings.bounds import bounds_of, light_ends
 from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.settings import Settings
-from .c_types import fields
-
-#: The most shape parameters of any model, as in kernels/fit_settings.h.
-MAX_SHAPE = 12
+from .cpu.layouts import FitSettings
 
 _LIGHT = ("amplitude", "background")
-_PerShape = ctypes.c_float * MAX_SHAPE
-
-
-class FitSettings(ctypes.Structure):
-    """The same as in kernels/fit_settings.h, where its fields are explained."""
-
-    _fields_ = (
-        *fields("float max_iterations max_error min_delta min_step"),
-        *((name, _PerShape) for name in ("low", "high", "start", "start_per_sigma")),
-        *fields("float amplitude_min amplitude_max background_min background_max"),
-        *fields("float offset photon dark gain excess"),
-        *fields("float noise_slope noise_at_offset noise_least fitted"),
-        *fields("int held bounded_amplitudes noise_known errors turns"),
-    )
 
 
 def kernel_order(profile: Profile) -> tuple[str, ...]:
@@ -71,10 +53,10 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
         max_error=settings.max_error,
         min_delta=settings.min_delta,
         min_step=settings.min_step,
-        low=_PerShape(*(low for low, _ in ends)),
-        high=_PerShape(*(high for _, high in ends)),
-        start=_PerShape(*(shape[name].start[0] for name in names)),
-        start_per_sigma=_PerShape(*(shape[name].start[1] for name in names)),
+        low=tuple(low for low, _ in ends),
+        high=tuple(high for _, high in ends),
+        start=tuple(shape[name].start[0] for name in names),
+        start_per_sigma=tuple(shape[name].start[1] for name in names),
         amplitude_min=light[0],
         amplitude_max=light[1],
         background_min=light[2] + (zero if settings.background_min is None else offset),

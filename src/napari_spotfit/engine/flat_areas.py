@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from ..images.arrays import is_on_device, to_host
 from ..settings.validation import ROI_MAX
 from . import threads
-from .c_types import fields
-from .cpu.interface import PIXEL_TYPES
+from .cpu.layouts import FLAT_TOP, FlatAreaRule
 from .cpu.library import load
-from .kernel_arguments import address
+from .kernel_arguments import PIXEL_TYPES, address
 from .own_pixels import Lost, cut_out
 
-#: What a ROI is suspected of, as kernels/flat_areas.h has it.
-TOP, GROUND = 1, 2
 #: Of a ROI's pixels, or of 3×3 of them, how many must have one value for a flat top, and the least
 #: value of whole numbers there: few counts are often equal.
 PLATEAU, LEAST_COUNT = 5, 255
@@ -30,17 +27,11 @@ GAP, STEPS = 0.5, 4
 _SHARE, _AT_A_TIME = 1 << 14, 1 << 22
 
 
-class FlatAreaRule(ctypes.Structure):
-    """What makes pixels suspect, as kernels/flat_areas.h explains it."""
-
-    _fields_ = fields("double largest least gap times", "int count")
-
-    @classmethod
-    def of(cls, dtype: np.dtype[Any]) -> FlatAreaRule:
-        """Return the rule for pixels of a type."""
-        if dtype.kind in "iu":
-            return cls(float(np.iinfo(dtype).max), LEAST_COUNT, STEPS, GAP, PLATEAU)
-        return cls(np.inf, -np.inf, 0.0, GAP, PLATEAU)
+def rule_for(dtype: np.dtype[Any]) -> FlatAreaRule:
+    """Return what makes pixels of a type suspect."""
+    if dtype.kind in "iu":
+        return FlatAreaRule(float(np.iinfo(dtype).max), LEAST_COUNT, STEPS, GAP, PLATEAU)
+    return FlatAreaRule(np.inf, -np.inf, 0.0, GAP, PLATEAU)
 
 
 def flat_areas(
@@ -57,7 +48,7 @@ def flat_areas(
     is_large = max(roi_shape) > ROI_MAX
     if is_on_device(frames):
         if is_large:  # a thread would look at each for long
-            return np.where(corners[:, 0] >= 0, np.uint8(TOP), np.uint8(0))
+            return np.where(corners[:, 0] >= 0, np.uint8(FLAT_TOP), np.uint8(0))
         from .cuda.flat_areas import flat_areas_there
 
         return flat_areas_there(frames, corners, roi_shape, rule)
@@ -71,7 +62,7 @@ def flat_areas(
 
     threads.in_pieces(work, len(corners), _SHARE, workers)
     if is_large:
-        found &= TOP
+        found &= FLAT_TOP
     return found
 
 

@@ -1,9 +1,9 @@
-"""What the kernels of fits read and write on every machine: kernels/roi_source.h for Python."""
+"""What the kernels of fits read and write on every machine, as kernels/layouts/rois.h has it."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,44 +11,30 @@ from numpy.typing import NDArray
 from ..images.pixel_calibration import Planes
 from ..models.profiles import Profile
 from ..settings.settings import Settings
-from .c_types import fields
 from .columns import errors_of, numbers_per_fit, values_of
+from .cpu.layouts import FitResults, PixelMap, PixelType
+
+#: Types of pixels by their numbers.
+PIXEL_TYPES = {
+    "u1": PixelType.UINT8, "u2": PixelType.UINT16, "i2": PixelType.INT16,
+    "f4": PixelType.FLOAT32, "f8": PixelType.FLOAT64,
+}  # fmt: skip
 
 
-class PixelMap(ctypes.Structure):
-    """One number for each pixel: of one frame for all of them, or of each its own."""
-
-    _fields_ = fields("pointer values", "int shared")
-
-    @classmethod
-    def of(cls, planes: Planes | None) -> PixelMap:
-        """Return what is known of the pixels, whose memory must outlast it."""
-        return cls() if planes is None else cls(address(planes.values), len(planes.values) == 1)
+def pixel_map(planes: Planes | None) -> PixelMap:
+    """Return what is known of the pixels, whose memory must outlast it."""
+    if planes is None:
+        return PixelMap()
+    return PixelMap(address(planes.values), len(planes.values) == 1)
 
 
-class RoiSource(ctypes.Structure):
-    """ROIs where they lie in frames."""
-
-    _fields_: ClassVar[tuple[tuple[str, Any], ...]] = (
-        *fields("pointer frames", "long height width", "pointer corners start"),
-        ("planes", PixelMap),
-        ("variance", PixelMap),
-    )
-
-
-class FitResults(ctypes.Structure):
-    """Columns of results."""
-
-    _fields_ = fields("long length", "pointer y x values iterations stop_condition")
-
-    @classmethod
-    def at(cls, memory: int, n: int, settings: Settings, first: int = 0) -> FitResults:
-        """Return where the results of fits go, from one of n on, laid out as Results."""
-        values, iterations, stop = (memory + end for end in _ends(n, settings))
-        return cls(
-            n, memory + 8 * first, memory + 8 * (n + first), values + 4 * first,
-            iterations + 2 * first, stop + first,
-        )  # fmt: skip
+def fit_results(memory: int, n: int, settings: Settings, first: int = 0) -> FitResults:
+    """Return where the results of fits go, from one of n on, laid out as Results."""
+    values, iterations, stop = (memory + end for end in _ends(n, settings))
+    return FitResults(
+        n, memory + 8 * first, memory + 8 * (n + first), values + 4 * first,
+        iterations + 2 * first, stop + first,
+    )  # fmt: skip
 
 
 class Results(NamedTuple):

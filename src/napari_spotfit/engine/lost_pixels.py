@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from ..images.arrays import is_on_device, to_host
 from ..settings.settings import Settings
+from .cpu.layouts import FLAT_GROUND, FLAT_TOP
 from .cpu.lone_pixels import lone_pixels
-from .flat_areas import GROUND, TOP, FlatAreaRule, flat_areas
+from .flat_areas import flat_areas, rule_for
 from .own_pixels import Lost, joined
 from .padding import padding_among
 from .saturation import Highest, saturated_among
@@ -107,7 +108,7 @@ def _in_flat_areas(
     workers: int | None,
     highest: Highest | None,
 ) -> tuple[Lost | None, Lost | None]:
-    areas = flat_areas(frames, corners, roi_shape, FlatAreaRule.of(frames.dtype), workers)
+    areas = flat_areas(frames, corners, roi_shape, rule_for(frames.dtype), workers)
     return lost_in(areas, frames, corners, roi_shape, highest)
 
 
@@ -119,6 +120,8 @@ def lost_in(
     highest: Highest | None,
 ) -> tuple[Lost | None, Lost | None]:
     """Return the same of ROIs of which is known what they are suspected of."""
-    saturated = saturated_among(np.flatnonzero(areas & TOP), frames, corners, roi_shape, highest)
-    padding = padding_among(np.flatnonzero(areas & GROUND), frames, corners, roi_shape)
+    saturated = saturated_among(
+        np.flatnonzero(areas & FLAT_TOP), frames, corners, roi_shape, highest
+    )
+    padding = padding_among(np.flatnonzero(areas & FLAT_GROUND), frames, corners, roi_shape)
     return saturated, padding

@@ -20,7 +20,7 @@ from ..images.pixel_calibration import Planes
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX
 from . import threads
-from .c_types import fields
+from .cpu.layouts import SpotCells
 from .cpu.library import load
 from .kernel_arguments import address
 from .rois import Parts, PlacedResults, in_two_parts
@@ -186,15 +186,6 @@ def _divided(
     if lost is not None:
         cut[lost.rois] = True
     return in_two_parts(cut, corners, start, looked_at)
-
-
-class SpotCells(ctypes.Structure):
-    """Spots by cells of the frames: kernels/cpu/own_pixels.h explains it."""
-
-    _fields_ = fields(
-        "pointer corners places", "long count frames down across", "pointer starts by_cell",
-        "double top", "int side rows columns",
-    )  # fmt: skip
 
 
 class Spots(SpotCells):

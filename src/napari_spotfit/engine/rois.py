@@ -14,16 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..settings.settings import Settings
-from .c_types import fields
+from .cpu.layouts import FoundSpots, RoiParts, RoisOfSpots, SpotCells
 from .cpu.library import load
 from .detection.candidates import Candidates
 from .kernel_arguments import Results, address, row_bytes
-
-
-class _FoundSpots(ctypes.Structure):
-    """The same as in kernels/cpu/rois.cpp."""
-
-    _fields_ = fields("pointer frame y x", "long count", "pointer numbers number places")
 
 
 def places_of(
@@ -49,7 +43,7 @@ def places_of(
     frame, y, x = (np.ascontiguousarray(one, np.int64) for one in found[:3])
     numbers = np.ascontiguousarray(numbers, np.int64)
     number, places = np.empty(count, np.int64), np.empty((count, 2))
-    given = _FoundSpots(
+    given = FoundSpots(
         address(frame), address(y), address(x), count,
         address(numbers), address(number), address(places),
     )  # fmt: skip
@@ -64,15 +58,6 @@ class Rois(NamedTuple):
     corners: NDArray[np.int64]
     #: y and x from a ROI's first pixel, NaN for the other shape parameters.
     start: NDArray[np.float32]
-
-
-class _RoisOfSpots(ctypes.Structure):
-    """The same as in kernels/cpu/rois.cpp."""
-
-    _fields_ = fields(
-        "pointer frame places", "long count height width", "int rows columns parameters",
-        "pointer corners start",
-    )  # fmt: skip
 
 
 def rois_around(
@@ -108,7 +93,7 @@ def rois_around(
     count = len(frame)
     frame, places = np.ascontiguousarray(frame, np.int64), np.ascontiguousarray(places, float)
     rois = Rois(np.empty((count, 3), np.int64), np.empty((count, parameters), np.float32))
-    given = _RoisOfSpots(
+    given = RoisOfSpots(
         address(frame), address(places), count, *frame_shape, *roi_shape, parameters,
         *map(address, rois),
     )  # fmt: skip
@@ -127,20 +112,11 @@ class Parts(NamedTuple):
     start: NDArray[np.float32] | None
 
 
-class _RoiParts(ctypes.Structure):
-    """The same as in kernels/cpu/rois.cpp."""
-
-    _fields_ = fields(
-        "pointer second crowded corners start", "long count", "int parameters",
-        "pointer numbers own_corners own_start",
-    )  # fmt: skip
-
-
 def in_two_parts(
     second: NDArray[np.bool_],
     corners: NDArray[np.int64],
     start: NDArray[np.float32] | None,
-    spots: ctypes.Structure | None = None,
+    spots: SpotCells | None = None,
 ) -> Parts:
     """Return ROIs with those last that a mask names, each part in order.
 
@@ -156,7 +132,7 @@ def in_two_parts(
     if start is not None:
         start = np.ascontiguousarray(start)
         own_start, parameters = np.empty_like(start), start.shape[1]
-    given = _RoiParts(
+    given = RoiParts(
         address(second), address(crowded), address(corners), address(start), count, parameters,
         address(numbers), address(own_corners), address(own_start),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import is_on_device, like
-from .flat_areas import LEAST_COUNT, PLATEAU, FlatAreaRule, lost_among
+from .flat_areas import LEAST_COUNT, PLATEAU, lost_among, rule_for
 from .own_pixels import Lost
 
 
@@ -57,7 +57,7 @@ def saturated_among(
     >>> lost.rois, [np.argwhere(one).tolist() for one in lost.pixels]
     (array([0, 1]), [[[3, 3]], [[2, 2]]])
     """
-    largest = FlatAreaRule.of(frames.dtype).largest
+    largest = rule_for(frames.dtype).largest
 
     def look(rois: Any, rows: NDArray[np.int64]) -> Any:
         if highest is None:

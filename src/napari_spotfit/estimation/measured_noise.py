@@ -12,10 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.cpu.interface import DetectionSource
+from ..engine.cpu.layouts import DetectionSource
 from ..engine.cpu.library import load
 from ..engine.detection.band import make_bands
-from ..engine.detection.detection_settings import NO_NOISE, make_detection_settings
+from ..engine.detection.detection_settings import (
+    NO_NOISE,
+    detection_source,
+    make_detection_settings,
+)
 from ..engine.filtered_noise import with_filter
 from ..engine.kernel_arguments import address
 from ..settings.noise_model import NoiseModel
@@ -124,7 +128,7 @@ def _blocks_of(
     """
     bands = make_bands(settings.known_sigma, frames.shape[1:])
     given = make_detection_settings(settings, bands, address, NO_NOISE)
-    source, functions, index = DetectionSource.of(frames, given), load().functions, load().index
+    source, functions, index = detection_source(frames, given), load().functions, load().index
     in_frame = functions.spotfit_noise_block_count(index, source.settings, 1)
     step = max(in_frame * len(frames) // _ENOUGH_BLOCKS, 1)
     blocks = _measured(
@@ -143,7 +147,7 @@ def _scatter(frames: NDArray[Any], settings: Settings, sigma: float, noise: Nois
     """Return the scatter of filtered frames over what white noise of this model makes."""
     bands = make_bands(sigma, frames.shape[1:])
     given = make_detection_settings(settings, bands, address, noise)
-    source, functions, index = DetectionSource.of(frames, given), load().functions, load().index
+    source, functions, index = detection_source(frames, given), load().functions, load().index
     ratios = _measured(
         frames, source, "spotfit_sample_ratios", np.float32,
         functions.spotfit_sample_size(index, source.settings),

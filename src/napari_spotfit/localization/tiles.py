@@ -23,7 +23,7 @@ from ..engine.block import Block, fit_block
 from ..engine.cpu.detect import strip_rows
 from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
-from ..engine.detection.detection_settings import make_detection_settings
+from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
 from ..engine.detection.level import level_of, level_places
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
@@ -118,7 +118,7 @@ def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
     bands = make_bands(detection.known_sigma, (1, 1))
     filters = make_detection_settings(detection, bands, lambda _: None)
     margin = math.ceil(3 * float(filters.reach)) + 1
-    reach = filters.reach_in_pixels + 3 * margin
+    reach = reach_in_pixels(filters) + 3 * margin
     connected = max(_FLAT_AREA, math.ceil(_CHAIN * detection.min_distance))
     needed = _reach_of_fits(fit) + _reach_of_pixels(fit) + reach + connected
     return -(-needed // strip) * strip

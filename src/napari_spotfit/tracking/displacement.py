@@ -9,18 +9,20 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.cpu import layouts
+
 
 class Health(IntEnum):
     """What is the matter with a fiducial; of several things, the first."""
 
-    GOOD = 0
-    OUTSIDE = 1
-    LOST = 2
-    SATURATED = 3
-    CROWDED = 4
-    DIM = 5
-    BRIGHT = 6
-    APART = 7
+    GOOD = layouts.Health.GOOD
+    OUTSIDE = layouts.Health.OUTSIDE
+    LOST = layouts.Health.LOST
+    SATURATED = layouts.Health.SATURATED
+    CROWDED = layouts.Health.CROWDED
+    DIM = layouts.Health.DIM
+    BRIGHT = layouts.Health.BRIGHT
+    APART = layouts.Health.APART
 
 
 #: What a person is told of each.

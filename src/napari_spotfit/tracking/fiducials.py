@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.c_types import fields
+from ..engine.cpu import layouts
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 from ..engine.quality.flags import Flag
@@ -31,23 +31,6 @@ _COLUMNS = {
     "y": np.float64, "x": np.float64, "y_stderr": np.float32, "x_stderr": np.float32,
     "photons": np.float32, "photons_stderr": np.float32, "flags": np.uint32,
 }  # fmt: skip
-
-
-class _Fiducials(ctypes.Structure):
-    """Fiducials and their memory: kernels/cpu/fiducials.cpp explains it."""
-
-    _fields_ = (
-        *fields("long count", "pointer places photons frames odd_frames found_once crowded"),
-        ("shift", ctypes.c_double * 2),
-        ("bent", ctypes.c_double * 4),
-        *fields("double scatter rows columns", "int not_found saturated"),
-        *fields("pointer y x y_stderr x_stderr light light_stderr flags"),
-        *fields("pointer expected positions shifts unbent errors work"),
-        *fields("pointer health candidates taken"),
-        ("mean", ctypes.c_double * 2),
-        ("mean_errors", ctypes.c_double * 2),
-        *fields("long beyond"),
-    )
 
 
 class Fiducials:
@@ -113,11 +96,9 @@ class Fiducials:
             self._expected, self.positions, self.shifts, self._unbent, self.errors, self._work,
             self.health, self.candidates, self.taken,
         )  # fmt: skip
-        pair, four = ctypes.c_double * 2, ctypes.c_double * 4
-        self._all = _Fiducials(
-            count, *map(address, memory), pair(), four(), 1.0, *map(float, frame_shape),
+        self._all = layouts.Fiducials(
+            count, *map(address, memory), (), (), 1.0, *map(float, frame_shape),
             NOT_FOUND, int(Flag.SATURATED), *[0] * len(_COLUMNS), *map(address, made),
-            pair(), pair(), 0,
         )  # fmt: skip
         self.shift, self.mean, self.mean_errors = (
             np.ctypeslib.as_array(getattr(self._all, name))

@@ -7,6 +7,7 @@ import pytest
 from scenes import border_of, filtered_by_scipy, filtered_by_us
 from scipy.ndimage import gaussian_filter
 
+from napari_spotfit.engine.cpu.layouts import MAX_RADIUS
 from napari_spotfit.engine.detection import band
 from napari_spotfit.settings.settings import parameters
 
@@ -47,8 +48,7 @@ def test_border_noise_is_what_scipy_makes_of_white_noise():
 
 
 def test_the_widest_kernel_has_room():
-    # MAX_RADIUS in kernels/detection_settings.h
-    assert band.kernel_radius(band.WIDTHS[2] * parameters()["sigma"].maximum) == 48
+    assert band.kernel_radius(band.WIDTHS[2] * parameters()["sigma"].maximum) == MAX_RADIUS
 
 
 def test_bad_pixels_are_left_out_of_the_means():

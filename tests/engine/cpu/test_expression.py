@@ -8,8 +8,7 @@ from interpreter import evaluate
 
 from napari_spotfit import Profile
 from napari_spotfit.engine.cpu.expression import OPERATIONS, encode
-from napari_spotfit.engine.cpu.interface import EXPRESSION_SIZES
-from napari_spotfit.engine.fit_settings import MAX_SHAPE
+from napari_spotfit.engine.cpu.layouts import EXPRESSION_SIZES, MAX_SHAPE
 from napari_spotfit.models.expressions.custom import MAX_PARAMETERS
 
 EVERY_FUNCTION = Profile.from_expression(

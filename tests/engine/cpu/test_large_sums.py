@@ -20,8 +20,9 @@ from large_requests import (
 )
 
 from napari_spotfit import Settings
-from napari_spotfit.engine.cpu.interface import PIXEL_TYPES, LargeTask
 from napari_spotfit.engine.cpu.large_rois import LargeFit
+from napari_spotfit.engine.cpu.layouts import LargeTask
+from napari_spotfit.engine.kernel_arguments import PIXEL_TYPES
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT, share_compiled
 
-from napari_spotfit.engine.cpu import library
+from napari_spotfit.engine.cpu import layouts, library
 from napari_spotfit.version import __version__
 
 LOAD = "from napari_spotfit.engine.cpu.library import load; print(load().functions.{}())"
@@ -72,17 +72,17 @@ def test_missing_library_is_an_error_that_says_how_to_build_it(
         library.load()
 
 
-def test_library_of_another_version_is_an_error(
+def test_library_of_other_sources_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = Path(library.load().path)
     content = path.read_bytes()
-    version = __version__.encode() + b"\0"
-    assert content.count(version) == 1
+    digest = layouts.DIGEST.encode()
+    assert content.count(digest) == 1
     other = tmp_path / path.name
-    other.write_bytes(content.replace(version, b"9" + version[1:]))
+    other.write_bytes(content.replace(digest, b"others" + digest[6:]))
     monkeypatch.setenv(library.LIBRARY, str(other))
-    with pytest.raises(ImportError, match=rf"version 9.*napari-spotfit of {__version__}"):
+    with pytest.raises(ImportError, match=rf"other sources \(others.*{layouts.DIGEST}"):
         library.load()
 
 
@@ -90,7 +90,8 @@ def test_library_of_another_version_is_an_error(
 def checkout(tmp_path: Path) -> Path:
     """A copy of the package and of what its library is built from."""
     for name in ("kernels", "tools", "src"):
-        ignored = shutil.ignore_patterns("kernels", "*.so", "*.dll", "*.dylib", "__pycache__")
+        made = ("kernels", "layouts.py", "*.so", "*.dll", "*.dylib", "__pycache__")
+        ignored = shutil.ignore_patterns(*made)
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored if name == "src" else None)
     share_compiled(tmp_path)
     return tmp_path
@@ -111,6 +112,35 @@ def call(checkout: Path) -> Callable[..., subprocess.Popen[str]]:
         )
 
     return start
+
+
+@in_a_checkout
+def test_changed_layout_with_the_library_from_before_is_an_error(
+    checkout: Path, call: Callable[..., subprocess.Popen[str]]
+) -> None:
+    before = {library.LIBRARY: library.load().path}
+    assert call("spotfit_digest", **before).communicate()[1] == ""
+    header = checkout / "kernels" / "layouts" / "fit_settings.h"
+    text = header.read_text("utf-8")
+    header.write_text(text.replace("    int held;", "    int added;\n    int held;"), "utf-8")
+    messages = call("spotfit_digest", **before).communicate()[1]
+    assert "ImportError" in messages
+    assert "was built from other sources" in messages
+    layout = (checkout / "src" / "napari_spotfit" / "engine" / "cpu" / "layouts.py").read_text()
+    assert '("added", c_int),\n        ("held", c_int),' in layout
+
+
+@in_a_checkout
+def test_layout_that_is_not_understood_is_an_error_that_says_where(
+    checkout: Path, call: Callable[..., subprocess.Popen[str]]
+) -> None:
+    header = checkout / "kernels" / "layouts" / "spots.h"
+    lines = header.read_text("utf-8").splitlines()
+    line = next(i for i, text in enumerate(lines) if "double top;" in text)
+    header.write_text("\n".join([*lines[:line], "    long top;", *lines[line + 1 :]]), "utf-8")
+    messages = call("spotfit_digest").communicate()[1]
+    assert "ImportError: the library's layouts could not be read" in messages
+    assert f"spots.h:{line + 1}: 'long' is no type with one size everywhere" in messages
 
 
 def add_function(checkout: Path, name: str, result: int) -> None:
@@ -136,7 +166,7 @@ def test_changed_checkout_builds_its_library_once_for_all_processes(
 def test_changed_checkout_without_a_compiler_says_what_to_do(
     checkout: Path, call: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    messages = call("spotfit_version", CXX=str(checkout / "no-clang")).communicate()[1]
+    messages = call("spotfit_digest", CXX=str(checkout / "no-clang")).communicate()[1]
     assert "ImportError: the library could not be built" in messages
     assert "no-clang" in messages
     # No other packages are to be seen, so no ziglang.
@@ -152,7 +182,7 @@ def test_broken_sources_show_what_the_compiler_says(
 ) -> None:
     with (checkout / "kernels" / "cpu" / "dispatch.cpp").open("a", encoding="utf-8") as file:
         file.write("\nint unused_parameter(int x) { return 0; }\n")
-    messages = call("spotfit_version").communicate()[1]
+    messages = call("spotfit_digest").communicate()[1]
     assert "error: unused parameter 'x'" in messages
 
 
@@ -164,6 +194,6 @@ def test_inline_functions_that_instruction_sets_would_share_are_an_error(
     """The linker keeps one of them, perhaps with instructions that the processor lacks."""
     with (checkout / "kernels" / "cpu" / "near.h").open("a", encoding="utf-8") as file:
         file.write("namespace spotfit { __attribute__((used)) inline int one() { return 1; } }\n")
-    messages = call("spotfit_version").communicate()[1]
+    messages = call("spotfit_digest").communicate()[1]
     assert "namespace spotfit::SPOTFIT_ISA" in messages
     assert "_ZN7spotfit3oneEv" in messages

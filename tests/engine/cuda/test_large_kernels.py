@@ -9,11 +9,17 @@ import pytest
 from large_requests import EVERY_FUNCTION, assert_alike, on_cpu, prepared
 
 from napari_spotfit.engine.cpu.fit import fit_rois
-from napari_spotfit.engine.cpu.interface import PIXEL_TYPES, LargeTask
 from napari_spotfit.engine.cpu.large_rois import LargeFit
+from napari_spotfit.engine.cpu.layouts import LargeTask
 from napari_spotfit.engine.cuda import large_rois
 from napari_spotfit.engine.cuda.compile import OPTIONS
-from napari_spotfit.engine.kernel_arguments import FitResults, Results, address, row_bytes
+from napari_spotfit.engine.kernel_arguments import (
+    PIXEL_TYPES,
+    Results,
+    address,
+    fit_results,
+    row_bytes,
+)
 from napari_spotfit.settings.settings import Settings
 
 #: Settings, and a shape in the order of the kernels.
@@ -106,14 +112,14 @@ def test_a_whole_fit_is_that_of_the_cpu(estimator):
     fit.begin(None, 0.0)
     while fit.request.task:
         fit.take(made.numbers(large_on_host.pixels(pixels), fit.request), 1)
-    fit.write(0, FitResults.at(address(memory), 1, settings))
+    fit.write(0, fit_results(address(memory), 1, settings))
     columns = Results.within(memory, 1, settings).columns(settings.profile)
     theirs = fit_rois(pixels[None], None, SHAPE, settings)
     for name, value in columns.items():
         np.testing.assert_allclose(value, theirs[name], rtol=1e-4, err_msg=name)
 
 
-@pytest.mark.parametrize("task", [task for task in LargeTask if task > LargeTask.CELLS])
+@pytest.mark.parametrize("task", range(LargeTask.RESIDUALS, LargeTask.NOISE + 1))
 @pytest.mark.parametrize("kind", [*KINDS, "every function"])
 def test_sums_compile_without_a_word(kind, task):
     settings = Settings(model=EVERY_FUNCTION) if kind == "every function" else KINDS[kind][0]

@@ -12,7 +12,7 @@ from ...settings.settings import Settings
 from .. import threads
 from ..detection.band import make_bands
 from ..detection.candidates import Candidates, joined, masks_of, nothing
-from ..detection.detection_settings import MAXIMUM, DetectionSettings, make_detection_settings
+from ..detection.detection_settings import MAXIMUM, detection_source, make_detection_settings
 from ..detection.nonmax_suppression import (
     Maxima,
     choose_spots,
@@ -22,7 +22,7 @@ from ..detection.nonmax_suppression import (
     strips_in_order,
 )
 from ..kernel_arguments import address
-from .interface import DetectionSource
+from .layouts import DetectionSettings
 from .library import load
 
 #: Pixels of a thread's share of frames, at most.
@@ -136,7 +136,7 @@ class Detector:
             settings, self._bands, address, variance_map=variance_map, level=level
         )
         self._kept = frames, variance_map
-        self._source = DetectionSource.of(frames, self.settings)
+        self._source = detection_source(frames, self.settings)
         self._library = load()
         self._strips = self._ask("spotfit_detection_strips")
         self._most_maxima = self._ask("spotfit_most_maxima")

@@ -18,20 +18,38 @@ from numpy.typing import NDArray
 from ...models.expressions.custom import Expression
 from ...models.expressions.grammar import Name, Node, Number
 from ..kernel_arguments import address
-from .interface import EXPRESSION_SIZES, EXPRESSION_STEP, ExpressionProgram
+from .layouts import EXPRESSION_SIZES, ExpressionProgram, ExpressionStep, Operation
 
 #: So many pixels of neighbouring rows are worked on at once: enough for what a step costs besides,
 #: few enough for the memory that is close to a processor.
 _PIXELS_AT_ONCE = 32
 
-#: Operations by their numbers in kernels/cpu/expression.h.
+#: Operations by their names in programs.
 OPERATIONS = {
-    word: number
-    for number, word in enumerate(
-        ("copy", "neg", "+", "-", "*", "/", "a*b + c", "a*b - c", "c - a*b", "exp", "log", "sqrt",
-         "abs", "sign", "nonzero", "sin", "cos", "tan", "tanh", "erf", "atan2")
-    )
-}  # fmt: skip
+    "copy": Operation.COPY,
+    "neg": Operation.NEGATE,
+    "+": Operation.ADD,
+    "-": Operation.SUBTRACT,
+    "*": Operation.MULTIPLY,
+    "/": Operation.DIVIDE,
+    "a*b + c": Operation.MULTIPLY_ADD,
+    "a*b - c": Operation.MULTIPLY_SUBTRACT,
+    "c - a*b": Operation.SUBTRACT_PRODUCT,
+    "exp": Operation.EXPONENTIAL,
+    "log": Operation.LOGARITHM,
+    "sqrt": Operation.SQUARE_ROOT,
+    "abs": Operation.ABSOLUTE,
+    "sign": Operation.SIGN,
+    "nonzero": Operation.NONZERO,
+    "sin": Operation.SINE,
+    "cos": Operation.COSINE,
+    "tan": Operation.TANGENT,
+    "tanh": Operation.HYPERBOLIC_TANGENT,
+    "erf": Operation.ERROR_FUNCTION,
+    "atan2": Operation.ARCTANGENT,
+}
+#: A step of a program.
+STEP = np.dtype(ExpressionStep)
 
 
 class Encoded(NamedTuple):
@@ -235,7 +253,7 @@ class _Places:
         groups = [[self._step(i) for i in group] for group in (once, by_column, by_row)]
         results = self._reserve(self._pixels * (1 + self._size()))
         groups.append(self._pixel_steps(results))
-        steps = np.array([step for group in groups for step in group], EXPRESSION_STEP)
+        steps = np.array([step for group in groups for step in group], STEP)
         numbers = np.array([values[i].number for i in constants], np.float32)
         program = ExpressionProgram(
             address(steps), *map(len, groups), address(numbers), len(numbers),

@@ -13,9 +13,16 @@ from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from .. import threads
-from ..fit_settings import FitSettings, make_fit_settings
-from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
-from .interface import EXPRESSION_SIZES, PIXEL_TYPES, HostRois
+from ..fit_settings import make_fit_settings
+from ..kernel_arguments import (
+    PIXEL_TYPES,
+    Results,
+    address,
+    fit_results,
+    pixel_map,
+    row_bytes,
+)
+from .layouts import EXPRESSION_SIZES, FitResults, FitSettings, HostRois
 from .library import Library, load
 
 if TYPE_CHECKING:
@@ -66,10 +73,10 @@ def fit_rois(
     count = len(frames) if corners is None else len(corners)
     memory = np.empty(row_bytes(settings) * count, np.uint8)
     results = Results.within(memory, count, settings)
-    target = FitResults.at(address(memory), count, settings)
+    target = fit_results(address(memory), count, settings)
     source = HostRois(
         address(frames), *frames.shape[1:], address(corners), address(start),
-        PixelMap.of(planes), PixelMap.of(variance_map), 0, PIXEL_TYPES[frames.dtype.str[1:]],
+        pixel_map(planes), pixel_map(variance_map), 0, PIXEL_TYPES[frames.dtype.str[1:]],
     )  # fmt: skip
     if max(roi_shape) > ROI_MAX:
         from . import large_rois

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from ...settings.settings import Settings
 from .. import threads
 from ..fit_settings import make_fit_settings
-from ..kernel_arguments import FitResults, address
+from ..kernel_arguments import address
 from .expression import encode
-from .interface import HostRois, LargePlanes, LargeRequest
+from .layouts import FitResults, HostRois, LargePlanes, LargeRequest
 from .library import load
 
 #: ROIs of fewer pixels are fitted side by side, each by one thread.
@@ -32,6 +32,13 @@ _ROWS_OF_BLOCK, _VECTORS_OF_BLOCK = 32, 32
 
 #: Calls with the number of a thread and of a piece, for so many pieces.
 Share = Callable[[Callable[[int, int], None], int], None]
+
+
+def planes_of(planes: bool, likelihood: bool) -> int:
+    """Return what planes of pixels are to an estimator, one of LargePlanes."""
+    if not planes:
+        return LargePlanes.NO_PLANES
+    return LargePlanes.VARIANCES if likelihood else LargePlanes.WEIGHTS
 
 
 class LargeFit:
@@ -61,7 +68,7 @@ class LargeFit:
         #: Of the library's functions.
         self._kind = (
             likelihood,
-            LargePlanes.of(planes, likelihood),
+            planes_of(planes, likelihood),
             own is not None and not own.follows_center,
         )
         self._expression = own

@@ -11,12 +11,10 @@ import os
 import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib.machinery import SourceFileLoader
-from types import ModuleType
 
 from ...version import __version__
-from ..c_types import declare_functions
-from .interface import FUNCTIONS
+from . import layouts
+from .checkout import how_to_build, update_library
 
 #: The environment variable that asks for one instruction set.
 INSTRUCTION_SET = "NAPARI_SPOTFIT_INSTRUCTION_SET"
@@ -39,7 +37,7 @@ class Library:
     'library 0.1.0, ...'
     """
 
-    #: Its C functions, as `kernels/cpu/interface.h` declares them.
+    #: Its C functions, those with SPOTFIT_EXPORT in `kernels/cpu/`.
     functions: ctypes.CDLL
     path: str
     version: str
@@ -70,7 +68,7 @@ def load() -> Library:
     Raises
     ------
     ImportError
-        If there is no library, or it is another version's; the message says how to build it.
+        If there is no library, or it is of other sources; the message says how to build it.
     ValueError
         If the environment variable asks for what this machine or the library does not have.
 
@@ -108,64 +106,29 @@ def _choose(instruction_set: str, file: str) -> Library:
 
 @cache
 def _open(path: str) -> ctypes.CDLL:
-    """Return the library's functions, after a look at its version."""
+    """Return the library's functions, if it is that of the layouts."""
     try:
         functions = ctypes.CDLL(path)
-        for text in (functions.spotfit_version, functions.spotfit_instruction_set_name):
-            text.restype = ctypes.c_char_p
-        declare_functions(functions, FUNCTIONS)
-        version = functions.spotfit_version().decode()
+        digest = functions.spotfit_digest
+        digest.restype = ctypes.c_char_p
+        found = digest().decode()
     except (OSError, AttributeError) as error:
-        raise ImportError(f"{error}. {_how_to_build()}") from error
-    if version != __version__:
+        raise ImportError(f"{error}. {how_to_build()}") from error
+    if found != layouts.DIGEST:
         raise ImportError(
-            f"the library {path} is of version {version}, napari-spotfit of {__version__}. "
-            + _how_to_build()
+            f"the library {path} was built from other sources ({found}) than napari-spotfit "
+            f"{__version__} has ({layouts.DIGEST}). {how_to_build()}"
         )
+    for name, result, arguments in layouts.FUNCTIONS:
+        function = getattr(functions, name)
+        function.restype, function.argtypes = result, arguments
     return functions
 
 
 def _find() -> str:
     """Return the path of the installed library; in a checkout, build it if its sources changed."""
     path = os.path.join(os.path.dirname(__file__), _FILES.get(sys.platform, "libspotfit.so"))
-    tools = _tools()
-    if tools and not _is_current(path, tools):
-        _build(tools)
+    update_library(path)
     if not os.path.isfile(path):
-        raise ImportError(f"there is no library {path}. {_how_to_build()}")
+        raise ImportError(f"there is no library {path}. {how_to_build()}")
     return path
-
-
-def _tools() -> str:
-    """Return the folder with what builds the library, where the package is in a checkout."""
-    root = os.path.normpath(os.path.join(os.path.realpath(__file__), *5 * [os.pardir]))
-    tools = os.path.join(root, "tools")
-    return tools if os.path.isfile(f"{tools}/build_library.py") else ""
-
-
-def _is_current(path: str, tools: str) -> bool:
-    sources = ModuleType("library_sources")  # importlib.util would take longer than all of this
-    sources.__file__ = os.path.join(tools, "library_sources.py")
-    SourceFileLoader(sources.__name__, sources.__file__).exec_module(sources)
-    current: bool = sources.is_current(path)
-    return current
-
-
-def _build(tools: str) -> None:
-    # Imported here: an installed package never builds.
-    import subprocess
-
-    print("napari-spotfit: building the library from its changed sources", file=sys.stderr)
-    command = [sys.executable, f"{tools}/build_library.py", "--if-changed"]
-    built = subprocess.run(command, stderr=subprocess.PIPE, encoding="utf-8", errors="replace")
-    if built.returncode:
-        raise ImportError(
-            f"the library could not be built from its changed sources: {built.stderr}"
-        )
-
-
-def _how_to_build() -> str:
-    tools = _tools()
-    if tools:
-        return f"Build it: python {tools}/build_library.py"
-    return "Install it anew: python -m pip install --force-reinstall napari-spotfit"

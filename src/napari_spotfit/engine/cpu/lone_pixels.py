@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from ...settings.settings import Settings
 from .. import threads
 from ..detection.band import make_bands
-from ..detection.detection_settings import make_detection_settings
+from ..detection.detection_settings import detection_source, make_detection_settings
 from ..kernel_arguments import address
 from ..own_pixels import Lost
-from .interface import DetectionSource
 from .library import load
 
 #: ROIs of a thread's share.
@@ -49,7 +48,7 @@ def lone_pixels(
     """
     bands = make_bands(settings.known_sigma, frames.shape[1:])
     given = make_detection_settings(settings, bands, address, level=level)
-    source = DetectionSource.of(frames, given)
+    source = detection_source(frames, given)
     library = load()
 
     def look(corners: NDArray[np.int64], pixels: NDArray[np.bool_] | None) -> NDArray[np.bool_]:

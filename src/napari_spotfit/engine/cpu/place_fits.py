@@ -12,36 +12,25 @@ from numpy.typing import NDArray
 from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
-from ..c_types import fields
 from ..columns import numbers_per_fit
 from ..detection.band import make_bands
 from ..detection.detection_settings import make_detection_settings
-from ..flat_areas import FlatAreaRule
-from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
-from ..own_pixels import Lost, SpotCells
+from ..flat_areas import rule_for
+from ..kernel_arguments import (
+    PIXEL_TYPES,
+    Results,
+    address,
+    fit_results,
+    pixel_map,
+    row_bytes,
+)
+from ..own_pixels import Lost
+from . import layouts
 from .fit import fit_kind
-from .interface import PIXEL_TYPES, DetectionSource, HostRois
+from .layouts import DetectionSource, HostRois, SpotCells
 
 #: The most places of a call, and the pixels of their ROIs: with more of them, threads are of use.
 _MOST, _MOST_PIXELS = 1024, 1 << 17
-
-
-class _PlaceFits(ctypes.Structure):
-    """One frame, some places in it, and memory: kernels/cpu/place_fits.cpp explains it."""
-
-    _fields_ = (
-        ("source", HostRois),
-        *fields("pointer taken", "int taken_type profile estimator rows columns shape numbers"),
-        *fields("pointer settings detection"),
-        ("areas", FlatAreaRule),
-        ("spots", SpotCells),
-        ("work", ctypes.c_void_p),
-        ("results", FitResults),
-        *fields("pointer crowded lone cut lone_pixels pixels own planes"),
-        *fields("pointer variances start"),
-        ("cut_results", FitResults),
-        *fields("pointer whole", "int lone_count"),
-    )
 
 
 class Placed(NamedTuple):
@@ -178,12 +167,12 @@ class PlaceFits:
         self._lone_source = None
         if self._detection.sigma is not None:
             self._bands = make_bands(self._detection.sigma, self._shape)
-            numbers = make_detection_settings(self._detection, self._bands, address)
+            self._numbers = make_detection_settings(self._detection, self._bands, address)
             self._lone_source = DetectionSource(
-                0, ctypes.pointer(numbers), PIXEL_TYPES[dtype.str[1:]]
+                0, ctypes.addressof(self._numbers), PIXEL_TYPES[dtype.str[1:]]
             )
 
-    def _filled(self, room: int, dtype: np.dtype[Any], taken: np.dtype[Any]) -> _PlaceFits:
+    def _filled(self, room: int, dtype: np.dtype[Any], taken: np.dtype[Any]) -> layouts.PlaceFits:
         """Return what the library is given: where all memory is."""
         settings, kind, new = self._settings, self._kind, self._kept_new
         rows, columns = settings.roi_shape
@@ -192,12 +181,12 @@ class PlaceFits:
             width=self._shape[1],
             corners=address(self._all_corners),
             start=address(self._start),
-            planes=PixelMap.of(self._planes),
-            variance=PixelMap.of(self._variance_map),
+            planes=pixel_map(self._planes),
+            variance=pixel_map(self._variance_map),
             program=ctypes.addressof(kind.encoded.program) if kind.encoded else 0,
             pixel_type=PIXEL_TYPES[dtype.str[1:]],
         )
-        return _PlaceFits(
+        return layouts.PlaceFits(
             source=source,
             taken_type=PIXEL_TYPES[taken.str[1:]],
             profile=kind.profile,
@@ -208,10 +197,10 @@ class PlaceFits:
             numbers=numbers_per_fit(settings),
             settings=ctypes.addressof(kind.numbers),
             detection=ctypes.addressof(self._lone_source) if self._lone_source else 0,
-            areas=FlatAreaRule.of(taken),
+            areas=rule_for(taken),
             spots=self._cells(room),
             work=address(new((kind.work_bytes,), np.uint8)),
-            results=FitResults.at(address(self._results), room, settings),
+            results=fit_results(address(self._results), room, settings),
             crowded=address(new((room,), bool)),
             lone=address(self._lone),
             cut=address(self._cut),
@@ -221,7 +210,7 @@ class PlaceFits:
             planes=address(new((rows, columns), np.float32)),
             variances=address(new((room, rows, columns), np.float32)),
             start=address(self._cut_start),
-            cut_results=FitResults.at(address(self._cut_results), room, settings),
+            cut_results=fit_results(address(self._cut_results), room, settings),
             whole=address(self._whole),
         )
 

@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
-from ..kernel_arguments import FitResults, PixelMap, Results, address, row_bytes
+from ..kernel_arguments import (
+    PIXEL_TYPES,
+    Results,
+    address,
+    fit_results,
+    pixel_map,
+    row_bytes,
+)
 from .fit import SMALL_SHARE, fit_kind, fit_rois
-from .interface import PIXEL_TYPES, HostRois
+from .layouts import HostRois
 
 
 class PreparedFits:
@@ -48,7 +55,7 @@ class PreparedFits:
             return
         self._kind = kind = fit_kind(settings, roi_shape, planes is not None)
         self._source = HostRois(
-            0, *roi_shape, 0, 0, PixelMap.of(planes), PixelMap.of(variance_map), 0,
+            0, *roi_shape, 0, 0, pixel_map(planes), pixel_map(variance_map), 0,
             PIXEL_TYPES[dtype.str[1:]],
         )  # fmt: skip
         if kind.encoded:
@@ -83,7 +90,7 @@ class PreparedFits:
             self._all = Results.within(self._memory, count, self._settings).columns(
                 self._settings.profile
             )
-            self._target = FitResults.at(address(self._memory), count, self._settings)
+            self._target = fit_results(address(self._memory), count, self._settings)
             self._room = count
         self._columns = {name: column[:count] for name, column in self._all.items()}
         self._count, kind = count, self._kind

@@ -6,7 +6,6 @@ frames in which they lie on flat areas.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -17,10 +16,10 @@ from numpy.typing import NDArray
 
 from ...images.arrays import to_host
 from ...settings.settings import Settings
-from ..c_types import fields
+from ..cpu.layouts import MAX_RADIUS, BandNumber, DetectionSettings, DetectionWork, Strip
 from ..detection.band import Bands, make_bands
 from ..detection.candidates import Candidates, joined, masks_of, nothing
-from ..detection.detection_settings import MAXIMUM, DetectionSettings, make_detection_settings
+from ..detection.detection_settings import MAXIMUM, make_detection_settings
 from ..detection.nonmax_suppression import (
     Maxima,
     choose_spots,
@@ -45,10 +44,8 @@ _LIKELY = 1.1
 _THREADS, _WARP, _RUN, _ODD_ROWS = 256, 32, 256, 8
 #: Pixels of a row that a warp filters of wide frames: with those beside, two rounds of its threads.
 _RUN_OF_WIDE = 224
-#: Of the widest kernel, as kernels/detection_settings.h has it.
-_MOST_RADIUS = 48
 #: Filtered pixels of a strip: two bands, and the mean.
-_PLANES, _BANDS = 3, 2
+_PLANES = 3
 #: Bytes of a frame's limits, and of words and numbers.
 _LIMITS, _WORD = 28, 4
 #: Blocks that look at the maxima of a strip, however many there are.
@@ -76,36 +73,13 @@ THREADS_OF = {
     "join_bands": _THREADS,
     "find_crowded": _THREADS,
 }
-#: The arrays that kernels make, as the structure Work in kernels/cuda/detection_work.h has them.
+#: The arrays that kernels make, members of DetectionWork.
 _ARRAYS = (
     "count", "highest_count", "marks", "ordered", "maxima", "levels", "limits", "odd", "found",
     "row_starts", "group_starts", "planes", "high", "highest",
 )  # fmt: skip
 #: The last of them are a strip's.
 _OF_STRIP = 3
-
-
-class Strip(ctypes.Structure):
-    """All rows of many frames, or some of one, as kernels/cuda/detection_work.h declares it."""
-
-    _fields_ = fields("int frame frames y0 y1 first last")
-
-
-#: Of the three kernels, with zeros behind.
-_Weights = ctypes.c_float * (_MOST_RADIUS + 1) * 3
-
-
-class Work(ctypes.Structure):
-    """The kernels' argument, as kernels/cuda/detection_work.h declares it."""
-
-    _fields_ = (
-        ("settings", DetectionSettings),
-        *fields(f"pointer frames {' '.join(_ARRAYS)}"),
-        *fields("double distance"),
-        ("strip", Strip),
-        *fields("int number words room run"),
-        ("weights", _Weights),
-    )
 
 
 class _Launch(NamedTuple):
@@ -167,7 +141,7 @@ class _Plan(NamedTuple):
     def most_highest(self, strip: Strip) -> int:
         """Return how many maxima a strip may have in both bands: none lies beside another."""
         rows, columns = int(strip.last - strip.first), self.bands.shape[1]
-        return _BANDS * int(strip.frames) * ((rows + 1) // 2) * ((columns + 1) // 2)
+        return BandNumber.BANDS * int(strip.frames) * ((rows + 1) // 2) * ((columns + 1) // 2)
 
     def sizes(self, n: int, room: int) -> tuple[int, ...]:
         """Return the bytes of what kernels make of so many frames, in the order of ``_ARRAYS``."""
@@ -177,7 +151,7 @@ class _Plan(NamedTuple):
         groups = n * height // _WARP + 1
         return (
             _WORD, _WORD, room, MAXIMUM.itemsize * room, MAXIMUM.itemsize * room, self.pixel * n,
-            _LIMITS * n, bits, _BANDS * bits, _WORD * _WARP * groups, _WORD * groups,
+            _LIMITS * n, bits, BandNumber.BANDS * bits, _WORD * _WARP * groups, _WORD * groups,
             _WORD * _PLANES * rows * width, _WORD * rows * self.words,
             _WORD * max(map(self.most_highest, self.strips(n))),
         )  # fmt: skip
@@ -284,10 +258,10 @@ def _plan(device: Device, dtype: np.dtype[Any], shape: tuple[int, int], sigma: f
 
 def _weights_of(bands: Bands) -> Any:
     """Return the kernels' weights as kernels are told them."""
-    weights = np.zeros((len(bands.kernels), _MOST_RADIUS + 1), np.float32)
+    weights = np.zeros((len(bands.kernels), MAX_RADIUS + 1), np.float32)
     for row, half in zip(weights, bands.kernels, strict=True):
         row[: len(half)] = half
-    return _Weights.from_buffer_copy(weights.tobytes())
+    return type(DetectionWork().weights).from_buffer_copy(weights.tobytes())
 
 
 def _frames_at_a_time(plan: _Plan) -> int:
@@ -312,9 +286,10 @@ def _maxima(
             end += -(-size // 256) * 256
         scratch = device.allocate(end)
         base = device.address(scratch)
-        work = Work(
-            settings, device.address(frames), *(base + offset for offset in offsets.values()),
-            distance, Strip(), len(frames), plan.words, room, plan.run, plan.weights,
+        work = DetectionWork(
+            settings=settings, frames=device.address(frames), distance=distance,
+            number=len(frames), words=plan.words, room=room, run=plan.run, weights=plan.weights,
+            **{name: base + offset for name, offset in offsets.items()},
         )  # fmt: skip
         orders = device.orders()
         _launch_all(plan, work, orders)
@@ -335,7 +310,7 @@ def _maxima(
     return here[: MAXIMUM.itemsize * count].view(MAXIMUM)
 
 
-def _launch_all(plan: _Plan, work: Work, orders: Any) -> None:
+def _launch_all(plan: _Plan, work: DetectionWork, orders: Any) -> None:
     """Let the kernels run, one after the other."""
     kind = work.number, work.room, work.distance
     launches = plan.launches.get(kind)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 
 import numpy as np
 
+from ..cpu.layouts import ErrorColumns, FilteredNoise
 from .compile import as_argument, kernel
 
 #: Threads of a block.
@@ -14,8 +14,8 @@ THREADS = 256
 
 
 def correct_errors(
-    noise: ctypes.Structure,
-    columns: ctypes.Structure,
+    noise: FilteredNoise,
+    columns: ErrorColumns,
     count: int,
     kernel: Callable[..., Callable[..., None]] = kernel,
 ) -> None:
@@ -23,8 +23,10 @@ def correct_errors(
 
     Parameters
     ----------
-    noise, columns : ctypes.Structure
-        FilteredNoise and ErrorColumns, as kernels/filtered_errors.h declares them.
+    noise : FilteredNoise
+        What the filter does to errors.
+    columns : ErrorColumns
+        Where these are.
     count : int
         Number of fits.
     kernel : callable

@@ -14,8 +14,9 @@ from ...images.arrays import native_type, to_host, to_native
 from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
+from ..cpu.layouts import PixelMap, RoiSource
 from ..fit_settings import make_fit_settings
-from ..kernel_arguments import FitResults, PixelMap, Results, RoiSource, address, row_bytes
+from ..kernel_arguments import Results, address, fit_results, row_bytes
 from . import large_rois, staging, transfer
 from .compile import as_argument
 from .fit_kernel import FitCode, FitKernel, fit_kernel
@@ -220,7 +221,7 @@ def _arguments(
 ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Return where a kernel reads and writes; in a closed loop that stays the same."""
     source = RoiSource(frames, *frame_shape, corners, start, PixelMap(*planes), PixelMap(*variance))
-    return as_argument(source), as_argument(FitResults.at(memory, n, task.settings, first))
+    return as_argument(source), as_argument(fit_results(memory, n, task.settings, first))
 
 
 @lru_cache(maxsize=256)

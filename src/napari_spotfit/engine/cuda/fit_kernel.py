@@ -63,7 +63,7 @@ class FitCode(NamedTuple):
     gather: bool
     rows: int
     columns: int
-    #: What kernels/fit_settings.h has under these names.
+    #: What kernels/layouts/fit_settings.h has under these names.
     held: int
     turns: int
     errors: bool

@@ -5,12 +5,12 @@ The CPU's twin is part of the library.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cpu.layouts import FlatAreaRule
 from .compile import PIXEL_TYPES, as_argument
 from .device import Device, current_device
 
@@ -19,7 +19,7 @@ THREADS = 128
 
 
 def flat_areas_there(
-    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], rule: ctypes.Structure
+    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], rule: FlatAreaRule
 ) -> NDArray[np.uint8]:
     """Return what each ROI of frames on a GPU is suspected of, as kernels/flat_areas.h has it."""
     with frames.device:
@@ -31,7 +31,7 @@ def flat_areas_on(
     frames: Any,
     corners: NDArray[np.int64],
     roi_shape: tuple[int, int],
-    rule: ctypes.Structure,
+    rule: FlatAreaRule,
 ) -> NDArray[np.uint8]:
     """Return the same of frames in the memory of a device."""
     if not len(corners):
@@ -48,7 +48,7 @@ def order(
     frames: Any,
     corners: Any,
     roi_shape: tuple[int, int],
-    rule: ctypes.Structure,
+    rule: FlatAreaRule,
 ) -> NDArray[np.uint8]:
     """Return memory for what ROIs are suspected of; it is filled when orders are carried out.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,16 +13,15 @@ from ...images.arrays import to_host
 from ...images.pixel_calibration import Planes
 from ...models.profiles import Profile
 from ...settings.settings import Settings
-from ..c_types import fields
-from ..cpu.interface import LargeRequest, LargeTask
 from ..cpu.large_rois import LargeFit
-from ..kernel_arguments import FitResults, Results, address, row_bytes
+from ..cpu.layouts import TILE_COLUMNS, LargePixels, LargeRequest, LargeTask
+from ..kernel_arguments import Results, address, fit_results, row_bytes
 from . import transfer
 from .compile import PIXEL_TYPES, as_argument, compiled, with_includes
 from .fit_kernel import profile_text
 
-#: Threads of a block, and of a warp; columns of a warp's tile, as kernels/cuda/large_roi.h says.
-THREADS, WARP, TILE_COLUMNS = 256, 32, 64
+#: Threads of a block, and of a warp.
+THREADS, WARP = 256, 32
 #: Tiles, about, and rows of one at least and at most: a thread adds up some dozens of pixels in
 #: single precision. They do not depend on the GPU, and so neither do the sums.
 _TILES, _LEAST_ROWS, _MOST_ROWS = 4096, 4, 64
@@ -65,12 +63,6 @@ extern "C" __global__ void __launch_bounds__({threads})
 """
 
 
-class LargePixels(ctypes.Structure):
-    """Where a ROI's pixels lie, as kernels/cuda/large_roi.h says."""
-
-    _fields_ = fields("pointer pixels planes variances", "long row_pitch")
-
-
 class Tiling(NamedTuple):
     """How the rows of a request are cut into tiles, one for a warp."""
 
@@ -93,7 +85,7 @@ def sums_text(profile: Profile, averaging: str, pixel: str, task: int) -> str:
     return with_includes(
         _SUMS_KERNEL.format(
             own_profile=own_profile, profile=name, pixel=PIXEL_TYPES[pixel],
-            task=LargeTask(task).name, threads=THREADS,
+            task=LargeTask.NAMES[task], threads=THREADS,
         )
     )  # fmt: skip
 
@@ -131,7 +123,7 @@ def fit_rois(
     arrays = frames, *(None if one is None else one.values for one in (planes, variance_map))
     there = [None if array is None else _Uploaded(array) for array in arrays]
     memory = np.empty(row_bytes(settings) * count, np.uint8)
-    target = FitResults.at(address(memory), count, settings)
+    target = fit_results(address(memory), count, settings)
     machine = Machine(settings, frames.dtype.str[1:])
     for roi in range(count):
         frame, top, left = (roi, 0, 0) if corners is None else map(int, corners[roi])

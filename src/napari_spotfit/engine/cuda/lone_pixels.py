@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from functools import lru_cache
 from typing import Any
@@ -11,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...settings.settings import Settings
-from ..c_types import fields
+from ..cpu.layouts import DetectionSettings, LoneWork
 from ..detection.band import make_bands
-from ..detection.detection_settings import DetectionSettings, make_detection_settings
+from ..detection.detection_settings import make_detection_settings
 from ..own_pixels import Lost
 from .compile import PIXEL_TYPES
 from .device import Device, current_device
@@ -29,15 +28,6 @@ def _made(
     """Return what the kernel is told, only to be read; it uses none of the bands."""
     bands = make_bands(settings.known_sigma, shape)
     return make_detection_settings(settings, bands, lambda _: None, level=level)
-
-
-class LoneWork(ctypes.Structure):
-    """The kernel's argument, as kernels/cuda/lone_pixels.cu declares it."""
-
-    _fields_ = (
-        ("settings", DetectionSettings),
-        *fields("pointer frames corners found pixels", "int count rows columns"),
-    )
 
 
 def lone_pixels(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
-from ..flat_areas import FlatAreaRule
+from ..flat_areas import rule_for
 from ..lost_pixels import LostPixels, in_flat_areas, lost_in
 from ..saturation import Highest
 from . import flat_areas, lone_pixels
@@ -53,7 +53,7 @@ def lost_pixels_on(
 ) -> LostPixels:
     """Return the same of frames in the memory of a device, as the camera took them."""
     orders = device.orders()
-    there, rule = orders.send(corners), FlatAreaRule.of(frames.dtype)
+    there, rule = orders.send(corners), rule_for(frames.dtype)
     look = lone_pixels.Look(device, frames, roi_shape, detection, level)
     areas = flat_areas.order(device, orders, frames, there, roi_shape, rule)
     lone = look.order(orders, there)

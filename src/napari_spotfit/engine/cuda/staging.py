@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import threads
-from ..c_types import fields
+from ..cpu import layouts
 from ..cpu.library import load
 from ..kernel_arguments import address
 
@@ -42,43 +42,20 @@ Move = tuple[int, int, int]
 Launched = tuple[Any, tuple[int], tuple[int], Sequence[Any]]
 
 
-class DeviceCalls(ctypes.Structure):
-    """Functions of CUDA's driver by their addresses, as kernels/cpu/staging.cpp has them."""
-
-    _fields_ = fields("pointer send receive launch record wait synchronize")
-
-
-class _Parts(ctypes.Structure):
-    """Page-locked memory in parts, as kernels/cpu/staging.cpp has it."""
-
-    _fields_ = (
-        ("calls", DeviceCalls),
-        *fields("pointer memory", "long part parts", "pointer events", "long used"),
-    )
-
-
-#: A kernel that begins, as kernels/cpu/staging.cpp has it; the alignment of its arguments.
-_LAUNCH = np.dtype([("kernel", "u8"), ("arguments", "i8"), ("blocks", "i4"), ("threads", "i4")])
+#: A kernel that begins, and the alignment of its arguments.
+_LAUNCH = np.dtype(layouts.Launch)
 _ALIGNED = 16
 
 
-class _Piece(ctypes.Structure):
-    """What is done for a piece of work, as kernels/cpu/staging.cpp has it."""
-
-    _fields_ = fields(
-        "pointer sent launches received", "int sent_count launch_count received_count in_place"
-    )
-
-
 @lru_cache(maxsize=1)
-def device_calls() -> DeviceCalls:
+def device_calls() -> layouts.DeviceCalls:
     """Return the driver's functions."""
     driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     functions = (
         driver.cuMemcpyHtoDAsync_v2, driver.cuMemcpyDtoHAsync_v2, driver.cuLaunchKernel,
         driver.cuEventRecord, driver.cuEventSynchronize, driver.cuStreamSynchronize,
     )  # fmt: skip
-    return DeviceCalls(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+    return layouts.DeviceCalls(*(ctypes.cast(function, ctypes.c_void_p) for function in functions))
 
 
 class Way:
@@ -126,7 +103,7 @@ class Job:
     ) -> None:  # fmt: skip
         launches = _Launches([(kernel, *one) for one in given])
         self._kept = sent, received, launches
-        self._piece = _Piece(
+        self._piece = layouts.Piece(
             sent.address, launches.address, received.address,
             sent.count, launches.count, received.count, in_place,
         )  # fmt: skip
@@ -183,7 +160,7 @@ class Staging:
         self._memory = pinned(PART * PARTS)
         self._events = [cupy.cuda.Event(disable_timing=True) for _ in range(PARTS)]
         self._pointers = (ctypes.c_void_p * PARTS)(*(event.ptr for event in self._events))
-        self._parts = _Parts(
+        self._parts = layouts.Staging(
             device_calls(), address(self._memory), PART, PARTS,
             ctypes.addressof(self._pointers), 0,
         )  # fmt: skip
@@ -229,7 +206,7 @@ class Staging:
         """
         up, down, last = (np.array(moves or (), np.uint64) for moves in (sent, received, brought))
         made = _Launches(launches)
-        piece = _Piece(
+        piece = layouts.Piece(
             address(up), made.address, address(down), len(sent), made.count, len(received), 0
         )
         count = -1 if brought is None else len(brought)

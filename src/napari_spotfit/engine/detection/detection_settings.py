@@ -1,4 +1,4 @@
-"""What detection is told and what it finds, as kernels/detection_settings.h declares it."""
+"""What detection is told and what it finds, as kernels/layouts/detection_settings.h has it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...settings.noise_model import NoiseModel
 from ...settings.settings import DEFAULT_FALSE_SPOTS, Settings
-from ..c_types import fields
+from ..cpu.layouts import BandSettings, DetectionSettings, DetectionSource, Maximum
+from ..kernel_arguments import PIXEL_TYPES, address
 from .band import Band, Bands
 from .false_spots import score_for
 
 #: A pixel that is higher in a band than those around it.
-MAXIMUM = np.dtype(
-    [(name, np.int32) for name in ("frame", "y", "x", "band", "on_flat_area")]
-    + [(name, np.float32) for name in ("height", "score")]
-)
+MAXIMUM = np.dtype(Maximum)
 
 #: Of an image without noise: all that is higher than its surroundings stands out.
 NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
@@ -30,45 +29,25 @@ NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
 _CLEAR, _REACH, _LEAST_REACH = 8.0, 1.6, 1.5
 #: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
 _LONE_DISTANCE, _LEAST_LONE_DISTANCE = 2, 2
-_WIDTHS, _BANDS, _DIRECTIONS = 3, 2, 4
 
 
-class BandSettings(ctypes.Structure):
-    """What is told of each band."""
-
-    _fields_ = (
-        *fields("pointer gain_y gain_x", "double gain least_height", "float skewness"),
-        ("curvature", ctypes.c_float * _DIRECTIONS),
-        ("roughness", ctypes.c_float * _DIRECTIONS),
-    )
+def reach_in_pixels(settings: DetectionSettings) -> int:
+    """Return how many rows and columns around a maximum tell that it is one."""
+    return int(max(settings.step, 1) + settings.radius[-1] + settings.lone_distance + 1)
 
 
-class DetectionSettings(ctypes.Structure):
-    """What detection is told, the same for all frames of a call."""
-
-    _fields_ = (
-        ("kernels", ctypes.c_void_p * _WIDTHS),
-        ("bands", BandSettings * _BANDS),
-        *fields(
-            "pointer variance_map",
-            "double lowest_border least_score shape_score clear_score reach",
-            "double slope intercept least_variance own_slope level", "long height width",
-        ),
-        ("radius", ctypes.c_int * _WIDTHS),
-        *fields("int step diagonal row_step", "float sigma lone_share"),
-        *fields("int lone_distance level_known"),
-    )  # fmt: skip
-
-    @property
-    def reach_in_pixels(self) -> int:
-        """How many rows and columns around a maximum tell that it is one."""
-        return int(max(self.step, 1) + self.radius[-1] + self.lone_distance + 1)
+def detection_source(frames: NDArray[Any], settings: DetectionSettings) -> DetectionSource:
+    """Return frames (n, Y, X), C-contiguous, which must outlast it."""
+    pixel_type = PIXEL_TYPES[frames.dtype.str[1:]]
+    source = DetectionSource(address(frames), ctypes.addressof(settings), pixel_type)
+    source.kept = settings
+    return source
 
 
 def make_detection_settings(
     settings: Settings,
     bands: Bands,
-    address: Callable[[Any], int | None],
+    address_of: Callable[[Any], int | None],
     noise: NoiseModel | None = None,
     variance_map: Any = None,
     level: float | None = None,
@@ -81,7 +60,7 @@ def make_detection_settings(
         ``sigma``, ``false_spots``, ``threshold`` and ``noise`` count.
     bands : Bands
         Their arrays must outlast the result.
-    address : callable
+    address_of : callable
         Says where one of them lies in the memory of the machine that detects.
     noise : NoiseModel, optional
         That of the pixels, instead of the settings' own.
@@ -97,34 +76,34 @@ def make_detection_settings(
     score = score_for(settings.false_spots, sigma)
     by_height = settings.threshold is not None
     return DetectionSettings(
-        (ctypes.c_void_p * _WIDTHS)(*(address(kernel) for kernel in bands.kernels)),
-        (BandSettings * _BANDS)(*_heights(bands, settings.threshold, address)),
-        None if variance_map is None else address(variance_map),
+        tuple(address_of(kernel) for kernel in bands.kernels),
+        _heights(bands, settings.threshold, address_of),
+        None if variance_map is None else address_of(variance_map),
         bands.lowest_border,
         -math.inf if by_height else score,
         score_for(DEFAULT_FALSE_SPOTS, sigma) if by_height else score,
         _CLEAR, max(_REACH * sigma, _LEAST_REACH),
         factor * noise.slope, factor * noise.intercept, factor * noise.least, noise.slope,
         level or 0.0, *bands.shape,
-        (ctypes.c_int * _WIDTHS)(*(len(kernel) - 1 for kernel in bands.kernels)),
+        tuple(len(kernel) - 1 for kernel in bands.kernels),
         bands.step, bands.diagonal, bands.row_step, sigma, _lone_share(sigma),
         max(_LEAST_LONE_DISTANCE, round(_LONE_DISTANCE * sigma)), level is not None,
     )  # fmt: skip
 
 
 def _heights(
-    bands: Bands, threshold: float | None, address: Callable[[Any], int | None]
-) -> list[BandSettings]:
+    bands: Bands, threshold: float | None, address_of: Callable[[Any], int | None]
+) -> tuple[BandSettings, ...]:
     """Return what is told of each band; a threshold is that of the wide one."""
-    return [
+    return tuple(
         BandSettings(
-            address(band.gain_y), address(band.gain_x), band.gain,
+            address_of(band.gain_y), address_of(band.gain_x), band.gain,
             _least_height(band, bands.bands[0], threshold), band.skewness,
-            (ctypes.c_float * _DIRECTIONS)(*band.curvature),
-            (ctypes.c_float * _DIRECTIONS)(*band.roughness),
+            tuple(band.curvature),
+            tuple(band.roughness),
         )
         for band in bands.bands
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def _least_height(band: Band, wide: Band, threshold: float | None) -> float:

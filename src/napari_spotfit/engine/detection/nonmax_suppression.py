@@ -13,29 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..c_types import fields
-from ..cpu.interface import DetectionSource
+from ..cpu.layouts import DetectionSettings, DetectionSource, Mark, SpotChoice
 from ..cpu.library import load
 from ..kernel_arguments import address
 from .candidates import Candidates
-from .detection_settings import MAXIMUM, DetectionSettings
+from .detection_settings import MAXIMUM, detection_source
 
 Maxima = NDArray[np.void]
 
-#: Marks of maxima, in the place of their bands: without another one too close; no spot of its own;
-#: with another one that may be too close.
-ALONE, DROPPED, CROWDED = 0, 1, 2
 #: Spots are never closer than this.
 _LEAST_DISTANCE = 1.0
-
-
-class _SpotChoice(ctypes.Structure):
-    """Which maxima are spots, as kernels/cpu/detection_functions.h explains it."""
-
-    _fields_ = fields(
-        "long height width", "pointer masks", "long mask_count", "double distance", "int merged",
-        "pointer row_starts order frame y x score height_in_band",
-    )  # fmt: skip
 
 
 def join_bands(maxima: Maxima, settings: DetectionSettings, distance: float) -> None:
@@ -44,7 +31,7 @@ def join_bands(maxima: Maxima, settings: DetectionSettings, distance: float) -> 
     row_starts = _memory_for_rows(maxima, int(settings.height))
     partners = np.empty(len(maxima), np.int32)
     # Maxima of two bands may be closer to others than maxima of one are.
-    others = CROWDED if distance > _LEAST_DISTANCE else ALONE
+    others = Mark.CROWDED if distance > _LEAST_DISTANCE else Mark.ALONE
     library.functions.spotfit_join_bands(
         library.index, ctypes.byref(settings), address(maxima), len(maxima), address(row_starts),
         address(partners), others,
@@ -78,7 +65,7 @@ def choose_spots(
     Examples
     --------
     >>> maxima = np.zeros(3, MAXIMUM)
-    >>> maxima["x"], maxima["height"], maxima["band"] = [0, 3, 6], [1, 2, 1], CROWDED
+    >>> maxima["x"], maxima["height"], maxima["band"] = [0, 3, 6], [1, 2, 1], Mark.CROWDED
     >>> choose_spots(maxima, (1, 7), None, 4.0, merge=np.copy).x
     array([3])
     """
@@ -86,7 +73,7 @@ def choose_spots(
     if count < 0:
         maxima = merge(maxima[: -1 - count])
         # The middles of plateaus may be closer to others than maxima are.
-        maxima["band"] = CROWDED
+        maxima["band"] = Mark.CROWDED
         found, count = _chosen(maxima, shape, masks, distance, merged=True)
     return Candidates._make(column[:count] for column in found)
 
@@ -105,7 +92,7 @@ def _chosen(
     row_starts, order = _memory_for_rows(maxima, shape[0]), np.empty(2 * count, np.uint64)
     places, light = np.empty((3, count), np.int64), np.empty((2, count), np.float32)
     found = Candidates(*places, *light)
-    choice = _SpotChoice(
+    choice = SpotChoice(
         *shape, address(masks), 0 if masks is None else len(masks), distance, merged,
         address(row_starts), address(order), *map(address, found),
     )  # fmt: skip
@@ -147,7 +134,7 @@ def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = N
 def _source(frames: NDArray[Any], level: float | None) -> DetectionSource:
     height, width = frames.shape[1:]
     known = {"level": level or 0.0, "level_known": level is not None}
-    return DetectionSource.of(frames, DetectionSettings(height=height, width=width, **known))
+    return detection_source(frames, DetectionSettings(height=height, width=width, **known))
 
 
 def _with_memory(walk: Callable[..., int], frames: NDArray[Any]) -> int:

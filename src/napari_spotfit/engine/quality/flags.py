@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from ..cpu.layouts import FlagBit
+
 #: The limits of the table below.
 FARTHEST = 1.5
 NARROWEST, WIDEST = 0.5, 2.0
@@ -28,19 +30,19 @@ class Flag(IntFlag):
     <Flag.AT_BOUND|MOVED: 6>
     """
 
-    NOT_CONVERGED = 1 << 0
-    AT_BOUND = 1 << 1
-    MOVED = 1 << 2
-    WIDE = 1 << 3
-    NARROW = 1 << 4
-    WEAK = 1 << 5
-    NEGATIVE = 1 << 6
-    DUPLICATE = 1 << 7
-    NEIGHBOUR = 1 << 8
-    POOR_FIT = 1 << 9
-    EDGE = 1 << 10
-    BAD_PIXELS = 1 << 11
-    SATURATED = 1 << 12
+    NOT_CONVERGED = FlagBit.NOT_CONVERGED
+    AT_BOUND = FlagBit.AT_BOUND
+    MOVED = FlagBit.MOVED
+    WIDE = FlagBit.WIDE
+    NARROW = FlagBit.NARROW
+    WEAK = FlagBit.WEAK
+    NEGATIVE = FlagBit.NEGATIVE
+    DUPLICATE = FlagBit.DUPLICATE
+    NEIGHBOUR = FlagBit.NEIGHBOUR
+    POOR_FIT = FlagBit.POOR_FIT
+    EDGE = FlagBit.EDGE
+    BAD_PIXELS = FlagBit.BAD_PIXELS
+    SATURATED = FlagBit.SATURATED
 
 
 class Rule(NamedTuple):

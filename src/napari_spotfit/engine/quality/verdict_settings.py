@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from functools import lru_cache
 
@@ -12,8 +11,7 @@ from ...settings.bounds import bounds_of, light_ends
 from ...settings.camera_noise import electrons_of, noise_of
 from ...settings.noise_model import excess_of
 from ...settings.settings import Settings
-from ..c_types import fields
-from ..fit_settings import MAX_SHAPE
+from ..cpu.layouts import MAX_SHAPE, ChiBy, FitColumn, VerdictSettings, WidthParameter
 from . import flags
 
 #: Bounds of angles are given in degrees and kept in radians: they are met within so much.
@@ -22,34 +20,12 @@ _DEGREES = 1e-3
 _SINGLE = 2e-7
 #: How far a noise model that was measured may be too low, as a fraction.
 _MEASURED = 0.1
-#: The columns before those of the shape parameters, as in kernels/cpu/verdicts.h.
-COLUMNS = (
-    "stop_condition", "roi_y", "roi_x", "amplitude", "background", "photons", "chi_square",
-    "reduced_chi_square", "amplitude_stderr",
-)  # fmt: skip
-#: Parameters that tell a width, as in kernels/verdict_settings.h.
-WIDTHS = ("sigma", "sigma_x", "sigma_y", "width", "exponent")
-#: What χ² is judged by, as there.
-_COUNTS, _LIKELIHOOD = 1, 2
+#: The columns before those of the shape parameters.
+COLUMNS = tuple(map(str.lower, FitColumn.NAMES[: FitColumn.SHAPE]))
+#: Parameters that tell a width.
+WIDTHS = tuple(map(str.lower, WidthParameter.NAMES[: WidthParameter.WIDTH_PARAMETERS]))
 
-_NO_ENDS = MAX_SHAPE * [math.nan]
-_PerShape, _PerWidth = ctypes.c_double * MAX_SHAPE, ctypes.c_int * len(WIDTHS)
-
-
-class VerdictSettings(ctypes.Structure):
-    """The same as in kernels/verdict_settings.h, where its fields are explained."""
-
-    _fields_ = (
-        ("low", _PerShape),
-        ("high", _PerShape),
-        *fields("double amplitude_low amplitude_high background_low background_high"),
-        *fields("double least_errors slope dark least least_with_light"),
-        *fields("double pixels fitted photon electron correlated measured tails gain excess"),
-        *fields("double most_chi farthest widest narrowest same_spot same_spot_px"),
-        *fields("int rows columns widths_judged shape"),
-        ("width_at", _PerWidth),
-        *fields("int noise_known chi_by"),
-    )
+_NO_ENDS = MAX_SHAPE * (math.nan,)
 
 
 @lru_cache(maxsize=64)
@@ -58,18 +34,18 @@ def verdict_settings(
 ) -> tuple[tuple[str, ...], VerdictSettings]:
     """Return the columns that verdicts go by, and all other numbers, only to be read."""
     numbers = VerdictSettings(
-        low=_PerShape(*_NO_ENDS), high=_PerShape(*_NO_ENDS), amplitude_low=math.nan,
+        low=_NO_ENDS, high=_NO_ENDS, amplitude_low=math.nan,
         amplitude_high=math.nan, background_low=math.nan, background_high=math.nan,
         least_errors=flags.LEAST_ERRORS, most_chi=flags.MOST_CHI, farthest=flags.FARTHEST,
         widest=flags.WIDEST, narrowest=flags.NARROWEST, same_spot=flags.SAME_SPOT,
-        same_spot_px=flags.SAME_SPOT_PX, width_at=_PerWidth(*len(WIDTHS) * [-1]),
+        same_spot_px=flags.SAME_SPOT_PX, width_at=len(WIDTHS) * (-1,),
     )  # fmt: skip
     if settings is None or roi_shape is None:
         return COLUMNS, numbers
     shape = [parameter.name for parameter in settings.profile.shape]
     numbers.shape, numbers.photon = len(shape), settings.gain or 1.0
     numbers.rows, numbers.columns = roi_shape
-    numbers.width_at = _PerWidth(*(shape.index(one) if one in shape else -1 for one in WIDTHS))
+    numbers.width_at = tuple(shape.index(one) if one in shape else -1 for one in WIDTHS)
     is_held = not settings.fixed.keys().isdisjoint(settings.profile.widths)
     numbers.widths_judged = not is_held and settings.profile.expression is None
     _put_bounds(numbers, settings, roi_shape)
@@ -126,7 +102,7 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.gain, numbers.excess = electrons.gain, electrons.excess
     numbers.tails = 3 if settings.emccd else 1
     if estimator == "mle":
-        numbers.chi_by = _LIKELIHOOD
+        numbers.chi_by = ChiBy.CHI_OF_LIKELIHOOD
         numbers.electron = excess_of(settings.emccd) * electrons.gain**2
     else:
-        numbers.chi_by, numbers.electron = _COUNTS, noise.slope**2
+        numbers.chi_by, numbers.electron = ChiBy.CHI_OF_COUNTS, noise.slope**2

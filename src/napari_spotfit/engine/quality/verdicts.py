@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ...images.arrays import to_host
 from ...settings.settings import Settings
 from .. import threads
+from ..cpu.layouts import MAX_SHAPE, WORK_OF_VERDICT, FitColumns, ImageFits
 from ..cpu.library import load
-from ..filtered_noise import ErrorColumns, filtered_noise
-from ..fit_settings import MAX_SHAPE
+from ..filtered_noise import error_columns, filtered_noise
 from ..kernel_arguments import address
 from ..own_pixels import Lost
 from .verdict_settings import COLUMNS, verdict_settings
@@ -24,15 +24,13 @@ from .verdict_settings import COLUMNS, verdict_settings
 Columns = Mapping[str, Any]
 
 _BYTE, _INTEGER, _SINGLE, _DOUBLE, _LONG = map(np.dtype, ("u1", "i4", "f4", "f8", "i8"))
-#: The columns' types in kernels/cpu/verdicts.h.
+#: The columns' types, as kernels/layouts/verdicts.h has them.
 _TYPES = (_BYTE, _INTEGER, _INTEGER, *(len(COLUMNS) - 3 + MAX_SHAPE) * [_SINGLE])
-#: Bytes of work for each fit, as there; fits of a thread's share.
-_WORK, _SHARE = 32, 1 << 14
+#: Fits of a thread's share.
+_SHARE = 1 << 14
 
-#: FitColumns and ImageFits as kernels/cpu/verdicts.h declares them: ctypes would take longer to
-#: fill them in than a hundred fits take to be judged.
-_FIT_COLUMNS = struct.Struct(f"{len(_TYPES)}Pi")
-_IMAGE_FITS = struct.Struct("2P3qdPq2Pq2Pq8P")
+#: ctypes would take longer to fill them in than a hundred fits take to be judged.
+_FIT_COLUMNS, _IMAGE_FITS = struct.Struct(FitColumns.FORMAT), struct.Struct(ImageFits.FORMAT)
 
 
 class Origin(NamedTuple):
@@ -119,10 +117,10 @@ class ImageVerdicts:
         where, doubles, *kept = _places_of(columns, names)
         where[1:3] = 0, 0  # y and x are those in the ROIs, whatever the columns were before
         count = self._count = len(columns["y"])
-        made, work = np.empty((3, count), _INTEGER), np.empty(_WORK * count, _BYTE)
+        made, work = np.empty((3, count), _INTEGER), np.empty(WORK_OF_VERDICT * count, _BYTE)
         columns.update(roi_y=made[0], roi_x=made[1], flags=made[2].view(np.uint32))
         filtered = filtered_noise(settings, settings.roi_shape)
-        errors = None if filtered is None else ErrorColumns.of(columns, filtered.columns)
+        errors = None if filtered is None else error_columns(columns, filtered.columns)
         #: What must outlast the addresses.
         self._kept = kept, made, work, filtered, errors
         self._fits, self._threads = _FIT_COLUMNS.pack(*where, doubles), settings.threads

@@ -1,5 +1,5 @@
-// What detection is told and what it finds, the same on every machine;
-// napari_spotfit/engine/detection/detection_settings.py makes the numbers.
+// The settings of detection as numbers, and what it finds;
+// napari_spotfit/engine/detection/detection_settings.py fills the settings in.
 #pragma once
 
 namespace spotfit {
@@ -65,5 +65,25 @@ enum Mark { ALONE, DROPPED, CROWDED };
 // differences of their mean from that of the block, and of these times those of what is fine along
 // both axes.
 struct BlockNoise { double mean, both, along_x, along_y, cube, lowest, spread, rise; };
+
+// Frames that lie one after the other.
+struct DetectionSource {
+    const void* frames;
+    const DetectionSettings* settings;
+    int pixel_type;  // a PixelType
+};
+
+// Which of the marked maxima of frames are spots, memory for the search, and the columns of those that are.
+struct SpotChoice {
+    long long height, width;     // of a frame
+    const unsigned char* masks;  // where spots are looked for, for all frames or for each; null: everywhere
+    long long mask_count;
+    double distance;            // of spots that are closer only the highest stays
+    int merged;                 // whether those on one plateau have been made one
+    long long* row_starts;      // for a number for each row of the frames from the first to the last, and one more
+    unsigned long long* order;  // for two numbers for each maximum
+    long long *frame, *y, *x;
+    float *score, *height_in_band;
+};
 
 }  // namespace spotfit

@@ -1,8 +1,10 @@
-// Where the ROIs of a call lie, and where their results go: the same on every machine;
-// napari_spotfit/engine/kernel_arguments.py has it for Python.
+// Where the ROIs of a call lie, and where their results go.
 #pragma once
+#include "expression_program.h"
 
 namespace spotfit {
+
+enum PixelType { UINT8, UINT16, INT16, FLOAT32, FLOAT64 };
 
 // One number for each pixel: of one frame for all of them, or of each its own.
 struct PixelMap {
@@ -17,6 +19,12 @@ struct RoiSource {
     const float* start;        // y, x, other shape parameters of each, or null
     PixelMap planes;           // weights, or read-out variances in photo-electrons^2
     PixelMap variance;         // read-out variance in counts^2, for the standard errors
+};
+
+// ROIs in the host's frames.
+struct HostRois : RoiSource {
+    const ExpressionProgram* program;  // null for a built-in model
+    int pixel_type;                    // a PixelType
 };
 
 // Columns of results.

@@ -6,7 +6,7 @@ namespace spotfit {
 
 // The bits of napari_spotfit.Flag.
 namespace flag {
-enum : unsigned {
+enum FlagBit : unsigned {
     NOT_CONVERGED = 1 << 0,
     AT_BOUND = 1 << 1,
     MOVED = 1 << 2,
@@ -24,7 +24,10 @@ enum : unsigned {
 }
 
 // Parameters that tell how wide a spot is, whatever the model.
-enum WidthParameter { SIGMA, SIGMA_X, SIGMA_Y, HALF_WIDTH, EXPONENT, WIDTH_PARAMETERS };
+enum WidthParameter { SIGMA, SIGMA_X, SIGMA_Y, WIDTH, EXPONENT, WIDTH_PARAMETERS };
+
+// What chi-square is of.
+enum ChiBy { CHI_UNKNOWN, CHI_OF_COUNTS, CHI_OF_LIKELIHOOD };
 
 struct VerdictSettings {
     // The ends at which a parameter does not follow the data, NaN where there is none: of y and x from the
@@ -47,8 +50,7 @@ struct VerdictSettings {
     int shape;                       // parameters
     int width_at[WIDTH_PARAMETERS];  // where among them those are that tell a width, in this order; -1: nowhere
     int noise_known;                 // whether errors have the spot's shot noise
-    int chi_by;                      // of CHI_UNKNOWN, ...
+    int chi_by;                      // a ChiBy
 };
-enum { CHI_UNKNOWN, CHI_OF_COUNTS, CHI_OF_LIKELIHOOD };
 
 }  // namespace spotfit

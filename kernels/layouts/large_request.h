@@ -44,12 +44,15 @@ struct LargeRequest {
     int top, left, cell, cell_rows, cell_columns;
 };
 
-// The numbers of a piece: S by rows of its upper triangle, T, and chi-square or the deviance.
-constexpr int sums_of_shape(int shape) { return (shape + 2) * (shape + 3) / 2 + (shape + 2) + 1; }
-constexpr int NUMBERS_OF_CELL = 5;
+// Where the pixels of a large ROI lie in a GPU's memory: the first one, and how far it is from a row
+// to the next. The same of its weights or variances and of its map of variances; null: there are none.
+struct LargePixels {
+    const void* pixels;
+    const float *planes, *variances;
+    long long row_pitch;
+};
 
-// Cells along the longer side, but at least three along the shorter one; and how many there are at
-// most: of a ROI of 4096 x 5 pixels.
-constexpr int CELLS_ALONG = 64, LEAST_CELLS = 3, MOST_CELLS = 5 * 4096;
+// Columns of each thread of a GPU, side by side, and of a warp, which has a tile of the ROI.
+constexpr int OWN_COLUMNS = 2, TILE_COLUMNS = 32 * OWN_COLUMNS;
 
 }  // namespace spotfit

@@ -1,0 +1,17 @@
+// What makes pixels of one value in a ROI suspect: see kernels/flat_areas.h.
+#pragma once
+
+namespace spotfit {
+
+// What a ROI is suspected of: bits.
+constexpr unsigned char FLAT_TOP = 1, FLAT_GROUND = 2;
+
+// A top: the largest value of the pixels' type, or so many of one value, no less than another. A ground: so far
+// below all other pixels at least, and by so many times what lies between the lowest of these and their median.
+struct FlatAreaRule {
+    double largest, least;
+    double gap, times;
+    int count;
+};
+
+}  // namespace spotfit

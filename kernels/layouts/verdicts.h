@@ -1,0 +1,56 @@
+// What fits are judged by, as columns where they lie; napari_spotfit/engine/quality/verdicts.py fills them in.
+#pragma once
+#include "filtered_errors.h"
+#include "verdict_settings.h"
+
+namespace spotfit {
+
+// The columns of fits by their places below; null where there is none. Of each, a bit says whether it is of
+// double precision; else stop conditions are bytes, the ROI's first pixel is of 32-bit integers, and all others
+// are of single precision.
+enum FitColumn {
+    STOP_CONDITION,
+    ROI_Y,
+    ROI_X,
+    AMPLITUDE,
+    BACKGROUND,
+    PHOTONS,
+    CHI_SQUARE,
+    REDUCED_CHI_SQUARE,
+    AMPLITUDE_STDERR,
+    SHAPE  // and the other shape parameters
+};
+struct FitColumns {
+    const void* columns[SHAPE + MAX_SHAPE];
+    int doubles;
+};
+
+// Pixels of ROIs that count in no fit: of which ROIs, in rising order, and which, one ROI after the other.
+struct LostPixels {
+    const long long* rois;
+    const unsigned char* pixels;
+    long long count;
+};
+
+constexpr int WORK_OF_VERDICT = 32;
+
+// Where in an image fits began, and what is known of its pixels.
+struct ImageFits {
+    const long long* corners;  // frame from 0 on, in rising order, first row and first column of each ROI
+    const double* places;      // y and x from which each fit began
+    long long count;
+    long long height, width;   // of a frame
+    double sigma;              // of the PSF, in pixels; NaN where nobody has said it
+    const unsigned char* bad;  // which pixels are, of one frame for all or of each; null: none
+    long long bad_frames;
+    LostPixels saturated, lone;
+    const FilteredNoise* noise;  // of an image that a filter went over; else null
+    const ErrorColumns* errors;
+    void* work;  // memory, WORK_OF_VERDICT bytes for each fit
+    // Columns that are filled in; y and x of the fits are changed in their place.
+    double *y, *x;
+    int *roi_y, *roi_x;
+    unsigned* flags;
+};
+
+}  // namespace spotfit
