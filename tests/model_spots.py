@@ -7,6 +7,7 @@ import reference
 
 from napari_spotfit import Settings
 from napari_spotfit.images.pixel_calibration import Planes
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import Profile
 
 SUPER = Profile.from_expression(
@@ -21,7 +22,7 @@ MODELS = {
     "lorentzian": {"model": "lorentzian"},
     "custom": {"model": SUPER},
 }
-ESTIMATORS = ("lse", "wlse", "mle", "mle with variance")
+KINDS = (*ESTIMATORS, "mle with variance")
 
 
 def settings_of(model, estimator="lse", **options):

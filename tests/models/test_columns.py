@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -22,8 +19,6 @@ from napari_spotfit.models.columns import (
 )
 from napari_spotfit.models.profiles import MODELS
 from napari_spotfit.results.spot_fits import units_of
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +96,3 @@ def test_whole_numbers_are_whole_again_where_they_fit():
     assert as_column("flags", np.array([-1.0])).dtype == np.float64
     assert as_column("axis_3", np.array([1.0])).dtype == np.int64
     assert as_column("photons", np.array([1.0])).dtype == np.float64
-
-
-def test_the_document_has_the_tables():
-    tool = runpy.run_path(str(ROOT / "tools" / "column_tables.py"))
-    text = tool["DOCUMENT"].read_text(encoding="utf-8")
-    assert tool["updated"](text) == text, "run python tools/column_tables.py"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from .columns import AXES, COLUMNS, Column
 
 if TYPE_CHECKING:
     from .expressions.custom import Expression
+
+#: The names of :data:`MODELS`, which editors complete; a test compares the two.
+ModelName = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 
 Array = NDArray[np.float64]
 #: f at rows y and columns x, for shape parameters by name.
@@ -66,6 +69,9 @@ class Profile:
     expression: Expression | None = None
     #: f as people write it, for files and for those who read them.
     formula: str = field(default="", repr=False, compare=False)
+    #: What people call it, and what it is in a few words.
+    words: str = field(default="", repr=False, compare=False)
+    meaning: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def from_expression(
@@ -242,7 +248,7 @@ def _moffat(y: Array, x: Array, p: Mapping[str, float]) -> Array:
 
 CENTER = tuple(ShapeParameter(COLUMNS[axis]) for axis in AXES)
 _SIGMAS = (ShapeParameter(COLUMNS["sigma_x"]), ShapeParameter(COLUMNS["sigma_y"]))
-_TURNED_SIGMAS = (
+_ROTATED_SIGMAS = (
     ShapeParameter(
         replace(COLUMNS["sigma_x"], meaning="Standard deviation along the axis next to x.", axis="")
     ),
@@ -257,6 +263,8 @@ GAUSSIAN = Profile(
     _round_averaged,
     places=(0, 2),
     formula="exp(-((x - x̄)² + (y - ȳ)²) / 2σ²)",
+    words="Gaussian",
+    meaning="round.",
 )
 GAUSSIAN_ELLIPTICAL = Profile(
     "gaussian_elliptical",
@@ -265,15 +273,19 @@ GAUSSIAN_ELLIPTICAL = Profile(
     _elliptical_averaged,
     places=(1, 3),
     formula="exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy²)",
+    words="elliptical Gaussian",
+    meaning="with one σ along x and one along y.",
 )
 GAUSSIAN_ROTATED = Profile(
     "gaussian_rotated",
-    (*CENTER, *_TURNED_SIGMAS),
+    (*CENTER, *_ROTATED_SIGMAS),
     _rotated,
     places=(4,),
     separable=False,
     formula="exp(-u² / 2σx² - v² / 2σy²), where u = (x - x̄) cos α + (y - ȳ) sin α and "
     "v = (y - ȳ) cos α - (x - x̄) sin α",
+    words="rotated Gaussian",
+    meaning="elliptical and rotated by an angle.",
 )
 LORENTZIAN = Profile(
     "lorentzian",
@@ -287,6 +299,8 @@ LORENTZIAN = Profile(
     _lorentzian,
     places=(5,),
     formula="1 / ((1 + (x - x̄)²/w²) (1 + (y - ȳ)²/w²))",
+    words="Lorentzian",
+    meaning="with wide wings.",
 )
 #: Moffat 1969.
 MOFFAT = Profile(
@@ -307,6 +321,8 @@ MOFFAT = Profile(
     places=(6,),
     separable=False,
     formula="(1 + ((x - x̄)² + (y - ȳ)²)/w²)^-exponent",
+    words="Moffat",
+    meaning="round, with wings as wide as they are.",
 )
 
 MODELS = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ..files.exchange.registry import lists_formats
 from ..files.formats import read
 from ..files.table import FIT, SpotTable
 from .spot_fits import SpotFits
 
 
+@lists_formats
 def load_fits(
     path: str | os.PathLike[str],
     format: str | None = None,
@@ -22,12 +24,10 @@ def load_fits(
     ----------
     path : str or path
         A file that :meth:`SpotFits.save` or napari's *File ▸ Save* has written, to the bit; or one
-        of Picasso, ThunderSTORM, SMAP, DECODE, SMLM 0.2, TrackMate, napari's points, big-fish,
-        RS-FISH, or plain CSV. docs/formats.md has all about them.
+        of another program. docs/formats.md has all about them.
     format : str, optional
-        Its format: ``"picasso"``, ``"thunderstorm"``, ``"smap"``, ``"decode"``, ``"smlm"``,
-        ``"trackmate"``, ``"napari"``, ``"bigfish"``, ``"rsfish"``, ``"plain"``. By default what
-        its name says, or else its beginning.
+        Its format, by default what its name says, or else its beginning:
+        {formats}.
     pixel_size : float or (float, float), optional
         Height and width of a pixel in nm, for formats that have nm or µm and do not say it.
 

@@ -284,14 +284,11 @@ class SpotFits:
         path : str or path
             A name that ends in ``.spots.parquet``, which is smaller and faster and needs pyarrow
             (``pip install "napari-spotfit[parquet]"``), or in ``.spots.csv``, which every
-            spreadsheet reads, and pandas with ``comment="#"``. For other programs it ends in
-            ``.hdf5`` (Picasso), ``.thunderstorm.csv``, ``.smap.csv``, ``.decode.h5``, ``.smlm``,
-            ``.trackmate.csv``, ``.napari.csv``, ``.bigfish.csv``, ``.rsfish.csv`` or
-            ``.plain.csv``.
+            spreadsheet reads, and pandas with ``comment="#"``. For other programs it ends as their
+            files do, such as in ``.hdf5`` (Picasso) or ``.thunderstorm.csv``:
+            :func:`~napari_spotfit.load_fits` lists them.
         format : str, optional
-            One of these, whatever the name ends in: ``"picasso"``, ``"thunderstorm"``, ``"smap"``,
-            ``"decode"``, ``"smlm"``, ``"trackmate"``, ``"napari"``, ``"bigfish"``, ``"rsfish"``,
-            ``"plain"``.
+            Another program's format, whatever the name ends in, such as ``"picasso"``.
         pixel_size : float or (float, float), optional
             Height and width of a pixel in nm, for formats with nm or µm.
         shape : sequence of int, optional
@@ -413,9 +410,9 @@ def units_of(settings: Settings | None) -> dict[str, str]:
     units = {one.name: one.unit for one in known if one.unit}
     if settings.gain is None:
         units = {name: "counts" if unit == "photons" else unit for name, unit in units.items()}
-    if settings.estimator != "lse":
-        units = {name: unit for name, unit in units.items() if unit != "counts²"}
-    return units
+    chi_unit = settings.estimator_kind.chi_unit
+    units = {name: chi_unit if unit == "counts²" else unit for name, unit in units.items()}
+    return {name: unit for name, unit in units.items() if unit}
 
 
 def _explained(column: Column) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,6 @@ from ..results.load import fits_of
 from .layers.points import layer_arguments, points_arguments
 from .napari_compat import LayerData, open_viewer
 from .saved_layers import open_all, table_of_layer
-
-#: What Picasso calls its localisations, whatever comes before and between.
-_PICASSO = ("_locs", ".hdf5")
 
 
 def get_reader(path: str | list[str]) -> Callable[[str | list[str]], list[Any]] | None:
@@ -70,25 +68,17 @@ def _write(format: str, path: str, data: Any, attributes: dict[str, Any]) -> lis
         raise RuntimeError(str(error)) from None
 
 
-write_picasso = partial(_write, "picasso")
-write_thunderstorm = partial(_write, "thunderstorm")
-write_smap = partial(_write, "smap")
-write_decode = partial(_write, "decode")
-write_smlm = partial(_write, "smlm")
-write_trackmate = partial(_write, "trackmate")
-write_napari = partial(_write, "napari")
-write_bigfish = partial(_write, "bigfish")
-write_rsfish = partial(_write, "rsfish")
-write_plain = partial(_write, "plain")
+def __getattr__(name: str) -> Callable[..., list[str]]:
+    """Return the command ``write_…`` of a format, as napari.yaml names it."""
+    format = name.removeprefix("write_")
+    if format == name or format not in EXCHANGE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return partial(_write, format)
 
 
 def _is_theirs(path: Path) -> bool:
-    name = path.name.lower()
     named = by_name(path)
-    if named is None or not path.is_file():
-        return False
-    part, end = _PICASSO
-    if named.suffix == end and part not in name:
+    if named is None or not path.is_file() or not fnmatchcase(path.name.lower(), named.pattern):
         return False
     return by_content(path) is named
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from ..images.frames import FrameSelection
-from ..settings.keywords import Options
-from ..settings.options import takes_settings, with_roi
+from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .napari_compat import is_image, itself
 

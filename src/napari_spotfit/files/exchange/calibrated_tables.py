@@ -31,6 +31,7 @@ class ThunderStorm(Format):
     """ThunderSTORM's tables: nm from the corner of the first pixel, frames from 1."""
 
     name, title, suffix = "thunderstorm", "ThunderSTORM", ".thunderstorm.csv"
+    unit, origin, first_frame, needs = "nm", "0.5 px", "1", "size of a pixel"
     _CONVENTION = Convention(unit=1.0, corner=0.5, first_frame=1)
     _MAPPINGS = mappings_of("thunderstorm")
     #: Of the two titles of the uncertainty, the first is that of 1.3 and before.
@@ -81,6 +82,7 @@ class Smap(Format):
     """SMAP's tables: nm, the first pixel's centre one pixel from 0, frames from 1."""
 
     name, title, suffix = "smap", "SMAP", ".smap.csv"
+    unit, origin, first_frame, needs = "nm", "1 px", "1", "size of a pixel"
     #: Its fitters add what they find to MATLAB's numbers of pixels, which begin with 1.
     _CONVENTION = Convention(unit=1.0, corner=1.0, first_frame=1)
     _MAPPINGS = mappings_of("smap")
@@ -133,6 +135,7 @@ class TrackMate(Format):
     """TrackMate's tables of spots: four lines of titles, calibrated lengths, frames from 0."""
 
     name, title, suffix = "trackmate", "TrackMate", ".trackmate.csv"
+    unit, needs = "µm, else px", "size of a pixel, if in a unit of length"
     _MAPPINGS = mappings_of("trackmate")
     _HEADER = 4
     _FIRST = (

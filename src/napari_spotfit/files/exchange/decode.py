@@ -38,6 +38,7 @@ class Decode(Format):
     """DECODE's emitters, in pixels or nm, frames from 0."""
 
     name, title, suffix = "decode", "DECODE", ".decode.h5"
+    unit, needs = "px (reads nm, too)", "`napari-spotfit[hdf5]`"
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether a file has DECODE's emitters."""

@@ -51,11 +51,26 @@ class Format(ABC):
         What people call it.
     suffix : str
         Files whose names end so are written in it, unless another format is named.
+    unit, origin, first_frame, needs : str
+        For documentation: the unit of positions, where the centre of the first pixel lies, the
+        number of the first frame, and what must be known or installed.
+    pattern : str
+        Which names napari opens as this format, if what is in the file says so, too.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     suffix: ClassVar[str]
+    unit: ClassVar[str] = "px"
+    origin: ClassVar[str] = "0"
+    first_frame: ClassVar[str] = "0"
+    needs: ClassVar[str] = ""
+
+    pattern: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """Let napari open the names that end in the suffix, if the class names no others."""
+        cls.pattern = cls.pattern or f"*{cls.suffix}"
 
     @abstractmethod
     def sniff(self, path: Path, head: bytes) -> bool:

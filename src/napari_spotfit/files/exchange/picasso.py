@@ -47,6 +47,8 @@ class Picasso(Format):
     """Picasso's localisations, in pixels, frames from 0."""
 
     name, title, suffix = "picasso", "Picasso", ".hdf5"
+    needs = "`napari-spotfit[hdf5]`"
+    pattern = "*_locs*.hdf5"
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether a file has Picasso's localisations."""

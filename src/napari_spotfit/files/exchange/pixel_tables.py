@@ -147,6 +147,7 @@ class BigFish(Format):
     """Spots of big-fish: rows of [z;]y;x, without titles."""
 
     name, title, suffix = "bigfish", "big-fish", ".bigfish.csv"
+    first_frame = "as it is"
     _NUMBER = rb"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
     _LINE = re.compile(rb"%b(?:;%b){1,2}" % (_NUMBER, _NUMBER))
     _SEPARATOR = ";"
@@ -195,6 +196,7 @@ class RsFish(Format):
     """RS-FISH's tables: time and channel from 1."""
 
     name, title, suffix = "rsfish", "RS-FISH", ".rsfish.csv"
+    first_frame = "1"
     _CONVENTION = Convention(first_frame=1)
     _MAPPINGS = mappings_of("rsfish")
     _TITLES = ("x", "y", "z", "t", "c", "intensity")

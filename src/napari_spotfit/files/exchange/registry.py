@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
+from typing import Any, TypeVar
 
 from .calibrated_tables import Smap, ThunderStorm, TrackMate
 from .decode import Decode
@@ -10,6 +13,8 @@ from .format import Format
 from .picasso import Picasso
 from .pixel_tables import BigFish, NapariPoints, PlainCsv, RsFish
 from .smlm import Smlm
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: A format is recognised by as many bytes of a file's beginning.
 HEAD = 1 << 16
@@ -30,6 +35,14 @@ EXCHANGE: dict[str, Format] = {
         PlainCsv(),
     )
 }
+
+
+def lists_formats(function: Function) -> Function:
+    """Put all formats in the place of ``{formats}`` in a function's docstring."""
+    listed = (f'``"{one.name}"`` ({one.title}, ``{one.suffix}``)' for one in EXCHANGE.values())
+    lines = fill(", ".join(listed), 88).replace("\n", "\n        ")
+    function.__doc__ = (function.__doc__ or "").replace("{formats}", lines)
+    return function
 
 
 def by_name(path: Path) -> Format | None:

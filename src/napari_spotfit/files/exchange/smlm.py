@@ -47,6 +47,7 @@ class Smlm(Format):
     """Tables of SMLM 0.2, in nm as we write them."""
 
     name, title, suffix = "smlm", "SMLM 0.2", ".smlm"
+    unit, origin, first_frame, needs = "nm", "0.5 px", "1", "size of a pixel"
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether a file is a zip with a manifest."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..bounds import Bounds, check_names, finite, rising
 from ..columns import COMMON
-from .derive import derived
+from .derivatives import derived
 from .grammar import CONSTANTS, FUNCTIONS, parse
 from .program import NUMPY, Array, Program, value_of
 

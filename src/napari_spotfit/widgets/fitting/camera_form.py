@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QPushButton
 
+from ...models.estimators import ESTIMATORS
 from ...settings.settings import Settings
 from ..napari_compat import is_image, is_labels, is_shapes
 from ..parts.form import SettingsForm
@@ -82,7 +83,7 @@ class CameraForm(QObject):
     def layers(self) -> dict[str, Layer]:
         """Return the layers that are chosen, by what they say."""
         chosen = {role: choice.layer for role, choice in self._choices().items()}
-        if self._controls["estimator"].value != "wlse":
+        if not _needs_weights(self._controls["estimator"].value):
             del chosen["weights"]
         return {role: layer for role, layer in chosen.items() if layer is not None}
 
@@ -96,7 +97,7 @@ class CameraForm(QObject):
         """
         chosen = self.layers()
         alike = "weights" not in chosen and "variance" not in chosen
-        if values["estimator"] == "wlse" and alike and not values["variance"]:
+        if _needs_weights(values["estimator"]) and alike and not values["variance"]:
             raise ValueError(
                 "weighted least squares needs weights: under Advanced ▸ Camera choose a layer with "
                 "them, or the read-out variance whose inverse they are"
@@ -146,7 +147,11 @@ class CameraForm(QObject):
         self.changed.emit()
 
     def _show_weights(self) -> None:
-        self._weights_row.visible = self._controls["estimator"].value == "wlse"
+        self._weights_row.visible = _needs_weights(self._controls["estimator"].value)
+
+
+def _needs_weights(estimator: str) -> bool:
+    return ESTIMATORS[estimator].needs_weights
 
 
 def _is_marking(layer: Layer) -> bool:

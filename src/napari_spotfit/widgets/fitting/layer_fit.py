@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import QEventLoop, QObject, QTimer, Signal
 
-from ...images.axes import fitted_by_plane, plane_axis
+from ...images.arrays import fitted_by_plane, plane_axis
 from ...results.spot_fits import SpotFits
 from ..layers import images
 from ..layers.result_layers import ResultLayers

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import detect_spots, simulate_movie
-from napari_spotfit.images.per_pixel import PerPixel
+from napari_spotfit.images.camera import PerPixel
 
 da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from napari_spotfit.images.dask_rows import is_computed_here
+from napari_spotfit.images.arrays import is_computed_here
 from napari_spotfit.images.frames import FrameReader
 
 da = pytest.importorskip("dask.array")

@@ -1,20 +1,27 @@
-"""``napari-spotfit benchmark``: this machine's fits per second, beside published numbers."""
+"""``napari-spotfit info`` and ``benchmark``: what is installed here, and how fast it fits."""
 
 from __future__ import annotations
 
+import platform
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
 from ..engine.errors import BackendUnavailableError
 from ..engine.select import describe
+from ..files.formats import FORMATS
+from ..images.files.opening import ENDINGS
 from ..localization.fit_spots import fit_spots
 from ..settings.settings import Settings
 from ..simulate import simulate_spots
 from ..version import __version__
-from .numbers import AboveZero
-from .telling import tell_program
+from .options import AboveZero
+from .output import write_summary
+
+#: The package that each format needs, if any.
+_NEEDS = ENDINGS | dict.fromkeys(FORMATS, "") | {".parquet": "pyarrow"}
 
 #: The paper's simulation: counts of a spot, those below it in its ROI, and σ in px.
 _PHOTONS, _BACKGROUND, _SIGMA = 400, 40, (1.0, 2.0)
@@ -32,6 +39,39 @@ SOURCE = (
     "the same simulation: 400 signal and 40 background counts, float32 from the host "
     "(docs/performance.md)"
 )
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+def info(as_json: bool) -> None:
+    """Say what is installed, what fits run on and, if that is no GPU, why."""
+    cpu, best = describe(Settings(backend="cpu")), describe(Settings())
+    about: dict[str, Any] = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "runs on": best.name,
+        "cpu": cpu.name,
+        "library": cpu.library,
+        "gpus": best.gpus,
+        "why no GPU": best.reason,
+        "images": _formats(ENDINGS),
+        "tables": _formats(FORMATS),
+    }
+    if as_json:
+        write_summary(about)
+        return
+    for name, value in about.items():
+        if isinstance(value, dict):
+            value = ", ".join(end if here else f"{end} ({_NEEDS[end]} is missing)"
+                              for end, here in value.items())  # fmt: skip
+        if value != "":
+            click.echo(f"{name + ':':12} {value}")
+
+
+def _formats(endings: Any) -> dict[str, bool]:
+    """Return of each format whether what it needs is installed."""
+    return {end: not _NEEDS[end] or find_spec(_NEEDS[end]) is not None for end in endings}
 
 
 @click.command()
@@ -58,11 +98,11 @@ def benchmark(sizes: tuple[int, ...], backend: Any, seconds: float, as_json: boo
         for size in sizes or _SIZES:
             measured[size] = _rate(size, settings, seconds)
             if not as_json:
-                _say_row(size, measured[size], about.name if len(measured) == 1 else "")
+                _write_row(size, measured[size], about.name if len(measured) == 1 else "")
     except BackendUnavailableError as error:
         raise click.ClickException(str(error)) from None
     if as_json:
-        tell_program(
+        write_summary(
             {
                 "version": __version__,
                 "runs_on": about.name,
@@ -94,7 +134,7 @@ def _rate(size: int, settings: Settings, seconds: float) -> float:
     return len(spots) / best / 1e6
 
 
-def _say_row(size: int, rate: float, device: str) -> None:
+def _write_row(size: int, rate: float, device: str) -> None:
     if device:
         click.echo(f"On {device}; million fits per second, least squares, float32 from the host:\n")
         others = "".join(f"{name:>15}" for name in PUBLISHED)

@@ -1,14 +1,18 @@
-"""How an image is cut: which frames are read together, so that no chunk of it is read twice."""
+"""Which frames are read together, and which of them can be read."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
+
+#: Returns frames of rising numbers.
+Read = Callable[[NDArray[np.int64]], Any]
 
 
 class Box(NamedTuple):
@@ -27,7 +31,7 @@ class Box(NamedTuple):
         return tuple(last - first for first, last in self.ranges)
 
 
-class Cells:
+class ChunkGrid:
     """The chunks of an image along its leading axes.
 
     Parameters
@@ -42,10 +46,10 @@ class Cells:
     --------
     Two chunks side by side, each of two rows of frames: they are read one after the other.
 
-    >>> cells = Cells((2, 4), (2, 2, 64, 64))
-    >>> [block.tolist() for block in cells.blocks(np.arange(8), 4)]
+    >>> grid = ChunkGrid((2, 4), (2, 2, 64, 64))
+    >>> [block.tolist() for block in grid.blocks(np.arange(8), 4)]
     [[0, 1, 4, 5], [2, 3, 6, 7]]
-    >>> [block.tolist() for block in cells.blocks(np.arange(8), 8)]
+    >>> [block.tolist() for block in grid.blocks(np.arange(8), 8)]
     [[0, 1, 2, 3, 4, 5, 6, 7]]
     """
 
@@ -85,9 +89,9 @@ class Cells:
 
         Examples
         --------
-        >>> Cells((5,), (2, 64, 64)).ends(np.array([0, 1, 3, 4]))
+        >>> ChunkGrid((5,), (2, 64, 64)).ends(np.array([0, 1, 3, 4]))
         array([2, 3, 4])
-        >>> Cells((2, 4), (2, 2, 64, 64)).ends(np.arange(8)) is None
+        >>> ChunkGrid((2, 4), (2, 2, 64, 64)).ends(np.arange(8)) is None
         True
         """
         if self._first is None:
@@ -146,7 +150,7 @@ def evenly_spread(count: int, size: int) -> Numbers:
 
 
 def all_before(blocks: list[Numbers]) -> list[bool]:
-    """Return after which blocks of rising numbers all are done that come before later ones.
+    """Return after which blocks of rising numbers no later block has lower ones.
 
     Examples
     --------
@@ -196,3 +200,80 @@ def _begins(size: int, chunk: Any) -> Numbers:
         ends = np.cumsum([0, *chunk], dtype=np.int64)
         return ends[:-1][np.diff(ends) > 0]
     return np.arange(0, size, max(int(chunk), 1))
+
+
+def up_to_damage(read: Read, numbers: NDArray[np.int64]) -> tuple[Any, Exception | None]:
+    """Return frames, and nothing; or those before one that cannot be read, and why it cannot.
+
+    Parameters
+    ----------
+    read : callable
+        Reads frames; its errors may be of any kind.
+    numbers : ndarray of int
+        Rising numbers of the frames.
+
+    Raises
+    ------
+    Exception
+        If the first one cannot be read: what was wrong with it.
+    MemoryError
+        If memory does not hold them.
+
+    Examples
+    --------
+    >>> frames = {0: "a", 1: "b", 3: "d"}
+    >>> up_to_damage(lambda numbers: [frames[number] for number in numbers], [0, 1, 2, 3])
+    (['a', 'b'], KeyError(2))
+    """
+    whole, damage = _tried(read, numbers)
+    if damage is None:
+        return whole, None
+    pixels, readable, damaged = None, 0, len(numbers)
+    while damaged - readable > 1:
+        middle = (readable + damaged) // 2
+        # All of them again: how many are read together may decide whether they can be.
+        part, error = _tried(read, numbers[:middle])
+        if error is None:
+            pixels, readable = part, middle
+        else:
+            damaged, damage = middle, error
+    if not readable:
+        raise damage
+    return pixels, damage
+
+
+def without_damage(
+    read: Read, numbers: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return those of some frames that can be read: their numbers and pixels.
+
+    Where not all can, each is read by itself, in the host's memory. Takes and raises what
+    :func:`up_to_damage` does, the error only if none can be read.
+
+    Examples
+    --------
+    >>> frames = {0: [5], 1: [6], 3: [8]}
+    >>> def read(numbers):
+    ...     return np.array([frames[number] for number in numbers.tolist()])
+    >>> numbers, pixels = without_damage(read, np.arange(4))
+    >>> numbers.tolist(), pixels.tolist()
+    ([0, 1, 3], [[5], [6], [8]])
+    """
+    whole, damage = _tried(read, numbers)
+    if damage is None:
+        return numbers, whole
+    found = [(number, _tried(read, numbers[i : i + 1])) for i, number in enumerate(numbers)]
+    readable = {number: pixels for number, (pixels, error) in found if error is None}
+    if not readable:
+        raise damage
+    return np.array(list(readable)), np.concatenate(list(readable.values()))
+
+
+def _tried(read: Read, numbers: NDArray[np.int64]) -> tuple[Any, Exception | None]:
+    """Return frames, or what was wrong; that memory is short is no damage."""
+    try:
+        return read(numbers), None
+    except MemoryError:
+        raise
+    except Exception as error:
+        return None, error
