@@ -17,6 +17,7 @@ from pathlib import Path
 
 from napari_spotfit.engine.quality.flags import RULES
 from napari_spotfit.files.exchange.registry import EXCHANGE
+from napari_spotfit.models.columns import COLUMNS, ROWS, columns_in
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = "napari-spotfit"
@@ -55,6 +56,30 @@ def formats() -> Iterator[str]:
     )  # fmt: skip
 
 
+def columns() -> Iterator[str]:
+    """Yield the table of the columns of fits."""
+    yield from table(
+        ("column", "unit", "±", "type", "meaning"),
+        ((f"`{one.name}`", one.unit, "" if one.error_formats is None else "✓", one.type,
+          one.meaning) for row in ROWS for one in row.along_axes()),
+    )  # fmt: skip
+
+
+def titles() -> Iterator[str]:
+    """Yield the table of our columns' names in the formats of other programs."""
+    known = [one for one in EXCHANGE.values() if any(columns_in(one.name))]
+    yield from table(
+        ("ours", *(one.title for one in known)),
+        ((f"`{column.name}`", *(code(column.formats.get(one.name, "")) for one in known))
+         for column in COLUMNS.values() if column.formats),
+    )  # fmt: skip
+
+
+def code(text: str) -> str:
+    """Return a text as code; nothing of nothing."""
+    return f"`{text}`" if text else ""
+
+
 def flags() -> Iterator[str]:
     """Yield the table of the flags."""
     yield from table(
@@ -79,7 +104,7 @@ def quoted(text: str) -> str:
 #: Of each file its parts, by their names.
 PARTS = {
     "napari.yaml": {"commands": commands, "patterns": patterns, "writers": writers},
-    "docs/formats.md": {"formats": formats},
+    "docs/formats.md": {"formats": formats, "columns": columns, "titles": titles},
     "docs/trust.md": {"flags": flags},
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ..files.formats import unfinished
+from ..files.writing import unfinished
 from ..localization.localize import localize
 from ..simulate import simulate_movie
 from .output import USUAL, write_message

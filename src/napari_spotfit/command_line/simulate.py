@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from ..files.formats import unfinished
+from ..files.writing import unfinished
 from ..simulate import simulate_movie
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..files.exchange.image_info import size_of_layer
 from ..files.exchange.registry import EXCHANGE, by_content, by_name
-from ..files.exchange.scene import size_of_layer
 from ..files.formats import read, write
 from ..results.load import fits_of
 from .layers.points import layer_arguments, points_arguments

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from magicgui.widgets import ComboBox, Container, LineEdit, Widget
 from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
 
+from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
 from ..files.exchange.registry import EXCHANGE
-from ..files.exchange.scene import PixelSizeNeededError, size_of_layer
 from ..settings.parameter import Parameter
 from .exchange import pixel_size_of_images
 from .importing.found import Found, look_at

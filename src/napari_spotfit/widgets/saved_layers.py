@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files.formats import read, write
-from ..files.table import LAYER, Column, SpotTable, UnreadableFileError
+from ..files.table import LAYER, SpotTable, StoredColumn, UnreadableFileError
+from ..models.columns import REQUIRED
 from ..results.load import fits_of
 from .layers.colors import FACE_COLORMAP
 from .layers.fits import fits_of_features
@@ -23,7 +24,7 @@ from .layers.marks import MARK, SIGMA, mark_arguments, names_of, own_symbols
 from .layers.points import default_face, layer_arguments, points_arguments
 from .layers.refits import REFITS
 from .napari_compat import LayerData, open_viewer
-from .table.columns import Units
+from .table.features import Units
 from .table.filters import Filters
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def table_of_layer(
         The points to save, in order, all of which are shown then; by default all, as they are.
     """
     features, metadata = attributes["features"], attributes["metadata"]
-    missing = [name for name in ("y", "x", "stop_condition") if name not in features]
+    missing = [name for name in REQUIRED if name not in features]
     if missing:
         raise ValueError(
             f"“{attributes['name']}” has no fitted spots: its features have no {missing[0]!r}. "
@@ -157,7 +158,7 @@ def table_of_layer(
         more[_SHOWN] = shown
     if not np.array_equal(data, fits.points()):
         more |= {_MOVED.format(axis): data[:, axis].astype(float) for axis in range(data.shape[1])}
-    known = {name: Column(values.dtype.name, role=LAYER) for name, values in more.items()}
+    known = {name: StoredColumn(values.dtype.name, role=LAYER) for name, values in more.items()}
     image = {key: metadata[f"image_{key}"] for key in _IMAGE if f"image_{key}" in metadata}
     about = replace(
         table.about,

@@ -31,15 +31,12 @@ from .parts.status import StatusLine, number
 from .parts.wheel import guard_wheel
 from .table.cells_page import CellsPage
 from .table.drift_page import DriftPage
-from .table.export_bar import ExportBar
-from .table.filter_list import FilterList
-from .table.filter_page import FilterPage
+from .table.export import ExportBar, TableExport
+from .table.filter_page import FilterList, FilterPage
 from .table.page import Page
-from .table.scatter import ScatterPage
+from .table.plots import ScatterPage, SubpixelPage
 from .table.shown_spots import ShownSpots
-from .table.subpixel import SubpixelPage
 from .table.summary_page import SummaryPage
-from .table.table_export import TableExport
 from .table.view import SpotsTable
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from .parts.follow import Follower
 from .parts.layout import explain, fill
 from .parts.scrolled import Scrolled
 from .parts.status import StatusLine, number
-from .table.table_export import NamedTable, TableExport
+from .table.export import NamedTable, TableExport
 from .tracking.form import TrackForm
 from .tracking.live import LiveFrames
 from .tracking.plots import TrackPlots

@@ -10,6 +10,7 @@ from magicgui.widgets import ComboBox
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QLineEdit
 
+from ...models.columns import Column
 from ...models.expressions.grammar import unknown_names
 from ...models.profiles import CENTER, MODELS, Profile, ShapeParameter
 from ..parts.form import SettingsForm
@@ -151,8 +152,8 @@ class ModelForm(QObject):
         except ValueError as error:
             self._on_failed(error)
             return
-        about = "a parameter of the expression"
-        own = [ShapeParameter(name, "", about) for name in names]
+        columns = (Column(name, "", "A parameter of the expression.") for name in names)
+        own = [ShapeParameter(column) for column in columns]
         self.shape.show_parameters((*CENTER, *own), names)
         self._on_hold()
         self._on_starts()

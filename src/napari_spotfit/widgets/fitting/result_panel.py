@@ -18,8 +18,7 @@ from ..parts.layout import explain, fill, sentence
 from ..parts.scrolled import Scrolled
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
-from ..table.canvas_legend import CanvasLegend
-from ..table.legend import Legend
+from ..table.legend import CanvasLegend, Legend
 from ..table.shown_spots import ShownSpots
 from .image_tie import ImageTie
 from .mark_box import MARK_TIP, MarkBox

@@ -16,7 +16,6 @@ from ..parts.layout import explain
 from ..parts.number_box import NumberBox
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")
-_LABELS = {"sigma": "σ", "sigma_x": "σ x", "sigma_y": "σ y"}
 _HEADINGS = {
     "start": (
         "start",
@@ -75,9 +74,9 @@ class ShapeTable(QWidget):
             heading, tip = _HEADINGS[name]
             self._grid.addWidget(_label(heading, tip), 0, column)
         for line, parameter in enumerate(shape, 1):
-            tip = f"{parameter.meaning[0].upper()}{parameter.meaning[1:]}."
+            tip = parameter.column.meaning
             unit = f" ({parameter.unit})" if parameter.unit else ""
-            text = f"{_LABELS.get(parameter.name, parameter.name)}{unit}"
+            text = f"{parameter.column.label or parameter.name}{unit}"
             self._grid.addWidget(_label(text, tip), line, 0)
             for column, name in enumerate(columns, 1):
                 if name != "start":

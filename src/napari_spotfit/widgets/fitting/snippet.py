@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...files.as_python import literal, settings_as_python
+from ...files.settings_file import literal, settings_as_python
 from ...settings.settings import Settings
 from ..layers.images import own_pixels
 from .camera_form import QUANTITIES

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.quality.flags import Flag
+from ...models.columns import REFIT, is_index
 from ...models.stopping import StopCondition
 from .marks import draw_marks, is_marked
-from .meanings import AXIS, REFIT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ def _without_fits(
 ) -> pd.DataFrame:
     """Return features of which some rows have a frame, and else what a failed fit has."""
     table = features.copy()
-    index = [name for name in features if name == "frame" or AXIS.fullmatch(str(name))]
+    index = [name for name in features if is_index(str(name))]
     for number, (name, kind) in enumerate(features.dtypes.items()):
         if name == _STOP:
             known = getattr(kind, "categories", [StopCondition.INVALID.name])

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.columns import as_column
+from ...models.columns import as_column, is_index
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
-from .meanings import AXIS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +34,7 @@ def fits_of_features(features: pd.DataFrame, metadata: Mapping[str, Any]) -> Spo
     columns = {
         str(name): _column(str(name), values) for name, values in features.items() if name != _GOOD
     }
-    index = tuple(name for name in columns if name == "frame" or AXIS.fullmatch(name))
+    index = tuple(name for name in columns if is_index(name))
     settings = settings_of_layer(metadata)
     units = metadata.get("units", {}) if settings is None else {}
     return SpotFits(columns, index, settings, units=units)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.columns import REFIT
 from ...settings.settings import Settings
 from .cells import LABEL, LABELS
-from .meanings import REFIT
 from .state import LayerState, fit_limits, put_points
 
 if TYPE_CHECKING:

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...models.columns import describe
+
 if TYPE_CHECKING:
     from napari.layers import Layer
 
 #: How the usual units are written.
 _SYMBOLS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm"}
-#: Columns along y, along x, and along neither.
-_ALONG = {"y": "y", "roi_y": "y", "x": "x", "roi_x": "x"}
-_ALONG |= dict.fromkeys(("sigma", "sigma_x", "sigma_y", "width"), "")
-_STDERR = "_stderr"
 
 
 class PixelSize(NamedTuple):
@@ -31,11 +29,12 @@ class PixelSize(NamedTuple):
         None for columns that are not in pixels, and for those along neither axis where
         pixels are not square.
         """
-        along = _ALONG.get(column.removesuffix(_STDERR))
-        if along is None:
+        known = describe(column)
+        if known.unit != "px" or known.group == "other":
             return None
-        if along:
-            return self.y if along == "y" else self.x
+        # An ellipse may be rotated: its widths are along no axis of the image.
+        if known.axis and known.group != "shape":
+            return self.y if known.axis == "y" else self.x
         return self.y if math.isclose(self.y, self.x, rel_tol=1e-6) else None
 
 

@@ -25,7 +25,7 @@ from ..parts.number_box import NumberBox
 from ..parts.plots import BLUE, ORANGE, Plot, faint
 from ..parts.status import StatusLine, number
 from ..parts.wording import in_words
-from .columns import Units
+from .features import Units
 from .page import Page
 from .shown_spots import ShownSpots
 

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, QTimer, Signal
 
+from ...models.columns import STOP
 from ..layers.colors import number_names
 from ..layers.hiding import show_only
 from ..layers.history import history_of
 from ..layers.points import is_result
 from ..layers.spot_selection import select
-from .columns import STOP, Column, Units, read_columns, read_units
+from .features import Feature, Units, read_columns, read_units
 from .filters import Filters
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class ShownSpots(QObject):
         super().__init__(parent)
         self._viewer = viewer
         self.layer: Points | None = None
-        self.columns: dict[str, Column] = {}
+        self.columns: dict[str, Feature] = {}
         self.units = Units()
         self.filters = Filters()
         self.shown: NDArray[np.bool_] = np.zeros(0, bool)

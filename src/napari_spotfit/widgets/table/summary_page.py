@@ -22,17 +22,17 @@ from qtpy.QtWidgets import (
 )
 
 from ...analysis.summary import per_frame, summarize, usual_columns
-from ..layers.meanings import meaning
+from ...models.columns import describe
 from ..parts.latest import Latest
 from ..parts.layout import explain, fill, sentence
 from ..parts.plots import BLUE, Plot
 from ..parts.rounding import decimals_for, number_text
 from ..parts.status import number
 from ..parts.wheel import guard_wheel
-from .columns import Units, as_fits
+from .export import NamedTable, TableExport
+from .features import Units, as_fits
 from .page import Page
 from .shown_spots import ShownSpots
-from .table_export import NamedTable, TableExport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,7 +142,7 @@ class SummaryPage(Page):
         self.table.setRowCount(len(rows))
         for row, name in enumerate(rows):
             heading = QTableWidgetItem(units.title(name))
-            heading.setToolTip(f"<p>{meaning(name)}</p>")
+            heading.setToolTip(f"<p>{describe(name).meaning}</p>")
             self.table.setVerticalHeaderItem(row, heading)
             for column, text in enumerate(_texts(summary, name, units.factor(name))):
                 item = QTableWidgetItem(text)

@@ -1,4 +1,4 @@
-"""What other programs' files need to know of an image: the size of its pixels, and its shape."""
+"""The pixel size and the shape of an image, which other programs' files need."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _NANOMETRES = {
 
 
 class PixelSizeNeededError(ValueError):
-    """A file has nanometres, and nobody has said how many of them a pixel has."""
+    """A file has lengths in nm or µm, and the size of a pixel is unknown."""
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What is known of the image that spots are in.
+class ImageInfo:
+    """The image in which spots lie.
 
     Parameters
     ----------
@@ -38,13 +38,15 @@ class Scene:
     pixel_size: tuple[float, float] | None = None
     shape: tuple[int, ...] | None = None
 
-    def nanometres(self, axis: str, unit: float) -> float:
-        """Return how many units, of so many nm each, a pixel has along an axis.
+    def pixel_in(self, axis: str, unit: float) -> float:
+        """Return the size of a pixel along an axis in a unit of length.
 
         Parameters
         ----------
         axis : str
             ``"y"``, ``"x"``, or nothing for what has no direction: the geometric mean.
+        unit : float
+            The unit in nm.
 
         Raises
         ------
@@ -104,19 +106,19 @@ def as_shape(value: Sequence[int] | None) -> tuple[int, ...] | None:
     return shape
 
 
-def scene_of(
+def image_info_of(
     table: SpotTable, pixel_size: tuple[float, float] | None, shape: tuple[int, ...] | None
-) -> Scene:
-    """Return what is known: what is said here, else what a table has from its layer and image."""
+) -> ImageInfo:
+    """Return pixel size and shape as given, or else as a table has them of its layer and image."""
     if shape is None and table.about.image is not None:
         known = table.about.image.get("shape")
         shape = None if known is None else as_shape(known)
     layer = table.about.layer or {}
-    return Scene(pixel_size or size_of_layer(layer.get("scale"), layer.get("units")), shape)
+    return ImageInfo(pixel_size or size_of_layer(layer.get("scale"), layer.get("units")), shape)
 
 
 def layer_of(pixel_size: tuple[float, float], ndim: int) -> dict[str, Any]:
-    """Return what a layer of so many axes needs to be drawn to scale, in µm."""
+    """Return scale and units of a layer, in µm along y and x."""
     return {
         "scale": [*[1.0] * (ndim - 2), *(size / 1e3 for size in pixel_size)],
         "units": [*["pixel"] * (ndim - 2), "micrometer", "micrometer"],

@@ -1,4 +1,4 @@
-"""The columns of a layer's features: their values and units."""
+"""A layer's features as columns of a table: values, words and units."""
 
 from __future__ import annotations
 
@@ -10,27 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.profiles import ShapeParameter
+from ...models.columns import STOP, Column, describe, is_index
+from ...models.profiles import MODELS
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.fits import settings_of_layer
-from ..layers.meanings import AXIS, SHAPE, meaning
 from ..layers.units import PixelSize, pixel_size
 
 if TYPE_CHECKING:
     import pandas as pd
     from napari.layers import Points
 
-#: The column with the reasons why the fits stopped.
-STOP = "stop_condition"
-_WHOLE = ("frame", "iterations", "roi_y", "roi_x", "flags", "good", "label")
-#: From so many values the usual size of a column's numbers is seen.
+#: The usual size of a column's numbers is that of a sample of this many values.
 _SAMPLE = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class Feature:
     """One column: numbers, or words by their codes.
 
     Parameters
@@ -58,7 +55,7 @@ class Column:
     @property
     def whole(self) -> bool:
         """Whether its numbers are whole by their meaning, such as frames."""
-        return self.values.dtype.kind in "iub" or is_whole(self.name)
+        return self.values.dtype.kind in "iub" or describe(self.name).is_whole
 
     @cached_property
     def shown_words(self) -> tuple[str, ...]:
@@ -111,27 +108,19 @@ class Units:
         unit = self.unit(name)
         return f"{name} [{unit}]" if unit else name
 
-    def convert(self, column: Column) -> NDArray[Any]:
+    def convert(self, column: Feature) -> NDArray[Any]:
         """Return a column's numbers in the unit in which they are shown."""
         factor = self.factor(column.name)
         # A plain number, so that single precision stays single, with its few digits.
         return column.values if factor == 1 else column.values * float(factor)
 
 
-def is_whole(name: str) -> bool:
-    """Whether a feature's numbers are whole by their meaning, whatever their type."""
-    return name in _WHOLE or AXIS.fullmatch(name) is not None
-
-
-def read_columns(layer: Points) -> dict[str, Column]:
+def read_columns(layer: Points) -> dict[str, Feature]:
     """Return a layer's features as arrays, in the order in which they are looked at."""
-    shape = _own_shape(layer.metadata.get("settings", {}))
-    columns = {
-        str(name): _column(str(name), values, meaning(str(name), shape))
-        for name, values in layer.features.items()
-    }
-    own = {parameter.name for parameter in shape}
-    return {name: columns[name] for name in sorted(columns, key=lambda name: _rank(name, own))}
+    shape = _shape(layer.metadata.get("settings", {}))
+    known = {name: describe(str(name), shape) for name in layer.features}
+    names = sorted(known, key=lambda name: _rank(known[name], shape))
+    return {str(name): _feature(known[name], layer.features[name]) for name in names}
 
 
 def read_units(layer: Points, *, physical: bool) -> Units:
@@ -143,35 +132,41 @@ def read_units(layer: Points, *, physical: bool) -> Units:
     )
 
 
-def as_fits(columns: Mapping[str, Column], layer: Points) -> SpotFits:
+def as_fits(columns: Mapping[str, Feature], layer: Points) -> SpotFits:
     """Return a layer's columns of numbers as fits, for what is worked out of fits."""
     numbers = {name: column.values for name, column in columns.items() if column.is_number}
-    index = tuple(name for name in numbers if name == "frame" or AXIS.fullmatch(name))
+    index = tuple(name for name in numbers if is_index(name))
     return SpotFits(numbers, index, settings_of_layer(layer.metadata))
 
 
-def _own_shape(settings: Mapping[str, Any]) -> tuple[ShapeParameter, ...]:
-    """Return the shape parameters of somebody's own model; none of ours, which are known."""
-    is_own = not isinstance(settings.get("model", ""), str)
-    return tuple(Settings(**settings).profile.shape) if is_own else ()
+def _shape(settings: Mapping[str, Any]) -> tuple[Column, ...]:
+    """Return the shape parameters of the model that a layer was fitted with; none if unknown."""
+    model = settings.get("model", "")
+    if not isinstance(model, str):
+        profile = Settings(**settings).profile
+    elif model in MODELS:
+        profile = MODELS[model]
+    else:
+        return ()
+    return tuple(parameter.column for parameter in profile.shape)
 
 
-def _rank(name: str, own: Collection[str]) -> int:
+def _rank(column: Column, shape: Collection[Column]) -> int:
     """Return what comes first: where the spot lies, its shape, light and stop condition."""
-    if name == "frame" or AXIS.fullmatch(name):
+    if column.group == "index":
         return 0
-    if name in SHAPE or name in own:
+    if column in shape or (column.group in ("position", "shape") and not column.error_of):
         return 1
-    return {"photons": 2, STOP: 3}.get(name, 4)
+    return {"photons": 2, STOP: 3}.get(column.name, 4)
 
 
-def _column(name: str, values: pd.Series, what: str) -> Column:
+def _feature(column: Column, values: pd.Series) -> Feature:
     import pandas as pd
 
     kind = getattr(values.dtype, "kind", "O")
     if not isinstance(values.dtype, pd.CategoricalDtype) and kind in "fiub":
-        return Column(name, values.to_numpy(), meaning=what)
+        return Feature(column.name, values.to_numpy(), meaning=column.meaning)
     categories = values.astype("category").cat
     words = tuple(str(word) for word in categories.categories)
     # A column without a word has still no numbers.
-    return Column(name, categories.codes.to_numpy(), words or ("",), what)
+    return Feature(column.name, categories.codes.to_numpy(), words or ("",), column.meaning)

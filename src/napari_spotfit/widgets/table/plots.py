@@ -1,25 +1,27 @@
-"""Two features against each other."""
+"""Pages with plots: two features against each other with a lasso, and sub-pixel positions."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QPointF, QRectF, Qt, Signal
+from qtpy.QtGui import QPainter, QPolygonF
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout
 
 from ..parts.layout import explain, fill
-from ..parts.plots import BLUE, DIM, ORANGE, Plot, faint
+from ..parts.plots import BLUE, DIM, GREY, ORANGE, Plot, faint
 from ..parts.status import number
-from .feature_choice import FeatureChoice
 from .filters import Filters
 from .gate import Gate
-from .lasso import Lasso
-from .page import Page
+from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
 
+#: A corner is set wherever the mouse has moved so far in pixels of the screen.
+_STEP = 4.0
 #: More spots than this are drawn as an image of how many there are.
 _MOST_POINTS = 20_000
 #: More selected spots than this are not marked.
@@ -41,6 +43,78 @@ _HINT_TIP = (
     "<p>The axes run from the 0.1th to the 99.9th percentile of the spots that are shown, a "
     "little wider.</p>"
 )
+_COLORS = {"y": BLUE, "x": ORANGE}
+_LEAST, _MOST = 10, 50
+#: So many spots per bin at least, if there are enough.
+_PER_BIN = 50
+_WHAT = (
+    "Both curves should be flat but for noise; a bump at 0 means that fits are drawn to pixel "
+    "centres (pixel locking), one at ±0.5 that they are drawn to the edges."
+)
+_TIP = (
+    "<p>Histogram of the centres' distances from the centre of the pixel they lie in, along y and "
+    "x, for the spots that are shown. Real spots lie anywhere in a pixel: the dashed line is what "
+    "they would give, and two thirds of the steps should be within the dotted lines.</p><p>Where "
+    "they do not, σ, the ROI size or the background may not suit, or the spots are narrower than "
+    "the pixels can tell.</p>"
+)
+
+
+class Lasso(pg.GraphicsObject):  # type: ignore[misc]
+    """Draws a closed outline over all of a plot."""
+
+    #: The corners of a new outline, one row (x, y) each.
+    drawn = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: NDArray[np.float64] = np.zeros((0, 2))
+        self._new: list[tuple[float, float]] = []
+        self._covered = QRectF()
+        self.setZValue(10)
+
+    def put(self, corners: Any) -> None:
+        """Show an outline, or none where there are no corners."""
+        self._kept = np.reshape(np.asarray(corners, float), (-1, 2))
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        """Cover all that the plot shows, so that a drag may begin anywhere."""
+        return self._covered
+
+    def cover(self, *_: Any) -> None:
+        """Cover what the plot shows now."""
+        self.prepareGeometryChange()
+        self._covered = QRectF(self.getViewBox().viewRect())
+
+    def paint(self, painter: QPainter, *_: Any) -> None:
+        """Draw the outline that is being drawn, or else the one that stays."""
+        corners = self._new or self._kept.tolist()
+        painter.setPen(pg.mkPen(ORANGE, width=2))
+        painter.setBrush(faint(ORANGE, 30))
+        painter.drawPolygon(QPolygonF([QPointF(x, y) for x, y in corners]))
+
+    def mouseDragEvent(self, event: Any) -> None:
+        """Set corners along the way; the outline is ready when the button is let go."""
+        if event.button() != Qt.MouseButton.LeftButton:
+            event.ignore()
+            return
+        event.accept()
+        if event.isStart():
+            self._new = [_xy(event.buttonDownPos())]
+        pixel = np.array(self.getViewBox().viewPixelSize())
+        place = _xy(event.pos())
+        if np.hypot(*((np.array(place) - self._new[-1]) / pixel)) >= _STEP:
+            self._new.append(place)
+        if event.isFinish():
+            corners, self._new = self._new, []
+            if len(corners) >= 3:
+                self.drawn.emit(np.array(corners))
+        self.update()
+
+
+def _xy(point: Any) -> tuple[float, float]:
+    return float(point.x()), float(point.y())
 
 
 class ScatterPage(Page):
@@ -182,3 +256,75 @@ class ScatterPage(Page):
         self.hint.setToolTip(_HINT_TIP)
         row = fill(QHBoxLayout(), (self.up, 1), QLabel("against"), (self.across, 1))
         fill(QVBoxLayout(self), row, (self.plot, 1), self.hint, margins=(6, 6, 6, 6), spacing=2)
+
+
+class SubpixelPage(Page):
+    """Histograms of the sub-pixel positions of the spots that are shown.
+
+    Parameters
+    ----------
+    spots : ShownSpots
+        The spots.
+    """
+
+    def __init__(self, spots: ShownSpots):
+        super().__init__(spots)
+        self.plot = Plot()
+        self.curves = {
+            name: pg.PlotCurveItem([0, 1], [0], stepMode="center", pen=pg.mkPen(color, width=2))
+            for name, color in _COLORS.items()
+        }
+        dashed = pg.mkPen(GREY, width=1, style=Qt.PenStyle.DashLine)
+        dotted = pg.mkPen(GREY, width=1, style=Qt.PenStyle.DotLine)
+        self.even = pg.InfiniteLine(angle=0, pen=dashed)
+        self.noise = [pg.InfiniteLine(angle=0, pen=dotted) for _ in range(2)]
+        for item in (*self.noise, self.even, *self.curves.values()):
+            self.plot.addItem(item)
+        self.plot.setToolTip(_TIP)
+        self.plot.setMinimumHeight(60)
+        self.legend, self.words = QLabel(), QLabel(_WHAT)
+        for label in (self.legend, self.words):
+            label.setWordWrap(True)
+            label.setToolTip(_TIP)
+        fill(
+            QVBoxLayout(self),
+            self.legend,
+            (self.plot, 1),
+            self.words,
+            margins=(6, 6, 6, 6),
+            spacing=2,
+        )
+        self.rows_due.connect(self.show_rows)
+
+    def show_rows(self) -> None:
+        """Draw the spots that are shown."""
+        counts = {name: self._count(name) for name in self.curves}
+        steps = len(counts["y"])
+        total = int(counts["y"].sum())
+        expected = total / steps
+        for name, curve in self.curves.items():
+            curve.setData(np.linspace(-0.5, 0.5, steps + 1), counts[name])
+        self.even.setValue(expected)
+        spread = math.sqrt(expected)
+        for line, value in zip(self.noise, (expected - spread, expected + spread), strict=True):
+            line.setValue(value)
+        highest = max(*(int(count.max()) for count in counts.values()), expected + spread, 1)
+        self.plot.setXRange(-0.5, 0.5, padding=0.01)
+        self.plot.setYRange(0, 1.1 * highest, padding=0)
+        marks = [f'<span style="color:{color}">▬</span> {name}' for name, color in _COLORS.items()]
+        self.legend.setText(
+            f"{number(total)} spots by distance from their pixel's centre [px]: "
+            f"{'&nbsp;&nbsp;'.join(marks)}"
+        )
+
+    def _count(self, name: str) -> NDArray[np.intp]:
+        spots, column = self._spots, self._spots.columns.get(name)
+        values = np.zeros(0) if column is None else column.values[spots.shown].astype(float)
+        steps = min(max(len(values) // _PER_BIN, _LEAST), _MOST)
+        return subpixel_counts(values, steps)
+
+
+def subpixel_counts(values: NDArray[np.floating], steps: int) -> NDArray[np.intp]:
+    """Return the histogram of positions within their pixel, from -0.5 to 0.5."""
+    values = values[np.isfinite(values)]
+    return np.histogram(values - np.floor(values + 0.5), steps, (-0.5, 0.5))[0]
