@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from napari_spotfit import fit_spots
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS, Profile
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 import reference  # the tests' own fits by SciPy
 
 #: Agreement of the centre in pixels with double precision, and the share of spots that agree;
@@ -54,7 +55,7 @@ def beside_scipy(count: int, backend: str) -> None:
     for model, pixel in kinds():
         clean, truth = spots_of(model, pixel, count, seed=4)
         noisy = np.random.default_rng(5).poisson(clean).astype(np.float32)
-        for estimator in ("lse", "wlse", "mle"):
+        for estimator in ESTIMATORS:
             options = {"model": model, "pixel": pixel, "estimator": estimator, "backend": backend}
             options |= {"weights": weights} if estimator == "wlse" else {}
             fits = fit_spots(noisy, errors=False, **options)

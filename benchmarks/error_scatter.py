@@ -1,6 +1,6 @@
 """How much fits scatter, in their own standard errors: 1 where the errors are right.
 
-Isolated spots of one brightness on the backgrounds of tests/noisy_scenes.py, all frames of a kind
+Isolated spots of one brightness on the backgrounds of noisy_scenes.py, all frames of a kind
 as one movie, fitted at their places with the camera's gain and without. Centres are compared with
 the truth, the rest with the mean of their like: what a background's slope or a filter does to all
 spots is no matter of noise. Backgrounds that are not smooth have no truth of their own. Spots of
@@ -18,7 +18,7 @@ import numpy as np
 
 import napari_spotfit as spotfit
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from noisy_scenes import Array, Kind, kinds, scmos_variance
 from scenes import light
 from scipy import ndimage

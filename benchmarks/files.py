@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import napari_spotfit as spotfit
-from napari_spotfit.files import csv_rows
+from napari_spotfit.files import csv_file
 
 #: Seconds that a million rows may take, either way.
 BARS = {".spots.parquet": 2.0, ".spots.csv": 5.0}
@@ -75,15 +75,15 @@ def in_python(fits: spotfit.SpotFits, folder: Path, repeats: int) -> None:
 
 def without_pyarrow(fits: spotfit.SpotFits, folder: Path) -> None:
     """Do the same for CSV with Python alone, once."""
-    find, path = csv_rows.find_spec, folder / "plain.spots.csv"
-    csv_rows.find_spec = lambda name: None
+    find, path = csv_file.find_spec, folder / "plain.spots.csv"
+    csv_file.find_spec = lambda name: None
     try:
         for what, work in (("save", fits.save), ("load", spotfit.load_fits)):
             start = time.perf_counter()
             work(path)
             line(f"{what} .spots.csv without pyarrow", [time.perf_counter() - start], None)
     finally:
-        csv_rows.find_spec = find
+        csv_file.find_spec = find
 
 
 def by_napari(fits: spotfit.SpotFits, folder: Path, repeats: int) -> None:

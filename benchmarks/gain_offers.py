@@ -15,7 +15,7 @@ import numpy as np
 
 import napari_spotfit as spotfit
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from noisy_scenes import Array
 from scenes import light, scattered
 

@@ -16,7 +16,7 @@ from qtpy.QtWidgets import QApplication
 
 from napari_spotfit.widgets.fit_spots import FitSpots
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from hand import SHIFT, Hand
 
 

@@ -2,7 +2,7 @@
 
 First, how many true spots have a pixel taken for a lone one: alone, from a few photons to very
 many, and in crowds of uneven brightness. Then isolated spots on every background of
-tests/noisy_scenes.py, fitted at their places, with lone pixels left out and counted: of the fits
+noisy_scenes.py, fitted at their places, with lone pixels left out and counted: of the fits
 that have any, and of all.
 """
 
@@ -23,7 +23,7 @@ import napari_spotfit as spotfit
 from napari_spotfit.engine.cpu.lone_pixels import lone_pixels
 from napari_spotfit.localization import rois
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from noisy_scenes import kinds
 from scenes import light
 

@@ -24,7 +24,7 @@ from napari_spotfit import fit_at, localize
 from napari_spotfit.engine import padding
 from napari_spotfit.engine.lost_pixels import in_flat_areas
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from scenes import light
 
 SIGMA, SIDE, EDGE, ROI = 1.3, 60, 30, 9

@@ -14,7 +14,7 @@ import numpy as np
 
 import napari_spotfit as spotfit
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from noisy_scenes import noisy_scenes
 from scenes import light
 

@@ -1,4 +1,4 @@
-"""What becomes of the four real images of tests/real_files.py, at default settings, with the bars.
+"""What becomes of the four real images of real_files.py, at default settings, with the bars.
 
 Whether a good fit is at a bound, negative, has moved or is there twice is asked here of the
 numbers alone, not of the flags. Simulated STORM has a truth; it and the particles have what two
@@ -16,7 +16,7 @@ import numpy as np
 
 import napari_spotfit as spotfit
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 import real_files
 from noisy_scenes import Array, hits
 from peers import Peer, agreed, told

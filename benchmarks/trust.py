@@ -1,6 +1,6 @@
 """Whether answers can be trusted: F1 and false spots on every kind of background and noise.
 
-Simulated spots of σ 1.0, 1.3 and 2.0 px on the scenes of tests/noisy_scenes.py. F1 counts pairs of
+Simulated spots of σ 1.0, 1.3 and 2.0 px on the scenes of noisy_scenes.py. F1 counts pairs of
 true and found places within 1 and 3 px, one to one, the nearest first: of the places that detection
 finds with its default settings, and of the fits that can be believed. False spots are those found
 in the same backgrounds without spots, per 10⁶ pixels. Beside that the F1 of other programs, where
@@ -23,7 +23,7 @@ import numpy as np
 
 import napari_spotfit as spotfit
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from error_scatter import print_scatter
 from noisy_scenes import Scene, f1, flat_scenes, noisy_scenes
 from peers import RADII, Peer, scores_of, told

@@ -11,7 +11,7 @@ import numpy as np
 import napari_spotfit as spotfit
 from napari_spotfit.settings.noise_model import UNLIKE
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from noisy_scenes import flat_scenes, noisy_scenes
 from padding import images
 from scenes import light, scattered

@@ -19,7 +19,7 @@ import numpy as np
 import napari_spotfit as spotfit
 from napari_spotfit.engine.quality.flags import RULES, main_reasons
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from noisy_scenes import Array, kinds
 from scenes import light
 from scipy.spatial import cKDTree

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import napari
 from qtpy.QtCore import QEventLoop, QTimer
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from own_settings import own_settings
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from demo import WINDOW, fit, open_sample, save_window
 from qtpy.QtCore import QEventLoop, QTimer
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 from hand import Hand
 from own_settings import own_settings
 

@@ -28,7 +28,7 @@ def pytest_itemcollected(item):
         item.add_marker(pytest.mark.real_files)
     missing = [name for fixture in sorted(fixtures) for name in real_files.missing(fixture)]
     if missing:
-        item.add_marker(pytest.mark.skip(reason=f"needs the file {missing[0]}"))
+        item.add_marker(pytest.mark.skip(reason=f"needs {missing[0]}"))
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +56,14 @@ def backend(request, monkeypatch):
         return "cuda"
     monkeypatch.setenv(INSTRUCTION_SET, request.param)
     return "cpu"
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def machine(request):
+    """Either backend by its name, the CPU's with the best instruction set of this machine."""
+    if request.param == "cuda":
+        request.getfixturevalue("gpu")
+    return request.param
 
 
 @pytest.fixture

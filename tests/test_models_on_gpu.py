@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from model_spots import ESTIMATORS, MODELS, planes_for, settings_of, spots_of
+from model_spots import KINDS, MODELS, planes_for, settings_of, spots_of
 
 from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.engine.cuda import fit
@@ -26,7 +26,7 @@ def assert_equal(ours, theirs):
         np.testing.assert_array_equal(cupy.asnumpy(ours[name]), values, err_msg=name)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", KINDS)
 @pytest.mark.parametrize("model", MODELS)
 def test_fits_are_those_of_the_cpu(model, estimator):
     settings, planes = settings_of(model, estimator), planes_for(estimator, (9, 9))

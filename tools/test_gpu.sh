@@ -5,7 +5,8 @@
 #
 # usage: tools/test_gpu.sh [tests] [against] [launches] [layouts] [feeding]
 #
-# The older version is a checkout in build/baseline (see `make baseline`).
+# The older version is a checkout in build/baseline (see `make baseline`). SPOTFIT_REAL_FILES names
+# the folder of the real files that some tests read, where it does not stand beside the checkout.
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .models.estimators import ESTIMATORS, EstimatorName
 from .settings.noise_model import excess_of
 from .settings.settings import Pixel
 
@@ -17,7 +17,7 @@ def localization_precision(
     sigma: ArrayLike,
     background: ArrayLike = 0.0,
     *,
-    estimator: Literal["lse", "mle"] = "lse",
+    estimator: EstimatorName = "lse",
     pixel: Pixel = "sampled",
     emccd: bool = False,
 ) -> NDArray[np.float64]:
@@ -87,13 +87,14 @@ def localization_precision(
         if not np.all(right | np.isnan(values)):
             lowest = "0 or more" if name == "background" else "above 0"
             raise ValueError(f"{name} must be {lowest}; got {values[~right].flat[0]:g}")
-    if estimator not in ("lse", "mle"):
-        raise ValueError(f"estimator must be 'lse' or 'mle'; got {estimator!r}")
+    known = [repr(name) for name, one in ESTIMATORS.items() if not one.needs_weights]
+    if repr(estimator) not in known:
+        raise ValueError(f"estimator must be {' or '.join(known)}; got {estimator!r}")
     if pixel not in ("sampled", "integrated"):
         raise ValueError(f"pixel must be 'sampled' or 'integrated'; got {pixel!r}")
     square = width**2 + (1 / 12 if pixel == "integrated" else 0)
     tau = 2 * math.pi * square * b / n
-    if estimator == "lse":
+    if not ESTIMATORS[estimator].is_likelihood:
         factor = 16 / 9 + 4 * tau
     else:
         factor = 1 + 4 * tau + np.sqrt(2 * tau / (1 + 4 * tau))

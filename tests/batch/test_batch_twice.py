@@ -23,8 +23,8 @@ from napari_spotfit import (
 )
 from napari_spotfit.batch.kept import KeptTables
 from napari_spotfit.batch.outcome import DONE, Outcome
-from napari_spotfit.files.alone import TakenError, alone
 from napari_spotfit.files.parts import PartsError, part_path, part_pieces, part_writer, parts_in
+from napari_spotfit.files.writing import FileLockedError, file_lock
 from napari_spotfit.localization import stored
 
 pytest.importorskip("pyarrow")
@@ -200,12 +200,12 @@ def test_one_at_a_time(tmp_path):
     counter.write_text("0")
 
     def count(_):
-        with alone(counter, wait=True):
+        with file_lock(counter, wait=True):
             counter.write_text(str(int(counter.read_text()) + 1))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(count, range(400)))
     assert counter.read_text() == "400"
-    with alone(counter), pytest.raises(TakenError), alone(counter):
+    with file_lock(counter), pytest.raises(FileLockedError), file_lock(counter):
         raise AssertionError("two are alone")
     assert [path.name for path in tmp_path.iterdir()] == ["counter"]

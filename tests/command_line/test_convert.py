@@ -13,7 +13,7 @@ from commands import run
 from napari_spotfit import FormatWarning, Settings, SpotFits, load_fits
 from napari_spotfit.command_line.main import main
 from napari_spotfit.files.formats import read, write
-from napari_spotfit.files.table import LAYER, Column, SpotTable, UnreadableFileError
+from napari_spotfit.files.table import LAYER, SpotTable, StoredColumn, UnreadableFileError
 
 pytest.importorskip("pyarrow")
 
@@ -84,7 +84,7 @@ def test_a_layer_and_its_columns_stay(folder):
     """From one of our files to the other nothing is lost, what a layer had least of all."""
     table = spots().to_table()
     shown = {"layer_shown": np.arange(len(table)) % 2 == 0}
-    known = {**table.about.columns, "layer_shown": Column("bool", role=LAYER)}
+    known = {**table.about.columns, "layer_shown": StoredColumn("bool", role=LAYER)}
     layer = {"name": "spots", "scale": [1.0, 0.1, 0.1], "units": ["pixel", "µm", "µm"]}
     about = replace(table.about, columns=known, layer=layer, image={"shape": [9, 30, 40]})
     write("a.spots.parquet", SpotTable({**table.columns, **shown}, about))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from napari_spotfit import StopCondition, fit_spots, simulate_spots
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS
 
 models = pytest.mark.parametrize("model", list(MODELS))
-estimators = pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+estimators = pytest.mark.parametrize("estimator", ESTIMATORS)
 
 
 def fitted(spots, model, estimator, **options):

@@ -8,6 +8,7 @@ import reference
 from reference import Kind
 
 from napari_spotfit import Camera, StopCondition, fit_spots, simulate_spots
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import GAUSSIAN, MODELS
 
 #: Absolute errors over the true σ, 9×9, 400:40 counts, maximum likelihood: median and mean.
@@ -56,7 +57,7 @@ def test_standard_errors_match_the_spread(backend, estimator, photons, sigma, ba
         assert np.std(pull) == pytest.approx(1, abs=0.06), name
 
 
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("photons", [2000, 10_000])
 def test_errors_match_the_spread_where_the_background_is_at_its_bound(backend, estimator, photons):
     spots, truth = simulate_spots(20_000, 11, photons=photons, background=0, sigma=1.8, seed=1)
@@ -74,7 +75,7 @@ def test_errors_match_the_spread_where_the_background_is_at_its_bound(backend, e
         assert np.std(pull) == pytest.approx(1, abs=0.035), name
 
 
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize(
     ("model", "stuck", "bounds"),
     [
@@ -136,7 +137,7 @@ def test_maximum_likelihood_reaches_the_bound(backend, sigma):
 
 
 @pytest.mark.parametrize("model", list(MODELS))
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_agrees_with_double_precision(backend, model, estimator):
     rng, profile = np.random.default_rng(3), MODELS[model]
     rows, columns = np.indices((9, 9), float)
@@ -167,7 +168,7 @@ def test_agrees_with_double_precision(backend, model, estimator):
         )
 
 
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_bad_pixels_do_not_count_whatever_they_hold(backend, estimator):
     spots, _ = simulate_spots(200, 9, photons=2000, background=4, seed=4)
     bad = np.zeros(spots.shape, bool)

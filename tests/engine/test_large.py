@@ -9,6 +9,7 @@ import reference
 from napari_spotfit import Settings, StopCondition
 from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.images.pixel_calibration import Planes
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import Profile
 from napari_spotfit.settings.validation import ROI_MAX
 
@@ -113,7 +114,7 @@ def test_likelihood_agrees_with_scipy(fit, kind):
     assert found["chi_square"] == pytest.approx(deviance, rel=1e-5)
 
 
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_errors_are_the_spread_of_estimates(fit, estimator):
     settings = Settings(model="gaussian_rotated", estimator=estimator, gain=2.0, offset=100.0)
     truth = {"sigma_x": 6.0, "sigma_y": 3.5, "angle": 20.0}
@@ -181,7 +182,7 @@ def test_rois_lie_anywhere_in_frames_of_any_type(fit, pixel):
             np.testing.assert_array_equal(together[name][number], value, err_msg=name)
 
 
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("kind", ["round", "rotated"])
 def test_results_do_not_depend_on_threads(instruction_set, kind, estimator):
     settings, truth = KINDS[kind]

@@ -9,9 +9,10 @@ from reference import Kind
 
 from napari_spotfit import Profile, fit_spots
 from napari_spotfit.engine.quality.widths import mean_sigma
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MOFFAT
 
-ESTIMATORS = pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
 
 
 def spots_of(exponent, side=15, fwhm=3.0, count=300, amplitude=2000.0, background=10.0, seed=0):
@@ -33,7 +34,7 @@ def fitted(spots, estimator, backend, **options):
     )  # fmt: skip
 
 
-@ESTIMATORS
+@every_estimator
 @pytest.mark.parametrize("exponent", [1.5, 2.5, 4.765])
 def test_the_truth_is_recovered_within_its_errors(backend, exponent, estimator):
     spots, centres, width = spots_of(exponent, count=2000)
@@ -52,7 +53,7 @@ def test_the_truth_is_recovered_within_its_errors(backend, exponent, estimator):
     )
 
 
-@ESTIMATORS
+@every_estimator
 def test_fits_agree_with_double_precision(backend, estimator):
     spots, _, _ = spots_of(2.5, side=11, count=40)
     fits = fitted(spots, estimator, backend, max_iterations=50)
@@ -69,7 +70,7 @@ def test_fits_agree_with_double_precision(backend, estimator):
         np.testing.assert_allclose(own, errors, rtol=0.05)
 
 
-@ESTIMATORS
+@every_estimator
 def test_a_known_exponent_is_held(backend, estimator):
     spots, _, width = spots_of(3.0, side=9)
     fits = fitted(spots, estimator, backend, fixed={"exponent": 3.0})

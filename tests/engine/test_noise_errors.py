@@ -23,6 +23,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.engine.cuda import filtered_errors as on_a_gpu
 from napari_spotfit.engine.filtered_noise import ErrorColumns, correct_errors, filtered_noise
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS
 
 SIDE, COUNT = 9, 20_000
@@ -116,7 +117,7 @@ def test_a_known_gain_goes_before_the_noise(backend):
     np.testing.assert_allclose(same.photons, 2 * plain.photons, rtol=1e-6)
 
 
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("side", [9, 33])
 def test_an_emccd_doubles_the_variance(backend, estimator, side):
     rng = np.random.default_rng(7)

@@ -14,6 +14,7 @@ from napari_spotfit.engine.cpu import fit as cpu_fit
 from napari_spotfit.engine.cuda import cut_out as there
 from napari_spotfit.engine.cuda import placed_results
 from napari_spotfit.engine.own_pixels import Spots
+from napari_spotfit.models.estimators import ESTIMATORS
 
 BOTH = ("leave out", "ignore")
 
@@ -169,7 +170,7 @@ def known_of(rng, shape, estimator):
 
 
 @pytest.mark.parametrize("roi_size", [9, (5, 35)])
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("each", [False, True], ids=["shared", "each frame"])
 def test_what_is_left_out_is_a_bad_pixel_of_one_fit(backend, estimator, each, roi_size):
     """With maps of the pixels, at the image's edges too, and in large ROIs."""

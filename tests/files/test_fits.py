@@ -29,10 +29,9 @@ from napari_spotfit import (
     simulate_movie,
     simulate_spots,
 )
-from napari_spotfit.files import csv_rows, parquet, streamed
-from napari_spotfit.files.about import FORMAT, FORMAT_KEY
+from napari_spotfit.files import csv_file, formats, parquet
 from napari_spotfit.files.formats import read, write
-from napari_spotfit.files.table import Column, UnreadableFileError
+from napari_spotfit.files.table import FORMAT, FORMAT_KEY, StoredColumn, UnreadableFileError
 
 ENDS = (".spots.parquet", ".spots.csv", ".PARQUET", ".csv")
 IN_A_TEST = settings(
@@ -54,7 +53,7 @@ def fits() -> SpotFits:
 def csv_by(request, monkeypatch):
     """Read and write CSV with pyarrow, or as it is done where that is missing."""
     if request.param == "without":
-        monkeypatch.setattr(csv_rows, "find_spec", lambda name: None)
+        monkeypatch.setattr(csv_file, "find_spec", lambda name: None)
     return request.param
 
 
@@ -145,11 +144,11 @@ def test_whatever_the_columns_and_settings(tmp_path, csv_by, end, made, known):
 @IN_A_TEST
 @given(
     bits=hnp.arrays("u4", 50),
-    write_by=st.sampled_from([csv_rows._arrow_lines, csv_rows._plain_lines]),
-    read_by=st.sampled_from([csv_rows._arrow_columns, csv_rows._plain_columns]),
+    write_by=st.sampled_from([csv_file._arrow_lines, csv_file._plain_lines]),
+    read_by=st.sampled_from([csv_file._arrow_columns, csv_file._plain_columns]),
 )
 def test_any_single_precision_number_is_written_and_read_by_both(bits, write_by, read_by):
-    known = {"a": Column("float32")}
+    known = {"a": StoredColumn("float32")}
     numbers = bits.view(np.float32)
     numbers = numbers[~np.isnan(numbers)]
     found = read_by(b"a\n" + write_by({"a": numbers}, known), known)["a"]
@@ -157,11 +156,11 @@ def test_any_single_precision_number_is_written_and_read_by_both(bits, write_by,
     assert found.tobytes() == numbers.tobytes()
 
 
-@pytest.mark.parametrize("read_by", [csv_rows._arrow_columns, csv_rows._plain_columns])
+@pytest.mark.parametrize("read_by", [csv_file._arrow_columns, csv_file._plain_columns])
 def test_digits_are_rounded_once(read_by):
     # By way of double precision, the first would become the number above it.
     text = b"a\n7.038531e-26\n-7.038531e-26\n1e-45\n3.4028235e38\n"
-    found = read_by(text, {"a": Column("float32")})["a"]
+    found = read_by(text, {"a": StoredColumn("float32")})["a"]
     assert [hex(bits) for bits in found.view(np.uint32)] == [
         "0x15ae43fd", "0x95ae43fd", "0x1", "0x7f7fffff",
     ]  # fmt: skip
@@ -194,7 +193,7 @@ def test_other_programs_read_the_parquet(fits, tmp_path):
 
 def test_both_ways_to_write_csv_write_the_same(fits, tmp_path, monkeypatch):
     fits.save(tmp_path / "one.csv")
-    monkeypatch.setattr(csv_rows, "find_spec", lambda name: None)
+    monkeypatch.setattr(csv_file, "find_spec", lambda name: None)
     fits.save(tmp_path / "two.csv")
     one, two = ((tmp_path / name).read_text(encoding="utf-8") for name in ("one.csv", "two.csv"))
     # But for how many zeros stand before a decimal point or exponent.
@@ -304,11 +303,11 @@ def test_damaged_numbers_of_rows_are_told(fits, tmp_path):
 
 @pytest.mark.parametrize("end", ENDS[:2])
 def test_a_newer_format_is_told(fits, tmp_path, end, monkeypatch):
-    from napari_spotfit.files import about
+    from napari_spotfit.files import table
 
     path = tmp_path / f"a{end}"
     with monkeypatch.context() as patch:
-        patch.setattr(about, "FORMAT", FORMAT + 1)
+        patch.setattr(table, "FORMAT", FORMAT + 1)
         fits.save(path)
     with pytest.raises(UnreadableFileError, match=r"in the newer format 2, .* update napari-spotf"):
         load_fits(path)
@@ -381,7 +380,7 @@ def test_the_file_says_what_it_is(fits, tmp_path):
 
 @pytest.mark.parametrize("end", ENDS[:2])
 def test_parts_that_are_saved_one_by_one_are_the_whole(end, tmp_path, monkeypatch):
-    monkeypatch.setattr(streamed, "_ROWS", dict.fromkeys((".parquet", ".csv"), 30))
+    monkeypatch.setattr(formats, "_ROWS", dict.fromkeys((".parquet", ".csv"), 30))
     monkeypatch.setattr(parquet, "GROUP", 30)
     fits = localize(simulate_movie(6, shape=(64, 64), spots_per_frame=9, seed=4)[0])
     parts = [fits[:20], fits[20:20], fits[20:33], fits[33:]]
@@ -408,8 +407,8 @@ def test_the_next_parts_are_made_while_some_are_written(fits, tmp_path, monkeypa
         yield fits
 
     waited: list[bool] = []
-    monkeypatch.setattr(streamed, "_ROWS", {".csv": len(fits)})
-    monkeypatch.setitem(streamed._WRITERS, ".csv", waits)
+    monkeypatch.setattr(formats, "_ROWS", {".csv": len(fits)})
+    monkeypatch.setitem(formats._WRITERS, ".csv", waits)
     assert save_fits(parts(), tmp_path / "a.csv") == 2 * len(fits)
     assert waited == [True, True]
 
@@ -425,7 +424,7 @@ def test_what_cannot_be_written_ends_the_run(fits, tmp_path, monkeypatch, end):
 
     broken = dict(fits.to_table().columns) | {"sigma": np.zeros((len(fits), 2), np.float32)}
     wrong = type(fits.to_table())(broken, fits.to_table().about)
-    monkeypatch.setattr(streamed, "_gathered", lambda tables, rows: (wrong for _ in tables))
+    monkeypatch.setattr(formats, "_gathered", lambda tables, rows: (wrong for _ in tables))
     with pytest.raises((ValueError, AssertionError, TypeError)):
         save_fits(parts(), tmp_path / f"a{end}")
     assert len(made) < 5

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from napari_spotfit import SpotFits, load_fits
-from napari_spotfit.files.formats import unfinished
 from napari_spotfit.files.parts import PartsError
+from napari_spotfit.files.writing import unfinished
 
 ENDINGS = [".spots.csv", ".spots.parquet", "_locs.hdf5", ".plain.csv"]
 unix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has none of these")

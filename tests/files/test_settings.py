@@ -11,8 +11,11 @@ from settings_cases import OWN, any_settings
 
 import napari_spotfit
 from napari_spotfit import Profile, Settings, load_settings, localize, save_settings, simulate_movie
-from napari_spotfit.files.as_python import settings_as_python
-from napari_spotfit.files.settings_file import settings_as_toml, settings_of_toml
+from napari_spotfit.files.settings_file import (
+    settings_as_python,
+    settings_as_toml,
+    settings_of_toml,
+)
 from napari_spotfit.files.table import UnreadableFileError
 
 

@@ -339,18 +339,20 @@ def test_a_frame_of_ndtiff_that_was_never_taken(movie, tmp_path):
         localize(image, sigma=1.3)
 
 
-def test_a_real_dax(dax):
-    fits = localize(real_files.FOLDER / real_files.REAL_FILES["dax"][0], sigma=1.0)
-    assert_same(fits, localize(dax[0], sigma=1.0))
+def test_a_real_dax(machine, dax):
+    fits = localize(real_files.FOLDER / real_files.REAL_FILES["dax"][0], sigma=1.0, backend=machine)
+    assert_same(fits, localize(dax[0], sigma=1.0, backend=machine))
 
 
-def test_a_real_raw(paint):
-    chosen = Settings(sigma=1.0, backend="cpu")
+def test_a_real_raw(machine, paint):
+    chosen = Settings(sigma=1.0, backend=machine)
     fits = localize(real_files.FOLDER / real_files.REAL_FILES["paint"][0], settings=chosen)
     assert_same(fits, localize(paint[0], settings=chosen))
 
 
-def test_a_real_tiff(stuck_particles):
+def test_a_real_tiff(machine, stuck_particles):
     with pytest.warns(UserWarning, match="each plane along axis z"):
-        fits = localize(real_files.FOLDER / real_files.REAL_FILES["stuck_particles"][0])
-    assert_same(fits, localize(stuck_particles))
+        fits = localize(
+            real_files.FOLDER / real_files.REAL_FILES["stuck_particles"][0], backend=machine
+        )
+    assert_same(fits, localize(stuck_particles, backend=machine))

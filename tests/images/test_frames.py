@@ -17,9 +17,9 @@ from napari_spotfit import (
     simulate_movie,
 )
 from napari_spotfit.images.arrays import to_native
+from napari_spotfit.images.camera import PerPixel
 from napari_spotfit.images.files import zarr_store
 from napari_spotfit.images.frames import FrameReader, inside
-from napari_spotfit.images.per_pixel import PerPixel
 
 da = pytest.importorskip("dask.array")
 zarr = pytest.importorskip("zarr")

@@ -11,6 +11,7 @@ from same_fits import assert_same
 from napari_spotfit import Camera, Settings, fit_at, fit_spots, localize, simulate_movie
 from napari_spotfit import simulate_spots as simulate
 from napari_spotfit.images.pixel_calibration import PixelCalibration
+from napari_spotfit.models.estimators import ESTIMATORS
 
 da = pytest.importorskip("dask.array")
 
@@ -350,7 +351,7 @@ def test_counts_below_the_offset_are_not_photons(fit):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("on_device", [False, True])
 def test_spots_and_maps_on_the_gpu(gpu, estimator, on_device):
     """As from the host, wherever the spots, the maps and the results are."""

@@ -294,11 +294,11 @@ def test_wrong_arguments_are_named(arguments, error, words):
         localize(**arguments)
 
 
-def test_storm_movie(dax):
+def test_storm_movie(machine, dax):
     """Of the true emitters at least 1.5 ROI apart ≥ 97 % found, ≤ 2 % false, ≤ 0.04 px off."""
     movie, truth = dax
     places = truth[["frame", "y", "x"]].to_numpy()
-    fits = localize(movie)
+    fits = localize(movie, backend=machine)
     found = fits[fits.valid].points()
     lone = places[apart(places, 13.5)]
     distance = nearest(found, lone, 1)
@@ -307,16 +307,16 @@ def test_storm_movie(dax):
     assert np.isinf(nearest(places, found, 2)).mean() <= 0.02
 
 
-def test_paint_movie(paint):
+def test_paint_movie(machine, paint):
     """≥ 97 % of Picasso's localisations have one of ours within 0.3 px."""
     movie, theirs = paint
-    fits = localize(movie)
+    fits = localize(movie, backend=machine)
     places = np.column_stack([theirs["frame"], theirs["y"], theirs["x"]])
     distance = nearest(fits[fits.valid].points(), places, 0.3)
     assert np.isfinite(distance).mean() >= 0.97
 
 
-def test_real_spots_are_found_untouched(hybiss, stuck_particles):
-    assert 200 < len(localize(hybiss)) < 5000
-    counts = [len(localize(frame)) for frame in stuck_particles]
+def test_real_spots_are_found_untouched(machine, hybiss, stuck_particles):
+    assert 200 < len(localize(hybiss, backend=machine)) < 5000
+    counts = [len(localize(frame, backend=machine)) for frame in stuck_particles]
     assert min(counts) > 20

@@ -9,6 +9,7 @@ from reference import Kind
 
 from napari_spotfit import Profile, SpotFits, fit_at, fit_spots, localize, simulate_movie
 from napari_spotfit import simulate_spots as simulate
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS
 
 SHAPES = {"sigma": 1.4, "sigma_x": 1.8, "sigma_y": 1.2, "angle": 25.0, "width": 1.5}
@@ -38,7 +39,7 @@ def spots_of(model, pixel="sampled", count=30, size=11, seed=0, **changed):
 
 
 @every_kind
-@pytest.mark.parametrize("estimator", ["lse", "wlse", "mle"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_columns_and_truth(backend, model, pixel, estimator):
     spots, truth = spots_of(model, pixel)
     weights = np.random.default_rng(1).uniform(0.5, 2, (11, 11)) if estimator == "wlse" else None

@@ -21,9 +21,9 @@ from napari_spotfit.engine.select import select_backend
 from napari_spotfit.estimation import image_noise as noise
 from napari_spotfit.images import frames as frames_module
 from napari_spotfit.images.arrays import native_type
-from napari_spotfit.images.cutting import row_tiles
-from napari_spotfit.images.kept_chunks import KeptChunks
+from napari_spotfit.images.large_frames import ChunkCache
 from napari_spotfit.images.pixel_calibration import detection_calibration
+from napari_spotfit.images.reading import row_tiles
 from napari_spotfit.localization import plan
 
 #: So tall and wide that it is worked in several blocks.
@@ -277,7 +277,7 @@ def test_chunks_that_tell_the_level_are_kept_until_their_rows_come(monkeypatch):
     image = np.random.default_rng(0).integers(0, 9000, (50, 70), dtype=np.uint16)
     for chunks in ((7, 70), (11, 13), (50, 20)):
         reader = frames_module.FrameReader(da.from_array(image, chunks=chunks))
-        kept = KeptChunks(reader, 0, 2)
+        kept = ChunkCache(reader, 0, 2)
         y, x = np.divmod(np.arange(5, 3500, 487), 70)
         points = kept.points(y, x)
         assert np.array_equal(np.concatenate(points).ravel(), image[y, x])

@@ -18,7 +18,7 @@ from napari_spotfit import (
     simulate_movie,
     simulate_spots,
 )
-from napari_spotfit.images.axes import plane_axis
+from napari_spotfit.images.arrays import plane_axis
 
 MOVIE, TRUTH = simulate_movie(3, shape=(40, 44), spots_per_frame=4, photons=3000, seed=1)
 CUT_OUTS, _ = simulate_spots(5, seed=1)

@@ -15,9 +15,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from napari_spotfit import Camera, Settings, SpotFits, fit_spots, simulate_spots
-from napari_spotfit.models.expressions.code import to_cuda
 from napari_spotfit.models.expressions.custom import RESERVED, start_of
-from napari_spotfit.models.expressions.derive import derived
+from napari_spotfit.models.expressions.derivatives import derived
 from napari_spotfit.models.expressions.grammar import (
     MAX_DEPTH,
     MAX_LENGTH,
@@ -27,7 +26,7 @@ from napari_spotfit.models.expressions.grammar import (
     Number,
     parse,
 )
-from napari_spotfit.models.expressions.program import NUMPY, value_of
+from napari_spotfit.models.expressions.program import NUMPY, to_cuda, value_of
 from napari_spotfit.models.profiles import GAUSSIAN, Profile
 
 ROUND = "exp(-((x-x0)**2 + (y-y0)**2) / (2*s**2))"
@@ -180,7 +179,7 @@ def test_derivatives_are_finite_at_the_very_centre(text):
 
 def test_differences_stay_differences():
     # 2·(x - x0) would lose digits as 2·x - 2·x0, and time.
-    code = to_cuda(Profile.from_expression(ROUND, start={"s": "sigma"}))
+    code = to_cuda(Profile.from_expression(ROUND, start={"s": "sigma"}).expression.program)
     assert code.count("(x - p0)") == 1
     assert "* x)" not in code
 
@@ -310,7 +309,7 @@ def test_long_and_deep_expressions_are_read_at_once(text):
 
 
 def test_too_many_terms_are_refused(monkeypatch):
-    monkeypatch.setattr("napari_spotfit.models.expressions.terms.MAX_TERMS", 20)
+    monkeypatch.setattr("napari_spotfit.models.expressions.derivatives.MAX_TERMS", 20)
     with pytest.raises(ValueError, match="too long with its derivatives"):
         derived(TURNED, ("x0", "y0", "a", "b", "t"))
 

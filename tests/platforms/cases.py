@@ -14,12 +14,13 @@ from napari_spotfit import Settings, simulate_spots
 from napari_spotfit.engine.columns import numbers_per_fit
 from napari_spotfit.engine.fit_settings import make_fit_settings
 from napari_spotfit.engine.kernel_arguments import PIXEL_TYPES
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS
 
 COUNT, SIZE = 500, 9
 #: How many blocks each function of selftest.cpp writes.
 RESULTS = {"fit": 5}
-ESTIMATORS = ("lse", "wlse", "mle", "mle with variances")
+KINDS = (*ESTIMATORS, "mle with variances")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _fits(model: str, pixel: str, estimator: str) -> Case:
         weights[2, 3] = np.nan  # a bad pixel
         planes = weights.tobytes()
     numbers = (
-        MODELS[model].place(pixel), ESTIMATORS.index(estimator), COUNT, SIZE, SIZE,
+        MODELS[model].place(pixel), KINDS.index(estimator), COUNT, SIZE, SIZE,
         PIXEL_TYPES[spots.dtype.str[1:]], 1, numbers_per_fit(settings),
     )  # fmt: skip
     return Case(
@@ -102,7 +103,7 @@ CASES = (
         _fits(model.name, pixel, estimator)
         for model in MODELS.values()
         for pixel in ("sampled", "integrated")[: len(model.places)]
-        for estimator in ESTIMATORS
+        for estimator in KINDS
     ),
 )
 

@@ -18,8 +18,8 @@ from napari_spotfit import (
     simulate_movie,
     simulate_spots,
 )
-from napari_spotfit.engine.columns import units_of
 from napari_spotfit.models.profiles import MODELS
+from napari_spotfit.results.spot_fits import units_of
 
 
 @pytest.fixture(scope="module")

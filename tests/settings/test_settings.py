@@ -26,8 +26,9 @@ from napari_spotfit import (
     localize,
     simulate_spots,
 )
+from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import GAUSSIAN_ROTATED, MODELS, Profile
-from napari_spotfit.settings.keywords import Options
+from napari_spotfit.settings.options import Options
 from napari_spotfit.settings.parameter import words_of
 from napari_spotfit.settings.settings import parameters
 
@@ -156,6 +157,7 @@ def test_what_is_no_setting_is_named_when_settings_are_made():
 def test_words_are_those_that_a_setting_accepts():
     hints = typing.get_type_hints(Settings)
     assert words_of(hints["model"]) == tuple(MODELS)
+    assert words_of(hints["estimator"]) == tuple(ESTIMATORS)
     assert words_of(hints["devices"]) == ("one", "all")
 
 

@@ -18,7 +18,7 @@ from napari_spotfit import Flag, StopCondition
 from napari_spotfit.engine.quality.flags import RULES, flags_of
 from napari_spotfit.models.stopping import STOP_NAMES
 from napari_spotfit.widgets.layers.images import PixelSize
-from napari_spotfit.widgets.table.columns import Units
+from napari_spotfit.widgets.table.features import Units
 from napari_spotfit.widgets.table.filters import Filters, read_filters, write_filters
 from napari_spotfit.widgets.table.gate import Gate
 

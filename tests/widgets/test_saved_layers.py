@@ -233,13 +233,13 @@ def test_another_image_of_the_same_name_is_not_taken(viewer, make_movie, tmp_pat
 def test_a_bad_file_is_one_message_and_nothing_else(
     viewer, make_movie, tmp_path, end, what, monkeypatch
 ):
-    from napari_spotfit.files import about
+    from napari_spotfit.files import table
 
     path = tmp_path / f"bad{end}"
     image = viewer.add_image(make_movie(2))
     layer = to_points_layer(localize(image.data), image)
     if what == "newer":
-        monkeypatch.setattr(about, "FORMAT", 2)
+        monkeypatch.setattr(table, "FORMAT", 2)
     viewer.add_layer(layer).save(str(path))
     monkeypatch.undo()
     content = path.read_bytes()

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..estimation.noise_line import SIGMA_PER_MAD
+from ..models.columns import TRACK
 from .shifts import Floats, robust_mean
-from .tracks import NO_TRACK, TRACK
+from .tracks import NO_TRACK
 
 #: Rounds in which displacements and places of fiducials are made to agree.
 _ROUNDS = 6

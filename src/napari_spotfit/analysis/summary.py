@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..images.frames import FrameSelection, indices_along
-from ..models.profiles import MODELS
+from ..models.columns import AXES, STDERR, describe
 from ..results.spot_fits import SpotFits
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Percentiles between which most fits lie.
 _PERCENTILES = (5.0, 95.0)
-_CENTRE = ("y", "x")
-_SHAPE = {shape.name for model in MODELS.values() for shape in model.shape}
 
 
 def summarize(fits: SpotFits, columns: Iterable[str] | None = None) -> pd.DataFrame:
@@ -122,10 +120,11 @@ def per_frame(
 
 def usual_columns(fits: SpotFits) -> list[str]:
     """Return what one asks for first: shape, photons, background, and standard errors."""
-    own = set() if fits.settings is None else {one.name for one in fits.settings.profile.shape}
-    values = [name for name in fits.columns if name in (_SHAPE | own).difference(_CENTRE)]
+    shape = () if fits.settings is None else fits.settings.profile.shape
+    known = [describe(name, [one.column for one in shape]) for name in fits.columns]
+    values = [one.name for one in known if one.group == "shape" and not one.error_of]
     values += [name for name in ("photons", "background") if name in fits]
-    errors = [f"{name}_stderr" for name in (*_CENTRE, *values)]
+    errors = [name + STDERR for name in (*AXES, *values)]
     return values + [name for name in errors if name in fits]
 
 

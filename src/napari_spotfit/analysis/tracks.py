@@ -8,10 +8,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from ..models.columns import TRACK
 from ..results.spot_fits import SpotFits
 
-#: The column of the number of a spot's track, and the number of none.
-TRACK, NO_TRACK = "track", -1
+#: The number of the track of a spot that is in none.
+NO_TRACK = -1
 
 
 def link_spots(

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..files.formats import FORMATS
-from ..files.streamed import check_name
+from ..files.formats import FORMATS, check_name
 from ..settings.settings import Settings
 from .inputs import without_members
 from .masks import without_masks

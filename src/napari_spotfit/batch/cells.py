@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..analysis.labels import LabelSums, label_sizes, label_spots
-from ..files.about import as_text
-from ..files.formats import unfinished
+from ..files.table import as_text
+from ..files.writing import unfinished
 from ..results.spot_fits import SpotFits
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..files.alone import alone
-from ..files.formats import unfinished
 from ..files.parts import plain
+from ..files.writing import file_lock, unfinished
 from .outcome import KEPT, Outcome
 
 #: Readers of folders of tables leave out what begins with an underscore.
@@ -52,7 +51,7 @@ class KeptTables:
     def add(self, table: Path, key: Mapping[str, Any], outcome: Outcome) -> None:
         """Note what a complete table was made of."""
         # Without the record, it is made again: no reason to fail.
-        with self._lock, suppress(OSError), alone(self._path, wait=True):
+        with self._lock, suppress(OSError), file_lock(self._path, wait=True):
             # Other runs may have written tables into this folder meanwhile.
             self._tables = self._read()
             self._tables[table.name] = {

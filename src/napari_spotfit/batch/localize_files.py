@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from ..settings.keywords import Options
-from ..settings.options import merged, takes_settings
+from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from .asked import ENDING, Batch
 from .inputs import image_files

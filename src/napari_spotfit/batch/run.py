@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..engine import threads
-from ..files.about import as_text
-from ..files.alone import TakenError, alone
 from ..files.parts import PartsError, parts_beside, parts_in, remove_beside
+from ..files.table import as_text
+from ..files.writing import FileLockedError, file_lock
 from ..images.files.opening import open_image
 from ..images.frames import FrameReader
 from ..images.identity import identity
@@ -169,7 +169,7 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
     own = files[0] if len(files) == 1 else None
     try:
         # Until its parts are removed: they are where those of the same run twice would be.
-        with alone(table), closing(parts):
+        with file_lock(table), closing(parts):
             first = next(parts, None)
             if first is None:
                 return
@@ -201,7 +201,7 @@ def _finish(file: _File, table: Path) -> None:
 
 def _why(error: Exception, table: Path) -> str:
     """Say why a table is not written."""
-    if isinstance(error, TakenError):
+    if isinstance(error, FileLockedError):
         return (
             f"another run is at it, with its parts in “{table.name}.parts”. Wait until that one "
             "ends, or choose another output"

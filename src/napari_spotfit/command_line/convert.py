@@ -13,8 +13,8 @@ from ..files.exchange.registry import EXCHANGE
 from ..files.formats import FormatWarning, check_ending, read, write
 from ..files.table import LAYER, SpotTable
 from ..results.load import fits_of
-from .numbers import AboveZero
-from .telling import USUAL, say
+from .options import AboveZero
+from .output import USUAL, write_message
 
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NAMES = click.Choice(list(EXCHANGE))
@@ -40,17 +40,17 @@ def convert(
         check_ending(target, aim)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
             table = _complete(read(source, origin, pixel_size=pixel_size))
             write(target, table, aim, pixel_size=pixel_size)
         except (ImportError, OSError, ValueError) as error:
             raise click.ClickException(str(error)) from None
-    for warning in told:
-        say(f"{target.name}: {warning.message}", USUAL)
-    left_out = [one.message.left_out for one in told if isinstance(one.message, FormatWarning)]
-    say(f"{target}: {len(table) - sum(left_out)} spots", USUAL)
+    for warning in caught:
+        write_message(f"{target.name}: {warning.message}", USUAL)
+    left_out = [one.message.left_out for one in caught if isinstance(one.message, FormatWarning)]
+    write_message(f"{target}: {len(table) - sum(left_out)} spots", USUAL)
 
 
 def _complete(table: SpotTable) -> SpotTable:

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import numpy as np
 
-from ..files.formats import unfinished
+from ..files.writing import unfinished
 from ..localization.localize import localize
 from ..simulate import simulate_movie
-from .telling import USUAL, say
+from .output import USUAL, write_message
 
 #: What the sample movie of the plugin has.
 _PLUGIN, _SAMPLE, _WIDGET = "napari-spotfit", "molecules", "Fit spots"
@@ -35,14 +35,14 @@ def demo(save: bool, output: Path) -> None:
     missing = "" if save else _why_no_window()
     if save or missing:
         if missing:
-            say(f"{missing}, so the demo is written as files", USUAL)
+            write_message(f"{missing}, so the demo is written as files", USUAL)
         _write(output)
         return
     _show()
 
 
 def _why_no_window() -> str:
-    """Say why napari cannot be shown; nothing if it can."""
+    """Return the reason why napari cannot be shown; an empty text if it can."""
     if find_spec("napari") is None:
         return 'napari is not installed (pip install "napari-spotfit[all]")'
     unix = sys.platform not in ("win32", "darwin")

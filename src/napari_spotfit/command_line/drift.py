@@ -13,8 +13,8 @@ import numpy as np
 from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
 from ..analysis.tracks import link_spots
 from ..results.load import load_fits
-from .numbers import AboveZero
-from .telling import USUAL, say
+from .options import AboveZero
+from .output import USUAL, write_message
 
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -67,34 +67,36 @@ def drift(
     if output is None and target is None:
         raise click.UsageError("say where the table goes (-o), the drift (--save-drift), or both")
     try:
-        with _told(source):
+        with _warnings_written(source):
             fits = load_fits(source, pixel_size=pixel_size)
         if known is not None:
             found = load_drift(known)
         else:
             linked = link_spots(fits, max_distance, memory=memory)
-            with _told(source):
+            with _warnings_written(source):
                 found = fiducial_drift(linked, least_share=least_share)
             used = f"{np.median(found.used):g} fiducials in most frames"
             way = np.hypot(np.ptp(found.y), np.ptp(found.x))
             error = np.nanmedian(np.hypot(found.y_stderr, found.x_stderr))
-            say(f"{source}: a drift over {way:.2f} px, ± {error:.3f} px, by {used}", USUAL)
+            write_message(
+                f"{source}: a drift over {way:.2f} px, ± {error:.3f} px, by {used}", USUAL
+            )
         if target is not None:
             save_drift(found, target)
         if output is not None:
             still = subtract_drift(fits, found)
-            with _told(output):
+            with _warnings_written(output):
                 still.save(output, pixel_size=pixel_size)
-            say(f"{output}: {len(fits)} spots", USUAL)
+            write_message(f"{output}: {len(fits)} spots", USUAL)
     except (ImportError, OSError, ValueError) as error_:
         raise click.ClickException(str(error_)) from None
 
 
 @contextmanager
-def _told(table: Path) -> Iterator[None]:
-    """Say what is warned of, as sentences about a table."""
-    with warnings.catch_warnings(record=True) as told:
+def _warnings_written(table: Path) -> Iterator[None]:
+    """Write warnings as sentences about a table."""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    for warning in told:
-        say(f"{table.name}: {warning.message}", USUAL)
+    for warning in caught:
+        write_message(f"{table.name}: {warning.message}", USUAL)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import click
 
 from ..batch.asked import ENDING, Batch, batch_tables, images_of
 from ..batch.inputs import image_files
-from ..batch.outcome import FAILED, Outcome
+from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, Outcome
 from ..batch.run import Tell, run_batch
 from ..version import __version__
-from .files_told import FilesTold
 from .options import chosen_settings, takes_settings
-from .stopping import STOPPED, Stop
-from .telling import QUIET, USUAL, VERBOSE, say, tell_program
+from .output import (
+    EXIT_STOPPED,
+    QUIET,
+    USUAL,
+    VERBOSE,
+    Stop,
+    progress,
+    write_message,
+    write_summary,
+)
 
 #: For the shell to complete; what cannot be read is told when its turn comes.
 _PATH = click.Path(readable=False)
@@ -100,24 +110,26 @@ def localize(
     except (OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     begun = time.perf_counter()
-    with Stop(level) as stop, FilesTold(level, bars=workers == 1) as told:
-        outcomes, unwritten = _outcomes(batch, told, lambda: stop.asked)
+    with Stop(level) as stop, FileReporter(level, bars=workers == 1) as reporter:
+        outcomes, unwritten = _outcomes(batch, reporter, lambda: stop.asked)
     seconds = time.perf_counter() - begun
     if unwritten:
-        say(f"Error: {unwritten}", level, QUIET)
+        write_message(f"Error: {unwritten}", level, QUIET)
     if as_json:
-        tell_program(_summary(outcomes, seconds, unwritten))
+        write_summary(_summary(outcomes, seconds, unwritten))
     if unwritten:
         context.exit(SOME_FAILED)
     failed = any(outcome.state == FAILED for outcome in outcomes)
     if stop.asked:
         kept = "; the tables have what was done" if keep else ""
-        say(f"stopped{kept}. Run it again to go on, or with --fresh to begin anew", level, QUIET)
-    context.exit(STOPPED if stop.asked else SOME_FAILED if failed else 0)
+        write_message(
+            f"stopped{kept}. Run it again to go on, or with --fresh to begin anew", level, QUIET
+        )
+    context.exit(EXIT_STOPPED if stop.asked else SOME_FAILED if failed else 0)
 
 
 def _outcomes(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> tuple[list[Outcome], str]:
-    """Return what becomes of each file, and why the table of all cannot be written if so."""
+    """Return the result of each file, and the reason if the table of all cannot be written."""
     outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in batch.files}
 
     def note(outcome: Outcome) -> None:
@@ -180,3 +192,89 @@ def _summary(outcomes: list[Outcome], seconds: float, error: str) -> dict[str, A
         "seconds": seconds,
         "frames_per_second": frames / max(seconds, 1e-9),
     }
+
+
+class FileReporter:
+    """Reports the state of each file, in sentences and, for one file at a time, a progress bar.
+
+    Parameters
+    ----------
+    level : int
+        How much to write.
+    bars : bool
+        Whether there are progress bars.
+    """
+
+    def __init__(self, level: int, *, bars: bool) -> None:
+        self._level, self._bars = level, bars
+        self._lock = threading.Lock()
+        #: Sentences that were written about each file.
+        self._written: dict[str, list[str]] = {}
+        self._shown, self._bar = "", ExitStack()
+        self._show: Callable[[int, int], None] | None = None
+
+    def __enter__(self) -> FileReporter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.close()
+
+    def __call__(self, outcome: Outcome) -> None:
+        """Report what has changed for a file."""
+        with self._lock:
+            if outcome.state == RUNNING:
+                self._show_progress(outcome)
+            elif outcome.file == self._shown:
+                self._end_bar()
+            if outcome.parts_before and outcome.state == RUNNING:
+                there = f"{outcome.file}: an earlier run has left {outcome.parts_before} parts"
+                self._report(outcome, there, USUAL)
+            for warning in list(outcome.warnings):
+                self._report(outcome, f"{outcome.file}: {warning}", USUAL)
+            if outcome.state == FAILED:
+                done = f"; {outcome.frames} frames before it were fitted" if outcome.frames else ""
+                self._report(outcome, f"{outcome.error}{done}", QUIET)
+            elif outcome.state in (DONE, KEPT, STOPPED):
+                self._report(outcome, in_words(outcome, verbose=self._level >= VERBOSE), USUAL)
+
+    def _report(self, outcome: Outcome, text: str, least: int) -> None:
+        said = self._written.setdefault(outcome.file, [])
+        if text not in said:
+            said.append(text)
+            write_message(text, self._level, least)
+
+    def _show_progress(self, outcome: Outcome) -> None:
+        if not self._bars:
+            return
+        if outcome.file != self._shown:
+            self._end_bar()
+            self._shown = outcome.file
+            self._show = self._bar.enter_context(progress(outcome.file, self._level))
+        if self._show is not None and outcome.frames_in_all:
+            self._show(outcome.frames, outcome.frames_in_all)
+
+    def _end_bar(self) -> None:
+        self._bar.close()
+        self._shown, self._show = "", None
+
+
+def in_words(outcome: Outcome, *, verbose: bool = False) -> str:
+    """Return a sentence on the result of a file."""
+    share = outcome.good / max(outcome.spots, 1)
+    spots, frames = _counted(outcome.spots, "spot"), _counted(outcome.frames, "frame")
+    found = f"{spots} ({share:.0%} good) in {frames}"
+    if outcome.state == KEPT:
+        return f"{outcome.file}: {found}, kept from an earlier run"
+    more = ""
+    if verbose:
+        more = f"; σ {outcome.sigma} px, ROI {outcome.roi_size} px, {outcome.backend}"
+    return f"{outcome.file}: {found}, {outcome.seconds:.1f} s, {outcome.rate:.0f} frames/s{more}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

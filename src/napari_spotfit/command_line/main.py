@@ -9,15 +9,13 @@ from typing import Any
 import click
 
 from ..version import __version__
-from .benchmark import benchmark
 from .convert import convert
 from .demo import demo
 from .drift import drift
-from .info import info
 from .localize import localize
+from .machine import benchmark, info
+from .output import EXIT_STOPPED, discard_output, end_quietly, write_any_text, write_summary
 from .simulate import simulate
-from .stopping import STOPPED, end_quietly
-from .telling import give_up_output, tell_program, write_any_text
 
 #: Whether a program reads what is written.
 _FOR_PROGRAMS = "napari_spotfit.json"
@@ -43,7 +41,7 @@ class _Program(click.Group):
         except OSError as error:
             if error.filename is not None:  # not of a stream
                 raise
-            give_up_output(error)
+            discard_output(error)
             sys.exit(1)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -57,10 +55,10 @@ class _Program(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             if ctx.meta[_FOR_PROGRAMS]:
-                tell_program({"version": __version__, "error": error.format_message()})
+                write_summary({"version": __version__, "error": error.format_message()})
             raise
         except KeyboardInterrupt:
-            ctx.exit(STOPPED)
+            ctx.exit(EXIT_STOPPED)
 
 
 @click.group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Callable
@@ -22,13 +23,25 @@ if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
 else:  # older versions have no type in it
     _ParamType = click.ParamType
-
 Command = TypeVar("Command", bound=Callable[..., Any])
-
 #: Too much for a command line; a file of settings has it.
 _LEFT_OUT = ("noise",)
 #: The word for what is not set, which a file of settings may have set.
 _UNSET = "auto"
+
+
+class AboveZero(click.FloatRange):
+    """A finite number above 0, up to a highest one if there is one."""
+
+    def __init__(self, highest: float | None = None) -> None:
+        super().__init__(0, highest, min_open=True)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return the number; a NaN, which lies nowhere, is in no range for Click."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"it must be a finite number; got {value}", param, ctx)
+        return number
 
 
 def takes_settings(command: Command) -> Command:

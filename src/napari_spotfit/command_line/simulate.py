@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from ..files.formats import unfinished
+from ..files.writing import unfinished
 from ..simulate import simulate_movie
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _check_truth(truth: Path, movie: Path) -> None:
 
 
 def _too_large(frames: int, rows: int, columns: int) -> str:
-    """Say how much memory a movie needs for which there is not enough."""
+    """Return the error for a movie that memory does not hold."""
     size = frames * rows * columns * np.dtype(np.uint16).itemsize / 1e9
     return (
         f"there is not enough memory: {frames} frames of {rows}×{columns} px need {size:.3g} GB, "

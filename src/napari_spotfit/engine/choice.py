@@ -44,8 +44,8 @@ def worth_for_fits(
     pixels = roi_shape[0] * roi_shape[1]
     if max(roi_shape) > ROI_MAX:
         return count * pixels >= _LARGE_PIXELS
-    separable = settings.profile.separable and settings.estimator == "lse" and not weighted
-    each, per_pixel = _SEPARABLE if separable else _PIXELWISE
+    is_fast = settings.profile.separable and settings.estimator_kind.is_separable and not weighted
+    each, per_pixel = _SEPARABLE if is_fast else _PIXELWISE
     return count * (each + per_pixel * pixels) >= _WORTH_A_GPU
 
 

@@ -137,7 +137,7 @@ def filtered_noise(settings: Settings, roi_shape: tuple[int, int]) -> FilteredNo
     noise = settings.noise
     if settings.gain is not None or noise is None or not noise.blur or not settings.errors:
         return None
-    if settings.estimator == "mle" and not tells_electrons(noise):
+    if settings.estimator_kind.is_likelihood and not tells_electrons(noise):
         return None  # they are of photo-electrons, one for each count
     return _filtered_noise(settings, roi_shape)
 

@@ -47,7 +47,7 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
     offset, noise, electrons = settings.offset, noise_of(settings), electrons_of(settings)
     line = noise.correlation**2 if noise else 0.0
     # Maximum likelihood knows no light below that of a dark pixel.
-    zero = electrons.dark if settings.estimator == "mle" else offset
+    zero = electrons.dark if settings.estimator_kind.is_likelihood else offset
     return FitSettings(
         max_iterations=settings.max_iterations,
         max_error=settings.max_error,

@@ -132,7 +132,7 @@ def fit_own_pixels(
         if plane is not None:
             results.begin()
             own = like(own, frames)
-            own = own + plane if settings.estimator == "mle" else own * plane
+            own = own + plane if settings.estimator_kind.is_likelihood else own * plane
         part = fit_rois(
             pixels, None, roi_shape, one_by_one, _of(start, piece), planes=Planes(own),
             variance_map=None if variances is None else Planes(variances), **rest,
@@ -164,7 +164,7 @@ def _own_plane(
     settings: Settings,
 ) -> NDArray[np.float32]:
     """Return what tells a fit of some ROIs which pixels count: weights, or variances to add."""
-    own_mark, other_mark = (0.0, math.nan) if settings.estimator == "mle" else (1.0, 0.0)
+    own_mark, other_mark = settings.estimator_kind.counted, settings.estimator_kind.excluded
     if spots is None:
         own = np.full((len(rois), *roi_shape), own_mark, np.float32)
     else:

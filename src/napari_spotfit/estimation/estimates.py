@@ -105,7 +105,7 @@ def warn_of_gain(given: Settings, found: Settings | None) -> None:
     """Warn whoever asks for maximum likelihood without a gain."""
     if found is None or found.gain is not None:
         return
-    if given.estimator != "mle" or given.noise is not None:
+    if not given.estimator_kind.is_likelihood or given.noise is not None:
         return
     noise = found.noise
     if noise is None or not tells_electrons(noise):
@@ -113,6 +113,6 @@ def warn_of_gain(given: Settings, found: Settings | None) -> None:
     else:
         text = f"takes what the image suggests, {noise.slope:.3g} counts per photo-electron"
     warn_caller(
-        f"estimator='mle' needs the camera's gain and offset; without, it {text}. Give gain=… "
-        "and offset=…; the result's settings.noise holds what was taken"
+        f"estimator={given.estimator!r} needs {given.estimator_kind.needs}; without, it {text}. "
+        "Give gain=… and offset=…; the result's settings.noise holds what was taken"
     )

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from ..images.arrays import to_host
 from ..images.camera import Camera
-from ..images.cutting import evenly_spread
-from ..images.damaged import without_damage
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
-from ..settings.keywords import Options
+from ..images.reading import evenly_spread, without_damage
 from ..settings.noise_model import NoiseModel
-from ..settings.options import merged, takes_settings
+from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from .measured_noise import measure_noise, noise_over_line
 from .psf_width import FALLBACK_SIGMA, with_psf

@@ -9,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
-from ..images.camera import Camera
+from ..images.camera import Camera, PerPixel
 from ..images.frames import FrameReader, FrameSelection
-from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
-from ..settings.keywords import Options
-from ..settings.options import merged, takes_settings
+from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
 from .width_sample import samples
 from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, width_of

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import to_host
-from ..images.cutting import evenly_spread
-from ..images.damaged import without_damage
 from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
+from ..images.reading import evenly_spread, without_damage
 
 #: Pixels that are looked at: at a glance, and more of them where these tell too little.
 _PIXELS = (1 << 18, 1 << 20, 1 << 22)

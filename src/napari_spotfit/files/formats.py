@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from ..caller import warn_caller
-from .about import FORMAT_KEY
-from .csv_text import read_csv, write_csv
-from .exchange.homes import Loss, placed
-from .exchange.registry import EXCHANGE, Format, by_content, by_name
-from .exchange.scene import PixelSizeNeededError, Scene, as_pixel_size, as_shape, scene_of
-from .parquet import read_parquet, write_parquet
-from .table import TEXT, WORDS, Column, SpotTable, UnreadableFileError
-from .told_errno import told_errno
+from ..models.columns import REQUIRED, STOP
+from .csv_file import csv_writer, read_csv, write_csv
+from .exchange.format import ExportReport, Format
+from .exchange.image_info import (
+    ImageInfo,
+    PixelSizeNeededError,
+    as_pixel_size,
+    as_shape,
+    image_info_of,
+)
+from .exchange.mapping import with_position
+from .exchange.registry import EXCHANGE, by_content, by_name
+from .parquet import GROUP, parquet_writer, read_parquet, write_parquet
+from .table import FORMAT_KEY, TEXT, WORDS, SpotTable, StoredColumn, UnreadableFileError
+from .writing import unfinished
 
 FORMATS: dict[str, tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]] = {
     ".parquet": (write_parquet, read_parquet),
     ".csv": (write_csv, read_csv),
+}
+#: What adds a table to a file.
+Adds = Callable[[SpotTable], None]
+#: Rows that are gathered before they are written. Text takes several times the memory.
+_ROWS = {".parquet": GROUP, ".csv": GROUP // 4}
+_WRITERS: dict[str, Callable[[Path, SpotTable], AbstractContextManager[Adds]]] = {
+    ".parquet": parquet_writer,
+    ".csv": csv_writer,
 }
 #: What our own CSV files begin with.
 OURS = f"# {FORMAT_KEY}".encode()
@@ -31,14 +47,6 @@ _ENDINGS = (
     "must end in .spots.parquet or .spots.csv, which napari opens with this plugin, in "
     f".parquet or .csv, or in {', '.join(one.suffix for one in EXCHANGE.values())}; or say "
     f"format=…: {', '.join(EXCHANGE)}"
-)
-
-
-#: What goes wrong in writing alone, whatever the error names: a disk that is full or protected.
-_WRITING = frozenset(
-    getattr(errno, name)
-    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS")
-    if hasattr(errno, name)  # Windows lacks some
 )
 
 
@@ -99,7 +107,7 @@ def write(
     size, shape = as_pixel_size(pixel_size), as_shape(shape)
     foreign = _named(format) if format is not None else by_name(place)
     if foreign is not None:
-        return _write_foreign(place, table, foreign, scene_of(table, size, shape))
+        return _write_foreign(place, table, foreign, image_info_of(table, size, shape))
     write_table, _ = _format(place)
     check_titles(table)
     with unfinished(place) as part:
@@ -128,10 +136,10 @@ def read(
     """
     place = Path(path)
     foreign = _named(format) if format is not None else _foreign(place)
-    scene = Scene(as_pixel_size(pixel_size))
+    image = ImageInfo(as_pixel_size(pixel_size))
     try:
         if foreign is not None:
-            return foreign.read(place, scene)
+            return foreign.read(place, image)
         _, read_table = _format(place)
         table = read_table(place)
         _check(table)
@@ -149,13 +157,13 @@ def check_ending(path: Path, format: str | None = None) -> None:
         _format(path)
 
 
-def _write_foreign(place: Path, table: SpotTable, foreign: Format, scene: Scene) -> Path:
-    loss = Loss()
-    table = placed(table, loss)
+def _write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageInfo) -> Path:
+    report = ExportReport()
+    table = with_position(table, report)
     before = place.exists()
     try:
         with unfinished(place) as part, ExitStack() as stack:
-            for suffix, text in foreign.write(part, table, scene, loss).items():
+            for suffix, text in foreign.write(part, table, image, report).items():
                 other = place.with_suffix(suffix)
                 if other.exists() and not before:
                     raise FileExistsError(
@@ -167,9 +175,9 @@ def _write_foreign(place: Path, table: SpotTable, foreign: Format, scene: Scene)
                 unfinished_other.write_text(text, encoding="utf-8", newline="\n")
     except PixelSizeNeededError as error:
         raise PixelSizeNeededError(f"“{place.name}” cannot be written: {error}") from None
-    if told := loss.told(foreign.title, place.name):
-        warning = FormatWarning(told)
-        warning.left_out = loss.left_out
+    if text := report.text(foreign.title, place.name):
+        warning = FormatWarning(text)
+        warning.left_out = report.left_out
         warn_caller(warning)
     return place
 
@@ -203,70 +211,6 @@ def check_titles(table: SpotTable) -> None:
         raise ValueError(f"two columns have the title {twice!r}; rename or delete one of them")
 
 
-@contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
-    """Give another name to write to, and the path to what was written there once it is complete.
-
-    A link stays one, and the file that it leads to is written.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written, or what is there is no file, such as a pipe or a device.
-    """
-    place = _checked_place(path)
-    part = place.with_name(f".{place.name}.part")
-    try:
-        with _naming(place, part):
-            yield part
-            part.replace(place)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _checked_place(path: Path) -> Path:
-    """Return where a file is to be, behind a link if there is one, where it replaces nothing else.
-
-    Raises
-    ------
-    OSError
-        If what is there is no file, such as a pipe or a device, or its folder is missing.
-    """
-    path = Path(os.path.realpath(path)) if path.is_symlink() else path
-    told = f"“{path.name}” cannot be written in “{path.parent}”"
-    if path.is_dir():
-        raise IsADirectoryError(f"{told}: it is a folder; take another name")
-    if path.is_symlink():  # still, although it was followed
-        raise OSError(f"{told}: it is a link that leads to itself; take another name")
-    if path.exists() and not path.is_file():
-        raise OSError(
-            f"{told}: it is a pipe, a device or another thing that is no file, which a file would "
-            "replace; take another name"
-        )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"“{path.name}” cannot be written: there is no folder “{path.parent}”"
-        )
-    return path
-
-
-@contextmanager
-def _naming(place: Path, part: Path) -> Iterator[None]:
-    """Let errors of writing name the file that was to be; others, as of what is read, are kept."""
-    try:
-        yield
-    except OSError as error:
-        # Some of Arrow's say the number in their text alone. Our own have said all, without it.
-        code = told_errno(error) or (error.strerror and error.errno) or 0
-        ours = type(error).__module__ != "builtins"  # as of a part of a run: it says its own place
-        if ours or not code or not (code in _WRITING or part.name in str(error)):
-            raise
-        text = f"“{place.name}” cannot be written in “{place.parent}”: {os.strerror(code)}"
-        made = type(error)(text)
-        made.errno = code
-        raise made from error
-
-
 def _format(
     path: Path,
 ) -> tuple[Callable[[Path, SpotTable], None], Callable[[Path], SpotTable]]:
@@ -278,11 +222,11 @@ def _format(
 
 def _check(table: SpotTable) -> None:
     """Check that a table has what spots have."""
-    for name in (*table.about.index, "y", "x", "stop_condition"):
+    for name in (*table.about.index, *REQUIRED):
         if name not in table.columns:
             raise UnreadableFileError(f"it has no column {name!r}, which spots have")
-    if table.about.columns["stop_condition"].type != WORDS:
-        raise UnreadableFileError("its column 'stop_condition' has no words")
+    if table.about.columns[STOP].type != WORDS:
+        raise UnreadableFileError(f"its column {STOP!r} has no words")
 
 
 def _in_pixels(table: SpotTable) -> SpotTable:
@@ -293,5 +237,106 @@ def _in_pixels(table: SpotTable) -> SpotTable:
             kind = columns[name].dtype
             columns[name] = (columns[name] / np.float64(column.factor)).astype(kind)
         unit = column.unit if column.factor == 1 else ""
-        known[name] = Column(column.type, unit, column.words, role=column.role)
+        known[name] = StoredColumn(column.type, unit, column.words, role=column.role)
     return SpotTable(columns, replace(table.about, columns=known))
+
+
+def check_name(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file to be, or raise a ValueError if its name says no format of spots.
+
+    For work that takes long before there is anything to write.
+    """
+    place = Path(path)
+    if (other := by_name(place)) is not None:
+        raise ValueError(
+            f"“{place.name}” would be a file of {other.title}, which is not written while spots "
+            f"are found; write {' or '.join(f'.spots{end}' for end in FORMATS)}, and convert it"
+        )
+    if place.suffix.lower() not in FORMATS:
+        raise ValueError(
+            f"the name of a file of spots must end in {' or '.join(FORMATS)}; got “{place.name}”"
+        )
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder “{place.parent}”")
+    return place
+
+
+def write_parts(path: str | os.PathLike[str], parts: Iterable[SpotTable]) -> int:
+    """Write tables of the same columns as one file, which is that of the tables joined.
+
+    What is said beside the columns is the first one's. The file takes its name when it is
+    complete: should anything fail, whatever had that name is as it was.
+
+    Parameters
+    ----------
+    path : str or path
+        The file; its name ends as :func:`~.formats.write` wants it.
+    parts : iterable of SpotTable
+        One at least. Few are in memory at a time, where the format can be written in parts.
+
+    Returns
+    -------
+    int
+        How many rows were written.
+
+    Raises
+    ------
+    ValueError
+        If the name ends otherwise, there are no parts, or two columns would have one title.
+    OSError
+        If the file cannot be written.
+    """
+    place = check_name(path)
+    ending = place.suffix.lower()
+    tables = _gathered(parts, _ROWS[ending])
+    first = next(tables, None)
+    if first is None:
+        raise ValueError("there are no spots to write, not even none of an image")
+    check_titles(first)
+    with unfinished(place) as part, _WRITERS[ending](part, first) as add:
+        return _add_behind(add, chain([first], tables))
+
+
+def _add_behind(add: Adds, tables: Iterable[SpotTable]) -> int:
+    """Add tables to a file by a thread of its own, while the next ones are made; count the rows."""
+    count, written = 0, Future[None]()
+    written.set_result(None)
+    with ThreadPoolExecutor(1, "napari-spotfit writer") as writer:
+        for table in tables:
+            written.result()  # one at a time is in memory; an error ends it
+            written = writer.submit(add, table)
+            count += len(table)
+        written.result()
+    return count
+
+
+def _gathered(parts: Iterable[SpotTable], rows: int) -> Iterator[SpotTable]:
+    """Join and cut tables to the number of rows that is best written at once.
+
+    So a file is the same to the bit whatever the parts are; the last one may be shorter.
+    """
+    held: list[SpotTable] = []
+    count, begun = 0, False
+    for part in parts:
+        held.append(part)
+        count += len(part)
+        if count < rows:
+            continue
+        joined, full = _joined(held), count - count % rows
+        for start in range(0, full, rows):
+            yield _rows(joined, slice(start, start + rows))
+        held, count, begun = [_rows(joined, slice(full, None))], count - full, True
+    if held and (count or not begun):
+        yield _joined(held)
+
+
+def _rows(table: SpotTable, rows: slice) -> SpotTable:
+    return SpotTable({name: values[rows] for name, values in table.columns.items()}, table.about)
+
+
+def _joined(tables: list[SpotTable]) -> SpotTable:
+    first = tables[0]
+    columns = {
+        name: np.concatenate([table.columns[name] for table in tables]) for name in first.columns
+    }
+    return SpotTable(columns, first.about)

@@ -11,8 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .about import FORMAT_KEY, as_text, from_texts, to_texts
-from .table import DERIVED, TEXT, WORDS, About, Column, SpotTable, UnreadableFileError, codes_of
+from .table import (
+    DERIVED,
+    FORMAT_KEY,
+    TEXT,
+    WORDS,
+    About,
+    SpotTable,
+    StoredColumn,
+    UnreadableFileError,
+    as_text,
+    codes_of,
+    from_texts,
+    to_texts,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,12 +118,12 @@ def parquet_pieces(path: Path) -> Iterator[SpotTable]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[parquet.ParquetFile, About]]:
-    """Open a file; whatever is damaged in it is told as it is read."""
+    """Open a file; damaged parts raise an error when they are read."""
     need_pyarrow()
     import pyarrow as pa
     from pyarrow import parquet
 
-    # Whatever is wrong with the file itself is told here; what Arrow cannot read is damaged.
+    # Errors of the file itself are raised here; what Arrow cannot read is damaged.
     with path.open("rb") as content:
         try:
             file = parquet.ParquetFile(content, page_checksum_verification=True)
@@ -188,7 +200,7 @@ def _table_of_arrow(found: pa.Table, about: About) -> SpotTable:
     return SpotTable(columns, about)
 
 
-def _array(values: NDArray[Any], column: Column) -> pa.Array:
+def _array(values: NDArray[Any], column: StoredColumn) -> pa.Array:
     import pyarrow as pa
 
     if column.type == WORDS:
@@ -198,8 +210,8 @@ def _array(values: NDArray[Any], column: Column) -> pa.Array:
     return pa.array(values, pa.string() if column.type == TEXT else None)
 
 
-def _values(name: str, found: pa.ChunkedArray, column: Column) -> NDArray[Any]:
-    """Return a column as NumPy's array that nobody else has."""
+def _values(name: str, found: pa.ChunkedArray, column: StoredColumn) -> NDArray[Any]:
+    """Return a column as an array with memory of its own."""
     import pyarrow as pa
 
     if found.null_count:

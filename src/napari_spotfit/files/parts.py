@@ -2,7 +2,7 @@
 
 ``part-000000512.parquet`` has the spots of the frames from number 512 on. A part takes its name
 when it is complete, and says itself what it was made of: so a run that was killed can go on, and
-what cannot be trusted is made anew. ``_run.json`` has what is the same for all parts.
+what cannot be trusted is made again. ``_run.json`` has what is the same for all parts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ..settings.settings import Settings
-from .alone import TakenError, alone, lock_of
 from .parquet import need_pyarrow, parquet_pieces, parquet_writer
 from .table import SpotTable, UnreadableFileError
-from .told_errno import told_errno
+from .writing import FileLockedError, errno_from_message, file_lock, lock_of
 
 #: Readers of folders of Parquet files leave out what begins with an underscore.
 _RUN = "_run.json"
@@ -91,7 +90,7 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
     adds: list[Callable[[SpotTable], None]] = []
 
     def add(table: SpotTable) -> None:
-        with _told_where(path):
+        with _naming_part(path):
             if not adds:
                 first = SpotTable(table.columns, replace(table.about, part=key))
                 adds.append(writer.enter_context(parquet_writer(beside, first)))
@@ -99,11 +98,11 @@ def part_writer(path: Path, key: Mapping[str, Any]) -> Iterator[Callable[[SpotTa
 
     try:
         yield add
-        with _told_where(path):
+        with _naming_part(path):
             writer.close()
             beside.replace(path)
     finally:
-        with suppress(OSError, ValueError):  # the error that matters has been told
+        with suppress(OSError, ValueError):  # the error that matters is raised already
             writer.close()
         _drop(beside)
 
@@ -157,7 +156,7 @@ def write_run(folder: Path, run: Run) -> None:
         "firsts": list(run.firsts),
     }
     try:
-        with _told_where(path):
+        with _naming_part(path):
             folder.mkdir(parents=True, exist_ok=True)
             beside.write_text(json.dumps(text, indent=1), encoding="utf-8")
             beside.replace(path)
@@ -192,12 +191,12 @@ def alone_in(folder: Path) -> Iterator[None]:
     PartsError
         If another run works there.
     """
-    with suppress(OSError):  # told by what writes there
+    with suppress(OSError):  # writing there raises its own error
         folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
-            stack.enter_context(alone(folder / _RUN))
-        except TakenError:
+            stack.enter_context(file_lock(folder / _RUN))
+        except FileLockedError:
             raise PartsError(
                 f"another run works in “{folder}”. Wait until that one ends, or choose another "
                 "folder"
@@ -281,13 +280,13 @@ def _date(nanoseconds: int) -> str:
 
 
 @contextmanager
-def _told_where(path: Path) -> Iterator[None]:
+def _naming_part(path: Path) -> Iterator[None]:
     """Let errors of writing name the place."""
     try:
         yield
     except OSError as error:
         # Arrow says the number in its text alone.
-        code = error.errno or told_errno(error) or errno.EIO
+        code = error.errno or errno_from_message(error) or errno.EIO
         kept = "No part is there yet: make room and run it again"
         with suppress(OSError):
             if parts_in(path.parent):
@@ -302,4 +301,4 @@ def _drop(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # The error that matters has been told.
+        return  # The error that matters is raised already.

@@ -1,4 +1,4 @@
-"""Settings as TOML: what people write by hand, save from the widget, and give the command line."""
+"""Settings as TOML, which people write by hand and the widget saves, and as Python."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ..models.profiles import Profile
+from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings, parameters
 from ..version import __version__
-from .about import check_format
-from .formats import FORMATS, read, unfinished
-from .table import UnreadableFileError
+from .formats import FORMATS, read
+from .table import UnreadableFileError, check_format
+from .writing import unfinished
 
 #: The format of the file; a change that an older version would misread makes it one more.
 FORMAT = 1
 #: What TOML has no word for: a held parameter that keeps each spot's own start value.
 _START = "start"
+_PACKAGE = "napari_spotfit"
+_INDENT = " " * 4
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -191,3 +195,53 @@ def _open_ends(values: Mapping[str, Any]) -> None:
                 None if low == -math.inf else low,
                 None if high == math.inf else high,
             ]
+
+
+def settings_as_python(settings: Settings) -> str:
+    """Return an expression that makes the same settings to the bit.
+
+    It takes ``import napari_spotfit`` for granted, and leaves out what is as by default.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> print(settings_as_python(Settings(sigma=1.25, bounds={"sigma": (1, None)})))
+    napari_spotfit.Settings(
+        sigma=1.25,
+        bounds={'sigma': (1.0, None)},
+    )
+    """
+    defaults = Settings()
+    given = {
+        item.name: getattr(settings, item.name)
+        for item in fields(settings)
+        if getattr(settings, item.name) != getattr(defaults, item.name)
+    }
+    return _python_call(f"{_PACKAGE}.Settings", given)
+
+
+def literal(value: Any) -> str:
+    """Return plain values, and what settings hold, as Python that makes them."""
+    if isinstance(value, Profile):
+        return _indented(_python_call(f"{_PACKAGE}.Profile.from_expression", value.to_dict()))
+    if isinstance(value, NoiseModel):
+        return _indented(_python_call(f"{_PACKAGE}.NoiseModel", value.to_dict()))
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {literal(one)}' for key, one in value.items())}}}"
+    if isinstance(value, (tuple, list)):
+        inner = ", ".join(literal(one) for one in value)
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, float):
+        return repr(float(value)) if math.isfinite(value) else f'float("{float(value)}")'
+    return repr(value)
+
+
+def _python_call(name: str, given: Mapping[str, Any]) -> str:
+    lines = [f"{_INDENT}{key}={literal(value)},\n" for key, value in given.items()]
+    return f"{name}(\n{''.join(lines)})" if lines else f"{name}()"
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", f"\n{_INDENT}")

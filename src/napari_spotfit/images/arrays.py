@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import uuid
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,6 +18,8 @@ _CUDA_MEMORY = (2, 13)
 _NATIVE = {
     "b1": "u1", "u1": "u1", "u2": "u2", "i2": "i2", "f4": "f4", "f8": "f8", "i1": "i2", "f2": "f4",
 }  # fmt: skip
+
+_PLANES = ("z", "plane", "planes", "depth")
 
 
 def check_real(dtype: Any, what: str) -> np.dtype[Any]:
@@ -115,3 +119,98 @@ def like(array: NDArray[Any], other: Any) -> Any:
     import cupy
 
     return cupy.asarray(array)
+
+
+def is_computed_here(image: Any) -> bool:
+    """Whether an image is a Dask array whose chunks see the memory of this process."""
+    if not (hasattr(image, "dask") and hasattr(image, "vindex")):
+        return False
+    if np.ma.isMaskedArray(getattr(image, "_meta", None)):  # it is looked at as a whole
+        return False
+    import dask.base
+    import dask.local
+    import dask.threaded
+
+    return dask.base.get_scheduler(collections=[image]) in (dask.threaded.get, dask.local.get_sync)
+
+
+def fill(
+    pixels: NDArray[Any], image: Any, check: Callable[[int, tuple[int, ...], Any], NDArray[Any]]
+) -> None:
+    """Compute a Dask array into memory of its shape.
+
+    Parameters
+    ----------
+    pixels : ndarray, shape (Y, X)
+        The memory.
+    image : dask.array.Array, shape (Y, X)
+        What to compute.
+    check : callable
+        Called with the first row of a chunk, the shape that it should have, and the chunk; returns
+        it as an array of NumPy.
+
+    Raises
+    ------
+    ValueError
+        By ``check``, if a chunk has another shape than it should have.
+    """
+    import dask.array
+
+    room: Any = _Room(pixels, check)
+    dask.array.store(image, room, lock=False)
+    if sum(room.sizes) != pixels.size:  # an empty chunk is never put anywhere
+        check(0, pixels.shape, image.compute())
+
+
+class _Room:
+    """Memory that chunks are put in."""
+
+    def __init__(
+        self, pixels: NDArray[Any], check: Callable[[int, tuple[int, ...], Any], NDArray[Any]]
+    ) -> None:
+        self._pixels, self._check = pixels, check
+        self.shape, self.dtype = pixels.shape, pixels.dtype
+        #: How many pixels each chunk had, in the order in which threads put them.
+        self.sizes: list[int] = []
+
+    def __dask_tokenize__(self) -> str:
+        return uuid.uuid4().hex  # not by its contents: they are still to come
+
+    def __setitem__(self, where: tuple[slice, ...], chunk: Any) -> None:
+        own = self._pixels[where]
+        own[...] = self._check(where[0].start or 0, own.shape, chunk)
+        self.sizes.append(own.size)
+
+
+def plane_axis(image: Any, names: Sequence[Any] | None = None) -> str | None:
+    """Return the name of a leading axis that runs over planes, if it has more than one.
+
+    Parameters
+    ----------
+    image : array, shape (…, Y, X)
+        The image; xarray's have names in ``dims``.
+    names : sequence of str, optional
+        The axes' names, where something else knows them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plane_axis(np.zeros((5, 9, 9)), ("z", "y", "x"))
+    'z'
+    """
+    names = getattr(image, "dims", None) if names is None else names
+    shape = getattr(image, "shape", ())
+    if not isinstance(names, (tuple, list)) or len(names) != len(shape):
+        return None
+    leading = zip(names[:-2], shape[:-2], strict=True)
+    return next(
+        (str(name) for name, size in leading if str(name).lower() in _PLANES and size > 1), None
+    )
+
+
+def fitted_by_plane(axis: str) -> str:
+    """Say what becomes of a stack of planes."""
+    return (
+        f"each plane along axis {axis} is fitted by itself: a spot that is seen in 5 planes gives "
+        "5 fits, and has no depth"
+    )

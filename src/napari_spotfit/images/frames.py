@@ -11,10 +11,19 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .arrays import as_array, check_real, is_on_device, known_shape, native_type, to_host, to_native
-from .cutting import Box, Cells, edges, row_tiles
-from .dask_rows import fill, is_computed_here
+from .arrays import (
+    as_array,
+    check_real,
+    fill,
+    is_computed_here,
+    is_on_device,
+    known_shape,
+    native_type,
+    to_host,
+    to_native,
+)
 from .files.opening import opened
+from .reading import Box, ChunkGrid, edges, row_tiles
 
 #: Which frames: all (None), or along each leading axis a slice, an index or indices.
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"
@@ -69,7 +78,7 @@ class FrameReader:
         leading = self.leading
         if leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
             image, leading = image.reshape(-1, *self.frame_shape), (self.count,)
-        self._image, self._cells = image, Cells(leading, getattr(image, "chunks", None))
+        self._image, self._grid = image, ChunkGrid(leading, getattr(image, "chunks", None))
         #: Frames that were read before, in the host's memory, by their numbers.
         self._kept: dict[int, NDArray[Any]] = {}
 
@@ -119,14 +128,14 @@ class FrameReader:
         image if that is still more, so that none is read twice. Chunks that hold several indices
         along several axes come one after the other: frames do not then.
         """
-        return self._cells.blocks(numbers, self.frames_of(at_least, block_bytes))
+        return self._grid.blocks(numbers, self.frames_of(at_least, block_bytes))
 
     def chunk_ends(self, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return after how many of some rising frame numbers chunks of the image end.
 
         None if chunks do not follow each other.
         """
-        return self._cells.ends(numbers)
+        return self._grid.ends(numbers)
 
     def read(self, numbers: NDArray[np.int64]) -> Any:
         """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
@@ -204,7 +213,7 @@ class FrameReader:
 
     def _outer(self, number: int) -> tuple[int, ...]:
         """Return a frame's indices along the leading axes of what is read."""
-        leading = self._cells.leading
+        leading = self._grid.leading
         return tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
 
     def read_points(
@@ -252,7 +261,7 @@ class FrameReader:
             if pixels.shape != self.frame_shape:
                 raise ValueError(self._broken_promise(0, 1, (1, *pixels.shape)))
             return [to_native(pixels).reshape(1, *self.frame_shape)], None
-        boxes = self._cells.boxes(numbers)
+        boxes = self._grid.boxes(numbers)
         given = [self._image[self._index(box)] for box in boxes]
         if len(boxes) > 1 and hasattr(self._image, "dask"):
             import dask.base

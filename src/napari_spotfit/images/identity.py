@@ -1,4 +1,4 @@
-"""By what an image is known again on another day: its file, or its pixels."""
+"""Identify an image across sessions: by its file, or by its pixels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FRAMES = 3
 
 
 def identity(image: Any) -> dict[str, Any]:
-    """Return plain values by which an image is known again.
+    """Return plain values that identify an image.
 
     Of a file or a folder they are its path, its size and when it was changed last; of any other
     image a fingerprint of its pixels: of all of an array in memory up to 256 MiB, else of frames
@@ -56,7 +56,7 @@ def identity(image: Any) -> dict[str, Any]:
 
 
 def values_identity(values: Any) -> Any:
-    """Return the same of what there is for each pixel: None, a number, or a map of any shape."""
+    """Return plain values that identify what is given per pixel: None, a number, or a map."""
     if values is None or isinstance(values, (bool, int, float)):
         return values
     array = values if hasattr(values, "shape") and hasattr(values, "dtype") else np.asarray(values)

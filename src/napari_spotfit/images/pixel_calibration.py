@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.bounds import accepted, is_wrong
+from ..models.estimators import ESTIMATORS, Estimator
 from ..settings.camera_noise import electrons_of, noise_of
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from .arrays import is_on_device, to_host
-from .camera import Camera
+from .camera import Camera, PerPixel
 from .frames import Part
-from .per_pixel import PerPixel
 
 _NO_CAMERA = Camera()
 #: ROIs whose counts are looked at.
@@ -85,7 +85,7 @@ class PixelCalibration:
         if settings.variance is not None:
             camera = replace(camera, variance=settings.variance)
         self._shape, self._count = shape[-2:], math.prod(shape[:-2])
-        self._estimator, self._parameters = settings.estimator, settings.fitted_parameters
+        self._estimator, self._parameters = settings.estimator_kind, settings.fitted_parameters
         self._maps: dict[str, PerPixel] = {}
         self._numbers: dict[str, float] = {}
         for name in ("offset", "gain", "variance"):
@@ -116,7 +116,9 @@ class PixelCalibration:
         known = self._maps or self._numbers or self._electrons.variance > 0
         self._plane = self._values(np.arange(1), np) if self._same_for_all and known else None
         # Maximum likelihood has it in its planes.
-        follows = settings.errors and settings.estimator != "mle" and noise_of(settings) is not None
+        follows = (
+            settings.errors and not self._estimator.is_likelihood and noise_of(settings) is not None
+        )
         differs = "variance" in self._maps or ("gain" in self._maps and "variance" in self._numbers)
         self._has_variances = follows and differs
 
@@ -270,7 +272,7 @@ class PixelCalibration:
             If most of them are negative: there is no likelihood then.
         """
         count = len(pixels) if corners is None else len(corners)
-        if self._estimator != "mle" or self._counts_checked or not count:
+        if not self._estimator.is_likelihood or self._counts_checked or not count:
             return
         self._counts_checked = True
         step = -(-count // _TELLING)
@@ -280,7 +282,7 @@ class PixelCalibration:
             rows, columns = self.settings.roi_shape
             rois = [pixels[i, y : y + rows, x : x + columns] for i, y, x in corners[::step]]
             counts = np.stack([to_host(roi) for roi in rois])
-        _check_counts(counts, self.fitted.offset)
+        _check_counts(counts, self.fitted.offset, self._estimator)
 
     def _values(self, block: NDArray[np.int64], numbers: ModuleType) -> Any:
         """Return weights or, for maximum likelihood, variances in photo-electrons²."""
@@ -292,11 +294,10 @@ class PixelCalibration:
             values = self._known(block, numbers)
         if values is None and bad is None:
             return None
-        plane = (0.0 if values is None else values) + numbers.zeros((1, *self._shape), np.float32)
-        if values is None and self._estimator != "mle":
-            plane += 1
+        own = self._estimator.counted if values is None else values
+        plane = own + numbers.zeros((1, *self._shape), np.float32)
         if bad is not None:
-            plane = numbers.where(bad, math.nan if self._estimator == "mle" else 0.0, plane)
+            plane = numbers.where(bad, self._estimator.excluded, plane)
         self._check_rest(plane, len(block) == self._count or self._same_for_all)
         return numbers.ascontiguousarray(plane, np.float32)
 
@@ -304,13 +305,13 @@ class PixelCalibration:
         """Return what is known of good pixels: numbers, one for all, or None."""
         if "weights" in self._maps:
             return self._read("weights", block, numbers)
-        if self._estimator == "mle":
+        if self._estimator.is_likelihood:
             own = self._electrons
             if not ("variance" in self._numbers or own.variance > 0):
                 return None
             gain = self._read("gain", block, numbers, own.gain)
             return self._read("variance", block, numbers, own.variance) / gain**2
-        if "variance" not in self._numbers or self._estimator == "lse":
+        if "variance" not in self._numbers or not self._estimator.needs_weights:
             return None
         gain = self._read("gain", block, numbers, self.settings.gain or 1.0)
         return 1 / (
@@ -319,12 +320,12 @@ class PixelCalibration:
 
     def _check_rest(self, plane: Any, all_there_is: bool) -> None:
         """Check that weights are finite, and that some frame has pixels enough for a fit."""
-        if self._estimator == "wlse" and not bool((plane < math.inf).all()):
+        if self._estimator.needs_weights and not bool((plane < math.inf).all()):
             raise ValueError(
                 "the camera's variance must be above 0 counts² in every pixel that is used, as "
                 "its inverse is the weight; give weights=… otherwise"
             )
-        used = plane >= 0 if self._estimator == "mle" else plane > 0
+        used = plane >= 0 if self._estimator.is_likelihood else plane > 0
         most = int(used.sum(axis=(1, 2)).max()) if all_there_is and len(plane) else None
         if most is not None and most <= self._parameters:
             raise ValueError(
@@ -360,17 +361,16 @@ def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
     for name, is_given in given.items():
         if is_given and getattr(camera, name) is not None:
             raise ValueError(f"the {name} is given twice: leave it to the camera, or to {name}=…")
-    if weights and settings.estimator != "wlse":
+    estimator = settings.estimator_kind
+    if weights and not estimator.needs_weights:
+        weighted = " or ".join(repr(one.name) for one in ESTIMATORS.values() if one.needs_weights)
         raise ValueError(
-            f"weights are for estimator='wlse'; got estimator={settings.estimator!r}. To leave "
+            f"weights are for estimator={weighted}; got estimator={estimator.name!r}. To leave "
             "pixels out, give bad_pixels"
         )
     known = camera.variance is not None or settings.variance is not None
-    if settings.estimator == "wlse" and not (weights or known):
-        raise ValueError(
-            "estimator='wlse' needs weights=…, one for each pixel, or the variance of the "
-            "camera's pixels"
-        )
+    if estimator.needs_weights and not (weights or known):
+        raise ValueError(f"estimator={estimator.name!r} needs {estimator.needs}")
 
 
 def _check(name: str, values: Any, bad: Any) -> None:
@@ -388,15 +388,15 @@ def _check(name: str, values: Any, bad: Any) -> None:
         )
 
 
-def _check_counts(counts: NDArray[Any], offset: float) -> None:
+def _check_counts(counts: NDArray[Any], offset: float, estimator: Estimator) -> None:
     known = counts[np.isfinite(counts)]
     dark = float(np.mean(known < offset)) if known.size else 0.0
     if dark > 0.5:
         raise ValueError(
-            f"estimator='mle' needs counts of photons, but {dark:.0%} of the pixels of the spots "
-            f"lie below the camera's offset ({offset:g} counts). The offset is too high, or "
-            "it or a background has been subtracted from the image before: give the image as "
-            "the camera took it and the camera's own offset, or use estimator='lse'"
+            f"estimator={estimator.name!r} needs counts of photons, but {dark:.0%} of the pixels "
+            f"of the spots lie below the camera's offset ({offset:g} counts). The offset is too "
+            "high, or it or a background has been subtracted from the image before: give the "
+            "image as the camera took it and the camera's own offset, or use estimator='lse'"
         )
 
 

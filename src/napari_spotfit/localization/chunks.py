@@ -16,9 +16,9 @@ from ..engine import threads
 from ..engine.backend import Backend
 from ..engine.choice import worth_for_search
 from ..images.arrays import is_on_device, to_host
-from ..images.cutting import all_before
+from ..images.camera import PerPixel
 from ..images.frames import FrameReader, FrameSelection
-from ..images.per_pixel import PerPixel
+from ..images.reading import all_before
 from .pace import Pace
 
 Given = TypeVar("Given")

@@ -12,12 +12,10 @@ from ..engine.select import select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
 from ..estimation.noise_doubts import warn_of_noise
 from ..images.arrays import is_on_device
-from ..images.camera import Camera
+from ..images.camera import Camera, PerPixel
 from ..images.frames import FrameReader, FrameSelection
-from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import detection_calibration
-from ..settings.keywords import Options
-from ..settings.options import merged, takes_settings
+from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
 from .rois import leading_indices

@@ -17,8 +17,7 @@ from ..images.camera import Camera
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
-from ..settings.keywords import Options
-from ..settings.options import takes_settings, with_roi
+from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .chunks import side_by_side
 from .frame_fits import checked_places, in_frame

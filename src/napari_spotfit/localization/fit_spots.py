@@ -17,8 +17,7 @@ from ..images.arrays import as_array, check_real, is_native, is_on_device, to_ho
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
-from ..settings.keywords import Options
-from ..settings.options import merged, takes_settings
+from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
 from .prepared import prepared

@@ -16,8 +16,7 @@ from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
-from ..settings.keywords import Options
-from ..settings.options import takes_settings, with_roi
+from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .fit_spots import checked_spots, checked_start
 from .frame_fits import FrameFits, checked_places

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..caller import warn_caller
 from ..estimation.estimates import warn_of_gain
-from ..images.axes import fitted_by_plane, plane_axis
+from ..images.arrays import fitted_by_plane, plane_axis
 from ..images.camera import Camera
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
 from ..results.joining import joined_parts
 from ..results.spot_fits import SpotFits
-from ..settings.keywords import Options
-from ..settings.options import takes_settings, with_roi
+from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .plan import Fitted, Maps, fitted, planned
 from .progress import check_progress

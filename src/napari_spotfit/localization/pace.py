@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..images.damaged import up_to_damage
 from ..images.frames import FrameReader
+from ..images.reading import up_to_damage
 
 #: A reading takes no longer than the one number of seconds, if chunks allow it, and no less than
 #: the other, if there are as many frames.

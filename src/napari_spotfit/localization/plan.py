@@ -16,9 +16,8 @@ from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
 from ..estimation.noise_doubts import warn_of_noise
-from ..images.camera import Camera
+from ..images.camera import Camera, PerPixel
 from ..images.frames import FrameReader, FrameSelection
-from ..images.per_pixel import PerPixel
 from ..images.pixel_calibration import PixelCalibration
 from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits

@@ -30,8 +30,8 @@ from ..files.parts import (
     remove_unfinished,
     write_run,
 )
-from ..images.cutting import all_before
 from ..images.frames import FrameReader, FrameSelection
+from ..images.reading import all_before
 from ..results.load import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings

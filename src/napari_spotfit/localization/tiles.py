@@ -28,11 +28,10 @@ from ..engine.detection.level import level_of, level_places
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
 from ..images.arrays import to_host
+from ..images.camera import PerPixel
 from ..images.frames import FrameReader
-from ..images.kept_chunks import KeptChunks
-from ..images.per_pixel import PerPixel
+from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
-from ..images.window import Window
 from ..settings.settings import Settings
 from .chunks import read_ahead
 
@@ -70,8 +69,8 @@ class RowBlock(NamedTuple):
     #: The rows with the halo, where the backend reads them.
     frames: Any
     #: The frame as detection reads it and as it was recorded; these rows of both are in memory.
-    pixels: Window
-    recorded: Window
+    pixels: RowBuffer
+    recorded: RowBuffer
     #: The largest number until now, and the frame's level.
     highest: float
     level: float
@@ -84,7 +83,7 @@ def row_blocks(tiled: Tiled, number: int) -> Iterator[RowBlock]:
     """
     height, strip = tiled.reader.frame_shape[0], strip_rows(tiled.reader.frame_shape[1])
     halo = halo_rows(tiled.calibration.fitted, tiled.detection, strip)
-    kept = KeptChunks(tiled.reader, number, threads.available())
+    kept = ChunkCache(tiled.reader, number, threads.available())
     pixels, recorded, level = _windows(tiled, number, kept)
     mask = None if tiled.mask is None else to_host(tiled.mask.read(np.array([number])))[0]
     highest, begun, before = -math.inf, 0, 0
@@ -198,7 +197,7 @@ class _Top:
 
 
 def _tiles(
-    tiled: Tiled, number: int, kept: KeptChunks, recorded: Window
+    tiled: Tiled, number: int, kept: ChunkCache, recorded: RowBuffer
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Yield the tiles of a frame: its rows as they are, and as the detection takes them."""
     reader, numbers = tiled.reader, np.array([number])
@@ -216,7 +215,7 @@ def _rows_of(reader: FrameReader, number: int, first: int, last: int) -> NDArray
     return reader.read_part(np.array([number]), part)
 
 
-def _windows(tiled: Tiled, number: int, kept: KeptChunks) -> tuple[Window, Window, float]:
+def _windows(tiled: Tiled, number: int, kept: ChunkCache) -> tuple[RowBuffer, RowBuffer, float]:
     """Return windows for the pixels as the detection takes them, and as they are; perhaps the same.
 
     And the frame's level, from which all tiles count, so that they are rounded alike.
@@ -231,10 +230,10 @@ def _windows(tiled: Tiled, number: int, kept: KeptChunks) -> tuple[Window, Windo
         for pixel, row, column in zip(points, y.tolist(), x.tolist(), strict=True)
     ]
     level = level_of(np.concatenate(values).ravel())
-    pixels = Window((height, width), values[0].dtype)
+    pixels = RowBuffer((height, width), values[0].dtype)
     if values[0] is points[0]:
         return pixels, pixels, level
-    return pixels, Window((height, width), points[0].dtype), level
+    return pixels, RowBuffer((height, width), points[0].dtype), level
 
 
 def _reach_of_fits(settings: Settings) -> int:

@@ -18,8 +18,7 @@ from ..images.files.opening import opened
 from ..images.frames import FrameSelection
 from ..results.load import load_fits
 from ..results.spot_fits import SpotFits
-from ..settings.keywords import Options
-from ..settings.options import takes_settings, with_roi
+from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .lazy import lazy_stored
 from .plan import Maps, planned

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .columns import AXES, COLUMNS, Column
+
 if TYPE_CHECKING:
     from .expressions.custom import Expression
+
+#: The names of :data:`MODELS`, which editors complete; a test compares the two.
+ModelName = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 
 Array = NDArray[np.float64]
 #: f at rows y and columns x, for shape parameters by name.
@@ -22,15 +27,24 @@ Formula = Callable[[Array, Array, Mapping[str, float]], Array]
 class ShapeParameter(NamedTuple):
     """One parameter that the fit iterates."""
 
-    name: str
-    unit: str
-    meaning: str
+    #: Its column in the results.
+    column: Column
     #: Where it starts, unless the caller says: a constant, and a multiple of the σ that is
     #: estimated from the data.
     start: tuple[float, float] = (0.0, 1.0)
     #: Its own bounds, for where the settings have none.
     low: float | None = None
     high: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name, which is the column's."""
+        return self.column.name
+
+    @property
+    def unit(self) -> str:
+        """Its unit; nothing if it has none."""
+        return self.column.unit
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,9 @@ class Profile:
     expression: Expression | None = None
     #: f as people write it, for files and for those who read them.
     formula: str = field(default="", repr=False, compare=False)
+    #: What people call it, and what it is in a few words.
+    words: str = field(default="", repr=False, compare=False)
+    meaning: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def from_expression(
@@ -121,8 +138,8 @@ class Profile:
         for parameter, begin, (low, high) in zip(own.names, own.start, own.bounds, strict=True):
             constant, per_sigma = start_of(begin)
             unit = "px" if per_sigma and not constant else ""
-            about = f"parameter {parameter} of {expression}"
-            shape.append(ShapeParameter(parameter, unit, about, (constant, per_sigma), low, high))
+            column = Column(parameter, unit, f"Parameter {parameter} of {expression}.")
+            shape.append(ShapeParameter(column, (constant, per_sigma), low, high))
         return cls(name, tuple(shape), own, separable=False, expression=own, formula=own.text)
 
     def to_dict(self) -> dict[str, Any]:
@@ -229,27 +246,25 @@ def _moffat(y: Array, x: Array, p: Mapping[str, float]) -> Array:
     return np.asarray((1 + square) ** -p["exponent"])
 
 
-CENTER = (
-    ShapeParameter("y", "px", "centre along the image's rows axis"),
-    ShapeParameter("x", "px", "centre along the image's columns axis"),
-)
-_SIGMAS = (
-    ShapeParameter("sigma_x", "px", "standard deviation along x"),
-    ShapeParameter("sigma_y", "px", "standard deviation along y"),
-)
-_TURNED_SIGMAS = (
-    ShapeParameter("sigma_x", "px", "standard deviation along the axis next to x"),
-    ShapeParameter("sigma_y", "px", "standard deviation across it"),
-    ShapeParameter("angle", "°", "from the x axis to that axis, positive towards y", (0.0, 0.0)),
+CENTER = tuple(ShapeParameter(COLUMNS[axis]) for axis in AXES)
+_SIGMAS = (ShapeParameter(COLUMNS["sigma_x"]), ShapeParameter(COLUMNS["sigma_y"]))
+_ROTATED_SIGMAS = (
+    ShapeParameter(
+        replace(COLUMNS["sigma_x"], meaning="Standard deviation along the axis next to x.", axis="")
+    ),
+    ShapeParameter(replace(COLUMNS["sigma_y"], meaning="Standard deviation across it.", axis="")),
+    ShapeParameter(COLUMNS["angle"], (0.0, 0.0)),
 )
 
 GAUSSIAN = Profile(
     "gaussian",
-    (*CENTER, ShapeParameter("sigma", "px", "standard deviation of the spot")),
+    (*CENTER, ShapeParameter(COLUMNS["sigma"])),
     _round,
     _round_averaged,
     places=(0, 2),
     formula="exp(-((x - x̄)² + (y - ȳ)²) / 2σ²)",
+    words="Gaussian",
+    meaning="round.",
 )
 GAUSSIAN_ELLIPTICAL = Profile(
     "gaussian_elliptical",
@@ -258,25 +273,34 @@ GAUSSIAN_ELLIPTICAL = Profile(
     _elliptical_averaged,
     places=(1, 3),
     formula="exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy²)",
+    words="elliptical Gaussian",
+    meaning="with one σ along x and one along y.",
 )
 GAUSSIAN_ROTATED = Profile(
     "gaussian_rotated",
-    (*CENTER, *_TURNED_SIGMAS),
+    (*CENTER, *_ROTATED_SIGMAS),
     _rotated,
     places=(4,),
     separable=False,
     formula="exp(-u² / 2σx² - v² / 2σy²), where u = (x - x̄) cos α + (y - ȳ) sin α and "
     "v = (y - ȳ) cos α - (x - x̄) sin α",
+    words="rotated Gaussian",
+    meaning="elliptical and rotated by an angle.",
 )
 LORENTZIAN = Profile(
     "lorentzian",
     (
         *CENTER,
-        ShapeParameter("width", "px", "half width at half maximum along either axis", (0.0, 1.18)),
+        ShapeParameter(
+            replace(COLUMNS["width"], meaning="Half width at half maximum along either axis."),
+            (0.0, 1.18),
+        ),
     ),
     _lorentzian,
     places=(5,),
     formula="1 / ((1 + (x - x̄)²/w²) (1 + (y - ȳ)²/w²))",
+    words="Lorentzian",
+    meaning="with wide wings.",
 )
 #: Moffat 1969.
 MOFFAT = Profile(
@@ -284,22 +308,21 @@ MOFFAT = Profile(
     (
         *CENTER,
         ShapeParameter(
-            "width", "px", "distance at which the profile is 2^-exponent of its height", (0.0, 2.4)
+            replace(
+                COLUMNS["width"],
+                meaning="Distance at which the profile is 2^-exponent of its height.",
+            ),
+            (0.0, 2.4),
         ),
-        ShapeParameter(
-            "exponent",
-            "",
-            "how steeply the wings fall: 1 has the widest, many times 1 makes a Gaussian",
-            (3.0, 0.0),
-            # The integral exists above 1; from 100 on, a Gaussian is no different.
-            1.01,
-            100.0,
-        ),
+        # The integral exists above 1; from 100 on, a Gaussian is no different.
+        ShapeParameter(COLUMNS["exponent"], (3.0, 0.0), 1.01, 100.0),
     ),
     _moffat,
     places=(6,),
     separable=False,
     formula="(1 + ((x - x̄)² + (y - ȳ)²)/w²)^-exponent",
+    words="Moffat",
+    meaning="round, with wings as wide as they are.",
 )
 
 MODELS = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ..files.exchange.registry import lists_formats
 from ..files.formats import read
 from ..files.table import FIT, SpotTable
 from .spot_fits import SpotFits
 
 
+@lists_formats
 def load_fits(
     path: str | os.PathLike[str],
     format: str | None = None,
@@ -22,12 +24,10 @@ def load_fits(
     ----------
     path : str or path
         A file that :meth:`SpotFits.save` or napari's *File ▸ Save* has written, to the bit; or one
-        of Picasso, ThunderSTORM, SMAP, DECODE, SMLM 0.2, TrackMate, napari's points, big-fish,
-        RS-FISH, or plain CSV. docs/formats.md has all about them.
+        of another program. docs/formats.md has all about them.
     format : str, optional
-        Its format: ``"picasso"``, ``"thunderstorm"``, ``"smap"``, ``"decode"``, ``"smlm"``,
-        ``"trackmate"``, ``"napari"``, ``"bigfish"``, ``"rsfish"``, ``"plain"``. By default what
-        its name, and else its beginning tells.
+        Its format, by default what its name says, or else its beginning:
+        {formats}.
     pixel_size : float or (float, float), optional
         Height and width of a pixel in nm, for formats that have nm or µm and do not say it.
 
@@ -36,7 +36,7 @@ def load_fits(
     SpotFits
         Of our files the same fits to the bit, with the settings they were made with. Of others
         centres in pixels from the centre of the first, frames from 0; what has no name here keeps
-        its own. Where no stop condition is told the spots count as converged.
+        its own. Without stop conditions, the spots count as converged.
 
     Raises
     ------
@@ -65,5 +65,5 @@ def fits_of(table: SpotTable) -> SpotFits:
     known = about.columns
     columns = {name: values for name, values in table.columns.items() if known[name].role == FIT}
     units = {name: known[name].unit for name in columns if known[name].unit}
-    told = units if about.settings is None else {}
-    return SpotFits(columns, about.index, about.settings, about.roi_shape, told)
+    own = units if about.settings is None else {}
+    return SpotFits(columns, about.index, about.settings, about.roi_shape, own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from ..files.streamed import write_parts
+from ..files.formats import write_parts
 from .spot_fits import SpotFits
 
 

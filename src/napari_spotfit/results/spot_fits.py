@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.columns import units_of
 from ..engine.quality import flags as flag_bits
 from ..engine.quality.flags import Flag
 from ..engine.quality.verdicts import judge
 from ..engine.quality.widths import mean_sigma
 from ..images.arrays import like, to_host
+from ..models.columns import COLUMNS, STOP, Column
 from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
 
@@ -31,49 +32,23 @@ class SpotFits:
 
     Attributes
     ----------
-    y, x : ndarray of float64
-        Centres in pixels; (0, 0) is the centre of the first pixel.
-    sigma : ndarray of float32
-        Standard deviation of the spot in pixels: a round Gaussian's. Other models have
-        ``sigma_x`` and ``sigma_y``, and ``angle`` in degrees; ``width``, and ``exponent``; or
-        the names of their own parameters.
-    amplitude, background : ndarray of float32
-        Height of the spot and level below it in counts; the camera offset is not
-        part of the background.
-    photons : ndarray of float32
-        Integral of the fitted profile, over the camera gain where it is known, else in counts.
-        That of a model of one's own is its sum over the ROI's pixels: light beside the ROI is
-        left out.
-    chi_square, reduced_chi_square : ndarray of float32
-        Sum of the squared residuals (``wlse``: each times its weight; ``mle``: the Poisson
-        deviance), and the same per degree of freedom.
-    iterations : ndarray of uint16
-        Iterations that were used.
-    stop_condition : ndarray of uint8
-        :class:`StopCondition` codes.
-    y_stderr, x_stderr, sigma_stderr, amplitude_stderr, background_stderr, photons_stderr
-        Standard errors (float32) of these and of other models' parameters, unless the fit
-        was made with ``errors=False``. 0 for what was held. NaN where the data do not
-        determine them: for the angle of a round spot, and for what ended at one of its
-        bounds, whichever parameter it is. The others' errors are those of a fit in which
-        that one is known; so for ``mle`` with a background of 0.
-    roi_y, roi_x : ndarray of int32
-        First pixel of the ROI that was fitted, if it was part of an image; -1 outside.
+    {columns}
     frame, axis_0, axis_1, … : ndarray of int64
         Where the spot lies along the image's leading axes: ``frame`` for one, and
         ``axis_0``, ``axis_1``, …, with ``frame`` for the last of them, for more.
-    score : ndarray of float32
-        Height in the detection's filtered image over its noise, if the spots were
-        detected.
-    flags : ndarray of uint32
-        What may be wrong with each fit, :class:`Flag` by bits: ``fits.flags & Flag.MOVED``.
-    good : ndarray of bool
-        The fits that no flag speaks against: ``fits[fits.good]``.
+    …_stderr : ndarray of float32
+        Standard errors of centre, shape parameters, amplitude, background and photons, unless the
+        fit was made with ``errors=False``. 0 for what was fixed. NaN where the data do not
+        determine them: for the angle of a round spot, and for what ended at one of its bounds,
+        whichever parameter it is. The others' errors are those of a fit in which that one is
+        known; so for ``mle`` with a background of 0.
     settings : Settings or None
         What the fits were made with.
 
     Notes
     -----
+    A model has its own shape parameters among these columns, or those of its expression.
+
     Invalid fits keep their row: their parameters are NaN and their stop condition
     is INVALID.
 
@@ -86,6 +61,7 @@ class SpotFits:
     (100, 100)
     """
 
+    # For completion in editors; the table of columns has all.
     y: NDArray[np.float64]
     x: NDArray[np.float64]
     sigma: NDArray[np.float32]
@@ -283,8 +259,8 @@ class SpotFits:
         columns["flags"] = to_host(self.flags)
         columns["good"] = flag_bits.good(columns["flags"])
         table = pd.DataFrame(columns, copy=True)
-        table["stop_condition"] = pd.Categorical.from_codes(
-            columns["stop_condition"].astype(np.int8), categories=STOP_NAMES
+        table[STOP] = pd.Categorical.from_codes(
+            columns[STOP].astype(np.int8), categories=STOP_NAMES
         )
         table.attrs["units"] = self.units
         return table
@@ -308,14 +284,11 @@ class SpotFits:
         path : str or path
             A name that ends in ``.spots.parquet``, which is smaller and faster and needs pyarrow
             (``pip install "napari-spotfit[parquet]"``), or in ``.spots.csv``, which every
-            spreadsheet reads, and pandas with ``comment="#"``. For other programs it ends in
-            ``.hdf5`` (Picasso), ``.thunderstorm.csv``, ``.smap.csv``, ``.decode.h5``, ``.smlm``,
-            ``.trackmate.csv``, ``.napari.csv``, ``.bigfish.csv``, ``.rsfish.csv`` or
-            ``.plain.csv``.
+            spreadsheet reads, and pandas with ``comment="#"``. For other programs it ends as their
+            files do, such as in ``.hdf5`` (Picasso) or ``.thunderstorm.csv``:
+            :func:`~napari_spotfit.load_fits` lists them.
         format : str, optional
-            One of these, whatever the name ends in: ``"picasso"``, ``"thunderstorm"``, ``"smap"``,
-            ``"decode"``, ``"smlm"``, ``"trackmate"``, ``"napari"``, ``"bigfish"``, ``"rsfish"``,
-            ``"plain"``.
+            Another program's format, whatever the name ends in, such as ``"picasso"``.
         pixel_size : float or (float, float), optional
             Height and width of a pixel in nm, for formats with nm or µm.
         shape : sequence of int, optional
@@ -412,6 +385,51 @@ class SpotFits:
 
     def _of(self, columns: Mapping[str, NDArray[Any]]) -> SpotFits:
         return SpotFits(columns, self._index_names, self.settings, self._roi_shape, self._units)
+
+
+def units_of(settings: Settings | None) -> dict[str, str]:
+    """Return the unit of every column that has one.
+
+    Parameters
+    ----------
+    settings : Settings or None
+        What the fits were made with; None stands for the defaults.
+
+    Examples
+    --------
+    >>> from napari_spotfit import Settings
+    >>> units_of(Settings(model="gaussian_rotated"))["angle_stderr"]
+    '°'
+    >>> units_of(Settings())["photons"], units_of(Settings(gain=2.0))["photons"]
+    ('counts', 'photons')
+    """
+    settings = settings or Settings()
+    shape = [parameter.column for parameter in settings.profile.shape]
+    fixed = [one for one in COLUMNS.values() if one.group not in ("shape", "other")]
+    known = [*fixed, *shape, *(one.standard_error() for one in shape)]
+    units = {one.name: one.unit for one in known if one.unit}
+    if settings.gain is None:
+        units = {name: "counts" if unit == "photons" else unit for name, unit in units.items()}
+    chi_unit = settings.estimator_kind.chi_unit
+    units = {name: chi_unit if unit == "counts²" else unit for name, unit in units.items()}
+    return {name: unit for name, unit in units.items() if unit}
+
+
+def _explained(column: Column) -> str:
+    """Return a column as a docstring lists it."""
+    lines = textwrap.wrap(column.meaning, 88)
+    unit = f" [{column.unit}]" if column.unit else ""
+    head = f"{column.name} : ndarray of {column.type}{unit}"
+    return "\n".join([head, *(f"        {line}" for line in lines)])
+
+
+_LISTED = [
+    one for one in COLUMNS.values()
+    if one.group in ("position", "shape", "light", "fit", "quality", "roi") and not one.error_of
+]  # fmt: skip
+SpotFits.__doc__ = (SpotFits.__doc__ or "").replace(
+    "{columns}", "\n    ".join(map(_explained, _LISTED))
+)
 
 
 def _roi_shape_of(settings: Settings | None) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..models.bounds import check_names
+from ..models.estimators import ESTIMATORS
 from ..models.profiles import Profile, ShapeParameter
 from ..models.stopping import SIGMA_MAX_ROI, SIGMA_MIN
 
@@ -107,7 +108,7 @@ def light_ends(settings: HasBounds, name: str) -> tuple[End, End]:
     """Return the ends of amplitude or background; maximum likelihood knows no negative light."""
     low, high = getattr(settings, f"{name}_min"), getattr(settings, f"{name}_max")
     lowest = _LOWEST
-    if settings.estimator == "mle":
+    if ESTIMATORS[settings.estimator].is_likelihood:
         lowest = End(0.0, "0, as maximum likelihood knows no negative light")
     return (
         lowest if low is None else End.of(f"{name}_min", low, "counts"),

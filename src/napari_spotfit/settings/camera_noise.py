@@ -1,4 +1,4 @@
-"""What settings say of the noise: for the standard errors, and for maximum likelihood."""
+"""Noise and photo-electrons by the settings: for standard errors and maximum likelihood."""
 
 from __future__ import annotations
 

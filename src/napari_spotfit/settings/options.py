@@ -1,4 +1,4 @@
-"""The settings as keyword arguments of the public functions: shown, and taken together."""
+"""The settings as keyword arguments of the public functions: typed, shown, and merged."""
 
 from __future__ import annotations
 
@@ -6,14 +6,53 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
-from .naming import check_not_both
-from .settings import Settings, parameters
+from ..models.estimators import EstimatorName
+from ..models.profiles import ModelName, Profile
+from .noise_model import NoiseModel
+from .settings import Backend, Devices, Neighbours, Pixel, Settings, parameters
+from .validation import check_not_both
 
 _DEFAULTS = Settings()
-
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Options(TypedDict, total=False):
+    """The settings as keyword arguments; kept equal to :class:`Settings` by a test.
+
+    The ROI's size is missing: functions that need it have an argument of its own.
+    """
+
+    sigma: float | None
+    false_spots: float
+    threshold: float | None
+    min_distance: float
+    model: ModelName | Profile
+    pixel: Pixel
+    estimator: EstimatorName
+    neighbours: Neighbours
+    fixed: Mapping[str, float | None]
+    bounds: Mapping[str, tuple[float | None, float | None]]
+    errors: bool
+    max_iterations: int
+    max_error: float
+    min_delta: float
+    min_step: float
+    sigma_min: float | None
+    sigma_max: float | None
+    amplitude_min: float | None
+    amplitude_max: float | None
+    background_min: float | None
+    background_max: float | None
+    offset: float
+    gain: float | None
+    variance: float | None
+    emccd: bool
+    noise: NoiseModel | None
+    backend: Backend
+    devices: Devices
+    threads: int | None
 
 
 def takes_settings(
@@ -21,8 +60,8 @@ def takes_settings(
 ) -> Callable[[Function], Function]:
     """Show the settings of some groups, and others, as a function's own keyword arguments.
 
-    Its signature, as consoles complete it, and its docstring then name each with its
-    default, so that none is written twice. :func:`merged` refuses the others.
+    Its signature, which consoles complete, and its docstring then name each with its
+    default, so that none is written twice. :func:`merged` rejects the others.
     """
 
     def show(function: Function) -> Function:
@@ -61,7 +100,7 @@ def _with_parameters(doc: str, added: list[inspect.Parameter]) -> str:
 def merged(
     settings: Settings | None, options: Mapping[str, Any], function: Callable[..., Any]
 ) -> Settings:
-    """Return settings, by default the defaults, with some changed by keyword arguments.
+    """Return settings, by default the defaults, changed by keyword arguments.
 
     Parameters
     ----------
@@ -95,7 +134,7 @@ def merged(
 
 @lru_cache(maxsize=128, typed=True)
 def _changed(function: Callable[..., Any], settings: Settings, /, **options: Any) -> Settings:
-    """Return settings with some changed: those of the next call are most often the same."""
+    """Return changed settings, cached: the next call most often changes the same ones."""
     check_not_both("false_spots" in options, options.get("threshold") is not None)
     taken = function.__dict__["settings"]
     for name in options:
@@ -113,7 +152,7 @@ def with_roi(
     options: Mapping[str, Any],
     function: Callable[..., Any],
 ) -> Settings:
-    """Do the same for functions that have an argument of its own for the ROI's size."""
+    """Merge as :func:`merged` does, for functions with an argument for the ROI size."""
     return merged(
         settings, options if roi_size is None else {**options, "roi_size": roi_size}, function
     )

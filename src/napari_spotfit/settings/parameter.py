@@ -1,4 +1,4 @@
-"""What is known about a setting besides its value."""
+"""Descriptions of settings: label, unit, range and explanation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GROUPS = {
 
 
 class Parameter(NamedTuple):
-    """What people and controls need to know about one setting.
+    """Description of one setting, for people and for controls.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Parameter(NamedTuple):
     odd : bool
         Whether only odd numbers are accepted.
     words : mapping of str to str
-        How its words are spoken, where not as they are written.
+        What its words are called in lists, where not by themselves.
     shown : str
         Whether a form has it first, folded in its group, or not, as it has a form of its own.
     """
@@ -62,9 +62,9 @@ class Parameter(NamedTuple):
 
 
 def setting(default: Any, label: str, doc: str, group: str, **rest: Any) -> Any:
-    """Return a field of :class:`~.settings.Settings` with what is known about it.
+    """Return a field of :class:`~.settings.Settings` with its description.
 
-    That is all that a new setting needs: checks, tooltips and the row in the widget's form, in
+    A new setting needs nothing else: checks, tooltips and the row in the widget's form, in
     its group, follow from it and from the field's type.
     """
     return field(

@@ -7,25 +7,31 @@ widget remembers are all made from :class:`Settings`.
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
 from ..models import stopping
-from ..models.profiles import MODELS, Profile
+from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
+from ..models.profiles import MODELS, ModelName, Profile
 from .bounds import check_bounds, check_shape_names
-from .frozen import FrozenMapping
-from .naming import check_names, check_not_both, checks_names, replacing
 from .noise_model import NoiseModel
 from .parameter import Parameter, setting
-from .validation import ROI_LARGEST, check_pixel, checked
+from .validation import (
+    ROI_LARGEST,
+    FrozenMapping,
+    check_names,
+    check_not_both,
+    check_pixel,
+    checked,
+    checks_names,
+    replacing,
+)
 
 Backend = Literal["auto", "cpu", "cuda"]
-Model = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 Pixel = Literal["sampled", "integrated"]
-Estimator = Literal["lse", "wlse", "mle"]
 Neighbours = Literal["leave out", "ignore"]
 Devices = Literal["one", "all"]
 
@@ -41,6 +47,11 @@ _OF_BOUNDS = (
     | {f"{name}_{end}" for name in ("sigma", "amplitude", "background") for end in ("min", "max")}
     | {"estimator"}
 )
+
+
+def _explained(kinds: Iterable[Estimator | Profile]) -> str:
+    """Return what each of a table's words means."""
+    return " ".join(f"{one.name}: {one.meaning}" for one in kinds)
 
 
 @checks_names
@@ -135,41 +146,27 @@ class Settings:
         odd=True,
         shown="first",
     )
-    model: Model | Profile = setting(
+    model: ModelName | Profile = setting(
         "gaussian",
         "Model",
-        "The spot's shape on a constant background. gaussian: round. gaussian_elliptical: with "
-        "one σ along x and one along y. gaussian_rotated: elliptical and turned by an angle. "
-        "lorentzian: with wide wings. moffat: round, with wings as wide as they are.",
+        "The spot's shape on a constant background. " + _explained(MODELS.values()),
         "fit",
-        words={
-            "gaussian": "Gaussian",
-            "gaussian_elliptical": "elliptical Gaussian",
-            "gaussian_rotated": "rotated Gaussian",
-            "lorentzian": "Lorentzian",
-            "moffat": "Moffat",
-        },
+        words={model.name: model.words for model in MODELS.values()},
     )
     pixel: Pixel = setting(
         "sampled",
         "Pixels",
         "sampled: the model at the centre of each pixel. integrated: the model averaged over "
         "each pixel, as a camera sees it, for the σ of the light itself; for Gaussians "
-        "that are not turned.",
+        "that are not rotated.",
         "fit",
     )
-    estimator: Estimator = setting(
+    estimator: EstimatorName = setting(
         "lse",
         "Estimator",
-        "lse: least squares, every pixel with the same weight. wlse: least squares with the "
-        "weights that are given. mle: maximum likelihood of the photons' Poisson noise, the "
-        "most precise; it needs the camera's offset and gain.",
+        _explained(ESTIMATORS.values()),
         "fit",
-        words={
-            "lse": "least squares",
-            "wlse": "weighted least squares",
-            "mle": "maximum likelihood",
-        },
+        words={estimator.name: estimator.words for estimator in ESTIMATORS.values()},
     )
     neighbours: Neighbours = setting(
         "leave out",
@@ -181,7 +178,7 @@ class Settings:
     )
     fixed: Mapping[str, float | None] = setting(
         FrozenMapping(),
-        "Held",
+        "Fixed",
         "Shape parameters that are not fitted, by name: a number is their value, that of y and x "
         "counted from the middle of the ROI; with None each spot keeps its own start value.",
         "bounds",
@@ -438,6 +435,11 @@ class Settings:
         return self.model if isinstance(self.model, Profile) else MODELS[self.model]
 
     @property
+    def estimator_kind(self) -> Estimator:
+        """The estimator itself."""
+        return ESTIMATORS[self.estimator]
+
+    @property
     def fitted_parameters(self) -> int:
         """How many parameters a fit finds: those of the model that are not held."""
         return self.profile.parameter_count - len(self.fixed)
@@ -483,5 +485,5 @@ def _defaults() -> Mapping[str, Any]:
 
 @cache
 def parameters() -> Mapping[str, Parameter]:
-    """Return what there is to know about each setting, by its name."""
+    """Return the description of each setting, by its name."""
     return MappingProxyType({item.name: item.metadata["parameter"] for item in fields(Settings)})

@@ -1,4 +1,4 @@
-"""What settings accept, and the words that say so."""
+"""What settings accept: names and values, and the words that say so."""
 
 from __future__ import annotations
 
@@ -6,18 +6,116 @@ import numbers
 import operator
 import types
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+from functools import wraps
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 from ..models.bounds import LARGEST, as_float, finite, rising
 from ..models.profiles import MODELS, Profile
-from .frozen import FrozenMapping
 from .noise_model import NoiseModel
 from .parameter import Parameter
 
+_BOTH = (
+    "false_spots and threshold were both given, but spots are found by one of them: give "
+    "false_spots=…, or threshold=… in counts"
+)
+Kind = TypeVar("Kind", bound=type)
 #: Side lengths of a ROI in pixels: the least, the most of which many are fitted side by side,
 #: and the most of which one is fitted at a time, by all threads or all of the GPU together.
 ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
+
+
+class FrozenMapping(Mapping[str, Any]):
+    """A mapping that cannot be changed, so that settings can be shared, and keys of a cache.
+
+    Examples
+    --------
+    >>> held = FrozenMapping({"sigma": 1.5})
+    >>> held == {"sigma": 1.5}, held["sigma"]
+    (True, 1.5)
+    >>> held["sigma"] = 2.0
+    Traceback (most recent call last):
+    ...
+    TypeError: 'FrozenMapping' object does not support item assignment
+    """
+
+    __slots__ = ("_items",)
+    _items: Mapping[str, Any]
+
+    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
+        object.__setattr__(self, "_items", MappingProxyType(dict(items or {})))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(dict(self._items))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name} cannot be set: this mapping stays as it is")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"{name} cannot be deleted: this mapping stays as it is")
+
+    def __reduce__(self) -> tuple[type[FrozenMapping], tuple[dict[str, Any]]]:
+        return FrozenMapping, (dict(self._items),)
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError that names unknown settings."""
+    known = tuple(known)
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise TypeError(
+            f"unknown setting {', '.join(unknown)}; the settings are {', '.join(known)}"
+        )
+
+
+def checks_names(kind: Kind) -> Kind:
+    """Make a dataclass raise the error of :func:`check_names` for unknown arguments."""
+    plain: Callable[..., None] = kind.__init__  # type: ignore[misc]
+    known = frozenset(item.name for item in fields(kind))
+
+    @wraps(plain)
+    def init(self: Any, **values: Any) -> None:
+        if not known.issuperset(values):
+            check_names(values, (item.name for item in fields(kind)))
+        plain(self, **values)
+
+    kind.__init__ = init  # type: ignore[misc]
+    return kind
+
+
+def check_not_both(false_spots: bool, threshold: bool) -> None:
+    """Raise a ValueError if both a number of false spots and a threshold are given."""
+    if false_spots and threshold:
+        raise ValueError(_BOTH)
+
+
+def replacing(options: Mapping[str, Any], false_spots: float) -> dict[str, Any]:
+    """Return changes and what follows: a threshold replaces false spots, and they replace it.
+
+    Parameters
+    ----------
+    options : mapping
+        What is changed.
+    false_spots : float
+        Their number by default.
+    """
+    if options.get("threshold") is not None:
+        return {"false_spots": false_spots, **options}
+    return {"threshold": None, **options} if "false_spots" in options else dict(options)
 
 
 def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
@@ -30,7 +128,7 @@ def checked(name: str, hint: Any, parameter: Parameter, value: Any) -> Any:
     hint : type
         Its type.
     parameter : Parameter
-        What is known about it.
+        Its description.
     value : object
         What was given.
 
@@ -114,10 +212,10 @@ def _checked_noise(value: Any) -> NoiseModel | None:
 
 
 def _checked_fixed(value: Any) -> FrozenMapping:
-    """Check values that are held: a finite number, or None for the start value, by name."""
+    """Check fixed values: a finite number, or None for the start value, by name."""
     if not isinstance(value, Mapping):
         raise TypeError(f"fixed must map shape parameters to values; got {value!r}")
-    return FrozenMapping({name: finite(f"fixed of {name}", held) for name, held in value.items()})
+    return FrozenMapping({name: finite(f"fixed of {name}", fixed) for name, fixed in value.items()})
 
 
 def _checked_bounds(value: Any) -> FrozenMapping:

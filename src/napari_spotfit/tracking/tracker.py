@@ -13,8 +13,7 @@ from ..analysis.shifts import Similarity, similarity
 from ..images.arrays import as_array, to_host
 from ..localization.fitter import Fitter
 from ..results.spot_fits import SpotFits
-from ..settings.keywords import Options
-from ..settings.options import takes_settings, with_roi
+from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .displacement import Displacement
 from .fiducials import NOT_FOUND, Fiducials

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from magicgui.widgets import ComboBox, LineEdit
 from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout
 
+from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
 from ..files.exchange.registry import EXCHANGE
-from ..files.exchange.scene import PixelSizeNeededError, size_of_layer
 from ..settings.parameter import Parameter
 from .importing.found import Found, look_at
 from .importing.preview import FirstRows

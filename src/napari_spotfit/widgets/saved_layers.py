@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.exchange.image_info import size_of_layer
 from ..files.exchange.registry import EXCHANGE, by_content, by_name
-from ..files.exchange.scene import size_of_layer
 from ..files.formats import read, write
-from ..files.table import LAYER, Column, SpotTable, UnreadableFileError
+from ..files.table import LAYER, SpotTable, StoredColumn, UnreadableFileError
+from ..models.columns import REQUIRED
 from ..results.load import fits_of
 from .layers.appearance import (
     FACE_COLORMAP,
@@ -31,7 +33,7 @@ from .layers.images import AXES, PLACED, transform_arguments
 from .layers.points import default_face, fits_of_features, layer_arguments, points_arguments
 from .layers.result_layers import REFITS
 from .napari_compat import LayerData, open_viewer
-from .table.columns import Units
+from .table.features import Units
 from .table.filters import Filters
 
 if TYPE_CHECKING:
@@ -50,8 +52,6 @@ _LOOK = ("opacity", "blending", "visible", "face_contrast_limits")
 KEPT = "kept_for_recovery"
 #: Columns of which points are shown, and where they lie if they were moved from their centres.
 _SHOWN, _MOVED = "_shown", "_point_{}"
-#: What Picasso calls its localisations, whatever comes before and between.
-_PICASSO = ("_locs", ".hdf5")
 
 
 def write_parquet(path: str, data: Any, attributes: dict[str, Any]) -> list[str]:
@@ -153,7 +153,7 @@ def table_of_layer(
         The points to save, in order, all of which are shown then; by default all, as they are.
     """
     features, metadata = attributes["features"], attributes["metadata"]
-    missing = [name for name in ("y", "x", "stop_condition") if name not in features]
+    missing = [name for name in REQUIRED if name not in features]
     if missing:
         raise ValueError(
             f"“{attributes['name']}” has no fitted spots: its features have no {missing[0]!r}. "
@@ -173,7 +173,7 @@ def table_of_layer(
         more[_SHOWN] = shown
     if not np.array_equal(data, fits.points()):
         more |= {_MOVED.format(axis): data[:, axis].astype(float) for axis in range(data.shape[1])}
-    known = {name: Column(values.dtype.name, role=LAYER) for name, values in more.items()}
+    known = {name: StoredColumn(values.dtype.name, role=LAYER) for name, values in more.items()}
     image = {key: metadata[f"image_{key}"] for key in _IMAGE if f"image_{key}" in metadata}
     about = replace(
         table.about,
@@ -323,12 +323,8 @@ def __getattr__(name: str) -> Callable[[str, Any, dict[str, Any]], list[str]]:
 
 
 def _is_theirs(path: Path) -> bool:
-    name = path.name.lower()
     named = by_name(path)
-    if named is None or not path.is_file():
-        return False
-    part, end = _PICASSO
-    if named.suffix == end and part not in name:
+    if named is None or not path.is_file() or not fnmatchcase(path.name.lower(), named.pattern):
         return False
     return by_content(path) is named
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..images.frames import FrameSelection
 from ..results.spot_fits import SpotFits
-from ..settings.keywords import Options
-from ..settings.options import takes_settings, with_roi
+from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .layers.points import layer_name, make_points_layer, points_arguments
 from .napari_compat import is_image, itself, open_viewer

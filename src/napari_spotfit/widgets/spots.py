@@ -29,15 +29,12 @@ from .parts.layout import explain, fill, guard_wheel
 from .parts.messages import StatusLine, number
 from .table.cells_page import CellsPage
 from .table.drift_page import DriftPage
-from .table.export_bar import ExportBar
-from .table.filter_list import FilterList
-from .table.filter_page import FilterPage
+from .table.export import ExportBar, TableExport
+from .table.filter_page import FilterList, FilterPage
 from .table.page import Page
-from .table.scatter import ScatterPage
+from .table.plots import ScatterPage, SubpixelPage
 from .table.shown_spots import ShownSpots
-from .table.subpixel import SubpixelPage
 from .table.summary_page import SummaryPage
-from .table.table_export import TableExport
 from .table.view import SpotsTable
 
 if TYPE_CHECKING:

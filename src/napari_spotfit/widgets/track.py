@@ -26,7 +26,7 @@ from .napari_compat import is_points
 from .parts.docking import Docked, Follower
 from .parts.layout import Scrolled, explain, fill, put_side_by_side
 from .parts.messages import StatusLine, number
-from .table.table_export import NamedTable, TableExport
+from .table.export import NamedTable, TableExport
 from .tracking.form import TrackForm
 from .tracking.live import LiveFrames
 from .tracking.plots import TrackPlots

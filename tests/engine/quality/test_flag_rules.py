@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-from pathlib import Path
 
 import numpy as np
 from hypothesis import given
@@ -177,15 +175,3 @@ def test_every_doubtful_fit_is_counted_once():
     flags = np.array([0, Flag.MOVED, Flag.MOVED | Flag.WIDE, Flag.NEIGHBOUR, Flag.WIDE], np.uint32)
     assert main_reasons(flags) == {Flag.MOVED: 2, Flag.WIDE: 1}
     assert flags_of(int(Flag.EDGE | Flag.NOT_CONVERGED)) == [Flag.NOT_CONVERGED, Flag.EDGE]
-
-
-def test_the_documented_table_is_that_of_the_code():
-    text = (Path(__file__).parents[3] / "docs" / "trust.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if re.match(r"\| [A-Z_]+ \| \d+ ", line)]
-    expected = []
-    for flag, rule in RULES.items():
-        good = "no" if rule.spoils else "yes"
-        limit = rule.limit.replace("|", "\\|")
-        cells = (flag.name, str(int(flag)), limit, rule.reason, good, rule.needs, rule.advice)
-        expected.append(f"| {' | '.join(cells)} |")
-    assert rows == expected

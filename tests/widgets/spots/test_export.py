@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QApplication
 from spot_table import PIXEL, add_spots, click_header, click_row, dock, titles
 
 from napari_spotfit import load_fits
-from napari_spotfit.widgets.table import csv_file
+from napari_spotfit.widgets.table import export
 from napari_spotfit.widgets.table.filters import Filters
 
 
@@ -75,7 +75,7 @@ def test_what_was_exported_opens_again(viewer, spots, layer, qtbot, tmp_path, ph
 
 def test_a_cancelled_file_is_as_it_was(viewer, qtbot, tmp_path, monkeypatch):
     # Seconds of work in many parts, so that there is a middle in which to cancel.
-    monkeypatch.setattr(csv_file, "_CHUNK", 5000)
+    monkeypatch.setattr(export, "_CHUNK", 5000)
     add_spots(viewer, 500_000)
     spots = dock(viewer)
     path = tmp_path / "spots.csv"

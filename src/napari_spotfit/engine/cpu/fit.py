@@ -100,7 +100,7 @@ def _fit_kind(
     profile, encoded = _profile(library, settings, roi_shape)
     lanes = encoded.lanes if encoded else 0
     return FitKind(
-        library, profile, encoded, 2 * (settings.estimator == "mle") + planes, roi_shape,
+        library, profile, encoded, 2 * settings.estimator_kind.is_likelihood + planes, roi_shape,
         make_fit_settings(settings, roi_shape), settings.threads,
         library.functions.spotfit_fit_bytes(library.index, *roi_shape, lanes),
     )  # fmt: skip

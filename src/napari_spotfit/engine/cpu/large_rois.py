@@ -64,7 +64,7 @@ class LargeFit:
     def __init__(self, settings: Settings, roi_shape: tuple[int, int], *, planes: bool) -> None:
         self._library = library = load()
         self._profile = _number_of(settings)
-        likelihood, own = settings.estimator == "mle", settings.profile.expression
+        likelihood, own = settings.estimator_kind.is_likelihood, settings.profile.expression
         #: Of the library's functions.
         self._kind = (
             likelihood,

@@ -78,9 +78,10 @@ class FitCode(NamedTuple):
     ) -> FitCode:  # fmt: skip
         """Return the code of fits."""
         numbers = make_fit_settings(settings, roi_shape)
+        likelihood = settings.estimator_kind.is_likelihood
         return cls(
-            settings.profile, settings.pixel, settings.estimator == "mle", planes,
-            variance_map and settings.errors and settings.estimator != "mle", pixel, gather,
+            settings.profile, settings.pixel, likelihood, planes,
+            variance_map and settings.errors and not likelihood, pixel, gather,
             *roi_shape, numbers.held, numbers.turns, bool(numbers.errors),
             bool(numbers.bounded_amplitudes), bool(numbers.noise_known),
         )  # fmt: skip
@@ -147,9 +148,9 @@ def fit_kernel(code: FitCode, device: int) -> FitKernel:
 def profile_text(profile: Profile, averaging: str) -> tuple[str, str]:
     """Return the C++ of somebody's own profile, or nothing; and what a profile is called."""
     if profile.expression is not None:
-        from ...models.expressions import to_cuda
+        from ...models.expressions.program import to_cuda
 
-        return to_cuda(profile), "OwnProfile"
+        return to_cuda(profile.expression.program), "OwnProfile"
     return "", f"ProfileAt<{profile.place(averaging)}>::Type"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.cutting import evenly_spread
+from ...images.reading import evenly_spread
 
 _SAMPLES = 63
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from ...models.estimators import ESTIMATORS
 from ..cpu.layouts import FlagBit
 
 #: The limits of the table below.
@@ -15,6 +16,9 @@ NARROWEST, WIDEST = 0.5, 2.0
 LEAST_ERRORS = 3.0
 SAME_SPOT, SAME_SPOT_PX = 0.75, 1.0
 MOST_CHI = 5.0
+
+#: The estimators whose χ² is judged.
+_JUDGED = " or ".join(one.name for one in ESTIMATORS.values() if one.chi_is_judged)
 
 
 class Flag(IntFlag):
@@ -169,7 +173,7 @@ RULES = {
         "it would take one spot of four to two of three away",
         False,
         "the camera's gain, or an image that was not filtered and shows that light has noise; "
-        "estimator lse or mle, one of the built-in models, and 3 photo-electrons of background or "
+        f"estimator {_JUDGED}, one of the built-in models, and 3 photo-electrons of background or "
         "read-out variance in a pixel",
         "Look for a neighbour or another shape in the residual, and check gain and offset.",
     ),

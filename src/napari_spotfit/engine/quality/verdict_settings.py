@@ -91,9 +91,9 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.dark = noise.intercept + noise.slope * settings.offset
     numbers.pixels = math.prod(roi_shape)
     numbers.least_with_light = noise.slope**2 / numbers.pixels
-    estimator, own_model = settings.estimator, settings.profile.expression is not None
+    estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
     # Where the image does not show that light has noise, nobody knows how much a spot has.
-    if noise.is_filtered or not noise.slope > 0 or estimator == "wlse" or own_model:
+    if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
         return
     electrons = electrons_of(settings)
     numbers.fitted = settings.fitted_parameters
@@ -101,7 +101,7 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.correlated = noise.correlation**2
     numbers.gain, numbers.excess = electrons.gain, electrons.excess
     numbers.tails = 3 if settings.emccd else 1
-    if estimator == "mle":
+    if estimator.is_likelihood:
         numbers.chi_by = ChiBy.CHI_OF_LIKELIHOOD
         numbers.electron = excess_of(settings.emccd) * electrons.gain**2
     else:

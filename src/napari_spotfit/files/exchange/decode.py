@@ -9,27 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..table import SpotTable, UnreadableFileError
+from .format import ExportReport, Format
 from .hdf5 import created, need_h5py, opened, sniffed
-from .homes import Convention, Home, Loss, homeless, ours, table_of_theirs, theirs
-from .scene import Scene, as_pixel_size
+from .image_info import ImageInfo, as_pixel_size
+from .mapping import (
+    Convention,
+    from_format,
+    imported_table,
+    mappings_of,
+    to_format,
+    unmapped,
+)
 
 PIXELS = Convention()
 NANOMETRES = Convention(unit=1.0)
-_HOMES = (
-    Home("frame_ix", "frame", "frame"),
-    Home("x", "y", "place"),
-    Home("y", "x", "place"),
-    Home("z", "z"),
-    Home("phot", "photons"),
-    Home("bg", "background", "light"),
-    Home("prob", "prob"),
-    Home("x_sig", "y_stderr", "length"),
-    Home("y_sig", "x_stderr", "length"),
-    Home("z_sig", "z_stderr"),
-    Home("phot_sig", "photons_stderr"),
-    Home("bg_sig", "background_stderr", "light"),
-    Home("id", "id"),
-)
+_MAPPINGS = mappings_of("decode")
 #: Columns of three axes, in one array of this name.
 _TRIPLES = {
     "xyz": ("x", "y", "z"),
@@ -40,77 +34,86 @@ _SINGLES = ("phot", "frame_ix", "id", "prob", "bg", "phot_cr", "bg_cr", "phot_si
 _NEEDED = ("data/xyz", "data/frame_ix", "data/phot", "meta")
 
 
-def sniff(path: Path, head: bytes) -> bool:
-    """Whether a file has DECODE's emitters."""
-    return sniffed(path, head, _NEEDED)
+class Decode(Format):
+    """DECODE's emitters, in pixels or nm, frames from 0."""
 
+    name, title, suffix = "decode", "DECODE", ".decode.h5"
+    unit, needs = "px (reads nm, too)", "`napari-spotfit[hdf5]`"
 
-def read(path: Path, scene: Scene) -> SpotTable:
-    """Read emitters in pixels or nm."""
-    with opened(path) as file:
-        missing = [name for name in _NEEDED if name not in file]
-        if missing:
-            raise UnreadableFileError(f"it has no “{missing[0]}” of DECODE's")
-        data, meta = file["data"], file["meta"].attrs
-        unit, size = meta.get("xy_unit"), meta.get("px_size")
-        stored = {name: data[name][()] for name in data if data[name].shape is not None}
-    found: dict[str, NDArray[Any]] = {}
-    rows = len(stored["frame_ix"])
-    for name, values in stored.items():
-        columns = values.T if name in _TRIPLES and values.ndim == 2 else values[np.newaxis]
-        titles = _TRIPLES.get(name, (name,))
-        if len(columns) != len(titles) or columns.shape[1:] != (rows,):
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file has DECODE's emitters."""
+        return sniffed(path, head, _NEEDED)
+
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read emitters in pixels or nm."""
+        with opened(path) as file:
+            missing = [name for name in _NEEDED if name not in file]
+            if missing:
+                raise UnreadableFileError(f"it has no “{missing[0]}” of DECODE's")
+            data, meta = file["data"], file["meta"].attrs
+            unit, size = meta.get("xy_unit"), meta.get("px_size")
+            stored = {name: data[name][()] for name in data if data[name].shape is not None}
+        found: dict[str, NDArray[Any]] = {}
+        rows = len(stored["frame_ix"])
+        for name, values in stored.items():
+            columns = values.T if name in _TRIPLES and values.ndim == 2 else values[np.newaxis]
+            titles = _TRIPLES.get(name, (name,))
+            if len(columns) != len(titles) or columns.shape[1:] != (rows,):
+                raise UnreadableFileError(
+                    f"its “data/{name}” has the shape {values.shape} beside {rows} rows of "
+                    "“frame_ix”"
+                )
+            found |= dict(zip(titles, columns, strict=True))
+        if image.pixel_size is None and size is not None and np.shape(size) == (2,):
+            image = ImageInfo(as_pixel_size([float(one) for one in size]), image.shape)
+        if unit not in ("px", "nm", None):
             raise UnreadableFileError(
-                f"its “data/{name}” has the shape {values.shape} beside {rows} rows of “frame_ix”"
+                f"its lengths have the unit {unit!r}; known are 'px' and 'nm'"
             )
-        found |= dict(zip(titles, columns, strict=True))
-    if scene.pixel_size is None and size is not None and np.shape(size) == (2,):
-        scene = Scene(as_pixel_size([float(one) for one in size]), scene.shape)
-    if unit not in ("px", "nm", None):
-        raise UnreadableFileError(f"its lengths have the unit {unit!r}; known are 'px' and 'nm'")
-    if "id" in found and (found["id"] == -1).all():
-        del found["id"]  # nobody has numbered them
-    if not np.any(found.get("z", 0)):
-        found.pop("z", None)
-    if np.isnan(found.get("z_sig", np.nan)).all():
-        found.pop("z_sig", None)
-    columns = ours(found, _HOMES, NANOMETRES if unit == "nm" else PIXELS, scene)
-    return table_of_theirs(columns, scene)
+        if "id" in found and (found["id"] == -1).all():
+            del found["id"]  # they are not numbered
+        if not np.any(found.get("z", 0)):
+            found.pop("z", None)
+        if np.isnan(found.get("z_sig", np.nan)).all():
+            found.pop("z_sig", None)
+        columns = from_format(found, _MAPPINGS, NANOMETRES if unit == "nm" else PIXELS, image)
+        return imported_table(columns, image)
 
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write emitters in pixels."""
+        need_h5py()
+        import h5py
 
-def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, str]:
-    """Write emitters in pixels."""
-    need_h5py()
-    import h5py
-
-    made = theirs(table, _HOMES, PIXELS, scene, loss)
-    rows = len(table)
-    made.setdefault("z", np.zeros(rows, np.float32))
-    made.setdefault("prob", np.ones(rows, np.float32))
-    made.setdefault("phot", np.full(rows, np.nan, np.float32))
-    made["id"] = np.asarray(made.get("id", np.full(rows, -1)), np.int64)
-    loss.columns += homeless(table, {home.name for home in _HOMES})
-    with created(path) as file:
-        data = file.create_group("data")
-        for name, titles in _TRIPLES.items():
-            there = [made[title] for title in titles if title in made]
-            if len(there) == 2:  # no error of z
-                there.append(np.full(rows, np.nan))
-            values = np.column_stack(there).astype(np.float32) if there else None
-            _add(data, name, values)
-        for name in _SINGLES:
-            values = made.get(name)
-            if values is not None and name not in ("id", "frame_ix"):
-                values = values.astype(np.float32)
-            _add(data, name, values)
-        meta = file.create_group("meta")
-        meta.attrs["xy_unit"] = "px"
-        if scene.pixel_size is not None:
-            meta.attrs["px_size"] = np.array(scene.pixel_size, np.float32)
-        else:
-            meta.attrs["px_size"] = h5py.Empty("f4")
-        file.create_group("decode").attrs["version"] = "0.10.0"
-    return {}
+        made = to_format(table, _MAPPINGS, PIXELS, image, report)
+        rows = len(table)
+        made.setdefault("z", np.zeros(rows, np.float32))
+        made.setdefault("prob", np.ones(rows, np.float32))
+        made.setdefault("phot", np.full(rows, np.nan, np.float32))
+        made["id"] = np.asarray(made.get("id", np.full(rows, -1)), np.int64)
+        report.columns += unmapped(table, {one.name for one in _MAPPINGS})
+        with created(path) as file:
+            data = file.create_group("data")
+            for name, titles in _TRIPLES.items():
+                there = [made[title] for title in titles if title in made]
+                if len(there) == 2:  # no error of z
+                    there.append(np.full(rows, np.nan))
+                values = np.column_stack(there).astype(np.float32) if there else None
+                _add(data, name, values)
+            for name in _SINGLES:
+                values = made.get(name)
+                if values is not None and name not in ("id", "frame_ix"):
+                    values = values.astype(np.float32)
+                _add(data, name, values)
+            meta = file.create_group("meta")
+            meta.attrs["xy_unit"] = "px"
+            if image.pixel_size is not None:
+                meta.attrs["px_size"] = np.array(image.pixel_size, np.float32)
+            else:
+                meta.attrs["px_size"] = h5py.Empty("f4")
+            file.create_group("decode").attrs["version"] = "0.10.0"
+        return {}
 
 
 def _add(group: Any, name: str, values: NDArray[Any] | None) -> None:

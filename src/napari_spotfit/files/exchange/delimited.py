@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...caller import warn_caller
-from ..csv_rows import rows_as_text
-from ..csv_text import CHUNK
-from ..table import Column, UnreadableFileError
+from ..csv_file import CHUNK, rows_as_text
+from ..table import StoredColumn, UnreadableFileError
 
 _LONGEST_TITLES = 1 << 16
 
@@ -34,12 +33,12 @@ def write_rows(
     path: Path,
     header: Sequence[str],
     columns: Mapping[str, NDArray[Any]],
-    known: Mapping[str, Column] | None = None,
+    known: Mapping[str, StoredColumn] | None = None,
     separator: str = ",",
     nan: Literal["", "NaN"] = "NaN",
 ) -> None:
     """Write lines of a header, and below them columns of numbers."""
-    known = known or {name: Column(values.dtype.name) for name, values in columns.items()}
+    known = known or {name: StoredColumn(values.dtype.name) for name, values in columns.items()}
     rows = len(next(iter(columns.values()), ()))
     with path.open("wb") as file:
         file.writelines(f"{line}\n".encode() for line in header)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..table import UnreadableFileError
-from ..told_errno import told_errno
+from ..writing import errno_from_message
 
 #: The first bytes of every such file.
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -75,7 +75,7 @@ def created(path: Path) -> Iterator[Any]:
             yield file
     except RuntimeError as error:
         # What h5py raises when it closes a file for which there was no room.
-        code = told_errno(error)
+        code = errno_from_message(error)
         if not code:
             raise
         raise OSError(code, os.strerror(code)) from None

@@ -3,76 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
+from typing import Any, TypeVar
 
-from ..table import SpotTable
-from . import (
-    bigfish,
-    decode,
-    napari_points,
-    picasso,
-    plain,
-    rsfish,
-    smap,
-    smlm,
-    thunderstorm,
-    trackmate,
-)  # fmt: skip
-from .homes import Loss
-from .scene import Scene
+from .calibrated_tables import Smap, ThunderStorm, TrackMate
+from .decode import Decode
+from .format import Format
+from .picasso import Picasso
+from .pixel_tables import BigFish, NapariPoints, PlainCsv, RsFish
+from .smlm import Smlm
 
-#: So many bytes of its beginning tell what a file is.
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: A format is recognised by as many bytes of a file's beginning.
 HEAD = 1 << 16
 
-
-@dataclass(frozen=True)
-class Format:
-    """All there is to say about one format.
-
-    Parameters
-    ----------
-    name : str
-        What ``format=`` takes.
-    title : str
-        What people call it.
-    suffix : str
-        What names end in that are written in it, unless they say it otherwise.
-    sniff : callable
-        Whether a file is of it, from its path and its first bytes.
-    read, write : callable
-        From a path and to one; `write` returns texts that belong in files beside, by suffix.
-    """
-
-    name: str
-    title: str
-    suffix: str
-    sniff: Callable[[Path, bytes], bool]
-    read: Callable[[Path, Scene], SpotTable]
-    write: Callable[[Path, SpotTable, Scene, Loss], dict[str, str]]
-
-
-def _format(name: str, title: str, suffix: str, module: object) -> Format:
-    parts = (getattr(module, part) for part in ("sniff", "read", "write"))
-    return Format(name, title, suffix, *parts)
-
-
-#: In the order in which a file is looked at that its name does not tell.
-EXCHANGE = {
+#: In the order in which a file that is not known by its name is tried.
+EXCHANGE: dict[str, Format] = {
     made.name: made
     for made in (
-        _format("picasso", "Picasso", ".hdf5", picasso),
-        _format("thunderstorm", "ThunderSTORM", ".thunderstorm.csv", thunderstorm),
-        _format("smap", "SMAP", ".smap.csv", smap),
-        _format("decode", "DECODE", ".decode.h5", decode),
-        _format("smlm", "SMLM 0.2", ".smlm", smlm),
-        _format("trackmate", "TrackMate", ".trackmate.csv", trackmate),
-        _format("napari", "napari's points", ".napari.csv", napari_points),
-        _format("bigfish", "big-fish", ".bigfish.csv", bigfish),
-        _format("rsfish", "RS-FISH", ".rsfish.csv", rsfish),
-        _format("plain", "plain CSV", ".plain.csv", plain),
+        Picasso(),
+        ThunderStorm(),
+        Smap(),
+        Decode(),
+        Smlm(),
+        TrackMate(),
+        NapariPoints(),
+        BigFish(),
+        RsFish(),
+        PlainCsv(),
     )
 }
+
+
+def lists_formats(function: Function) -> Function:
+    """Put all formats in the place of ``{formats}`` in a function's docstring."""
+    listed = (f'``"{one.name}"`` ({one.title}, ``{one.suffix}``)' for one in EXCHANGE.values())
+    lines = fill(", ".join(listed), 88).replace("\n", "\n        ")
+    function.__doc__ = (function.__doc__ or "").replace("{formats}", lines)
+    return function
 
 
 def by_name(path: Path) -> Format | None:
@@ -82,7 +52,7 @@ def by_name(path: Path) -> Format | None:
 
 
 def by_content(path: Path) -> Format | None:
-    """Return the format that a file's beginning tells, if it is one of these."""
+    """Return the format that a file's beginning shows, if it is one of these."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     return next((one for one in EXCHANGE.values() if one.sniff(path, head)), None)

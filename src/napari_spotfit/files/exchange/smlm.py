@@ -13,38 +13,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..table import TEXT, SpotTable, UnreadableFileError
-from .homes import (
+from .format import ExportReport, Format
+from .image_info import ImageInfo, nanometres_of
+from .mapping import (
     LAST_U4,
     Convention,
-    Home,
-    Loss,
-    counted,
-    from_first,
-    homeless,
-    ours,
-    table_of_theirs,
-    theirs,
-)  # fmt: skip
-from .scene import Scene, nanometres_of
-
-#: What it leaves open, told as ThunderSTORM does, whose files it was made for.
-CORNER = 0.5
-_HOMES = (
-    Home("frame", "frame", "frame"),
-    Home("x", "x", "place"),
-    Home("y", "y", "place"),
-    Home("z", "z"),
-    Home("intensity", "photons"),
-    Home("background", "background", "light"),
-    Home("x_precision", "x_stderr", "length"),
-    Home("y_precision", "y_stderr", "length"),
-    Home("z_precision", "z_stderr"),
-    *(
-        Home(f"{name}{end}", f"{name}{end}", "length")
-        for name in ("sigma", "sigma_x", "sigma_y")
-        for end in ("", "_stderr")
-    ),
+    counted_from,
+    from_format,
+    imported_table,
+    mappings_of,
+    to_format,
+    unmapped,
+    with_frame_number,
 )
+
+#: The format leaves the origin open: that of ThunderSTORM, whose files it was made for.
+CORNER = 0.5
+_MAPPINGS = mappings_of("smlm")
+#: Its units of columns that have ours here.
+_UNITS = {"px": "nm", "nm": "nm", "photons": "photon", "counts/px": "photon"}
 #: Of the headers that programs write beside those of the standard.
 _ALSO = {"position_x": "x", "position_y": "y", "position_z": "z", "local_background": "background"}
 _TYPES = frozenset({
@@ -56,86 +43,94 @@ _FORMAT = "smlm-table(binary)"
 _DAMAGED = (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, RuntimeError)
 
 
-def sniff(path: Path, head: bytes) -> bool:
-    """Whether a file is a zip with a manifest."""
-    if not head.startswith(b"PK"):
-        return False
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return _MANIFEST in archive.namelist()
-    except (OSError, *_DAMAGED):
-        return False
+class Smlm(Format):
+    """Tables of SMLM 0.2, in nm as we write them."""
 
+    name, title, suffix = "smlm", "SMLM 0.2", ".smlm"
+    unit, origin, first_frame, needs = "nm", "0.5 px", "1", "size of a pixel"
 
-def read(path: Path, scene: Scene) -> SpotTable:
-    """Read the tables of a file, all of one kind; several have a column that tells the channel."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            manifest = json.loads(archive.read(_MANIFEST))
-            tables = [one for one in manifest["files"] if one.get("type") == "table"]
-            formats = {one["format"]: manifest["formats"][one["format"]] for one in tables}
-            parts = [_rows(archive, one, formats[one["format"]]) for one in tables]
-    except (*_DAMAGED, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, UnreadableFileError):
-            raise
-        told = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise UnreadableFileError(f"it is no SMLM file, or damaged: {told}") from None
-    if not parts or any(list(part) != list(parts[0]) for part in parts):
-        raise UnreadableFileError(f"its {_MANIFEST} names no table, or tables of different columns")
-    found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    if len(parts) > 1:
-        lengths = [len(next(iter(part.values()))) for part in parts]
-        names = np.array([str(one.get("channel", "")) for one in tables], object)
-        found["channel"] = np.repeat(names, lengths)
-    unit = _unit(next(iter(formats.values())))
-    own = manifest.get(_OWN)
-    convention = Convention(unit, CORNER, 1)
-    if isinstance(own, Mapping):
-        convention = Convention(unit, CORNER, int(own.get("first_frame", 1)))
-    else:
-        convention = from_first(convention, found, "frame")
-    if "frame" not in found and "x" in found:
-        found["frame"] = np.full(len(found["x"]), convention.first_frame)
-    return table_of_theirs(ours(found, _HOMES, convention, scene), scene)
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file is a zip with a manifest."""
+        if not head.startswith(b"PK"):
+            return False
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return _MANIFEST in archive.namelist()
+        except (OSError, *_DAMAGED):
+            return False
 
-
-def write(path: Path, table: SpotTable, scene: Scene, loss: Loss) -> dict[str, str]:
-    """Write one table, in nm."""
-    convention = Convention(1.0, CORNER, 1)
-    table = counted(table, loss, LAST_U4 - convention.first_frame)
-    columns = theirs(table, _HOMES, convention, scene, loss)
-    units = {home.title: "nm" for home in _HOMES if home.kind in ("place", "length")}
-    units |= {"frame": "frame", "z": "nm", "z_precision": "nm", "intensity": "photon"}
-    units |= {"background": "photon"}
-    for name in homeless(table, {home.name for home in _HOMES}):
-        if table.about.columns[name].type == TEXT:
-            loss.columns.append(name)
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read the tables of a file, all of one kind; several get a column of channels."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                manifest = json.loads(archive.read(_MANIFEST))
+                tables = [one for one in manifest["files"] if one.get("type") == "table"]
+                formats = {one["format"]: manifest["formats"][one["format"]] for one in tables}
+                parts = [_rows(archive, one, formats[one["format"]]) for one in tables]
+        except (*_DAMAGED, ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, UnreadableFileError):
+                raise
+            why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise UnreadableFileError(f"it is no SMLM file, or damaged: {why}") from None
+        if not parts or any(list(part) != list(parts[0]) for part in parts):
+            raise UnreadableFileError(
+                f"its {_MANIFEST} names no table, or tables of different columns"
+            )
+        found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if len(parts) > 1:
+            lengths = [len(next(iter(part.values()))) for part in parts]
+            names = np.array([str(one.get("channel", "")) for one in tables], object)
+            found["channel"] = np.repeat(names, lengths)
+        unit = _unit(next(iter(formats.values())))
+        own = manifest.get(_OWN)
+        convention = Convention(unit, CORNER, 1)
+        if isinstance(own, Mapping):
+            convention = Convention(unit, CORNER, int(own.get("first_frame", 1)))
         else:
-            columns[name] = table.columns[name]
-    columns = {name: values.astype(_stored(values)) for name, values in columns.items()}
-    packed = np.empty(len(table), [(name, values.dtype) for name, values in columns.items()])
-    for name, values in columns.items():
-        packed[name] = values
-    kind = {
-        "name": _FORMAT, "type": "table", "mode": "binary", "extension": ".bin",
-        "columns": len(columns), "headers": list(columns),
-        "dtype": [values.dtype.name for values in columns.values()],
-        "shape": [1] * len(columns), "units": [units.get(name, "") for name in columns],
-        "description": "x and y of the centre of the first pixel are half a pixel; frames from 1",
-    }  # fmt: skip
-    file = {
-        "name": _TABLE, "type": "table", "format": _FORMAT, "channel": "default",
-        "rows": len(table), "offset": {},
-    }  # fmt: skip
-    manifest = {
-        "format_version": _VERSION, "formats": {_FORMAT: kind}, "files": [file],
-        "name": "napari-spotfit", "description": "", "tags": ["SMLM"],
-        _OWN: {"first_frame": 1, "corner": CORNER},
-    }  # fmt: skip
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
-        archive.writestr(_TABLE, packed.tobytes())
-    return {}
+            convention = counted_from(convention, found, "frame")
+        if "frame" not in found and "x" in found:
+            found["frame"] = np.full(len(found["x"]), convention.first_frame)
+        return imported_table(from_format(found, _MAPPINGS, convention, image), image)
+
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write one table, in nm."""
+        convention = Convention(1.0, CORNER, 1)
+        table = with_frame_number(table, report, LAST_U4 - convention.first_frame)
+        columns = to_format(table, _MAPPINGS, convention, image, report)
+        units = {one.title: _UNITS.get(one.column.unit, "") for one in _MAPPINGS}
+        units["frame"] = "frame"
+        for name in unmapped(table, {one.name for one in _MAPPINGS}):
+            if table.about.columns[name].type == TEXT:
+                report.columns.append(name)
+            else:
+                columns[name] = table.columns[name]
+        columns = {name: values.astype(_stored(values)) for name, values in columns.items()}
+        packed = np.empty(len(table), [(name, values.dtype) for name, values in columns.items()])
+        for name, values in columns.items():
+            packed[name] = values
+        kind = {
+            "name": _FORMAT, "type": "table", "mode": "binary", "extension": ".bin",
+            "columns": len(columns), "headers": list(columns),
+            "dtype": [values.dtype.name for values in columns.values()],
+            "shape": [1] * len(columns), "units": [units.get(name, "") for name in columns],
+            "description": "x and y of the centre of the first pixel are half a pixel; "
+            "frames from 1",
+        }  # fmt: skip
+        file = {
+            "name": _TABLE, "type": "table", "format": _FORMAT, "channel": "default",
+            "rows": len(table), "offset": {},
+        }  # fmt: skip
+        manifest = {
+            "format_version": _VERSION, "formats": {_FORMAT: kind}, "files": [file],
+            "name": "napari-spotfit", "description": "", "tags": ["SMLM"],
+            _OWN: {"first_frame": 1, "corner": CORNER},
+        }  # fmt: skip
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            archive.writestr(_MANIFEST, json.dumps(manifest, indent=1))
+            archive.writestr(_TABLE, packed.tobytes())
+        return {}
 
 
 def _stored(values: NDArray[Any]) -> np.dtype[Any]:

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from .image_file import ImageFile
 
 _TIFF = (".tif", ".tiff", ".btf", ".tf8")
-#: What names of files end in; folders of Zarr's are known by what is in them.
-ENDINGS = (*_TIFF, ".zarr", ".nd2", ".npy", ".raw", ".dax")
+#: What names of files end in, with the package that reads them beside those that are always
+#: there; folders of Zarr's are known by what is in them.
+ENDINGS = dict.fromkeys(_TIFF, "") | {
+    ".zarr": "zarr", ".nd2": "nd2", ".npy": "", ".raw": "yaml", ".dax": "",
+}  # fmt: skip
 
 
 def open_image(path: str | os.PathLike[str]) -> ImageFile:
@@ -63,7 +66,7 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     # Here, as fits of arrays need none of them.
     from pathlib import Path
 
-    from . import nd2_file, ndtiff_folder, plain, tiff, zarr_store
+    from . import microscopes, plain, tiff, zarr_store
     from .image_file import unreadable
 
     place = Path(path)
@@ -71,8 +74,8 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
         raise FileNotFoundError(f"there is no file “{place}”")
     if zarr_store.is_zarr(place):
         return zarr_store.read_zarr(place)
-    if ndtiff_folder.is_ndtiff(place):
-        return ndtiff_folder.read_ndtiff(place)
+    if microscopes.is_ndtiff(place):
+        return microscopes.read_ndtiff(place)
     ending = place.suffix.lower()
     if place.is_dir():
         raise unreadable(
@@ -81,7 +84,7 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
     if ending in _TIFF:
         return tiff.read_tiff(place)
     readers = {
-        ".nd2": nd2_file.read_nd2,
+        ".nd2": microscopes.read_nd2,
         ".npy": plain.read_npy,
         ".raw": plain.read_raw,
         ".dax": plain.read_dax,
@@ -97,9 +100,9 @@ def open_image(path: str | os.PathLike[str]) -> ImageFile:
 
 def is_image_folder(path: Path) -> bool:
     """Whether a folder is one image, and not one of image files."""
-    from . import ndtiff_folder, zarr_store
+    from . import microscopes, zarr_store
 
-    return zarr_store.is_zarr(path) or ndtiff_folder.is_ndtiff(path)
+    return zarr_store.is_zarr(path) or microscopes.is_ndtiff(path)
 
 
 def data_set(path: Path) -> list[Path]:

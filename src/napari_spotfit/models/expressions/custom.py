@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..bounds import Bounds, check_names, finite, rising
-from .derive import derived
+from ..columns import COMMON
+from .derivatives import derived
 from .grammar import CONSTANTS, FUNCTIONS, parse
 from .program import NUMPY, Array, Program, value_of
 
@@ -19,17 +20,13 @@ from .program import NUMPY, Array, Program, value_of
 MAX_PARAMETERS = 12
 
 #: What results have for every model, and fits for themselves: no names for parameters.
-RESERVED = frozenset(
-    (
-        "x", "y", "amplitude", "background", "photons", "chi_square", "reduced_chi_square",
-        "iterations", "stop_condition", "frame", "score", "roi_y", "roi_x", "settings",
-        "converged", "valid", "columns", "index_names", "points", "to_dataframe", "to_host",
-        "stop_counts", "concatenate", "mean_sigma", "units", "flags", "good", "flag_counts",
-        "save", "to_table", "refit", "copy",
-        # With a width, it tells how wide a Moffat profile is.
-        "exponent",
-    )
-)  # fmt: skip
+RESERVED = COMMON | {
+    "settings", "converged", "valid", "columns", "index_names", "points", "to_dataframe",
+    "to_host", "stop_counts", "concatenate", "mean_sigma", "units", "flag_counts", "save",
+    "to_table", "copy",
+    # With a width, it tells how wide a Moffat profile is.
+    "exponent",
+}  # fmt: skip
 
 #: A parameter acts on its own if so much of its derivative is left when all that the others
 #: can take up is taken off.

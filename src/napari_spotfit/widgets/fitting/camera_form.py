@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QPushButton
 
+from ...models.estimators import ESTIMATORS
 from ...settings.noise_model import NoiseModel, excess_of
 from ...settings.settings import Settings
 from ..layers.images import full_resolution
@@ -89,7 +90,7 @@ class CameraForm(QObject):
     def layers(self) -> dict[str, Layer]:
         """Return the chosen layers by role."""
         chosen = {role: choice.layer for role, choice in self._choices().items()}
-        if self.controls["estimator"].value != "wlse":
+        if not _needs_weights(self.controls["estimator"].value):
             del chosen["weights"]
         return {role: layer for role, layer in chosen.items() if layer is not None}
 
@@ -103,7 +104,7 @@ class CameraForm(QObject):
         """
         chosen = self.layers()
         alike = "weights" not in chosen and "variance" not in chosen
-        if values["estimator"] == "wlse" and alike and not values["variance"]:
+        if _needs_weights(values["estimator"]) and alike and not values["variance"]:
             raise ValueError(
                 "weighted least squares needs weights: under Advanced ▸ Camera choose a layer with "
                 "them, or the read-out variance whose inverse they are"
@@ -153,7 +154,7 @@ class CameraForm(QObject):
         self.changed.emit()
 
     def _show_weights(self) -> None:
-        self._weights_row.visible = self.controls["estimator"].value == "wlse"
+        self._weights_row.visible = _needs_weights(self.controls["estimator"].value)
 
 
 class GainOffer(QObject):
@@ -257,6 +258,10 @@ def _noise(
     measured: MeasuredNoise, settings: Settings, image: Any, maps: LayerMaps
 ) -> NoiseModel | None:
     return measured.put_into(settings, image, maps.read()).noise
+
+
+def _needs_weights(estimator: str) -> bool:
+    return ESTIMATORS[estimator].needs_weights
 
 
 def _is_marking(layer: Layer) -> bool:

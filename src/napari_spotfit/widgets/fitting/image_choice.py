@@ -18,7 +18,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from ...images.axes import fitted_by_plane, plane_axis
+from ...images.arrays import fitted_by_plane, plane_axis
 from ...images.frames import FrameSelection
 from ...settings.parameter import Parameter
 from ..layers import images

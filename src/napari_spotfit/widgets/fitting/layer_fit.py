@@ -14,8 +14,7 @@ import numpy as np
 from qtpy.QtCore import QEventLoop, QObject, QTimer, Signal
 
 from ...engine.quality.flags import reasons_in_words
-from ...images.arrays import to_host
-from ...images.axes import fitted_by_plane, plane_axis
+from ...images.arrays import fitted_by_plane, plane_axis, to_host
 from ...images.frames import FrameReader, FrameSelection
 from ...localization.localize import Part, localize_parts
 from ...results.spot_fits import SpotFits

@@ -11,6 +11,7 @@ from magicgui.widgets import ComboBox
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QLineEdit, QWidget
 
+from ...models.columns import Column
 from ...models.expressions.grammar import unknown_names
 from ...models.profiles import CENTER, MODELS, Profile, ShapeParameter
 from ...models.stopping import SIGMA_MIN
@@ -21,7 +22,6 @@ from ..parts.layout import explain, sentence
 from ..parts.work import Latest
 
 _WIDTHS = ("sigma", "sigma_x", "sigma_y", "width")
-_LABELS = {"sigma": "σ", "sigma_x": "σ x", "sigma_y": "σ y"}
 _HEADINGS = {
     "start": (
         "start",
@@ -182,8 +182,8 @@ class ModelForm(QObject):
         except ValueError as error:
             self._on_failed(error)
             return
-        about = "a parameter of the expression"
-        own = [ShapeParameter(name, "", about) for name in names]
+        columns = (Column(name, "", "A parameter of the expression.") for name in names)
+        own = [ShapeParameter(column) for column in columns]
         self.shape.show_parameters((*CENTER, *own), names)
         self._on_fix()
         self._on_starts()
@@ -299,9 +299,9 @@ class ShapeTable(QWidget):
             heading, tip = _HEADINGS[name]
             self._grid.addWidget(_label(heading, tip), 0, column)
         for line, parameter in enumerate(shape, 1):
-            tip = f"{parameter.meaning[0].upper()}{parameter.meaning[1:]}."
+            tip = parameter.column.meaning
             unit = f" ({parameter.unit})" if parameter.unit else ""
-            text = f"{_LABELS.get(parameter.name, parameter.name)}{unit}"
+            text = f"{parameter.column.label or parameter.name}{unit}"
             self._grid.addWidget(_label(text, tip), line, 0)
             for column, name in enumerate(columns, 1):
                 if name != "start":

@@ -28,8 +28,7 @@ from ..parts.color_legend import BarOnCanvas, ColorBar
 from ..parts.docking import inspect_spot, list_spot
 from ..parts.layout import Scrolled, add_action, explain, fill, guard_wheel, sentence
 from ..parts.messages import number
-from ..table.canvas_legend import CanvasLegend
-from ..table.legend import Legend
+from ..table.legend import CanvasLegend, Legend
 from ..table.shown_spots import ShownSpots
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QPushButton, QWidget
 
 from ...engine.select import usable_here
-from ...files.as_python import literal, settings_as_python
-from ...files.settings_file import load_settings, save_settings
+from ...files.settings_file import literal, load_settings, save_settings, settings_as_python
 from ...models.profiles import Profile
 from ...settings.settings import Settings, parameters
 from ..layers.images import image_of, own_pixels

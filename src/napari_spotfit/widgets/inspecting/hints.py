@@ -120,7 +120,7 @@ def _residual_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi
     """Compare the residual's variance with that of the noise, where it is known."""
     known, reduced = settings_of(values, settings), values.get("reduced_chi_square", math.nan)
     noise = noise_of(known)
-    if noise is None or noise.is_filtered or known.estimator != "lse":
+    if noise is None or noise.is_filtered or not known.estimator_kind.chi_is_of_residual:
         return ""
     counted = counted_pixels(values, known, roi.rows * roi.columns)
     light = (known.gain or 1.0) * values["photons"] / counted

@@ -18,6 +18,7 @@ from qtpy.QtWidgets import (
 )
 from superqt import QElidingLabel
 
+from ...models.estimators import ESTIMATORS
 from ..parts.layout import explain, fill, scroll_upright, sentence
 from .comparison import Comparison
 from .doubtful import DoubtfulSteps
@@ -136,7 +137,7 @@ class InspectPanel(QWidget):
         self.profiles.show_sample(sample)
         chi_square = spot.values.get("chi_square")
         # Weights and likelihoods have a χ² that the residual alone does not tell.
-        plain = spot.settings.get("estimator", "lse") == "lse"
+        plain = ESTIMATORS[spot.settings.get("estimator", "lse")].chi_is_of_residual
         same = chi_square is None or not plain or sample.is_of(chi_square)
         self.changed.setText("" if same else f"⚠ {_CHANGED}")
         self.changed.setHidden(same)

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...models.columns import COLUMNS, Column
 from ..layers.images import PixelSize
-from ..layers.points import meaning
 from ..parts.messages import plain, with_error
 from .sample import settings_of
 from .spot import Spot
 
 #: Digits after the point of a length without a standard error.
 _DECIMALS = 3
-_LABELS = {
-    "sigma": "σ",
-    "sigma_x": "σ along x",
-    "sigma_y": "σ along y",
-    "chi_square": "χ²",
-    "reduced_chi_square": "reduced χ²",
-}
-_COUNTED = ("iterations",)
 #: What is listed besides the shape parameters, in order.
-_BESIDES = (
-    "amplitude",
-    "background",
-    "photons",
-    "chi_square",
-    "reduced_chi_square",
-    "iterations",
-    "score",
+_BESIDES = tuple(
+    one for one in COLUMNS.values() if one.group in ("light", "fit") and not one.error_of
 )
 _ERROR = "After ±, the standard error."
 _PHYSICAL = (
@@ -59,11 +45,11 @@ def quantities(spot: Spot, size: PixelSize | None) -> list[Quantity]:
     size : PixelSize or None
         The size of a pixel where the layer has a physical unit.
     """
-    shape = settings_of({}, spot.settings).profile.shape
+    shape = [parameter.column for parameter in settings_of({}, spot.settings).profile.shape]
     return [
-        _quantity(name, meaning(name, shape), spot, size)
-        for name in (*(parameter.name for parameter in shape), *_BESIDES)
-        if name in spot.values
+        _quantity(column, spot, size)
+        for column in (*shape, *_BESIDES)
+        if column.name in spot.values
     ]
 
 
@@ -83,18 +69,17 @@ def as_table(rows: list[Quantity], spot: Spot, size: PixelSize | None) -> str:
     return "\n".join(lines)
 
 
-def _quantity(name: str, what: str, spot: Spot, size: PixelSize | None) -> Quantity:
+def _quantity(column: Column, spot: Spot, size: PixelSize | None) -> Quantity:
+    name = column.name
     value, error = spot.values[name], spot.values.get(f"{name}_stderr")
     unit = spot.units.get(name, "")
     decimals = _DECIMALS if unit == "px" else None
-    text = f"{value:.0f}" if name in _COUNTED else with_error(value, error, decimals)
+    text = f"{value:.0f}" if column.is_whole else with_error(value, error, decimals)
     factor = None if size is None else size.factor(name)
     physical = ""
     if size is not None and factor is not None:
         scaled = None if error is None else error * factor
         number = plain(value * factor) if scaled is None else with_error(value * factor, scaled)
         physical = f"{number} {size.unit}"
-    tips = [what] + [_ERROR] * (error is not None) + [_PHYSICAL] * bool(physical)
-    return Quantity(
-        name, _LABELS.get(name, name), f"{text} {unit}".rstrip(), physical, " ".join(tips)
-    )
+    tips = [column.meaning] + [_ERROR] * (error is not None) + [_PHYSICAL] * bool(physical)
+    return Quantity(name, column.label or name, f"{text} {unit}".rstrip(), physical, " ".join(tips))

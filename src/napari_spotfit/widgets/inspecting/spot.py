@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.columns import units_of
+from ...models.columns import REFIT, describe
+from ...results.spot_fits import units_of
 from ...settings.settings import Settings
-from ..layers.points import REFIT, SHAPE
 from ..layers.result_layers import REFITS, Row
 from .sample import roi_of, settings_of
 
@@ -92,8 +92,11 @@ def spot_as(there: Row, layer: Points, row: int) -> Spot:
     names = [shape.name for shape in settings_of({}, settings).profile.shape]
     if REFIT in there.cells:
         # What only the models of other rows have, this one has not.
-        others = {name for one in SHAPE if one not in names for name in (one, f"{one}_stderr")}
-        values = {name: value for name, value in values.items() if name not in others}
+        known = {name: describe(name) for name in values}
+        values = {
+            name: value for name, value in values.items()
+            if known[name].group != "shape" or (known[name].error_of or name) in names
+        }  # fmt: skip
     refitted = settings != layer.metadata.get("settings", {})
     if refitted:
         # Those of the layer are of other fits: of their χ², say.

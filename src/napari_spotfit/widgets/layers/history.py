@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
 from ...engine.quality.flags import Flag
+from ...models.columns import REFIT, is_index
 from ...models.stopping import StopCondition
 from ..napari_compat import added_rows, deletes, itself, main_window
 from ..parts.docking import Follower, Keys
 from .appearance import draw_marks, is_marked
-from .points import AXIS, REFIT, is_preview, is_result
+from .points import is_preview, is_result
 from .state import LayerState, LayerView, put_state, put_view
 
 if TYPE_CHECKING:
@@ -320,7 +321,7 @@ def _without_fits(
 ) -> pd.DataFrame:
     """Return features with the values of a failed fit in some rows, but for their frame."""
     table = features.copy()
-    index = [name for name in features if name == "frame" or AXIS.fullmatch(str(name))]
+    index = [name for name in features if is_index(str(name))]
     for number, (name, kind) in enumerate(features.dtypes.items()):
         if name == _STOP:
             known = getattr(kind, "categories", [StopCondition.INVALID.name])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.columns import describe
 from ..napari_compat import is_image, is_points
 
 if TYPE_CHECKING:
@@ -27,10 +28,6 @@ AXES = "axis_kinds"
 PLACED = (*PLACE, "axis_labels")
 #: How the usual units are written.
 _SYMBOLS = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm"}
-#: Columns along y, along x, and along neither.
-_ALONG = {"y": "y", "roi_y": "y", "x": "x", "roi_x": "x"}
-_ALONG |= dict.fromkeys(("sigma", "sigma_x", "sigma_y", "width"), "")
-_STDERR = "_stderr"
 
 
 def full_resolution(layer: Image | Labels) -> Any:
@@ -216,11 +213,12 @@ class PixelSize(NamedTuple):
         None for columns that are not in pixels, and for those along neither axis where
         pixels are not square.
         """
-        along = _ALONG.get(column.removesuffix(_STDERR))
-        if along is None:
+        known = describe(column)
+        if known.unit != "px" or known.group == "other":
             return None
-        if along:
-            return self.y if along == "y" else self.x
+        # An ellipse may be rotated: its widths are along no axis of the image.
+        if known.axis and known.group != "shape":
+            return self.y if known.axis == "y" else self.x
         return self.y if math.isclose(self.y, self.x, rel_tol=1e-6) else None
 
 

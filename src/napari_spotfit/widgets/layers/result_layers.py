@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from ...analysis.drift import Drift
 from ...analysis.tracks import NO_TRACK
+from ...models.columns import REFIT
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from .cells import LABEL, LABELS, with_unknown_labels
 from .history import history_of
 from .images import transform_arguments
 from .points import (
-    REFIT,
     color_points_layer,
     is_result,
     layer_name,

@@ -29,12 +29,11 @@ from ..parts.docking import Follower
 from ..parts.layout import explain, fill, sentence
 from ..parts.messages import number
 from ..parts.work import Latest
-from .columns import Column, Units, as_fits
-from .feature_choice import FeatureChoice
+from .export import NamedTable, TableExport
+from .features import Feature, Units, as_fits
 from .model import SpotsModel
-from .page import Page
+from .page import FeatureChoice, Page
 from .shown_spots import ShownSpots
-from .table_export import NamedTable, TableExport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -298,7 +297,7 @@ def _count(
 
 def _columns(
     table: pd.DataFrame, name: str, units: Units, labels: Labels
-) -> tuple[dict[str, Column], Units]:
+) -> tuple[dict[str, Feature], Units]:
     """Return a table's columns as they are shown, in the units of the spots."""
     pixel = pixel_size(labels) if units.pixel is not None and labels.ndim == 2 else None
     area, unit = table["pixels"].to_numpy(), "px"
@@ -314,7 +313,7 @@ def _columns(
             values = table[f"{name}_{what}"].to_numpy() * float(units.factor(name))
             named[f"{name} {what}"] = (values, units.unit(name), _MEANINGS[what])
     columns = {
-        title: Column(title, values, meaning=meaning)
+        title: Feature(title, values, meaning=meaning)
         for title, (values, _, meaning) in named.items()
     }
     return columns, Units({title: unit for title, (_, unit, _) in named.items() if unit})

@@ -24,7 +24,7 @@ from ..parts.layout import explain, fill
 from ..parts.messages import StatusLine, in_words, number
 from ..parts.plots import BLUE, ORANGE, Plot, faint
 from ..parts.work import Latest
-from .columns import Units
+from .features import Units
 from .page import Page
 from .shown_spots import ShownSpots
 

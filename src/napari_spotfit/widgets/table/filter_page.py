@@ -1,24 +1,197 @@
-"""The page that decides which spots are shown."""
+"""The page that decides which spots are shown: histogram, legend, and the filters in words."""
 
 from __future__ import annotations
 
-from qtpy.QtCore import QEvent, QObject
-from qtpy.QtGui import QResizeEvent
-from qtpy.QtWidgets import QBoxLayout, QScrollArea, QVBoxLayout, QWidget
+import html
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..parts.layout import Scrolled, fill, scroll_upright
-from .filter_list import FilterList
+import numpy as np
+from qtpy.QtCore import QEvent, QObject, Signal
+from qtpy.QtGui import QAction, QResizeEvent
+from qtpy.QtWidgets import (
+    QBoxLayout,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ...models.columns import STOP
+from ..parts.layout import Scrolled, explain, fill, scroll_upright
+from ..parts.messages import number
+from .filters import Filters, read_filters, write_filters
 from .histogram import Histogram
 from .legend import Legend
 from .page import Page
 from .shown_spots import ShownSpots
 
+if TYPE_CHECKING:
+    from napari.layers import Points
+
+_KIND = "Filters of spots (*.json)"
+_NONE = "No filter"
 #: Below this width in pixels, or that which they need, the parts stand one below the other.
 _WIDE = 460
 #: Height of the legend in any case, if it is that high.
 _LEAST = 60
 #: Height of the list there.
 _LIST = 110
+
+
+class FilterList(QWidget):
+    """Lists the filters of a layer.
+
+    Parameters
+    ----------
+    spots : ShownSpots
+        The spots.
+    """
+
+    #: Something that the user should know, and something that went wrong.
+    said, failed = Signal(str), Signal(str)
+
+    def __init__(self, spots: ShownSpots):
+        super().__init__()
+        self._spots = spots
+        #: The sentences with their buttons, from top to bottom.
+        self.rows: list[tuple[QLabel, QToolButton]] = []
+        self._listed: list[str] | None = None
+        self.clear = _button("Clear", "Remove all filters: all spots are shown again.")
+        self.save = _button("Save…", "Save these filters as a JSON file.")
+        self.load = _button(
+            "Load…", "Replace these filters by those of a JSON file that was saved here."
+        )
+        self.others = _button(
+            "Apply to",
+            "Show the spots of another layer that pass these filters, too. They replace the "
+            "filters that it has.",
+        )
+        self._menu = QMenu(self)
+        self._menu.aboutToShow.connect(self._list_others)
+        self.others.setMenu(self._menu)
+        self.clear.clicked.connect(lambda: spots.set_filters(Filters()))
+        self.save.clicked.connect(self._on_save)
+        self.load.clicked.connect(self._on_load)
+        self._lay_out()
+
+    def show_rows(self) -> None:
+        """List the filters."""
+        filters, units = self._spots.filters, self._spots.units
+        words = filters.words(units)
+        self.clear.setEnabled(bool(filters))
+        self.save.setEnabled(bool(filters))
+        self.others.setEnabled(self._spots.layer is not None)
+        self.load.setEnabled(self._spots.layer is not None)
+        if words == self._listed:
+            return
+        self._listed = words
+        if len(words) != len(self.rows) or not words:
+            self._make_rows(len(words))
+        for (label, _), sentence in zip(self.rows, words, strict=True):
+            label.setText(sentence)
+            label.setToolTip(f"<p>{html.escape(sentence)}</p>")
+
+    def save_to(self, path: Path) -> None:
+        """Save the filters as a file."""
+        try:
+            write_filters(path, self._spots.filters)
+        except OSError as error:
+            self.failed.emit(f"The filters were not saved: {error}. Choose another place.")
+            return
+        self.said.emit(f"The filters were saved as {path.name}.")
+
+    def load_from(self, path: Path) -> None:
+        """Replace the filters by those of a file; what the layer has no feature for is left out."""
+        try:
+            filters = read_filters(path)
+        except (OSError, ValueError) as error:
+            self.failed.emit(f"The filters stay as they are: {error}")
+            return
+        columns = self._spots.columns
+        numbers = [name for name, column in columns.items() if column.is_number]
+        known = filters.limited_to([*numbers, STOP])
+        self._spots.set_filters(known)
+        self._say_lost(f"The filters of {path.name} were loaded", filters.without(known))
+
+    def apply_to(self, layer: Points) -> None:
+        """Give another layer the same filters."""
+        lost = self._spots.give_filters(layer)
+        count = f"{number(int(np.count_nonzero(layer.shown)))} of {number(len(layer.data))}"
+        self._say_lost(f"“{layer.name}” has these filters, too, and shows {count} spots", lost)
+
+    def _say_lost(self, text: str, lost: Filters) -> None:
+        words = "; ".join(lost.words())
+        left_out = f", but not “{words}”: the layer has no such feature" if words else ""
+        self.said.emit(f"{text}{left_out}.")
+
+    def _list_others(self) -> None:
+        """List the layers that can have the same filters."""
+        self._menu.clear()
+        for layer in self._spots.others():
+            # An ampersand would mark a key.
+            action = QAction(layer.name.replace("&", "&&"), self._menu)
+            self._menu.addAction(action)
+            action.triggered.connect(lambda checked=False, layer=layer: self.apply_to(layer))
+        if self._menu.isEmpty():
+            nothing = QAction("no other layer of fitted spots", self._menu)
+            nothing.setEnabled(False)
+            self._menu.addAction(nothing)
+
+    def _on_save(self) -> None:
+        path, _ = QFileDialog.getSaveFileName(self, "Save filters", "filters.json", _KIND)
+        if path:
+            self.save_to(Path(path))
+
+    def _on_load(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(self, "Load filters", "", _KIND)
+        if path:
+            self.load_from(Path(path))
+
+    def _remove(self, place: int) -> None:
+        filters = self._spots.filters
+        self._spots.set_filters(filters.without(filters.parts()[place]))
+
+    def _make_rows(self, count: int) -> None:
+        inner = QWidget()
+        column = fill(QVBoxLayout(inner), spacing=0)
+        self.rows = []
+        for place in range(count):
+            label, button = QLabel(), QToolButton()
+            button.setText("×")
+            button.setAutoRaise(True)
+            explain(button, "Remove this filter", "<p>Remove this filter.</p>")
+            button.clicked.connect(lambda checked=False, place=place: self._remove(place))
+            label.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+            column.addLayout(fill(QHBoxLayout(), (label, 1), button))
+            self.rows.append((label, button))
+        if not count:
+            column.addWidget(QLabel(_NONE))
+        column.addStretch()
+        self._area.setWidget(inner)
+
+    def _lay_out(self) -> None:
+        self._area = QScrollArea()
+        self._area.setWidgetResizable(True)
+        self._area.setFrameShape(QFrame.Shape.NoFrame)
+        self._area.setMinimumHeight(24)
+        # What is left beside the legend, not as much as all sentences would like.
+        self._area.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
+        buttons = fill(QHBoxLayout(), self.clear, self.others, self.save, self.load, spacing=4)
+        fill(QVBoxLayout(self), (self._area, 1), buttons, spacing=2)
+
+
+def _button(text: str, tip: str) -> QPushButton:
+    button = QPushButton(text)
+    button.setToolTip(f"<p>{tip}</p>")
+    return button
 
 
 class FilterPage(Page):

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine.quality.flags import NOT_GOOD, RULES, Flag
+from ...models.columns import STOP
 from ...models.stopping import STOP_NAMES, StopCondition
-from .columns import STOP, Units
+from .features import Units
 from .gate import Gate, gate_from_dict
 
 if TYPE_CHECKING:

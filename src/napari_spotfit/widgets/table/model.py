@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QAbstractTableModel, QModelIndex, QObject, Qt
 from qtpy.QtGui import QColor
 
+from ...models.columns import STOP
 from ..layers.appearance import STOP_COLORS
 from ..parts.messages import MISSING, decimals_for, number_text
-from .columns import STOP, Column, Units
+from .features import Feature, Units
 
 _NOWHERE = QModelIndex()
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -34,7 +35,7 @@ class SpotsModel(QAbstractTableModel):
 
     def __init__(self, parent: QObject):
         super().__init__(parent)
-        self.columns: list[Column] = []
+        self.columns: list[Feature] = []
         #: The layer's row in every row of the table.
         self.rows: NDArray[np.intp] = np.zeros(0, np.intp)
         self.units = Units()
@@ -43,7 +44,7 @@ class SpotsModel(QAbstractTableModel):
         self._sorted_by: tuple[str, bool] | None = None
 
     def show_table(
-        self, columns: Mapping[str, Column], units: Units, shown: NDArray[np.bool_]
+        self, columns: Mapping[str, Feature], units: Units, shown: NDArray[np.bool_]
     ) -> None:
         """Show another table; it stays sorted by the same column if it has that."""
         self.beginResetModel()
@@ -148,7 +149,7 @@ class SpotsModel(QAbstractTableModel):
             self.rows = self._order[self._shown[self._order]]
 
 
-def _decimals(column: Column, factor: float) -> int:
+def _decimals(column: Feature, factor: float) -> int:
     """Return how many decimal places a column's numbers deserve."""
     if not column.is_number or (factor == 1 and column.whole):
         return 0

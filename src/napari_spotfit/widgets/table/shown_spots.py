@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, QTimer, Signal
 
+from ...models.columns import STOP
 from ..layers.appearance import number_names, show_only
 from ..layers.history import history_of
 from ..layers.points import is_result
 from ..layers.selection import select
-from .columns import STOP, Column, Units, read_columns, read_units
+from .features import Feature, Units, read_columns, read_units
 from .filters import Filters
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class ShownSpots(QObject):
         super().__init__(parent)
         self._viewer = viewer
         self.layer: Points | None = None
-        self.columns: dict[str, Column] = {}
+        self.columns: dict[str, Feature] = {}
         self.units = Units()
         self.filters = Filters()
         self.shown: NDArray[np.bool_] = np.zeros(0, bool)

@@ -22,15 +22,15 @@ from qtpy.QtWidgets import (
 )
 
 from ...analysis.summary import per_frame, summarize, usual_columns
-from ..layers.points import meaning
+from ...models.columns import describe
 from ..parts.layout import explain, fill, guard_wheel, sentence
 from ..parts.messages import decimals_for, number, number_text
 from ..parts.plots import BLUE, Plot
 from ..parts.work import Latest
-from .columns import Units, as_fits
+from .export import NamedTable, TableExport
+from .features import Units, as_fits
 from .page import Page
 from .shown_spots import ShownSpots
-from .table_export import NamedTable, TableExport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,7 +140,7 @@ class SummaryPage(Page):
         self.table.setRowCount(len(rows))
         for row, name in enumerate(rows):
             heading = QTableWidgetItem(units.title(name))
-            heading.setToolTip(f"<p>{meaning(name)}</p>")
+            heading.setToolTip(f"<p>{describe(name).meaning}</p>")
             self.table.setVerticalHeaderItem(row, heading)
             for column, text in enumerate(_texts(summary, name, units.factor(name))):
                 item = QTableWidgetItem(text)

@@ -1,0 +1,219 @@
+"""Tables with lengths in nm or µm: ThunderSTORM, SMAP and TrackMate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ..table import TEXT, SpotTable, StoredColumn, UnreadableFileError
+from .delimited import Rows, titles_of, write_rows
+from .format import ExportReport, Format
+from .image_info import ImageInfo, nanometres_of
+from .mapping import (
+    POSITION_ERRORS,
+    Convention,
+    counted_from,
+    error_of_each_axis,
+    from_format,
+    imported_table,
+    join_equal_widths,
+    joint_error,
+    mapped,
+    mappings_of,
+    to_format,
+    unmapped,
+    with_frame_number,
+)
+
+
+class ThunderStorm(Format):
+    """ThunderSTORM's tables: nm from the corner of the first pixel, frames from 1."""
+
+    name, title, suffix = "thunderstorm", "ThunderSTORM", ".thunderstorm.csv"
+    unit, origin, first_frame, needs = "nm", "0.5 px", "1", "size of a pixel"
+    _CONVENTION = Convention(unit=1.0, corner=0.5, first_frame=1)
+    _MAPPINGS = mappings_of("thunderstorm")
+    #: Of the two titles of the uncertainty, the first is that of 1.3 and before.
+    _OLD, _NEW = "uncertainty [nm]", "uncertainty_xy [nm]"
+    _ID = "id"
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file begins with ThunderSTORM's titles."""
+        return {"frame", "x [nm]", "y [nm]"} <= set(_titles_once_quoted(head))
+
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read a table of ThunderSTORM 1.3 or later."""
+        with path.open("rb") as file:
+            rows = Rows(path, _titles_once_quoted(file.read(1 << 16)))
+        found = rows.all_numbers()
+        found.pop(self._ID, None)
+        uncertainty = found.pop(self._OLD, found.pop(self._NEW, None))
+        convention = counted_from(self._CONVENTION, found, "frame")
+        columns = from_format(found, self._MAPPINGS, convention, image)
+        if uncertainty is not None:
+            columns |= error_of_each_axis(uncertainty, convention, image)
+        join_equal_widths(columns)
+        return imported_table(columns, image)
+
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write a table as ThunderSTORM does since 1.4; one uncertainty stands for both axes."""
+        table = with_frame_number(table, report)
+        made = to_format(table, self._MAPPINGS, self._CONVENTION, image, report)
+        columns = {self._ID: np.arange(1, len(table) + 1), **made}
+        if (error := joint_error(table, self._CONVENTION, image, report)) is not None:
+            columns[self._NEW] = error
+        report.columns += unmapped(table, {*(m.name for m in self._MAPPINGS), *POSITION_ERRORS})
+        write_rows(path, [",".join(f'"{title}"' for title in columns)], columns)
+        return {}
+
+
+def _titles_once_quoted(head: bytes) -> list[str]:
+    """Return the titles; also those that a spreadsheet has quoted once more."""
+    titles = titles_of(head)
+    if len(titles) == 1 and "," in titles[0]:
+        return titles_of(titles[0].encode())
+    return titles
+
+
+class Smap(Format):
+    """SMAP's tables: nm, the first pixel's centre one pixel from 0, frames from 1."""
+
+    name, title, suffix = "smap", "SMAP", ".smap.csv"
+    unit, origin, first_frame, needs = "nm", "1 px", "1", "size of a pixel"
+    #: Its fitters add what they find to MATLAB's numbers of pixels, which begin with 1.
+    _CONVENTION = Convention(unit=1.0, corner=1.0, first_frame=1)
+    _MAPPINGS = mappings_of("smap")
+    #: One title for the width of round spots and for that along x.
+    _ROUND = (mapped("PSFxnm", "sigma"),)
+    _ELLIPTICAL = (mapped("PSFxnm", "sigma_x"), mapped("PSFynm", "sigma_y"))
+    _ID, _Z, _ERROR = "ID", "znm", "locprecnm"
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file begins with SMAP's titles."""
+        return {"frame", "xnm", "ynm"} <= set(titles_of(head))
+
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read a table that SMAP has exported; a znm of 0 throughout stands for none."""
+        found = Rows(path).all_numbers()
+        found.pop(self._ID, None)
+        if self._Z in found and not found[self._Z].any():
+            del found[self._Z]
+        error = found.pop(self._ERROR, None)
+        widths = self._ELLIPTICAL if "PSFynm" in found else self._ROUND
+        convention = counted_from(self._CONVENTION, found, "frame")
+        columns = from_format(found, (*self._MAPPINGS, *widths), convention, image)
+        if error is not None:
+            columns |= error_of_each_axis(error, convention, image)
+        return imported_table(columns, image)
+
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write a table as SMAP exports them, with the widths behind."""
+        widths = self._ROUND if "sigma" in table.columns else self._ELLIPTICAL
+        mappings = (*self._MAPPINGS, *widths)
+        table = with_frame_number(table, report)
+        made = to_format(table, mappings, self._CONVENTION, image, report)
+        error = joint_error(table, self._CONVENTION, image, report)
+        columns = {
+            self._ID: np.arange(1, len(table) + 1),
+            **{one.title: made[one.title] for one in self._MAPPINGS if one.title in made},
+        }
+        columns.setdefault(self._Z, np.zeros(len(table), np.int64))
+        if error is not None:
+            columns[self._ERROR] = error
+        columns |= {one.title: made[one.title] for one in widths if one.title in made}
+        report.columns += unmapped(table, {*(one.name for one in mappings), *POSITION_ERRORS})
+        write_rows(path, [",".join(columns)], columns)
+        return {}
+
+
+class TrackMate(Format):
+    """TrackMate's tables of spots: four lines of titles, calibrated lengths, frames from 0."""
+
+    name, title, suffix = "trackmate", "TrackMate", ".trackmate.csv"
+    unit, needs = "µm, else px", "size of a pixel, if in a unit of length"
+    _MAPPINGS = mappings_of("trackmate")
+    _HEADER = 4
+    _FIRST = (
+        "LABEL", "ID", "TRACK_ID", "QUALITY", "POSITION_X", "POSITION_Y", "POSITION_Z",
+        "POSITION_T", "FRAME", "RADIUS", "VISIBILITY",
+    )  # fmt: skip
+    _WORDS = ("Label", "Spot ID", "Track ID", "Quality", "X", "Y", "Z", "T", "Frame")
+    _NEEDED = ("POSITION_X", "POSITION_Y", "FRAME")
+    #: Not read: of no use here, or computed from the rest.
+    _LEFT_OUT = frozenset({"LABEL", "ID", "POSITION_T", "VISIBILITY", "MANUAL_SPOT_COLOR"})
+    _MICRON = 1000.0
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file begins with TrackMate's titles of spots."""
+        return set(self._NEEDED) <= set(titles_of(head))
+
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read a table of spots, in the unit that it says."""
+        rows = Rows(path, header=self._HEADER)
+        units = self._units(path)
+        if len(units) != len(rows.titles) or "POSITION_X" not in rows.titles:
+            raise UnreadableFileError(
+                "lines 1 to 4 are not TrackMate's: names, two lines of titles, and units"
+            )
+        unit = units[rows.titles.index("POSITION_X")].strip("()")
+        length = nanometres_of(unit)
+        if length is None and unit not in ("", "pixel", "pixels", "px"):
+            raise UnreadableFileError(f"line 4: {unit!r} is no unit of length that is known")
+        found = {
+            title: rows.numbers(title)
+            for title in rows.titles
+            if title not in self._LEFT_OUT and rows.values(title).dtype != object
+        }
+        for title in self._NEEDED:
+            found[title] = rows.numbers(title)
+        if np.isnan(found.get("TRACK_ID", np.nan)).all():
+            found.pop("TRACK_ID", None)
+        if not np.any(found.get("POSITION_Z", 0)):
+            found.pop("POSITION_Z", None)
+        columns = from_format(found, self._MAPPINGS, Convention(unit=length), image)
+        return imported_table(columns, image)
+
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write spots in µm, or in pixels where their size is not known."""
+        micron = image.pixel_size is not None
+        convention = Convention(unit=self._MICRON if micron else None)
+        rows = len(table)
+        made = to_format(table, self._MAPPINGS, convention, image, report)
+        if "RADIUS" not in made and "sigma" in table.columns:
+            # The radius to which a detector's Laplacian of Gaussian in two dimensions is matched.
+            made |= to_format(table, [mapped("RADIUS", "sigma")], convention, image, report)
+            made["RADIUS"] = made["RADIUS"] * np.sqrt(2)
+        numbers = np.arange(rows)
+        made |= {
+            "LABEL": np.array([f"ID{number}" for number in numbers], object),
+            "ID": numbers,
+            "POSITION_Z": np.zeros(rows),
+            "POSITION_T": made["FRAME"].astype(np.float64),
+            "VISIBILITY": np.ones(rows, np.int64),
+        }
+        columns = {name: made.get(name, np.full(rows, np.nan)) for name in self._FIRST}
+        stored = {
+            name: StoredColumn(TEXT if name == "LABEL" else values.dtype.name)
+            for name, values in columns.items()
+        }
+        report.columns += unmapped(table, {one.name for one in self._MAPPINGS})
+        header = self._header("(micron)" if micron else "(pixel)")
+        write_rows(path, header, columns, stored, nan="")
+        return {}
+
+    def _header(self, unit: str) -> list[str]:
+        units = ["", "", "", "(quality)", unit, unit, unit, "(frame)", "", unit, ""]
+        words = [(*self._WORDS, radius, "Visibility") for radius in ("Radius", "R")]
+        return [",".join(line) for line in (self._FIRST, *words, units)]
+
+    def _units(self, path: Path) -> list[str]:
+        with path.open("rb") as file:
+            lines = [file.readline() for _ in range(self._HEADER)]
+        return titles_of(lines[-1])

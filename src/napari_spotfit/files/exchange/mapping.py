@@ -1,0 +1,325 @@
+"""Maps our columns to those of other programs, with units and origin."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.columns import (
+    AXES,
+    COLUMNS,
+    REQUIRED,
+    STDERR,
+    STOP,
+    Column,
+    columns_in,
+    describe,
+)
+from ...models.stopping import StopCondition
+from ..table import FIT, SpotTable, UnreadableFileError, table_of
+from .format import ExportReport
+from .image_info import ImageInfo, layer_of
+
+Columns = Mapping[str, NDArray[Any]]
+#: Follow from other columns: computed again, not read.
+DERIVED_NAMES = ("good",)
+#: The last whole number in four bytes without a sign, in which some formats have frames.
+LAST_U4 = 2**32 - 1
+#: The positions' standard errors, of which some formats have one for both axes.
+POSITION_ERRORS = tuple(axis + STDERR for axis in reversed(AXES))
+
+
+@dataclass(frozen=True)
+class Convention:
+    """The unit and the origin of a format's positions and frames.
+
+    Parameters
+    ----------
+    unit : float or None
+        Its unit of length in nm; None for pixels.
+    corner : float
+        Where the centre of the first pixel is, in pixels: 0, or 0.5 where its corner is 0.
+    first_frame : int
+        The number of the first frame.
+    """
+
+    unit: float | None = None
+    corner: float = 0.0
+    first_frame: int = 0
+
+
+@dataclass(frozen=True)
+class ColumnMapping:
+    """One of our columns in a format: the title it has there, and what it is here."""
+
+    title: str
+    column: Column
+
+    @property
+    def name(self) -> str:
+        """Our name of the column."""
+        return self.column.name
+
+
+def mappings_of(format: str) -> tuple[ColumnMapping, ...]:
+    """Return the columns of ours that a format has, as the table of columns says.
+
+    Examples
+    --------
+    >>> [(one.title, one.name) for one in mappings_of("smap")][:3]
+    [('frame', 'frame'), ('xnm', 'x'), ('ynm', 'y')]
+    """
+    return tuple(ColumnMapping(column.formats[format], column) for column in columns_in(format))
+
+
+def mapped(title: str, name: str) -> ColumnMapping:
+    """Return a mapping that is not one to one: a title that stands for several of our columns."""
+    return ColumnMapping(title, COLUMNS[name])
+
+
+def to_format(
+    table: SpotTable,
+    mappings: Iterable[ColumnMapping],
+    convention: Convention,
+    image: ImageInfo,
+    report: ExportReport,
+) -> dict[str, NDArray[Any]]:
+    """Return a table's columns as a format has them, by its titles.
+
+    Only what the table has; a spot of an image without frames is in the first. Without the
+    camera's gain, photons are counts: `report` says so.
+    """
+    settings = table.about.settings
+    gain = None if settings is None else settings.gain
+    made = {}
+    for one in mappings:
+        if one.name in table.columns:
+            values = table.columns[one.name]
+            made[one.title] = _to_format(values, one.column, convention, image, gain or 1.0)
+        elif one.column.kind == "frame":
+            made[one.title] = np.full(len(table), convention.first_frame, np.int64)
+    light = any(one.name == "photons" and one.title in made for one in mappings)
+    if light and table.about.columns["photons"].unit == "counts":
+        report.rows.append(
+            "light is in counts instead of photons, as the camera's gain is not known"
+        )
+    return made
+
+
+def from_format(
+    found: Columns, mappings: Iterable[ColumnMapping], convention: Convention, image: ImageInfo
+) -> dict[str, NDArray[Any]]:
+    """Return a format's columns, which are given by its titles, by our names and in our units.
+
+    Columns without a mapping keep their title as a name, marked where that would mean another
+    of our columns.
+    """
+    known = {one.title: one.column for one in mappings}
+    taken = {column.name for column in known.values()}
+    made = {}
+    for title, values in found.items():
+        if title in known:
+            name, values = known[title].name, _from_format(values, known[title], convention, image)
+        else:
+            name = f"{title} (in the file)" if title in taken else title
+        made[name] = as_typed(name, values, title)
+    return made
+
+
+def unmapped(table: SpotTable, names: Collection[str]) -> list[str]:
+    """Return the columns of a table that are not among those a format takes."""
+    return [
+        name
+        for name, column in table.about.columns.items()
+        if name not in names and name not in DERIVED_NAMES and column.role == FIT
+    ]
+
+
+def as_typed(name: str, values: NDArray[Any], title: str) -> NDArray[Any]:
+    """Return a column in the type that fits have it in.
+
+    Raises
+    ------
+    UnreadableFileError
+        If it must have whole numbers and has others.
+    """
+    column = describe(name)
+    if column.words or not column.type or column.type == "bool":
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
+    if not column.is_whole:
+        with np.errstate(over="ignore"):
+            return values.astype(column.type)
+    kind = np.iinfo(column.type)
+    with np.errstate(invalid="ignore"):
+        odd = ~((values >= kind.min) & (values <= kind.max) & (values == np.rint(values)))
+    if not odd.any():
+        return values.astype(column.type)
+    if column.optional:
+        return values
+    row = int(np.argmax(odd))
+    raise UnreadableFileError(
+        f"row {row + 1}, column {title!r}: {values[row]} is not one of its whole numbers"
+    )
+
+
+def with_position(table: SpotTable, report: ExportReport) -> SpotTable:
+    """Return the rows that have a position; `report` counts the others, which were not fitted."""
+    there = np.all([np.isfinite(table.columns[axis]) for axis in AXES], axis=0)
+    report.leave_out(int(np.count_nonzero(~there)), "without a place")
+    return _rows(table, there)
+
+
+def with_frame_number(table: SpotTable, report: ExportReport, last: int | None = None) -> SpotTable:
+    """Return the rows whose frame a format has numbers for, from 0 on; `report` counts the others.
+
+    A frame below 0 would become another one in a type without a sign, and in a format that counts
+    from 1 readers would take it for a file that counts from 0.
+
+    Parameters
+    ----------
+    table : SpotTable
+        The rows.
+    report : ExportReport
+        Counts the rows that are left out.
+    last : int, optional
+        The last frame, counted from 0, that the format's type has.
+    """
+    if "frame" not in table.columns:
+        return table
+    frames = table.columns["frame"]
+    there = (frames >= 0) if last is None else (frames >= 0) & (frames <= last)
+    what = "with a frame below 0" if last is None else f"with a frame outside 0 to {last}"
+    report.leave_out(int(np.count_nonzero(~there)), what)
+    return _rows(table, there)
+
+
+def _rows(table: SpotTable, there: NDArray[np.bool_]) -> SpotTable:
+    if there.all():
+        return table
+    return SpotTable({name: values[there] for name, values in table.columns.items()}, table.about)
+
+
+def counted_from(convention: Convention, found: Columns, title: str) -> Convention:
+    """Return how a file counts its frames: from 0, whatever the format says, if it has a frame 0.
+
+    Parameters
+    ----------
+    convention : Convention
+        That of the format.
+    found : mapping of str to ndarray
+        The file's columns.
+    title : str
+        What its column of frames is called.
+    """
+    frames = found.get(title, ())
+    return replace(convention, first_frame=0) if np.any(np.less(frames, 1)) else convention
+
+
+def joint_error(
+    table: SpotTable, convention: Convention, image: ImageInfo, report: ExportReport
+) -> NDArray[np.float64] | None:
+    """Return one precision for all axes, the root of their mean square; None without."""
+    squares = [
+        _to_format(table.columns[name].astype(np.float64), COLUMNS[name], convention, image, 1.0)
+        ** 2
+        for name in POSITION_ERRORS
+        if name in table.columns
+    ]
+    if len(squares) < len(POSITION_ERRORS):
+        return None
+    report.rows.append(f"{' and '.join(POSITION_ERRORS)} become one, the root of their mean square")
+    mean: NDArray[np.float64] = np.sqrt(sum(squares) / len(squares))
+    return mean
+
+
+def error_of_each_axis(
+    values: NDArray[Any], convention: Convention, image: ImageInfo
+) -> dict[str, NDArray[Any]]:
+    """Return the precision along each axis, of which a format has one for all."""
+    return {
+        name: as_typed(name, _from_format(values, COLUMNS[name], convention, image), name)
+        for name in POSITION_ERRORS
+    }
+
+
+def join_equal_widths(columns: dict[str, NDArray[Any]]) -> None:
+    """Make spots round if all of them are as wide along x as along y."""
+    names = "sigma_x", "sigma_y"
+    if not set(names) <= set(columns):
+        return
+    x, y = (columns[name] for name in names)
+    if np.array_equal(x, y, equal_nan=True):
+        columns["sigma"] = columns.pop("sigma_x")
+        del columns["sigma_y"]
+
+
+def imported_table(
+    columns: Mapping[str, NDArray[Any]], image: ImageInfo, index: tuple[str, ...] = ("frame",)
+) -> SpotTable:
+    """Return the table of spots that another program has found.
+
+    Without stop conditions, the program has accepted its spots: they count as converged.
+
+    Raises
+    ------
+    UnreadableFileError
+        If there are no positions.
+    """
+    first = (*index, *AXES)
+    for name in (*index, *(one for one in REQUIRED if one != STOP)):
+        if name not in columns:
+            raise UnreadableFileError(f"it has no column for {name!r}, which spots have")
+    made = {name: columns[name] for name in first} | {
+        name: values for name, values in columns.items() if name not in first
+    }
+    if STOP not in made:
+        there = np.all([np.isfinite(made[axis]) for axis in AXES], axis=0)
+        codes = np.where(there, StopCondition.MIN_DELTA, StopCondition.INVALID)
+        made[STOP] = codes.astype(np.uint8)
+    units = {name: _imported_unit(describe(name)) for name in made}
+    layer = None
+    if image.pixel_size is not None:
+        layer = layer_of(image.pixel_size, len(first))
+    known = None if image.shape is None else {"shape": list(image.shape)}
+    return table_of(made, {}, units, index=index, layer=layer, image=known)
+
+
+def _imported_unit(column: Column) -> str:
+    """Return the unit of a column that another program has filled; none of the camera's counts."""
+    unit = "photons/px" if column.kind == "light" else column.unit
+    return "" if unit in ("counts", "counts²") else unit
+
+
+def _to_format(
+    values: NDArray[Any], column: Column, convention: Convention, image: ImageInfo, gain: float
+) -> NDArray[Any]:
+    if column.kind == "frame":
+        return values + convention.first_frame
+    if column.kind == "light":
+        return values / gain if gain != 1 else values
+    if column.kind == "number":
+        return values
+    shift = convention.corner if column.kind == "position" else 0.0
+    return (values + shift) * _pixel_in(convention, column, image)
+
+
+def _from_format(
+    values: NDArray[Any], column: Column, convention: Convention, image: ImageInfo
+) -> NDArray[Any]:
+    if column.kind == "frame":
+        return values - convention.first_frame
+    if column.kind in ("light", "number"):
+        return values
+    shift = convention.corner if column.kind == "position" else 0.0
+    return values / _pixel_in(convention, column, image) - shift
+
+
+def _pixel_in(convention: Convention, column: Column, image: ImageInfo) -> float:
+    """Return the size of a pixel along a column's axis in the unit of a format."""
+    if convention.unit is None:
+        return 1.0
+    return image.pixel_in(column.axis, convention.unit)

@@ -1,0 +1,228 @@
+"""Tables of positions in pixels: plain CSV, napari's points, big-fish and RS-FISH."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.columns import AXES, STOP, describe, is_index
+from ...models.stopping import STOP_NAMES
+from ..table import WORDS, SpotTable, StoredColumn, UnreadableFileError, codes_of
+from .delimited import Rows, titles_of, write_rows
+from .format import ExportReport, Format
+from .image_info import ImageInfo
+from .mapping import (
+    DERIVED_NAMES,
+    Convention,
+    as_typed,
+    counted_from,
+    from_format,
+    imported_table,
+    mappings_of,
+    to_format,
+    unmapped,
+    with_frame_number,
+)
+
+
+class PlainCsv(Format):
+    """A line of titles and lines of values: our columns by their names, frames from 0."""
+
+    name, title, suffix = "plain", "plain CSV", ".plain.csv"
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file begins with titles among which are those of the positions."""
+        return set(AXES) <= set(titles_of(head))
+
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read columns by their names; of the positions, pixels."""
+        rows = Rows(path)
+        columns = _columns_of(rows, rows.titles)
+        for name in AXES:
+            columns[name] = as_typed(name, rows.numbers(name), name)
+        index = [name for name in columns if is_index(name)]
+        return imported_table(columns, image, tuple(index))
+
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write all columns."""
+        names = unmapped(table, ())
+        known = {name: table.about.columns[name] for name in names}
+        write_rows(path, [_titles_line(names)], {n: table.columns[n] for n in names}, known)
+        return {}
+
+
+class NapariPoints(Format):
+    """napari's own tables of points: one column an axis, then features."""
+
+    name, title, suffix = "napari", "napari's points", ".napari.csv"
+    _AXIS = re.compile(r"axis-(\d+)")
+    _INDEX = "index"
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file begins with napari's titles of points."""
+        return titles_of(head)[:3] == [self._INDEX, "axis-0", "axis-1"]
+
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read a table of points; features are columns by their names."""
+        rows = Rows(path)
+        axes = [title for title in rows.titles if self._AXIS.fullmatch(title)]
+        if len(axes) < 2 or axes != [f"axis-{number}" for number in range(len(axes))]:
+            raise UnreadableFileError(
+                "line 1: the columns axis-0, axis-1, … of napari's are missing"
+            )
+        index = tuple(f"axis_{number}" for number in range(len(axes) - len(AXES) - 1))
+        index += ("frame",) if len(axes) > len(AXES) else ()
+        columns = {
+            name: as_typed(name, rows.numbers(axis), axis)
+            for name, axis in zip((*index, *AXES), axes, strict=True)
+        }
+        # A feature of the same name is where the spot was fitted; the point may have been moved.
+        known = {self._INDEX, *axes, *columns}
+        columns |= _columns_of(rows, [title for title in rows.titles if title not in known])
+        return imported_table(columns, image, index)
+
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write points and features as napari does."""
+        columns = {self._INDEX: np.arange(len(table))}
+        known = {self._INDEX: StoredColumn("int64")}
+        names = [*table.about.index, *AXES]
+        titles = {name: f"axis-{number}" for number, name in enumerate(names)}
+        for name in (*names, *(one for one in unmapped(table, ()) if one not in names)):
+            columns[titles.get(name, name)] = table.columns[name]
+            known[titles.get(name, name)] = table.about.columns[name]
+        write_rows(path, [_titles_line(columns)], columns, known)
+        return {}
+
+
+def _columns_of(rows: Rows, titles: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Return columns of numbers and words by their titles, which are their names."""
+    columns: dict[str, NDArray[Any]] = {}
+    for title in titles:
+        values = rows.values(title)
+        if title in DERIVED_NAMES:
+            continue
+        if title == STOP and values.dtype == object and len(values):
+            words, codes = np.unique(values.astype(str), return_inverse=True)
+            stored = StoredColumn(WORDS, words=describe(title).words)
+            columns[title] = codes_of(title, codes, words.tolist(), stored)
+        elif title == STOP:
+            columns[title] = _codes(values)
+        else:
+            numbers = np.zeros(0) if not len(values) else values
+            columns[title] = numbers if numbers.dtype == object else as_typed(title, numbers, title)
+    return columns
+
+
+def _titles_line(names: Iterable[str]) -> str:
+    """Return names as a line of titles."""
+    return ",".join(
+        '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name for name in names
+    )
+
+
+def _codes(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return stop conditions that a file has as their codes."""
+    codes = np.zeros(0) if not len(values) else values
+    if not np.isin(codes, range(len(STOP_NAMES))).all():
+        raise UnreadableFileError(
+            f"its column {STOP!r} has codes beside 0 to {len(STOP_NAMES) - 1}"
+        )
+    return codes.astype(np.uint8)
+
+
+#: Columns by how many numbers a line has.
+_BIG_FISH = {len(names): names for names in (tuple(AXES), ("frame", *AXES))}
+
+
+class BigFish(Format):
+    """Spots of big-fish: rows of [z;]y;x, without titles."""
+
+    name, title, suffix = "bigfish", "big-fish", ".bigfish.csv"
+    first_frame = "as it is"
+    _NUMBER = rb"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
+    _LINE = re.compile(rb"%b(?:;%b){1,2}" % (_NUMBER, _NUMBER))
+    _SEPARATOR = ";"
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file begins with two or three numbers between semicolons."""
+        return self._LINE.fullmatch(head.partition(b"\n")[0].strip()) is not None
+
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read spots; z, if there is one, is the plane along the image's leading axis."""
+        with path.open("rb") as file:
+            line = file.readline(1 << 16)
+        if not line:  # no spots: there are no titles either
+            names = _BIG_FISH[3]
+            none = {name: np.zeros(0, describe(name).type) for name in names}
+            return imported_table(none, image, ("frame",))
+        count = line.count(self._SEPARATOR.encode()) + 1
+        if count not in _BIG_FISH:
+            raise UnreadableFileError(f"line 1 has {count} values; spots of big-fish have 2 or 3")
+        names = _BIG_FISH[count]
+        columns = Rows(path, names, header=0, separator=self._SEPARATOR).all_numbers()
+        if "frame" in columns:
+            if not np.isfinite(columns["frame"]).all():
+                raise UnreadableFileError("a row has no z")
+            planes = np.rint(columns["frame"])
+            if (planes != columns["frame"]).any():
+                columns["z_px"] = columns["frame"]
+            columns["frame"] = planes.astype(np.int64)
+        columns |= {name: columns[name].astype(np.float64) for name in AXES}
+        return imported_table(columns, image, tuple(name for name in names if is_index(name)))
+
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write positions, behind the frame, or z where it is known; of one plane, y and x."""
+        names = [name for name in ("frame", *AXES) if name in table.columns]
+        columns = {name: table.columns[name] for name in names}
+        if "z_px" in table.columns and "frame" in columns:
+            columns["frame"] = table.columns["z_px"]
+        report.columns += unmapped(table, {*names, "z_px"})
+        write_rows(path, [], columns, separator=self._SEPARATOR)
+        return {}
+
+
+class RsFish(Format):
+    """RS-FISH's tables: time and channel from 1."""
+
+    name, title, suffix = "rsfish", "RS-FISH", ".rsfish.csv"
+    first_frame = "1"
+    _CONVENTION = Convention(first_frame=1)
+    _MAPPINGS = mappings_of("rsfish")
+    _TITLES = ("x", "y", "z", "t", "c", "intensity")
+
+    def sniff(self, path: Path, head: bytes) -> bool:
+        """Whether a file begins with RS-FISH's titles, of which z may be missing."""
+        titles = titles_of(head)
+        return [one for one in titles if one != "z"] == [one for one in self._TITLES if one != "z"]
+
+    def read(self, path: Path, image: ImageInfo) -> SpotTable:
+        """Read a table of spots; the position along z is a column of its own."""
+        found = Rows(path).all_numbers()
+        if "c" in found and (found["c"] == 1).all():
+            del found["c"]  # no other channel
+        convention = counted_from(self._CONVENTION, found, "t")
+        return imported_table(from_format(found, self._MAPPINGS, convention, image), image)
+
+    def write(
+        self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
+    ) -> dict[str, str]:
+        """Write a table of spots, of channel 1 if it does not say another."""
+        table = with_frame_number(table, report)
+        made = to_format(table, self._MAPPINGS, self._CONVENTION, image, report)
+        made.setdefault("c", np.ones(len(table), np.int64))
+        made.setdefault("intensity", np.full(len(table), np.nan))
+        report.columns += unmapped(table, {one.name for one in self._MAPPINGS})
+        columns = {title: made[title] for title in self._TITLES if title in made}
+        write_rows(path, [",".join(columns)], columns)
+        return {}

@@ -1,0 +1,183 @@
+"""Files of microscopes' programs: Nikon's ND2, and NDTiff of Micro-Manager and Pycro-Manager."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .image_file import ImageFile, unreadable
+
+if TYPE_CHECKING:
+    from nd2 import ND2File
+    from ndtiff.ndtiff_index import NDTiffIndexEntry
+
+_INDEX = "NDTiff.index"
+#: What the axes are called elsewhere; these come first, in this order, and others after them.
+_AXES = {"position": "p", "row": "row", "column": "column", "time": "t", "channel": "c", "z": "z"}
+
+
+def read_nd2(path: Path) -> ImageFile:
+    """Return the image of an ND2 file.
+
+    Raises
+    ------
+    ImportError
+        If nd2 is missing; the message says how to get it.
+    UnreadableImageError
+        If it is no ND2 file, is damaged, or has colours.
+    """
+    try:
+        from nd2 import ND2File
+    except ImportError:
+        raise ImportError(
+            'ND2 needs the package nd2, which is missing: pip install "napari-spotfit[nd2]"'
+        ) from None
+    if not path.stat().st_size:
+        raise unreadable(path, "it is empty")
+    try:
+        with ND2File(path) as file:
+            sizes, dtype = dict(file.sizes), np.dtype(file.dtype)
+            several = max(int(file.attributes.channelCount or 1), 1)
+            coloured = file.is_rgb
+    except Exception as error:  # of any kind where a file is damaged
+        raise unreadable(path, f"it is damaged, or no ND2 file: {error}") from None
+    names = list(sizes)
+    if coloured or names[-2:] != ["Y", "X"]:
+        colours = " Colours are no frames: give one channel." if coloured else ""
+        raise unreadable(
+            path, f"its axes must end in rows and columns, YX; they are {''.join(names)}.{colours}"
+        )
+    leading = len(sizes) - 2
+    # The channels of a picture lie pixel by pixel: they are read together.
+    chunks = (*(1,) * (leading - 1), several) if several > 1 else None
+    dims = [name.lower() for name in names]
+    read = _Pictures(file, tuple(sizes.values()), several)
+    return ImageFile(path, tuple(sizes.values()), dtype, read, dims, chunks)
+
+
+class _Pictures:
+    """Reads frames, which are the channels of pictures that lie one after the other."""
+
+    def __init__(self, file: ND2File, shape: tuple[int, ...], channels: int) -> None:
+        self._file, self._frame, self._channels = file, shape[-2:], channels
+        self._count = math.prod(shape[:-2])
+        self._path = Path(file.path)
+        self._bytes = self._path.stat().st_size
+
+    def __call__(self, first: int, count: int) -> NDArray[Any]:
+        # Of what lies beyond the end, nd2 would give zeros.
+        if self._path.stat().st_size < self._bytes:
+            raise ValueError("the file has become shorter")
+        own, end = first // self._channels, -(-(first + count) // self._channels)
+        with self._file as file:
+            pictures = [
+                np.array(file.read_frame(number)).reshape(self._channels, *self._frame)
+                for number in range(own, end)
+            ]
+        frames = pictures[0] if len(pictures) == 1 else np.concatenate(pictures)
+        skipped = first - own * self._channels
+        return frames[skipped : skipped + count]
+
+
+def is_ndtiff(path: Path) -> bool:
+    """Whether a folder is NDTiff's."""
+    return path.is_dir() and (path / _INDEX).is_file()
+
+
+def read_ndtiff(path: Path) -> ImageFile:
+    """Return the image in a folder of NDTiff's.
+
+    Raises
+    ------
+    ImportError
+        If ndtiff is missing; the message says how to get it.
+    UnreadableImageError
+        If its index is damaged, or its frames differ or have colours.
+    """
+    try:
+        from ndtiff.ndtiff_index import read_ndtiff_index
+    except ImportError:
+        raise ImportError(
+            "NDTiff needs the package ndtiff, which is missing: "
+            'pip install "napari-spotfit[ndtiff]"'
+        ) from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of an acquisition that was not ended
+            index = read_ndtiff_index((path / _INDEX).read_bytes(), verbose=False)
+    except Exception as error:  # of any kind where a file is damaged
+        raise unreadable(path, f"“{_INDEX}” is damaged: {error}") from None
+    if not index:
+        raise unreadable(path, f"it has no frames: “{_INDEX}” names none")
+    entries = list(index.values())
+    kinds = {(one.image_height, one.image_width, _dtype(path, one)) for one in entries}
+    if len(kinds) > 1:
+        raise unreadable(path, "its frames differ in size or type")
+    rows, columns, dtype = kinds.pop()
+    axes = _axes([dict(axes) for axes in index])
+    leading = tuple(len(values) for values in axes.values())
+    places: list[NDTiffIndexEntry | None] = [None] * math.prod(leading)
+    for where, entry in zip(index, entries, strict=True):
+        own = dict(where)
+        numbers = [values[own[name]] for name, values in axes.items()]
+        places[int(np.ravel_multi_index(numbers, leading)) if numbers else 0] = entry
+    dims = [_AXES.get(name, name) for name in axes]
+    read = _Frames(path, places, (rows, columns), dtype)
+    return ImageFile(path, (*leading, rows, columns), dtype, read, [*dims, "y", "x"])
+
+
+def _axes(indices: list[dict[str, Any]]) -> dict[str, dict[Any, int]]:
+    """Return the axes in order, and of each its values with their places along it."""
+    known = list(_AXES)
+    names = {name: None for one in indices for name in one}
+    ordered = sorted(names, key=lambda name: known.index(name) if name in known else len(known))
+    axes = {}
+    for name in ordered:
+        values = dict.fromkeys(one[name] for one in indices if name in one)
+        # Words, such as channels have, in the order in which they came.
+        by_number = all(isinstance(value, int) for value in values)
+        axes[name] = {v: place for place, v in enumerate(sorted(values) if by_number else values)}
+    return axes
+
+
+def _dtype(path: Path, entry: NDTiffIndexEntry) -> np.dtype[Any]:
+    if entry.is_rgb():
+        raise unreadable(path, "its frames have colours, which are no frames: give one channel")
+    return np.dtype("<u2" if entry.get_byte_depth() == 2 else "u1")
+
+
+class _Frames:
+    """Reads frames where the index says that they lie."""
+
+    def __init__(
+        self,
+        path: Path,
+        places: list[Any],
+        frame: tuple[int, int],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._path, self._places, self._frame, self._dtype = path, places, frame, dtype
+
+    def __call__(self, first: int, count: int) -> NDArray[Any]:
+        frames = np.empty((count, *self._frame), self._dtype)
+        for number in range(first, first + count):
+            entry: Mapping[str, Any] | None = self._places[number]
+            if entry is None:
+                raise ValueError("it was never taken")
+            name = entry["filename"]
+            file = self._path / name
+            if not file.is_file():
+                raise ValueError(f"“{name}”, which it lies in, is not there")
+            with file.open("rb") as pixels:
+                pixels.seek(entry["pix_offset"])
+                values = np.fromfile(pixels, self._dtype, math.prod(self._frame))
+            if values.size < math.prod(self._frame):
+                raise ValueError(f"“{name}” ends before it does")
+            frames[number - first] = values.reshape(self._frame)
+        return frames

@@ -1,0 +1,344 @@
+"""Every column of the results, once: what results, files, tables, tooltips and docs say of it.
+
+A column is one row of :data:`ROWS`; its standard error, and its copies along the other axes,
+are made from that row. :data:`COLUMNS` has all of them by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .stopping import STOP_NAMES
+
+#: The spatial axes in the order of an image's array, and what is counted along each.
+AXES = {"y": "row", "x": "column"}
+#: Columns that are chosen by name, not by what the table says of them.
+STOP, TRACK, REFIT = "stop_condition", "track", "refit"
+STDERR = "_stderr"
+#: What a table must have to be one of spots.
+REQUIRED = (*AXES, STOP)
+
+#: Where a column comes from.
+Group = Literal[
+    "index", "position", "shape", "light", "fit", "quality", "roi", "analysis", "viewer", "other"
+]
+#: How other programs' files transform a column's numbers: by the origin and the size of pixels,
+#: by the size of pixels, by the gain, by the number of the first frame, or not at all.
+Kind = Literal["position", "length", "light", "frame", "number"]
+_INDEX = re.compile(r"axis_(\d+)")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds.
+
+    In a row of :data:`ROWS`, ``{axis}`` in any text stands for each of the :data:`AXES`,
+    ``{AXIS}`` for the same in capitals, ``{number}`` for its number from x on, ``{line}`` for what
+    is counted along it, and ``{across}`` for the other axis of a plane.
+
+    Parameters
+    ----------
+    name : str
+        Its name, also as the attribute of :class:`~napari_spotfit.SpotFits`.
+    unit : str
+        Unit of its numbers. ``"photons"`` are counts while the gain is unknown, and
+        ``"counts²"`` the unit of least squares only.
+    meaning : str
+        What it holds, in sentences.
+    type : str
+        NumPy's name of its type; nothing for whatever type the numbers have.
+    group : str
+        Where it comes from.
+    axis : str
+        The axis that it is measured along, if it is along one.
+    label : str
+        What the viewer calls it, if not by its name.
+    words : tuple of str
+        What its codes 0, 1, … stand for.
+    optional : bool
+        Whether some rows may have no number: whole numbers become floating-point then.
+    error_of : str
+        The column whose standard error it is.
+    formats : mapping of str to str
+        What it is called in formats of other programs (by the format's name) in which one column
+        has the same content. Units and origin are those of the format.
+    error_formats : mapping of str to str, optional
+        The same for its standard error; None if it has none.
+    """
+
+    name: str
+    unit: str = field(default="", compare=False)
+    meaning: str = field(default="", compare=False)
+    type: str = field(default="float32", compare=False)
+    group: Group = field(default="shape", compare=False)
+    axis: str = field(default="", compare=False)
+    label: str = field(default="", compare=False)
+    words: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    optional: bool = field(default=False, compare=False)
+    error_of: str = field(default="", compare=False)
+    formats: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    error_formats: Mapping[str, str] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its numbers are whole by their meaning, whatever type they have."""
+        return bool(self.type) and np.dtype(self.type).kind in "iub"
+
+    @property
+    def kind(self) -> Kind:
+        """How other programs' files transform its numbers."""
+        if self.name == "frame":
+            return "frame"
+        if self.unit == "px":
+            return "position" if self.name == self.axis else "length"
+        return "light" if self.unit == "counts/px" else "number"
+
+    def along_axes(self) -> tuple[Column, ...]:
+        """Return the columns that a row stands for: one for each axis, or itself."""
+        if "{axis}" not in self.name:
+            return (self,)
+        return tuple(self._along(axis) for axis in AXES)
+
+    def standard_error(self) -> Column:
+        """Return the column of its standard error."""
+        return Column(
+            self.name + STDERR, self.unit, f"Standard error of {self.name}.", axis=self.axis,
+            group=self.group, error_of=self.name, formats=self.error_formats or {},
+        )  # fmt: skip
+
+    def _along(self, axis: str) -> Column:
+        texts = {
+            "axis": axis, "AXIS": axis.upper(), "number": str("xyz".index(axis) + 1),
+            "line": AXES[axis], "across": {"y": "x", "x": "y"}.get(axis, axis),
+        }  # fmt: skip
+        errors = self.error_formats
+        return replace(
+            self, name=self.name.format(**texts), meaning=self.meaning.format(**texts), axis=axis,
+            label=self.label.format(**texts), formats=_filled(self.formats, texts),
+            error_formats=None if errors is None else _filled(errors, texts),
+        )  # fmt: skip
+
+
+def _filled(names: Mapping[str, str], texts: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: title.format(**texts) for name, title in names.items()}
+
+
+#: One row a column.
+ROWS = (
+    Column(
+        "frame", "", "Frame of the image; the first is 0.", "int64", "index",
+        formats={
+            "picasso": "frame", "thunderstorm": "frame", "smap": "frame", "decode": "frame_ix",
+            "smlm": "frame", "trackmate": "FRAME", "rsfish": "t",
+        },
+    ),
+    Column(
+        "{axis}", "px",
+        "Centre of the spot along the image's {line}s axis; 0 is the centre of the first pixel.",
+        "float64", "position",
+        formats={
+            "picasso": "{axis}", "thunderstorm": "{axis} [nm]", "smap": "{axis}nm",
+            # DECODE's x runs down the rows.
+            "decode": "{across}", "smlm": "{axis}", "trackmate": "POSITION_{AXIS}",
+            "rsfish": "{axis}",
+        },
+        error_formats={"picasso": "lp{axis}", "decode": "{across}_sig", "smlm": "{axis}_precision"},
+    ),
+    Column(
+        "z", "nm", "Place along the optical axis, as another program found it.", "", "other", "z",
+        formats={"thunderstorm": "z [nm]", "smap": "znm", "decode": "z", "smlm": "z"},
+        error_formats={
+            "picasso": "lpz", "thunderstorm": "uncertainty_z [nm]", "decode": "z_sig",
+            "smlm": "z_precision",
+        },
+    ),
+    Column(
+        "z_px", "px", "Place along the optical axis in planes, as another program found it.", "",
+        "other", formats={"rsfish": "z"},
+    ),
+    Column(
+        "sigma", "px", "Standard deviation of the spot.", label="σ",
+        formats={"thunderstorm": "sigma [nm]", "smlm": "sigma"},
+        error_formats={"smlm": "sigma_stderr"},
+    ),
+    Column(
+        "sigma_{axis}", "px", "Standard deviation along {axis}.", label="σ along {axis}",
+        formats={
+            "picasso": "s{axis}", "thunderstorm": "sigma{number} [nm]", "smlm": "sigma_{axis}",
+        },
+        error_formats={"picasso": "s{axis}_unc", "smlm": "sigma_{axis}_stderr"},
+    ),
+    Column(
+        "angle", "°", "Angle from the x axis to the axis of sigma_x, positive towards y.",
+        error_formats={},
+    ),
+    Column("width", "px", "Half width of the spot; the model says at which height.",
+           error_formats={}),
+    Column(
+        "exponent", "", "How steeply the wings fall: 1 has the widest, many times 1 makes a "
+        "Gaussian.", error_formats={},
+    ),
+    Column(
+        "amplitude", "counts", "Height of the spot above the background, in the camera's counts.",
+        group="light", formats={"rsfish": "intensity"}, error_formats={},
+    ),
+    Column(
+        "photons", "photons", "Light of the whole spot: the integral of the fitted profile, "
+        "divided by the camera gain where it is known. Without a gain, it is in counts. That of a "
+        "model of your own is its sum over the pixels of the ROI: light beside it is left out.",
+        group="light",
+        formats={
+            "picasso": "photons", "thunderstorm": "intensity [photon]", "smap": "phot",
+            "decode": "phot", "smlm": "intensity",
+        },
+        error_formats={"picasso": "photons_unc", "decode": "phot_sig"},
+    ),
+    Column(
+        "background", "counts/px",
+        "Level below the spot, in counts per pixel, without the camera offset.", group="light",
+        formats={
+            "picasso": "bg", "thunderstorm": "offset [photon]", "smap": "bg", "decode": "bg",
+            "smlm": "background",
+        },
+        error_formats={"picasso": "bg_unc", "decode": "bg_sig"},
+    ),
+    Column(
+        "chi_square", "counts²", "χ², what the fit makes as small as it can: the sum of the "
+        "squared residuals of all pixels of the ROI (weighted least squares: each times its "
+        "weight), or for maximum likelihood the Poisson deviance.", group="fit", label="χ²",
+        formats={"picasso": "chi_square", "thunderstorm": "chi2"},
+    ),
+    Column(
+        "reduced_chi_square", "counts²", "χ² divided by the degrees of freedom, which are the "
+        "pixels of the ROI less the fitted parameters: for least squares the residual's variance, "
+        "for maximum likelihood about 1 if the model is right.", group="fit", label="reduced χ²",
+    ),
+    Column(
+        "iterations", "", "How many iterations the fit took.", "uint16", "fit",
+        formats={"picasso": "iterations"},
+    ),
+    Column(
+        "score", "", "How far the spot stands out of the noise, as a normal deviate: the number "
+        "of false spots says how far it must; 4.3 are 10 false spots in 10⁶ pixels. Only spots "
+        "that were detected have one.",
+        group="fit", formats={"trackmate": "QUALITY"},
+    ),
+    Column(STOP, "", "Why the fit stopped.", "uint8", "quality", words=STOP_NAMES),
+    Column(
+        "flags", "", "What may be wrong with the fit, a bit for each reason: Inspect spot says it.",
+        "uint32", "quality",
+    ),
+    Column("good", "", "1 for fits without a flag that rejects them, 0 for doubtful ones.", "bool",
+           "quality"),
+    Column(
+        "roi_{axis}", "px", "First {line} of the pixels that were fitted; -1 outside the image.",
+        "int32", "roi",
+    ),
+    Column(
+        "label", "", "Label of the pixel that the centre lies in, of the Labels layer chosen under "
+        "Cells; 0 is none.", "int64", "analysis", optional=True,
+    ),
+    Column(
+        TRACK, "", "Number of the track that the spot belongs to; -1 for none.", "int64",
+        "analysis", optional=True, formats={"trackmate": "TRACK_ID"},
+    ),
+    Column(
+        REFIT, "", "0 for a spot with the settings of the layer; else the number, from 1 on, of "
+        "those with which it was fitted again in Inspect spot: the layer's metadata list them as "
+        "refits.", "", "viewer",
+    ),
+    Column("radius", "px", "Radius of the spot, as another program found it.", "", "other",
+           formats={"trackmate": "RADIUS"}),
+    Column("channel", "", "Channel of the image, as another program counts or names it.", "",
+           "other", formats={"rsfish": "c"}),
+    Column("prob", "", "Probability that there is a spot, as another program found it.", "",
+           "other", formats={"decode": "prob"}),
+    Column("id", "", "Number that another program has given the spot.", "", "other",
+           formats={"decode": "id"}),
+)  # fmt: skip
+
+_VALUES = tuple(column for row in ROWS for column in row.along_axes())
+_ERRORS = tuple(one.standard_error() for one in _VALUES if one.error_formats is not None)
+#: All columns by name, those of standard errors last.
+COLUMNS: Mapping[str, Column] = MappingProxyType({one.name: one for one in (*_VALUES, *_ERRORS)})
+#: Columns that fits have, whatever the model: no names for a model's own parameters.
+COMMON = frozenset(one.name for one in _VALUES if one.group not in ("shape", "other"))
+
+
+def is_index(name: str) -> bool:
+    """Whether a column indexes one of the image's leading axes."""
+    return name == "frame" or _INDEX.fullmatch(name) is not None
+
+
+def describe(name: str, shape: Iterable[Column] = ()) -> Column:
+    """Return what is known of a column, whatever it is.
+
+    Parameters
+    ----------
+    name : str
+        Name of the column.
+    shape : iterable of Column
+        Those of the model's shape parameters, where it is known; else they have the meaning that
+        the table says.
+
+    Examples
+    --------
+    >>> describe("axis_2").meaning, describe("photons_stderr").unit
+    ("Index along the image's axis 2; the first is 0.", 'photons')
+    >>> describe("brightness").meaning
+    'A feature that was added to the layer.'
+    """
+    own = {column.name: column for column in shape}
+    if name in own:
+        return own[name]
+    if name.removesuffix(STDERR) in own:
+        return own[name.removesuffix(STDERR)].standard_error()
+    if name in COLUMNS:
+        return COLUMNS[name]
+    if number := _INDEX.fullmatch(name):
+        meaning = f"Index along the image's axis {number[1]}; the first is 0."
+        return replace(COLUMNS["frame"], name=name, meaning=meaning, formats={})
+    if name.endswith(STDERR):
+        return Column(name.removesuffix(STDERR), group="other").standard_error()
+    return Column(name, "", "A feature that was added to the layer.", "", "other")
+
+
+def columns_in(format: str) -> Iterator[Column]:
+    """Return the columns that a format has, x before y as other programs have them.
+
+    Standard errors come last.
+
+    Examples
+    --------
+    >>> [column.name for column in columns_in("rsfish")]
+    ['frame', 'x', 'y', 'z_px', 'amplitude', 'channel']
+    """
+    values = [column for row in ROWS for column in reversed(row.along_axes())]
+    errors = [one.standard_error() for one in values if one.error_formats is not None]
+    return (column for column in (*values, *errors) if format in column.formats)
+
+
+def as_column(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Return whole numbers in the type that fits have them in, if that holds all of them exactly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_column("roi_y", np.array([3.0, 12.0])).dtype, as_column("roi_y", np.array([np.nan]))
+    (dtype('int32'), array([nan]))
+    """
+    column = describe(name)
+    if not column.is_whole or column.type in ("bool", values.dtype.name):
+        return values
+    ends = np.iinfo(column.type)
+    inside = (values >= ends.min) & (values <= ends.max)
+    if not inside.all() or not (values == np.rint(values)).all():
+        return values
+    return values.astype(column.type)

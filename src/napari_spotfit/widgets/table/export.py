@@ -1,0 +1,384 @@
+"""Copy and save: spots, as CSV files that a worker thread writes, and small tables of numbers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from qtpy.QtCore import QObject, Signal
+from qtpy.QtGui import QAction
+from qtpy.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QHBoxLayout,
+    QMenu,
+    QProgressBar,
+    QPushButton,
+    QStackedWidget,
+    QWidget,
+)
+
+from ...files.csv_file import csv_parts
+from ...files.table import TEXT, WORDS, SpotTable
+from ..parts.layout import fill
+from ..parts.messages import number
+from ..parts.work import Latest, Steps, Work
+from ..saved_layers import attributes_of, drop_kept, table_of_layer
+from .features import Feature, Units
+from .shown_spots import ShownSpots
+from .view import SpotsTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Rows that are written between two looks at whether to go on.
+_CHUNK = 20_000
+
+Rows = NDArray[np.intp]
+#: More rows than this are too much for a clipboard.
+_MOST_COPIED = 100_000
+_COPY_TIP = (
+    "<p>Copy the selected rows, or all that are shown if none is selected, to paste them into a "
+    "spreadsheet.</p>"
+)
+_SAVE_TIP = (
+    "<p>Save spots as a CSV file in the units that the table shows, with all that is known of them "
+    "in lines that begin with #. As .spots.csv, napari opens it again as this layer. Many spots "
+    "are smaller and faster as .spots.parquet, in File ▸ Save Selected Layers.</p>"
+)
+#: No higher than tabs, beside which they may stand.
+_LOW_BUTTONS = "QPushButton { padding: 3px 8px }"
+
+
+class NamedTable(NamedTuple):
+    """A table with what to call it."""
+
+    #: What its file is called, without its ending, and what its rows are.
+    name: str
+    rows: str
+    table: pd.DataFrame
+
+
+class TableExport(QWidget):
+    """The buttons Copy and Save of a table of numbers.
+
+    Parameters
+    ----------
+    table : callable
+        Returns the table, or None if there is none.
+    what : str
+        What it has, for the tooltips.
+    """
+
+    #: Something that the user should know, and something that went wrong.
+    said, failed = Signal(str), Signal(str)
+
+    def __init__(self, table: Callable[[], NamedTable | None], what: str):
+        super().__init__()
+        self._table = table
+        self._writing = Latest(self)
+        self.copy_button, self.save_button = QPushButton("Copy"), QPushButton("Save…")
+        self.copy_button.setToolTip(f"<p>Copy {what}, to paste it into a spreadsheet.</p>")
+        self.save_button.setToolTip(f"<p>Save {what} as a CSV file.</p>")
+        fill(QHBoxLayout(self), self.copy_button, self.save_button)
+        self.copy_button.clicked.connect(self.copy)
+        self.save_button.clicked.connect(self._ask_where)
+        self._writing.done.connect(self.said.emit)
+        self._writing.failed.connect(lambda error: self.failed.emit(str(error)))
+
+    def copy(self) -> None:
+        """Put the table on the clipboard."""
+        made, clipboard = self._table(), QApplication.clipboard()
+        if made is not None and clipboard is not None:
+            clipboard.setText(made.table.to_csv(sep="\t", index=False, lineterminator="\n"))
+            self.said.emit(f"{number(len(made.table))} {made.rows} copied.")
+
+    def save_to(self, path: Path) -> None:
+        """Write the table as CSV."""
+        made = self._table()
+        if made is not None:
+            self._writing.ask(partial(_write, path, made))
+
+    def offer(self, some: bool) -> None:
+        """Offer the buttons or not."""
+        self.copy_button.setEnabled(some)
+        self.save_button.setEnabled(some)
+
+    def _ask_where(self) -> None:
+        made = self._table()
+        if made is None:
+            return
+        name = f"{made.name}.csv".replace("/", "-")
+        path, _ = QFileDialog.getSaveFileName(self, "Save table", name, "CSV (*.csv)")
+        if path:
+            self.save_to(Path(path) if Path(path).suffix else Path(f"{path}.csv"))
+
+
+def _write(path: Path, made: NamedTable) -> str:
+    """Write a table; the file takes its name when it is complete. Return what happened."""
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        made.table.to_csv(unfinished, index=False, lineterminator="\n", encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise OSError(f"{path} was not written: {error}. Choose another place.") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return f"{number(len(made.table))} {made.rows} saved as {path}"
+
+
+def as_text(columns: Mapping[str, Feature], units: Units, rows: Rows) -> str:
+    """Return rows with a header, separated by tabs, as spreadsheets take them."""
+    return str(_chunk(columns, units, rows).to_csv(sep="\t", index=False, lineterminator="\n"))
+
+
+@dataclass(frozen=True, eq=False)
+class CsvJob:
+    """What to write; made on the GUI thread, used in the worker."""
+
+    path: Path
+    #: The layer's points, and what else is known of it.
+    data: NDArray[np.float64]
+    attributes: Mapping[str, Any]
+    #: The columns in the order of the table, and their units.
+    columns: tuple[str, ...]
+    units: Units
+    rows: Rows
+
+    def table(self) -> SpotTable:
+        """Return the rows as a file holds them, which opens as a layer again."""
+        table = table_of_layer(self.data, self.attributes, self.rows)
+        names = [*self.columns, *(name for name in table.columns if name not in self.columns)]
+        values, known = {}, {}
+        for name in names:
+            values[name], column = table.columns[name], table.about.columns[name]
+            factor = self.units.factor(name)
+            if factor != 1 and column.type not in (TEXT, WORDS):
+                # A plain number, so that single precision stays single, with its few digits.
+                values[name] = values[name] * float(factor)
+                column = replace(column, type=values[name].dtype.name, factor=factor)
+            known[name] = replace(column, unit=self.units.unit(name), title=self.units.title(name))
+        return SpotTable(values, replace(table.about, columns=known))
+
+
+class CsvRun(Work):
+    """Writes a file.
+
+    Parameters
+    ----------
+    job : CsvJob
+        What to write.
+    parent : QObject
+        Qt parent; when it goes, the run is cancelled.
+    """
+
+    def __init__(self, job: CsvJob, parent: QObject):
+        # Taken once: by who cancels, or by the worker when it gives the file its name.
+        decision = threading.Lock()
+        super().__init__(partial(_write_parts, job, decision), parent)
+        self.job, self._decision = job, decision
+
+    def cancel_in_time(self) -> bool:
+        """Cancel the run and leave no file, unless it is too late.
+
+        Returns
+        -------
+        bool
+            False if it is too late: the file is written, and ``done`` or ``failed`` will come.
+        """
+        in_time = self._decision.acquire(blocking=False)
+        if in_time:
+            self.cancel()
+        return in_time
+
+
+def _write_parts(job: CsvJob, decision: threading.Lock) -> Steps:
+    """Write in parts; the file takes its name when it is complete, unless that was decided against.
+
+    If so, or if it fails or is closed before, whatever had that name is as it was.
+    """
+    unfinished, count = job.path.with_name(f".{job.path.name}.part"), len(job.rows)
+    try:
+        with unfinished.open("wb") as file:
+            for done in csv_parts(file, job.table(), _CHUNK):
+                yield done, count
+        if decision.acquire(blocking=False):
+            unfinished.replace(job.path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _chunk(columns: Mapping[str, Feature], units: Units, rows: Rows) -> pd.DataFrame:
+    import pandas as pd
+
+    parts: dict[str, Any] = {}
+    for name, column in columns.items():
+        part = Feature(name, column.values[rows], column.words)
+        if not column.is_number:
+            parts[units.title(name)] = pd.Categorical.from_codes(part.values, list(column.words))
+        elif units.factor(name) == 1 and column.whole:
+            parts[units.title(name)] = _whole(part.values)
+        else:
+            parts[units.title(name)] = units.convert(part)
+    return pd.DataFrame(parts)
+
+
+def _whole(values: NDArray[Any]) -> Any:
+    """Return numbers as whole ones, with nothing for NaN, unless one is not whole."""
+    import pandas as pd
+
+    numbers = values.astype(float)
+    finite = np.isfinite(numbers)
+    if not np.array_equal(numbers[finite], np.rint(numbers[finite])):
+        return values
+    whole = np.where(finite, numbers, 0).astype(np.int64)
+    return pd.arrays.IntegerArray(whole, ~finite)
+
+
+class ExportBar(QStackedWidget):
+    """The buttons Copy and Save, and the progress while a file is written.
+
+    Parameters
+    ----------
+    spots : ShownSpots
+        The spots.
+    table : SpotsTable
+        Their table, whose order and selection count.
+    """
+
+    #: Something that the user should know, and something that went wrong.
+    said, failed = Signal(str), Signal(str)
+    #: A file was written, or not; the messages have said which.
+    finished = Signal()
+
+    def __init__(self, spots: ShownSpots, table: SpotsTable):
+        super().__init__()
+        self._spots, self._table = spots, table
+        self._run: CsvRun | None = None
+        self._copying = Latest(self)
+        self.copy_button, self.save_button = QPushButton("Copy"), QPushButton("Save")
+        self.cancel_button, self.progress = QPushButton("Cancel"), QProgressBar()
+        self.menu = QMenu(self)
+        self.save_shown = QAction("Spots that are shown, as CSV…", self)
+        self.save_all = QAction("All spots, as CSV…", self)
+        self.menu.addActions([self.save_shown, self.save_all])
+        self._lay_out()
+        self.copy_button.clicked.connect(self.copy)
+        self.cancel_button.clicked.connect(self.cancel)
+        self.save_shown.triggered.connect(lambda: self._ask_where(everything=False))
+        self.save_all.triggered.connect(lambda: self._ask_where(everything=True))
+        self._copying.done.connect(self._on_copied)
+        self._copying.failed.connect(lambda error: self.failed.emit(f"Not copied: {error}"))
+
+    def copy(self) -> None:
+        """Put the selected rows, or else all that are shown, on the clipboard."""
+        rows = self._table.selected_rows()
+        if not len(rows):
+            rows = self._table.spots_model.rows
+        if not len(rows):
+            self.failed.emit("There is no spot to copy; fit an image or loosen the filters.")
+        elif len(rows) > _MOST_COPIED:
+            self.failed.emit(
+                f"{number(len(rows))} spots are too many to copy, {number(_MOST_COPIED)} at most; "
+                "save them as CSV, select fewer, or filter them."
+            )
+        else:
+            text = partial(as_text, self._spots.columns, self._spots.units, rows)
+            self._copying.ask(lambda: (text(), len(rows)))
+
+    def save_to(self, path: Path, *, everything: bool) -> None:
+        """Write the spots that are shown, in the table's order, or all of them, as CSV."""
+        spots = self._spots
+        if self._run is not None or spots.layer is None:
+            return
+        rows = np.arange(len(spots.shown)) if everything else self._table.spots_model.rows
+        known = attributes_of(spots.layer)
+        job = CsvJob(path, spots.layer.data, known, tuple(spots.columns), spots.units, rows)
+        self._run = CsvRun(job, self)
+        self._run.progressed.connect(self._on_progress)
+        self._run.done.connect(self._on_saved)
+        self._run.failed.connect(self._on_failed)
+        self.progress.setRange(0, max(len(rows), 1))
+        self.progress.setValue(0)
+        self.setCurrentIndex(1)
+        self._run.start()
+
+    def cancel(self) -> None:
+        """Stop writing, unless it is too late; whatever had the file's name is as it was."""
+        if self._run is not None and self._run.cancel_in_time():
+            name = self._end().path.name
+            self.said.emit(f"Cancelled; {name} was not written.")
+            self.finished.emit()
+
+    def unbind(self) -> None:
+        """Stop all work; done when the widget closes."""
+        self._copying.drop()
+        self.cancel()
+
+    def show_rows(self) -> None:
+        """Offer what there is."""
+        some = self._spots.layer is not None
+        self.copy_button.setEnabled(some)
+        self.save_button.setEnabled(some)
+
+    def _ask_where(self, *, everything: bool) -> None:
+        layer = self._spots.layer
+        if layer is None:
+            return
+        name = f"{layer.name}.spots.csv".replace("/", "-")
+        path, _ = QFileDialog.getSaveFileName(self, "Save spots", name, "CSV (*.csv)")
+        if path:
+            place = Path(path)
+            named = place if place.suffix else place.with_name(f"{place.name}.spots.csv")
+            self.save_to(named, everything=everything)
+
+    def _on_copied(self, copied: tuple[str, int]) -> None:
+        text, count = copied
+        clipboard = QApplication.clipboard()
+        if clipboard is not None:
+            clipboard.setText(text)
+            self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} copied.")
+
+    def _on_progress(self, done: int, total: int) -> None:
+        self.progress.setValue(done)
+
+    def _on_saved(self) -> None:
+        job = self._end()
+        count = len(job.rows)
+        if count == len(job.data) and job.path.name.lower().endswith(".spots.csv"):
+            drop_kept(job.attributes["metadata"])
+        self.said.emit(f"{number(count)} spot{'' if count == 1 else 's'} saved as {job.path}")
+        self.finished.emit()
+
+    def _on_failed(self, error: Exception) -> None:
+        job = self._end()
+        self.failed.emit(f"{job.path} was not written: {error}. Choose another place.")
+        self.finished.emit()
+
+    def _end(self) -> CsvJob:
+        assert self._run is not None
+        job, self._run = self._run.job, None
+        self.setCurrentIndex(0)
+        return job
+
+    def _lay_out(self) -> None:
+        self.setStyleSheet(_LOW_BUTTONS)
+        self.copy_button.setToolTip(_COPY_TIP)
+        self.save_button.setToolTip(_SAVE_TIP)
+        self.save_button.setMenu(self.menu)
+        self.cancel_button.setToolTip("<p>Stop writing; no unfinished file is left.</p>")
+        self.progress.setFormat("Saving… %p %")
+        self.progress.setAccessibleName("Progress of saving")
+        for widgets in (
+            (self.copy_button, self.save_button),
+            (self.progress, self.cancel_button),
+        ):
+            page = QWidget()
+            fill(QHBoxLayout(page), *widgets)
+            self.addWidget(page)

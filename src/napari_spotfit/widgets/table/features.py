@@ -1,0 +1,172 @@
+"""A layer's features as columns of a table: values, words and units."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models.columns import STOP, Column, describe, is_index
+from ...models.profiles import MODELS
+from ...models.stopping import StopCondition
+from ...results.spot_fits import SpotFits
+from ...settings.settings import Settings
+from ..layers.images import PixelSize, pixel_size
+from ..layers.points import settings_of_layer
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from napari.layers import Points
+
+#: The usual size of a column's numbers is that of a sample of this many values.
+_SAMPLE = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Feature:
+    """One column: numbers, or words by their codes.
+
+    Parameters
+    ----------
+    name : str
+        Name of the feature.
+    values : ndarray, shape (n,)
+        Its numbers, or the codes of its words; -1 for none.
+    words : tuple of str
+        The words; none for a column of numbers.
+    meaning : str
+        What the column holds, in words.
+    """
+
+    name: str
+    values: NDArray[Any]
+    words: tuple[str, ...] = ()
+    meaning: str = ""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column holds numbers."""
+        return not self.words
+
+    @property
+    def whole(self) -> bool:
+        """Whether its numbers are whole by their meaning, such as frames."""
+        return self.values.dtype.kind in "iub" or describe(self.name).is_whole
+
+    @cached_property
+    def shown_words(self) -> tuple[str, ...]:
+        """The words as they are shown: of stop conditions, what they mean."""
+        known = StopCondition.__members__ if self.name == STOP else {}
+        return tuple(known[word].words if word in known else word for word in self.words)
+
+    def word(self, row: int) -> str:
+        """Return the word of one row; nothing if there is none."""
+        return self.words[self.values[row]] if self.values[row] >= 0 else ""
+
+    @cached_property
+    def usual(self) -> float:
+        """How large the column's numbers usually are, apart from their sign; 0 if unknown."""
+        sample = self.values[:: max(1, len(self.values) // _SAMPLE)].astype(float)
+        sample = np.abs(sample[np.isfinite(sample) & (sample != 0)])
+        return float(np.median(sample)) if len(sample) else 0.0
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units in which a layer's numbers are shown.
+
+    Parameters
+    ----------
+    of : mapping of str to str
+        The columns' own units.
+    pixel : PixelSize, optional
+        Turns pixels into a physical unit; pixels are shown without.
+    """
+
+    of: Mapping[str, str] = field(default_factory=dict)
+    pixel: PixelSize | None = None
+
+    def factor(self, name: str) -> float:
+        """Return what a column is multiplied by before it is shown."""
+        factor = None if self.pixel is None else self.pixel.factor(name)
+        return 1.0 if factor is None else factor
+
+    def unit(self, name: str) -> str:
+        """Return the unit in which a column is shown; nothing if it has none."""
+        if self.pixel is not None and self.pixel.factor(name) is not None:
+            return self.pixel.unit
+        unit = self.of.get(name, "")
+        # Photons are counted in photons: once is enough.
+        return "" if unit == name else unit
+
+    def title(self, name: str) -> str:
+        """Return a column's name with its unit, such as ``sigma [px]``."""
+        unit = self.unit(name)
+        return f"{name} [{unit}]" if unit else name
+
+    def convert(self, column: Feature) -> NDArray[Any]:
+        """Return a column's numbers in the unit in which they are shown."""
+        factor = self.factor(column.name)
+        # A plain number, so that single precision stays single, with its few digits.
+        return column.values if factor == 1 else column.values * float(factor)
+
+
+def read_columns(layer: Points) -> dict[str, Feature]:
+    """Return a layer's features as arrays, in the order in which they are looked at."""
+    shape = _shape(layer.metadata.get("settings", {}))
+    known = {name: describe(str(name), shape) for name in layer.features}
+    names = sorted(known, key=lambda name: _rank(known[name], shape))
+    return {str(name): _feature(known[name], layer.features[name]) for name in names}
+
+
+def read_units(layer: Points, *, physical: bool) -> Units:
+    """Return the units of a layer's features, in pixels or in the layer's physical unit."""
+    units = layer.metadata.get("units", {})
+    return Units(
+        {str(name): str(unit) for name, unit in units.items()},
+        pixel_size(layer) if physical else None,
+    )
+
+
+def as_fits(columns: Mapping[str, Feature], layer: Points) -> SpotFits:
+    """Return a layer's columns of numbers as fits, for what is worked out of fits."""
+    numbers = {name: column.values for name, column in columns.items() if column.is_number}
+    index = tuple(name for name in numbers if is_index(name))
+    return SpotFits(numbers, index, settings_of_layer(layer.metadata))
+
+
+def _shape(settings: Mapping[str, Any]) -> tuple[Column, ...]:
+    """Return the shape parameters of the model that a layer was fitted with; none if unknown."""
+    model = settings.get("model", "")
+    if not isinstance(model, str):
+        profile = Settings(**settings).profile
+    elif model in MODELS:
+        profile = MODELS[model]
+    else:
+        return ()
+    return tuple(parameter.column for parameter in profile.shape)
+
+
+def _rank(column: Column, shape: Collection[Column]) -> int:
+    """Return what comes first: where the spot lies, its shape, light and stop condition."""
+    if column.group == "index":
+        return 0
+    if column in shape or (column.group in ("position", "shape") and not column.error_of):
+        return 1
+    return {"photons": 2, STOP: 3}.get(column.name, 4)
+
+
+def _feature(column: Column, values: pd.Series) -> Feature:
+    import pandas as pd
+
+    kind = getattr(values.dtype, "kind", "O")
+    if not isinstance(values.dtype, pd.CategoricalDtype) and kind in "fiub":
+        return Feature(column.name, values.to_numpy(), meaning=column.meaning)
+    categories = values.astype("category").cat
+    words = tuple(str(word) for word in categories.categories)
+    # A column without a word has still no numbers.
+    return Feature(column.name, categories.codes.to_numpy(), words or ("",), column.meaning)

@@ -1,0 +1,131 @@
+"""Count the lines of code of src/ and kernels/, without docstrings, comments and blank lines.
+
+    python tools/count_code.py [--against REVISION]
+
+Counts the files as they are in the checkout, those that git ignores left out. With --against, a
+git revision is counted as well, and each number is divided by that revision's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import subprocess
+import tarfile
+import tokenize
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("src", "kernels")
+#: What holds no code: the layout of lines, and comments.
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+#: Literals are matched too, so that what looks like a comment inside of one is none.
+CPP = re.compile(
+    r'R"(?P<end>[^\s()\\]*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"'
+    r"|(?<![0-9A-Za-z_])'(?:\\.|[^'\\\n])+'|(?P<comment>//[^\n]*|/\*.*?\*/)",
+    re.DOTALL,
+)
+
+
+def python_lines(text: str) -> int:
+    """Count the lines that hold any part of a token, outside of strings that are statements."""
+    strings = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    code = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type not in LAYOUT
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    return len(code - strings)
+
+
+def cpp_lines(text: str) -> int:
+    """Count the lines that are not blank once comments are removed."""
+
+    def without(match: re.Match[str]) -> str:
+        comment = match["comment"]
+        return match[0] if comment is None else "\n" * comment.count("\n")
+
+    return sum(bool(line.strip()) for line in CPP.sub(without, text).split("\n"))
+
+
+COUNTERS: dict[str, Callable[[str], int]] = {
+    ".py": python_lines,
+    ".pyi": python_lines,
+    ".cpp": cpp_lines,
+    ".cu": cpp_lines,
+    ".h": cpp_lines,
+}
+
+
+def git(*arguments: str) -> bytes:
+    """Return what a git command prints."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+
+
+def files_now() -> dict[str, str]:
+    """Return the text of every source file of the checkout by its path."""
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *FOLDERS)
+    names = [name for name in listed.decode().split("\0") if Path(name).suffix in COUNTERS]
+    paths = {name: ROOT / name for name in names}
+    return {name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.exists()}
+
+
+def files_of(revision: str) -> dict[str, str]:
+    """Return the text of every source file of a revision by its path."""
+    texts = {}
+    with tarfile.open(fileobj=io.BytesIO(git("archive", revision, "--", *FOLDERS))) as archive:
+        for member in archive:
+            file = archive.extractfile(member) if Path(member.name).suffix in COUNTERS else None
+            if file is not None:
+                texts[member.name] = file.read().decode()
+    return texts
+
+
+def count(files: dict[str, str]) -> Counter[str]:
+    """Return the lines of code of each folder and of both, and the number of Python modules."""
+    counts: Counter[str] = Counter()
+    for name, text in files.items():
+        lines = COUNTERS[Path(name).suffix](text)
+        counts[f"lines in {name.partition('/')[0]}"] += lines
+        counts["lines in both"] += lines
+        counts["modules in src"] += name.startswith("src/") and name.endswith(".py")
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--against", metavar="REVISION", help="a git revision to compare with")
+    against = parser.parse_args().against
+    now = count(files_now())
+    before = count(files_of(against)) if against else None
+    if before is not None:
+        print(f"{'':16}{'now':>9}{against[:11]:>12}{'ratio':>8}")
+    for name in (*(f"lines in {folder}" for folder in FOLDERS), "lines in both", "modules in src"):
+        line = f"{name:16}{now[name]:9,}"
+        if before is not None:
+            line += f"{before[name]:12,}{now[name] / before[name]:8.3f}"
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

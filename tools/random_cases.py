@@ -1,0 +1,537 @@
+"""Run the public functions on random images, and write every number that they return.
+
+usage: python tools/random_cases.py FOLDER [--quick] [--backend cpu|cuda] [--only WORD]
+
+tools/same_results.py runs this once for each version of the package that it compares, with the
+version on PYTHONPATH. Everything random comes from NumPy, so each version is given the same cases,
+and only public names are used, so that one text runs with each version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import napari_spotfit
+from napari_spotfit import (
+    Camera,
+    Fitter,
+    Profile,
+    Settings,
+    Tracker,
+    detect_spots,
+    estimate_sigma,
+    fit_at,
+    fit_spots,
+    localize,
+    localize_iter,
+    noise_model,
+)
+
+#: What a case returns: arrays by name.
+Columns = dict[str, np.ndarray[Any, Any]]
+Case = Callable[[np.random.Generator], Columns]
+
+#: Public names that have changed since the first version that is compared, the newest first.
+RENAMED_VALUES = {"neighbours": {"exclude": ("exclude", "leave out")}}
+RENAMED_COLUMNS: dict[str, str] = {}
+
+DTYPES = [np.uint16, np.uint8, np.int16, np.float32, np.float64, np.int32]
+#: Models, and the names of their shape parameters besides the centre.
+OWN = {
+    "own flat top": lambda: Profile.from_expression(
+        "exp(-(((x-x0)**2 + (y-y0)**2) / (2*s**2))**q)",
+        start={"s": "sigma", "q": 1}, bounds={"s": (0.3, 20), "q": (0.2, 5)},
+    ),
+    "own ring": lambda: Profile.from_expression(
+        "exp(-((x-x0)**2 + (y-y0)**2) / (2*s**2)) * (1 + 0.1*cos(x - x0))", start={"s": "sigma"}
+    ),
+}  # fmt: skip
+WIDTHS = {
+    "gaussian": ("sigma",),
+    "gaussian_elliptical": ("sigma_x", "sigma_y"),
+    "gaussian_rotated": ("sigma_x", "sigma_y", "angle"),
+    "lorentzian": ("width",),
+    "moffat": ("width", "exponent"),
+    "own flat top": ("s", "q"),
+    "own ring": ("s",),
+}
+#: What is fitted: a model and its pixels.
+KINDS = [
+    *((model, "sampled") for model in WIDTHS),
+    ("gaussian", "integrated"),
+    ("gaussian_elliptical", "integrated"),
+]
+ESTIMATORS = ["lse", "wlse", "mle"]
+
+
+def current(setting: str, value: str) -> str:
+    """Return a setting's value as the version that runs spells it."""
+    for spelling in RENAMED_VALUES[setting][value]:
+        try:
+            Settings(**{setting: spelling})
+        except ValueError:
+            continue
+        return spelling
+    raise ValueError(f"no known spelling of {setting}={value!r} is accepted")
+
+
+# ---- Random data ----
+
+
+def spots_image(
+    rng: np.random.Generator, shape: tuple[int, int], count: int, *, sigma: float, photons: float
+) -> np.ndarray[Any, Any]:
+    """Return the expected light of spots at random positions, without background."""
+    y, x = (rng.uniform(-1, side, count)[:, None] for side in shape)
+    width = sigma * rng.uniform(0.8, 1.25, (count, 1))
+    v = np.exp(-0.5 * ((np.arange(shape[0]) - y) / width) ** 2)
+    u = np.exp(-0.5 * ((np.arange(shape[1]) - x) / width) ** 2)
+    height = photons * rng.uniform(0.3, 2, (count, 1)) / (2 * np.pi * width**2)
+    return (v * height).T @ u
+
+
+def as_type(rng: np.random.Generator, values: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    """Return counts as pixels of a type; some are saturated where it is narrow."""
+    if np.issubdtype(dtype, np.integer):
+        limits = np.iinfo(dtype)
+        return np.clip(np.rint(values), limits.min, limits.max).astype(dtype)
+    return np.asarray(values + rng.normal(0, 0.5, np.shape(values)), dtype)
+
+
+def random_movie(
+    rng: np.random.Generator, frames: int, shape: tuple[int, int], dtype: Any
+) -> tuple[np.ndarray[Any, Any], float]:
+    """Return frames of spots with a random kind of damage, and the spots' σ."""
+    sigma = rng.choice([0.9, 1.3, 1.3, 2.0, 3.2])
+    offset = 10 if dtype is np.uint8 else 100
+    background = rng.choice([2, 10, 50])
+    photons = float(rng.choice([300, 1500, 8000])) * sigma
+    density = rng.choice([0.0005, 0.002, 0.006])
+    count = max(int(density * shape[0] * shape[1]), 3)
+    movie = np.empty((frames, *shape))
+    for frame in movie:
+        light = spots_image(rng, shape, count, sigma=sigma, photons=photons)
+        frame[:] = rng.poisson(light + background) + offset + rng.normal(0, 1.5, shape)
+    damage = rng.choice(["none", "none", "hot", "saturated", "padded", "not finite", "uneven"])
+    if damage == "hot":
+        for frame in movie:
+            frame[rng.integers(shape[0], size=9), rng.integers(shape[1], size=9)] += 900
+            frame[rng.integers(shape[0], size=5), rng.integers(shape[1], size=5)] = 0
+    elif damage == "saturated":
+        np.minimum(movie, np.quantile(movie, 0.998), out=movie)
+    elif damage == "padded":
+        movie[:, : rng.integers(1, shape[0] // 3)] = 0
+        movie[:, :, shape[1] - rng.integers(1, shape[1] // 3) :] = 0
+    elif damage == "uneven":
+        movie *= np.linspace(0.7, 1.6, shape[1])
+    pixels = as_type(rng, movie, dtype)
+    if damage == "not finite" and np.issubdtype(dtype, np.floating):
+        pixels[rng.random(pixels.shape) < 0.001] = np.nan
+        pixels[0, 0, 0] = np.inf
+    return pixels, float(sigma)
+
+
+def random_cutouts(
+    rng: np.random.Generator, count: int, shape: tuple[int, int], dtype: Any
+) -> np.ndarray[Any, Any]:
+    """Return cut-outs of single spots, a few of them with neighbours, empty or broken."""
+    rows, columns = shape
+    sigma = rng.uniform(0.7, max(min(shape) / 5, 1.0), (count, 1, 1))
+    stretch = rng.uniform(0.8, 1.3, (count, 1, 1))
+    y = (rows - 1) / 2 + rng.uniform(-1, 1, (count, 1, 1))
+    x = (columns - 1) / 2 + rng.uniform(-1, 1, (count, 1, 1))
+    down, across = np.arange(rows)[:, None], np.arange(columns)
+    light = np.exp(-0.5 * (((down - y) / sigma) ** 2 + ((across - x) / (sigma * stretch)) ** 2))
+    height = rng.choice([5, 40, 120], (count, 1, 1)) * rng.uniform(0.5, 1.5, (count, 1, 1))
+    beside = np.exp(-0.5 * (((down - y - 3) / sigma) ** 2 + ((across - x + 2) / sigma) ** 2))
+    level = rng.choice([1, 8, 30], (count, 1, 1))
+    expected = level + height * (light + (rng.random((count, 1, 1)) < 0.1) * beside)
+    cutouts = as_type(rng, rng.poisson(expected) + 20.0, dtype)
+    cutouts[rng.random(count) < 0.02] = 7
+    if np.issubdtype(dtype, np.floating) and count:
+        cutouts[rng.random(cutouts.shape) < 2e-4] = np.nan
+    return cutouts
+
+
+# ---- Random settings ----
+
+
+def random_fit(rng: np.random.Generator, kind: tuple[str, str], estimator: str) -> dict[str, Any]:
+    """Return settings of a fit."""
+    model, pixel = kind
+    given: dict[str, Any] = {
+        "model": OWN[model]() if model in OWN else model, "pixel": pixel, "estimator": estimator,
+        "errors": bool(rng.random() < 0.6),
+        "threads": [None, 1, 2, 5][rng.integers(4)],
+    }  # fmt: skip
+    if rng.random() < 0.5:
+        given |= {"gain": float(rng.choice([0.5, 1.0, 2.2])), "offset": 8.0}
+        if rng.random() < 0.4:
+            given["emccd"] = True
+    if rng.random() < 0.3:
+        given["variance"] = float(rng.uniform(0.5, 9))
+    if rng.random() < 0.25:
+        given |= {"max_iterations": int(rng.integers(1, 60)), "min_delta": 1e-4, "min_step": 1e-3}
+    if rng.random() < 0.1:
+        given["max_error"] = 5000.0
+    if rng.random() < 0.25:
+        given["background_min" if rng.random() < 0.5 else "amplitude_min"] = 0.0
+    if rng.random() < 0.15:
+        given |= {"amplitude_max": 60.0, "background_max": 45.0}
+    if rng.random() < 0.15 and model.startswith("gaussian"):
+        given |= {"sigma_min": 0.8, "sigma_max": 2.5}
+    widths = WIDTHS[model]
+    chance = rng.random()
+    if chance < 0.15:
+        given["fixed"] = {widths[0]: 1.4}
+    elif chance < 0.25:
+        given["fixed"] = {"y": 0.2, "x": -0.1}
+    elif chance < 0.4:
+        given["bounds"] = {"x": (-0.5, 0.5), widths[0]: (0.6, None)}
+    return given
+
+
+def random_maps(
+    rng: np.random.Generator, given: dict[str, Any], shape: tuple[int, ...]
+) -> dict[str, Any]:
+    """Return what is known of each pixel, of all frames alike or of each."""
+    plane = shape if rng.random() < 0.3 else shape[-2:]
+    known: dict[str, Any] = {}
+    if given["estimator"] == "wlse" and ("variance" not in given or rng.random() < 0.5):
+        known["weights"] = rng.uniform(0, 2, plane).astype(np.float32)
+        given.pop("variance", None)
+    if rng.random() < 0.3:
+        known["bad_pixels"] = rng.random(plane) < 0.03
+    chance = rng.random()
+    if chance < 0.2:
+        for name in ("offset", "gain", "variance"):
+            given.pop(name, None)
+        variance = None if "weights" in known else rng.uniform(1, 30, plane)
+        known["camera"] = Camera(rng.normal(8, 1, plane), rng.uniform(1, 2, plane), variance)
+    elif chance < 0.3 and "weights" not in known and "variance" not in given:
+        known["camera"] = Camera(variance=rng.uniform(1, 30, plane))
+    return known
+
+
+def random_detection(rng: np.random.Generator, sigma: float) -> dict[str, Any]:
+    """Return settings of a detection."""
+    given: dict[str, Any] = {}
+    if rng.random() < 0.6:
+        given["sigma"] = sigma
+    chance = rng.random()
+    if chance < 0.3:
+        given["false_spots"] = float(rng.choice([0.1, 100, 2000]))
+    elif chance < 0.45:
+        given["threshold"] = float(rng.uniform(2, 12))
+    if rng.random() < 0.3:
+        given["min_distance"] = float(rng.uniform(1, 9))
+    return given
+
+
+def random_neighbours(rng: np.random.Generator) -> dict[str, Any]:
+    """Return what becomes of neighbours in a ROI."""
+    return {"neighbours": current("neighbours", "exclude") if rng.random() < 0.6 else "ignore"}
+
+
+def random_start(rng: np.random.Generator, given: dict[str, Any], count: int, shape: Any) -> Any:
+    """Return start values of a built-in round Gaussian or None; NaN where they are to be made."""
+    if given["model"] not in ("gaussian", "lorentzian") or rng.random() < 0.6:
+        return None
+    middle = (np.array(shape) - 1) / 2
+    start = np.column_stack([middle + rng.normal(0, 0.5, (count, 2)), rng.uniform(1, 2, count)])
+    start[rng.random(count) < 0.3] = np.nan
+    return start
+
+
+def random_side(rng: np.random.Generator) -> int:
+    """Return the side of a cut-out, odd or even, most often a small one."""
+    return int(rng.choice([rng.integers(4, 13), rng.integers(4, 13), rng.integers(13, 41)]))
+
+
+def random_roi(rng: np.random.Generator) -> int | tuple[int, int] | None:
+    """Return the size of a ROI in an image."""
+    chance = rng.random()
+    if chance < 0.3:
+        return None
+    side = int(2 * rng.integers(2, 7) + 1) if chance < 0.9 else int(2 * rng.integers(8, 20) + 1)
+    return (side, side + 2) if chance < 0.45 else side
+
+
+def random_shape(rng: np.random.Generator) -> tuple[int, int]:
+    """Return the shape of a frame."""
+    return int(rng.integers(24, 150)), int(rng.integers(24, 150))
+
+
+# ---- What is written ----
+
+
+def columns_of(fits: Any) -> Columns:
+    """Return all columns of fits, their flags, and what was estimated for them."""
+    fits = fits.to_host()
+    columns = {RENAMED_COLUMNS.get(name, name): values for name, values in fits.columns.items()}
+    columns |= {"flags": fits.flags, "good": fits.good, "mean_sigma": fits.mean_sigma}
+    if fits.settings is not None:
+        columns |= settings_of(fits.settings)
+    return {name: np.array(values) for name, values in columns.items()}
+
+
+def settings_of(settings: Any) -> Columns:
+    """Return those settings that may have been estimated."""
+    found: Columns = {}
+    for name in ("sigma", "gain", "offset"):
+        value = getattr(settings, name)
+        found[f"settings.{name}"] = np.array(np.nan if value is None else value)
+    if settings.roi_size is not None:
+        found["settings.roi_size"] = np.array(settings.roi_shape)
+    return found | (noise_of(settings.noise) if settings.noise is not None else {})
+
+
+def noise_of(noise: Any) -> Columns:
+    """Return the numbers of a noise model."""
+    numbers = dataclasses.asdict(noise)
+    return {
+        f"noise.{name}": np.array(np.nan if value is None else value, float)
+        for name, value in numbers.items()
+    }
+
+
+def together(parts: Iterator[Columns]) -> Columns:
+    """Return the columns of several calls, one after the other."""
+    columns: dict[str, list[np.ndarray[Any, Any]]] = {}
+    for part in parts:
+        for name, values in part.items():
+            columns.setdefault(name, []).append(np.atleast_1d(values))
+    return {name: np.concatenate(values) for name, values in columns.items()}
+
+
+# ---- The cases ----
+
+
+class Cases:
+    """All cases by name, in order; each has random numbers of its own."""
+
+    def __init__(self, backend: str, quick: bool) -> None:
+        self.cases: dict[str, Case] = {}
+        self._run = {"backend": backend}
+        self._quick = quick
+        rounds = 2 if quick else 12
+        for turn, kind, estimator in itertools.product(range(rounds), KINDS, ESTIMATORS):
+            name = f"{' '.join(kind)} {estimator} {turn}"
+            self._add(f"fit_spots {name}", self._fit_spots, kind, estimator)
+            self._add(f"fit_at {name}", self._fit_at, kind, estimator)
+            self._add(f"localize {name}", self._localize, kind, estimator)
+            if turn % 2 == 0:
+                self._add(f"Fitter {name}", self._fitter, kind, estimator)
+        for turn in range(10 if quick else 60):
+            self._add(f"detect_spots {turn}", self._detect_spots)
+            self._add(f"estimate_sigma {turn}", self._estimate_sigma)
+            self._add(f"noise_model {turn}", self._noise_model)
+            self._add(f"localize_iter {turn}", self._localize_iter)
+        for turn in range(2 if quick else 10):
+            self._add(f"Tracker {turn}", self._tracker)
+            self._add(f"many cut-outs {turn}", self._many_cutouts)
+            self._add(f"large frame {turn}", self._large_frame)
+        if not quick:
+            self._add("frame in tiles", self._tiles)
+
+    def _add(self, name: str, case: Callable[..., Columns], *given: Any) -> None:
+        self.cases[name] = lambda rng: case(rng, *given)
+
+    def _fit_spots(
+        self, rng: np.random.Generator, kind: tuple[str, str], estimator: str, count: int = 0
+    ) -> Columns:
+        shape = (random_side(rng), random_side(rng))
+        if rng.random() < 0.6:
+            shape = (shape[0], shape[0])
+        count = count or int(rng.choice([1, 40, 150]))
+        spots = random_cutouts(rng, count, shape, DTYPES[rng.integers(len(DTYPES))])
+        given = random_fit(rng, kind, estimator)
+        known = random_maps(rng, given, spots.shape)
+        start = random_start(rng, given, count, shape)
+        return columns_of(fit_spots(spots, start=start, **known, **given, **self._run))
+
+    def _many_cutouts(self, rng: np.random.Generator) -> Columns:
+        kind = KINDS[rng.integers(len(KINDS))]
+        return self._fit_spots(rng, kind, ESTIMATORS[rng.integers(3)], 1024 + rng.integers(900))
+
+    def _fit_at(self, rng: np.random.Generator, kind: tuple[str, str], estimator: str) -> Columns:
+        movie, sigma = random_movie(
+            rng, int(rng.integers(1, 6)), random_shape(rng), DTYPES[rng.integers(len(DTYPES))]
+        )
+        if rng.random() < 0.4:
+            movie = movie[0]
+        count = int(rng.choice([2, 25, 60]))
+        highest = np.array(movie.shape)
+        centers = rng.uniform(-2, highest + 1, (count, movie.ndim))
+        centers[:, :-2] = rng.integers(highest[:-2], size=(count, movie.ndim - 2))
+        centers[: count // 3, -2:] = np.rint(centers[: count // 3, -2:])
+        centers[-1] = centers[0]
+        given = random_fit(rng, kind, estimator) | random_neighbours(rng)
+        if rng.random() < 0.6:
+            given["sigma"] = sigma
+        known = random_maps(rng, given, movie.shape)
+        roi_size = random_roi(rng)
+        return columns_of(fit_at(movie, centers, roi_size, **known, **given, **self._run))
+
+    def _localize(self, rng: np.random.Generator, kind: tuple[str, str], estimator: str) -> Columns:
+        movie, given, known = self._localized(rng, kind, estimator)
+        return columns_of(localize(movie, random_roi(rng), **known, **given, **self._run))
+
+    def _localize_iter(self, rng: np.random.Generator) -> Columns:
+        kind, estimator = KINDS[rng.integers(len(KINDS))], ESTIMATORS[rng.integers(3)]
+        movie, given, known = self._localized(rng, kind, estimator)
+        parts = localize_iter(movie, random_roi(rng), **known, **given, **self._run)
+        # How many parts there are may depend on the time that they take.
+        found = together(columns_of(part) for part in parts)
+        return {name: values for name, values in found.items() if "." not in name}
+
+    def _localized(
+        self, rng: np.random.Generator, kind: tuple[str, str], estimator: str
+    ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Return a movie, settings, and what is known of its pixels."""
+        frames = int(rng.choice([1, 3, 12]))
+        movie, sigma = random_movie(
+            rng, frames, random_shape(rng), DTYPES[rng.integers(len(DTYPES))]
+        )
+        if frames == 1:
+            movie = movie[0]
+        elif frames == 12 and rng.random() < 0.4:
+            movie = movie.reshape(3, 4, *movie.shape[1:])
+        given = random_fit(rng, kind, estimator) | random_neighbours(rng)
+        given |= random_detection(rng, sigma)
+        known = random_maps(rng, given, movie.shape)
+        if rng.random() < 0.25:
+            known["mask"] = rng.random(movie.shape[-2:]) < 0.9
+        if movie.ndim == 3 and rng.random() < 0.3:
+            known["frames"] = slice(0, None, 2)
+        return movie, given, known
+
+    def _fitter(self, rng: np.random.Generator, kind: tuple[str, str], estimator: str) -> Columns:
+        given = random_fit(rng, kind, estimator) | {"sigma": 1.3}
+        given |= random_neighbours(rng)
+        side = int(2 * rng.integers(2, 8) + 1)
+        dtype = DTYPES[rng.integers(len(DTYPES))]
+        known = random_maps(rng, given, (side, side)) if rng.random() < 0.3 else {}
+        if given["estimator"] == "wlse" and not known:
+            given["variance"] = 3.0
+
+        def cutouts() -> Iterator[Columns]:
+            with Fitter(side, **known, **given, **self._run) as fitter:
+                for count in (20, 1, 37, 0, 5):
+                    spots = random_cutouts(rng, count, (side, side), dtype)
+                    yield columns_of(
+                        fitter.fit(spots, random_start(rng, given, count, (side,) * 2))
+                    )
+
+        def frames() -> Iterator[Columns]:
+            shape = random_shape(rng)
+            movie, _ = random_movie(rng, 3, shape, dtype)
+            with Fitter(side, **given, **self._run) as fitter:
+                for frame in movie:
+                    centers = rng.uniform(-1, shape, (int(rng.integers(1, 30)), 2))
+                    yield columns_of(fitter.fit_at(frame, centers))
+
+        found = {f"fit.{name}": values for name, values in together(cutouts()).items()}
+        return found | {f"fit_at.{name}": values for name, values in together(frames()).items()}
+
+    def _detect_spots(self, rng: np.random.Generator) -> Columns:
+        dtype = DTYPES[rng.integers(len(DTYPES))]
+        movie, sigma = random_movie(rng, int(rng.integers(1, 5)), random_shape(rng), dtype)
+        given = random_detection(rng, sigma) | {"threads": [None, 1][rng.integers(2)]}
+        known: dict[str, Any] = {}
+        if rng.random() < 0.3:
+            known["mask"] = rng.random(movie.shape[-2:]) < 0.8
+        if rng.random() < 0.3:
+            known["bad_pixels"] = rng.random(movie.shape[-2:]) < 0.02
+        return {"places": detect_spots(movie, **known, **given, **self._run)}
+
+    def _estimate_sigma(self, rng: np.random.Generator) -> Columns:
+        dtype = DTYPES[rng.integers(len(DTYPES))]
+        movie, _ = random_movie(rng, int(rng.integers(1, 9)), random_shape(rng), dtype)
+        width = estimate_sigma(movie, **self._run)
+        return {name: np.array(value) for name, value in width._asdict().items()}
+
+    def _noise_model(self, rng: np.random.Generator) -> Columns:
+        dtype = DTYPES[rng.integers(len(DTYPES))]
+        movie, _ = random_movie(rng, int(rng.integers(1, 9)), random_shape(rng), dtype)
+        return noise_of(noise_model(movie, **self._run))
+
+    def _tracker(self, rng: np.random.Generator) -> Columns:
+        shape, count = (128, 160), 7
+        home = rng.uniform(15, np.array(shape) - 15, (count, 2))
+        shift = np.cumsum(rng.normal(0, 0.15, (30, 2)), axis=0)
+        shift[20:] += 9
+        options = {"rotation": bool(rng.random() < 0.4), "scale": bool(rng.random() < 0.3)}
+        given = {} if rng.random() < 0.5 else {"fiducials": home + shift[0]}
+        kept = []
+        with Tracker(**given, **options, sigma=1.3, **self._run) as tracker:
+            for number, moved in enumerate(shift):
+                light = np.full(shape, 10.0)
+                for i, (y, x) in enumerate(home + moved):
+                    v = np.exp(-0.5 * ((np.arange(shape[0]) - y) / 1.3) ** 2)
+                    u = np.exp(-0.5 * ((np.arange(shape[1]) - x) / 1.3) ** 2)
+                    light += (i != 2 or number % 7 != 3) * 400 * v[:, None] * u
+                found = tracker.update(rng.poisson(light).astype(np.uint16), float(number))
+                values = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+                values["problem"] = bool(values["problem"])
+                values["positions"] = values["positions"].ravel()
+                kept.append({name: np.array(value, float) for name, value in values.items()})
+        return together(iter(kept))
+
+    def _large_frame(self, rng: np.random.Generator) -> Columns:
+        side = 700 if self._quick else 1700
+        movie, sigma = random_movie(rng, 2, (side, side + 64), DTYPES[rng.integers(len(DTYPES))])
+        given = random_detection(rng, sigma) | random_neighbours(rng)
+        return columns_of(localize(movie, **given, **self._run))
+
+    def _tiles(self, rng: np.random.Generator) -> Columns:
+        """A frame of more than 256 MiB, which is worked on in tiles; its spots are few."""
+        side, count = 1200, 200
+        light = spots_image(rng, (side, side), count, sigma=1.3, photons=2000.0)
+        frame = np.tile(rng.poisson(light + 10).astype(np.uint16), (10, 10))
+        frame[::7] += rng.integers(0, 3, frame.shape[1], np.uint16)
+        return columns_of(localize(frame, **self._run))
+
+
+def run(name: str, case: Case) -> Columns:
+    """Return what a case gives, warnings and errors by their kinds: their words may change."""
+    # A hash of the name, so that a case is the same whatever cases are beside it.
+    rng = np.random.default_rng(list(name.encode()))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            columns = case(rng)
+        except (TypeError, ValueError) as error:
+            columns = {"error": np.array(type(error).__name__), "(why)": np.array(str(error))}
+    kinds = sorted({one.category.__name__ for one in caught})
+    return columns | {"warnings": np.array(",".join(kinds))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--only", default="", help="run the cases with this in their names")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    cases = Cases(options.backend, options.quick).cases
+    names = [name for name in cases if options.only in name]
+    for number, name in enumerate(names):
+        np.savez(options.folder / f"{number}.npz", **run(name, cases[name]))
+    (options.folder / "cases.json").write_text(json.dumps(names))
+    print(f"{len(names)} cases by {Path(napari_spotfit.__file__).parent}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Write the parts of files that repeat a table of the code: napari.yaml and pages of docs/.
+
+    python tools/write_tables.py [--check]
+
+Each part lies between two comments that name it, "begin …" and "end …". With --check nothing is
+written, and files that differ from what would be are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from napari_spotfit.engine.quality.flags import RULES
+from napari_spotfit.files.exchange.registry import EXCHANGE
+from napari_spotfit.models.columns import COLUMNS, ROWS, columns_in
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = "napari-spotfit"
+
+
+def commands() -> Iterator[str]:
+    """Yield napari's commands that save spots in the formats of other programs."""
+    for one in EXCHANGE.values():
+        yield f"    - id: {PROGRAM}.save_{one.name}"
+        yield f"      title: {quoted(f'Save spots: {one.title}')}"
+        yield f"      python_name: napari_spotfit.widgets.saved_layers:write_{one.name}"
+        yield '      enablement: "False"'
+
+
+def patterns() -> Iterator[str]:
+    """Yield the names of files of other programs that napari opens."""
+    yield from (f"        - {quoted(one.pattern)}" for one in EXCHANGE.values())
+
+
+def writers() -> Iterator[str]:
+    """Yield what napari's dialog offers to save spots as."""
+    for one in EXCHANGE.values():
+        yield f"    - command: {PROGRAM}.save_{one.name}"
+        yield '      layer_types: ["points"]'
+        yield f"      filename_extensions: [{quoted(one.suffix)}]"
+        yield f"      display_name: {quoted(f'spots, {one.title}')}"
+
+
+def formats() -> Iterator[str]:
+    """Yield the table of the formats of other programs."""
+    yield from table(
+        ("`format=`", "of", "by its name", "unit of places", "centre of the first pixel",
+         "first frame", "needs"),
+        ((f"`{one.name}`", one.title, f"`{one.suffix}`", one.unit, one.origin, one.first_frame,
+          one.needs) for one in EXCHANGE.values()),
+    )  # fmt: skip
+
+
+def columns() -> Iterator[str]:
+    """Yield the table of the columns of fits."""
+    yield from table(
+        ("column", "unit", "±", "type", "meaning"),
+        ((f"`{one.name}`", one.unit, "" if one.error_formats is None else "✓", one.type,
+          one.meaning) for row in ROWS for one in row.along_axes()),
+    )  # fmt: skip
+
+
+def titles() -> Iterator[str]:
+    """Yield the table of our columns' names in the formats of other programs."""
+    known = [one for one in EXCHANGE.values() if any(columns_in(one.name))]
+    yield from table(
+        ("ours", *(one.title for one in known)),
+        ((f"`{column.name}`", *(code(column.formats.get(one.name, "")) for one in known))
+         for column in COLUMNS.values() if column.formats),
+    )  # fmt: skip
+
+
+def code(text: str) -> str:
+    """Return a text as code; nothing of nothing."""
+    return f"`{text}`" if text else ""
+
+
+def flags() -> Iterator[str]:
+    """Yield the table of the flags."""
+    yield from table(
+        ("flag", "bit", "set when", "why there", "good?", "needs", "what to try"),
+        ((str(flag.name), str(int(flag)), rule.limit, rule.reason, "no" if rule.spoils else "yes",
+          rule.needs, rule.advice) for flag, rule in RULES.items()),
+    )  # fmt: skip
+
+
+def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown."""
+    titles = tuple(titles)
+    for cells in (titles, ("---",) * len(titles), *rows):
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, as YAML takes it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+#: Of each file its parts, by their names.
+PARTS = {
+    "napari.yaml": {"commands": commands, "patterns": patterns, "writers": writers},
+    "docs/formats.md": {"formats": formats, "columns": columns, "titles": titles},
+    "docs/trust.md": {"flags": flags},
+}
+
+
+def written(name: str) -> str:
+    """Return the text of a file with its parts as the tables have them."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for part, lines in PARTS[name].items():
+        between = re.compile(
+            rf"(?<=\bbegin {part}\b)([^\n]*\n).*?(?=^[^\n]*\bend {part}\b)", re.M | re.S
+        )
+        body = "".join(f"{line}\n" for line in lines())
+        text, count = between.subn(lambda match, body=body: match[1] + body, text)
+        if count != 1:
+            raise SystemExit(f"{name} must have one part {part!r}; found {count}")
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check = parser.parse_args().check
+    stale = [name for name in PARTS if written(name) != (ROOT / name).read_text(encoding="utf-8")]
+    for name in stale:
+        print(f"{name} is not as the tables have it" if check else f"writing {name}")
+        if not check:
+            (ROOT / name).write_text(written(name), encoding="utf-8", newline="\n")
+    sys.exit(check and bool(stale))
+
+
+if __name__ == "__main__":
+    main()
