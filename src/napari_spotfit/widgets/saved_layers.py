@@ -210,7 +210,7 @@ def _layer_of(table: SpotTable, path: str) -> LayerData:
         return _layer_data(table, path)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
-            f"“{Path(path).name}” cannot be opened: its data of the layer are damaged: {error}"
+            f"“{Path(path).name}” cannot be opened: its record of the layer is damaged: {error}"
         ) from None
 
 
