@@ -40,14 +40,12 @@ if TYPE_CHECKING:
     from .settings.settings import Settings
     from .simulate import simulate_movie, simulate_spots
     from .tracking.controller import Controller, Correction
-    from .tracking.displacement import Displacement, Health
-    from .tracking.follow import track, track_async
+    from .tracking.displacement import Displacement, Health, allan_deviation, power_spectrum
     from .tracking.log import TrackingLog, read_log
-    from .tracking.microscope import SimulatedMicroscope
-    from .tracking.session import FrameQueue, SimulatedCamera, Snapshot, TrackingSession
-    from .tracking.spectra import allan_deviation, power_spectrum
+    from .tracking.microscope import SimulatedCamera, SimulatedMicroscope
+    from .tracking.session import FrameQueue, Snapshot, TrackingSession
     from .tracking.stage import CoreStage, StageCalibration, calibrate_stage
-    from .tracking.tracker import Tracker
+    from .tracking.tracker import Tracker, track, track_async
     from .widgets.fit_layer import fit_layer
     from .widgets.to_layer import to_points_layer
 
@@ -133,7 +131,7 @@ _MODULES = {
     "NoiseModel": "settings.noise_model",
     "Profile": "models.profiles",
     "Settings": "settings.settings",
-    "SimulatedCamera": "tracking.session",
+    "SimulatedCamera": "tracking.microscope",
     "SimulatedMicroscope": "tracking.microscope",
     "Snapshot": "tracking.session",
     "SpotFits": "results.spot_fits",
@@ -142,7 +140,7 @@ _MODULES = {
     "Tracker": "tracking.tracker",
     "TrackingLog": "tracking.log",
     "TrackingSession": "tracking.session",
-    "allan_deviation": "tracking.spectra",
+    "allan_deviation": "tracking.displacement",
     "calibrate_stage": "tracking.stage",
     "detect_spots": "localization.detect_spots",
     "estimate_sigma": "estimation.psf_width",
@@ -165,7 +163,7 @@ _MODULES = {
     "open_image": "images.files.opening",
     "per_frame": "analysis.summary",
     "per_label": "analysis.labels",
-    "power_spectrum": "tracking.spectra",
+    "power_spectrum": "tracking.displacement",
     "read_log": "tracking.log",
     "save_drift": "analysis.drift",
     "save_fits": "results.saving",
@@ -175,8 +173,8 @@ _MODULES = {
     "subtract_drift": "analysis.drift",
     "summarize": "analysis.summary",
     "to_points_layer": "widgets.to_layer",
-    "track": "tracking.follow",
-    "track_async": "tracking.follow",
+    "track": "tracking.tracker",
+    "track_async": "tracking.tracker",
 }
 
 
