@@ -16,7 +16,7 @@ from pathlib import Path
 import tifffile
 
 from napari_spotfit import Settings, simulate_movie
-from napari_spotfit.batch.asked import Batch
+from napari_spotfit.batch.request import Batch
 from napari_spotfit.batch.run import run_batch
 from napari_spotfit.engine import threads
 
@@ -34,7 +34,7 @@ def seconds(paths: list[Path], output: Path, workers: int) -> float:
     """Return how long a batch takes."""
     batch = Batch(paths, output, Settings(backend="cpu"), workers=workers, fresh=True)
     begun = time.perf_counter()
-    outcomes = run_batch(batch, lambda outcome: None, lambda: False)
+    outcomes = run_batch(batch)
     taken = time.perf_counter() - begun
     assert all(outcome.state == "done" for outcome in outcomes), outcomes
     return taken

@@ -38,10 +38,8 @@ from .parts.docking import Docked
 from .parts.layout import fill
 from .parts.wording import in_words, report
 from .picking.pick_bar import PickBar
-from .preview.estimate import SigmaEstimate
-from .preview.image_noise import ImageNoise
+from .preview.estimates import ImageNoise, SigmaEstimate
 from .preview.preview import Preview
-from .preview.told import ToldPsf
 
 if TYPE_CHECKING:
     import napari
@@ -84,7 +82,6 @@ class FitSpots(Docked):
         self.fit_button, self.defaults_button = QPushButton("Fit"), QPushButton("Defaults")
         self.running, self.buttons = RunBar(), QStackedWidget()
         self._noise = ImageNoise(self.settings, self)
-        self._told = ToldPsf(self.settings, self._noise, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
         self.gain_offer = GainOffer(self.settings, self._noise, self)
@@ -106,7 +103,7 @@ class FitSpots(Docked):
         self._patience = qdebounced(self._on_patience, _PATIENCE, parent=self)
         self._picked: Points | None = None
         self._picked_soon = qdebounced(self._show_picked, _AFTER_PICKS, parent=self)
-        self._told_soon = qdebounced(self._told.show, _AFTER_PICKS, parent=self)
+        self._told_soon = qdebounced(self._noise.show, _AFTER_PICKS, parent=self)
         values = remember.load("fit_spots")
         self.settings.put(values)
         self._face = str(values.get("face", "sigma"))
@@ -249,7 +246,7 @@ class FitSpots(Docked):
             # The same spots would lie on top of each other.
             self.preview.box.setChecked(False)
         self._show_running(False)
-        self._told.show()
+        self._noise.show()
         self.status.end(run)
         self.finished.emit()
         if layer is not None:
@@ -360,14 +357,14 @@ class FitSpots(Docked):
         self.result.spots.said.connect(self.status.fail)
         self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
-        self.preview.drawn.connect(self._told.show)
+        self.preview.drawn.connect(self._noise.show)
         self.preview.failed.connect(lambda error: self.status.preview(report(error), failed=True))
         self.preview.slow.connect(lambda: self.status.preview(_READING))
         self.preview.recovered.connect(self.status.preview)
-        self.gain_offer.asked.connect(self._told.show)
+        self.gain_offer.asked.connect(self._noise.show)
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
-        self.estimate.failed.connect(self._told.show)
+        self.estimate.failed.connect(self._noise.show)
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.missed.connect(self.status.pass_by)

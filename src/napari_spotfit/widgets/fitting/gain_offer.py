@@ -16,7 +16,7 @@ from ..layers.noise import MeasuredNoise
 from ..parts.latest import Latest
 
 if TYPE_CHECKING:
-    from ..preview.image_noise import ImageNoise
+    from ..preview.estimates import ImageNoise
     from .settings_panel import SettingsPanel
 
 
