@@ -13,7 +13,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.14 python3.13 python3.12 
 CUDA ?= 13
 
 # What speed is compared with.
-BASELINE := $(shell sed -n 's/^BASELINE = "\(.*\)"/\1/p' benchmarks/against.py)
+BASELINE := $(shell sed -n 's/^BASELINE = "\(.*\)"/\1/p' benchmarks/baseline.py)
 
 # What clang-format looks after.
 CPP := $(shell find kernels tests/platforms -name '*.h' -o -name '*.cpp' -o -name '*.c')
@@ -73,35 +73,32 @@ sanitize: $(VENV)/.with-dev ## run the engine's tests with clang's sanitizers in
 test-napari: | system-packages ## run the widget's tests with every supported napari; write docs/napari-versions.md
 	$(PYTHON) tools/test_napari.py
 
-bench: $(BENCH_VENV)/.installed ## measure accuracy, speed and import time, beside Picasso and the engine before
+bench: $(BENCH_VENV)/.installed baseline ## measure accuracy, speed and latency, beside other programs and the baseline
 	$(BENCH_VENV)/bin/python benchmarks/accuracy.py
-	$(BENCH_VENV)/bin/python benchmarks/cpu.py
-	$(BENCH_VENV)/bin/python benchmarks/latency.py --skip-gpu
-	$(BENCH_VENV)/bin/python benchmarks/detection.py
 	$(BENCH_VENV)/bin/python benchmarks/trust.py
-	$(BENCH_VENV)/bin/python benchmarks/against.py $(BASELINE)
-	$(BENCH_VENV)/bin/python benchmarks/expressions.py $(BASELINE)
-	$(BENCH_VENV)/bin/python benchmarks/detection_against.py $(BASELINE)
-	$(BENCH_VENV)/bin/python benchmarks/localize_against.py
-	$(BENCH_VENV)/bin/python benchmarks/import_time.py
+	$(BENCH_VENV)/bin/python benchmarks/detection.py
+	$(BENCH_VENV)/bin/python benchmarks/cpu.py
+	$(BENCH_VENV)/bin/python benchmarks/latency.py --only cpu many
 	$(BENCH_VENV)/bin/python benchmarks/streaming.py --frames 4000
+	$(BENCH_VENV)/bin/python benchmarks/files.py --only python experiment
 	$(BENCH_VENV)/bin/python benchmarks/tracking.py
-	$(BENCH_VENV)/bin/python benchmarks/drift.py
+	$(BENCH_VENV)/bin/python benchmarks/against.py
 
-bench-gpu: $(BENCH_VENV)/.with-cuda ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers
-	$(BENCH_VENV)/bin/python benchmarks/gpu_host.py
-	$(BENCH_VENV)/bin/python benchmarks/gpu.py --output build/bench-gpu
-	$(BENCH_VENV)/bin/python benchmarks/latency.py
-	$(MAKE) baseline
-	$(BENCH_VENV)/bin/python benchmarks/gpu_against.py build/baseline
-	$(BENCH_VENV)/bin/python benchmarks/gpu_frames_against.py build/baseline
-	$(BENCH_VENV)/bin/python benchmarks/gpu_launches.py
+bench-gpu: $(BENCH_VENV)/.with-cuda baseline ## measure the speed on an NVIDIA GPU; CUDA=12 for older drivers
+	$(BENCH_VENV)/bin/python benchmarks/gpu.py
+	$(BENCH_VENV)/bin/python benchmarks/latency.py --only gpu
+	$(BENCH_VENV)/bin/python tools/time_launches.py
+	$(BENCH_VENV)/bin/python benchmarks/gpu_against.py
 
-baseline: ## put the commit that speed is compared with into build/baseline
+baseline: build/baseline/.$(BASELINE) ## put the commit that speed is compared with into build/baseline
+
+build/baseline/.$(BASELINE): | $(BENCH_VENV)/.installed
 	rm -rf build/baseline
 	mkdir -p build/baseline
 	git archive $(BASELINE) | tar -x -C build/baseline
 	ln -s ../../kernels ../../napari.yaml build/baseline/src/napari_spotfit/
+	$(BENCH_VENV)/bin/python build/baseline/tools/build_library.py
+	touch $@
 
 screenshots: $(VENV)/.with-napari ## take the pictures of the documentation anew
 	$(WITH_DISPLAY) $(PY) docs/screenshots.py

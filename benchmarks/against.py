@@ -1,173 +1,193 @@
-"""Is the engine on the CPU as fast as another commit's, kind of fit by kind of fit?
+"""Is the engine on the CPU as fast as at the baseline, and are its answers the same to the bit?
 
-The other commit is installed from git into an environment of its own, below build/. Both versions
-work in processes of their own and take turns, fit by fit, so that what else the machine does slows
-both alike. Times are the CPU's.
+CPU time of fits by model and estimator, of own expressions, of localize and of detection, with
+each instruction set of this processor; then calls with 100 spots. One thread. ``make baseline``
+gets the commit that is compared with.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import statistics
-import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from cpu import spots_of
+from baseline import BASELINE, TREE, Case, arrays, both, compare, summary
+from common import KINDS, MLE, ROTATED, ROUND, SQUARED, paper_spots, parsed
+from internals import instruction_sets
 
-HERE = Path(__file__).resolve().parent.parent
-#: The last commit of the engine that was written twice, in Numba and CUDA.
-BASELINE = "0b9ee7a"
-#: Kinds of fits: their name, ROI size, settings; then the least speed relative to the other's.
-PLAIN = {f"lse {size}×{size}": (size, {}) for size in (7, 9, 16, 32)}
-OTHERS = {
-    "lse, errors": (9, {"errors": True}),
-    "lse 16×16, errors": (16, {"errors": True}),
-    "mle": (9, {"estimator": "mle", "gain": 1.0}),
-    "mle, errors": (9, {"estimator": "mle", "gain": 1.0, "errors": True}),
-    "mle, variances": (9, {"estimator": "mle", "gain": 1.0, "variance": 4.0}),
-    "wlse": (9, {"estimator": "wlse", "variance": 4.0}),
-    "elliptical": (9, {"model": "gaussian_elliptical"}),
-    "integrated": (9, {"pixel": "integrated"}),
-    "rotated": (9, {"model": "gaussian_rotated"}),
-    "Lorentzian": (9, {"model": "lorentzian"}),
-}
-WANTED_PLAIN, WANTED_MEAN, WANTED_WORST = 1.05, 1.0, 0.9
+from napari_spotfit import Profile, simulate_movie, simulate_spots
+
+#: The least speed of each case over the baseline's, and of their geometric mean.
+WORST, MEAN, CALL = 0.97, 1.0, 1 / 1.05
 #: Pixels of all spots of a call.
-PIXELS = 5_000_000
-#: Numba's name for processors that have no more than an instruction set.
-PROCESSORS = {"sse42": "nehalem", "avx2": "haswell"}
-#: Fits whenever a line comes in, and answers with the CPU's seconds.
-FITTER = """
-import json, sys, time
-import numpy as np
-from napari_spotfit import fit_spots
-kinds = json.loads(sys.argv[1])
-spots = {name: np.load(path) for name, (path, _) in kinds.items()}
-for name, (_, settings) in kinds.items():
-    fit_spots(spots[name][:2000], backend="cpu", **settings)
-print("ready", flush=True)
-for line in sys.stdin:
-    name = line.strip()
-    begin = time.process_time()
-    fit_spots(spots[name], backend="cpu", **kinds[name][1])
-    print(time.process_time() - begin, flush=True)
-"""
+PIXELS, QUICK_PIXELS = 5_000_000, 500_000
+#: Kinds of fits: their ROI and settings.
+FITS: dict[str, tuple[int, dict[str, Any]]] = {
+    **{f"round {size}×{size}": (size, {}) for size in (7, 9, 16, 32)},
+    "round 9×9, errors": (9, {"errors": True}),
+    "round 16×16, errors": (16, {"errors": True}),
+    "maximum likelihood, errors": (9, {**MLE, "errors": True}),
+    "maximum likelihood, variances": (9, {**MLE, "variance": 4.0}),
+    "Moffat": (9, {"model": "moffat"}),
+    **{name: (9, kind) for name, kind in KINDS.items() if name != "round"},
+}
+EXPRESSIONS: dict[str, dict[str, Any]] = {
+    "round": ROUND,
+    "flat top": {"expression": f"exp(-({SQUARED}/(2*s**2))**q)",
+                 "start": {"s": "sigma", "q": 1.2}, "bounds": {"q": (0.3, 4)}},
+    "rotated": ROTATED,
+    "matrix": {"expression": "exp(-(a*(x-x0)**2 + 2*b*(x-x0)*(y-y0) + c*(y-y0)**2))",
+               "start": {"a": 0.3, "b": 0.02, "c": 0.25}},
+    "moffat": {"expression": f"(1 + {SQUARED}/w**2)**-q",
+               "start": {"w": "2*sigma", "q": 2.5}, "bounds": {"q": (1, 10)}},
+    "lorentzian": {"expression": "1/((1 + ((x-x0)/w)**2)*(1 + ((y-y0)/w)**2))",
+                   "start": {"w": "1.18*sigma"}},
+    "integrated": {
+        "expression": "(erf((x-x0+0.5)/(1.4142136*s)) - erf((x-x0-0.5)/(1.4142136*s)))"
+        "*(erf((y-y0+0.5)/(1.4142136*s)) - erf((y-y0-0.5)/(1.4142136*s)))",
+        "start": {"s": "sigma"}},
+    "ring": {"expression": f"exp(-(sqrt({SQUARED}) - r)**2/(2*s**2))",
+             "start": {"r": "sigma", "s": "0.7*sigma"}, "bounds": {"r": (0, None)}},
+    "tilted": {
+        "expression": "exp(-(x-x0)**2/(2*a**2) - (y-y0)**2/(2*b**2))*(1 + k*tanh((x-x0)/a))",
+        "start": {"a": "sigma", "b": "sigma", "k": 0.1}},
+    "two widths": {"expression": f"m*exp(-{SQUARED}/(2*s**2)) + (1-m)*exp(-{SQUARED}/(2*w**2))",
+                   "start": {"s": "0.8*sigma", "w": "2*sigma", "m": 0.7},
+                   "bounds": {"m": (0, 1), "s": (0.3, None), "w": (0.3, None)}},
+}  # fmt: skip
+#: Frames and pixels a side of movies, from short ones to a long one and a single large frame.
+MOVIES, QUICK_MOVIES = ((50, 256), (1000, 256), (1, 2048)), ((4, 256),)
+#: Spots in 256² pixels.
+SPOTS = 20
+#: What localize knows: all that the settings of a result have, the PSF's σ, or nothing.
+KNOWN: dict[str, tuple[dict[str, Any], str | None]] = {
+    "all known": ({"sigma": 1.3, "roi_size": 9}, "all"),
+    "σ given": ({"sigma": 1.3, "roi_size": 9}, None),
+    "nothing given": ({}, None),
+}
+ON_CPU = {"backend": "cpu", "threads": 1}
+#: Spots and places of a small call, and the frame's side.
+FEW, PLACES, SIDE = 100, 20, 512
+
+Saved = Callable[[str, np.ndarray], str]
 
 
-class Version:
-    """One version of the package, in a process of its own."""
-
-    def __init__(
-        self, python: Path, kinds: str, environment: dict[str, str], program: str = FITTER
-    ) -> None:
-        self._process = subprocess.Popen(
-            [python, "-c", program, kinds], env=os.environ | environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
-
-    def seconds(self, kind: str) -> float:
-        """Fit once."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{kind}\n")
-        self._process.stdin.flush()
-        return float(self._process.stdout.readline())
-
-    def end(self) -> None:
-        self._process.communicate()
+def fits(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield fits of every kind."""
+    for name, (size, settings) in FITS.items():
+        count = (QUICK_PIXELS if quick else PIXELS) // size**2
+        path = saved(f"{size}", paper_spots(size, count)[0])
+        options = {**ON_CPU, "errors": False, **settings}
+        yield Case(f"{name} (M fits)", "fit_spots", path, count / 1e6, options)
 
 
-def install(commit: str) -> Path:
-    """Return the Python of an environment that has the package as it was at a commit."""
-    folder = HERE / "build" / f"baseline-{commit}"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        source = folder / "source"
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        source.mkdir()
-        archive = subprocess.run(
-            ["git", "-C", HERE, "archive", commit], check=True, stdout=subprocess.PIPE
-        )
-        subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", source], check=True)
-    return python
+def expressions(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield fits of own expressions to spots of their own."""
+    for name, arguments in EXPRESSIONS.items():
+        for size in (9,) if quick else (9, 16):
+            count = (QUICK_PIXELS if quick else 2_000_000) // size**2
+            path = saved(f"{name} {size}", spots_of(arguments, size, count))
+            options = {**ON_CPU, "errors": False, "expression": arguments}
+            yield Case(f"{name}, {size}×{size} (M fits)", "fit_spots", path, count / 1e6, options)
 
 
-def both(other: Path, given: Sequence[str], program: str) -> list[Version]:
-    """Return our version and another one, by its Python, each with what it is given."""
-    # The other one not from a PYTHONPATH, which may lead to this one.
-    return [
-        Version(python, text, environment, program)
-        for python, text, environment in zip(
-            (Path(sys.executable), other), given, ({}, {"PYTHONPATH": ""}), strict=True
-        )
-    ]
+def spots_of(arguments: dict[str, Any], size: int, count: int) -> np.ndarray:
+    """Return spots with shot noise of an expression, whose parameters are near the start values."""
+    model, rng = Profile.from_expression(**arguments), np.random.default_rng(0)
+    rows, columns = np.indices((size, size), float)
+    different, sigma = min(count, 500), 1.3 * size / 9
+    result = []
+    for _ in range(different):
+        values = {"amplitude": 200.0, "background": 10.0}
+        values |= dict(zip("yx", (size - 1) / 2 + rng.uniform(-0.5, 0.5, 2), strict=True))
+        for parameter in model.shape[2:]:
+            constant, per_sigma = parameter.start
+            values[parameter.name] = (constant + per_sigma * sigma) * rng.uniform(0.9, 1.1)
+        result.append(model.evaluate(rows, columns, values))
+    return rng.poisson(np.resize(result, (count, size, size))).astype(np.uint16)
 
 
-def compare(versions: list[Version], kind: str, count: int, turns: int) -> float:
-    """Print the speeds of both versions; return the median of their ratio turn by turn."""
-    taken: list[list[float]] = [[], []]
-    for turn in range(turns):
-        for i in (0, 1) if turn % 2 else (1, 0):
-            taken[i].append(versions[i].seconds(kind))
-    ratio = statistics.median(b / a for a, b in zip(*taken, strict=True))
-    ours, theirs = (count / statistics.median(times) / 1e6 for times in taken)
-    print(f"  {kind:20}{ours:9.3f}{theirs:9.3f}{ratio:9.2f}", flush=True)
-    return ratio
+def movie_of(frames: int, side: int, spots: int = SPOTS) -> np.ndarray:
+    """Return a simulated movie with so many spots in 256² pixels."""
+    count = spots * side**2 // 256**2
+    return simulate_movie(frames, (side, side), spots_per_frame=count, sigma=1.3, seed=1)[0]
 
 
-def compare_all(other: Path, instruction_set: str, folder: Path, turns: int) -> None:
-    """Print a table for one instruction set."""
-    kinds, counts = {}, {}
-    for name, (size, settings) in (PLAIN | OTHERS).items():
-        path, counts[name] = folder / f"{size}.npy", PIXELS // size**2
-        if not path.exists():
-            np.save(path, spots_of(size, counts[name]))
-        kinds[name] = (str(path), settings)
-    import json
-
-    ours = {"NAPARI_SPOTFIT_INSTRUCTION_SET": instruction_set}
-    # Not from a PYTHONPATH, which may lead to this version.
-    numba = str(HERE / "build" / f"numba-{instruction_set}")
-    theirs = {"PYTHONPATH": "", "NUMBA_CACHE_DIR": numba}
-    if instruction_set in PROCESSORS:
-        theirs |= {"NUMBA_CPU_NAME": PROCESSORS[instruction_set], "NUMBA_CPU_FEATURES": ""}
-    versions = [
-        Version(Path(sys.executable), json.dumps(kinds), ours),
-        Version(other, json.dumps(kinds), theirs),
-    ]
-    print(f"{instruction_set}: million fits per CPU second, ours and theirs, and the ratio")
-    plain = [compare(versions, kind, counts[kind], turns) for kind in PLAIN]
-    rest = [compare(versions, kind, counts[kind], turns) for kind in OTHERS]
-    for version in versions:
-        version.end()
-    print(
-        f"  plain: worst {min(plain):.2f} (wanted {WANTED_PLAIN}); others: geometric mean "
-        f"{statistics.geometric_mean(rest):.2f} ({WANTED_MEAN}), worst {min(rest):.2f} "
-        f"({WANTED_WORST})"
-    )
+def localization(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield localize of movies, by what it knows before."""
+    for frames, side in QUICK_MOVIES if quick else MOVIES:
+        path = saved(f"{frames} {side}", movie_of(frames, side))
+        for name, (options, known) in KNOWN.items():
+            what = f"{frames} × {side}², {name} (frames)"
+            yield Case(what, "localize", path, frames, {**ON_CPU, **options}, known=known)
 
 
-def main() -> None:
-    from napari_spotfit.engine.cpu.library import load
+def detection(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield detection in small and large frames, which measures the noise as well."""
+    for frames, side in QUICK_MOVIES if quick else ((200, 256), (3, 2048)):
+        movie = np.minimum(movie_of(frames, side, 45), 255)
+        for dtype in ("uint8", "uint16", "float32"):
+            path = saved(f"{frames} {side} {dtype}", movie.astype(dtype))
+            yield Case(f"{frames} × {side}² {dtype} (frames)", "detect_spots", path, frames,
+                       {**ON_CPU, "sigma": 1.3})  # fmt: skip
 
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("commit", nargs="?", default=BASELINE, help="what to compare with")
-    parser.add_argument("--turns", type=int, default=11)
-    parser.add_argument("--sets", nargs="*", default=load().instruction_sets[:0:-1])
-    options = parser.parse_args()
-    other = install(options.commit)
-    with tempfile.TemporaryDirectory() as folder:
-        for name in options.sets:
-            compare_all(other, name, Path(folder), options.turns)
+
+def calls(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield calls with little to do, a hundred for one time."""
+    spots = simulate_spots(FEW, 9, photons=400, background=0.5, seed=1)[0].astype(np.uint16)
+    movie, truth = simulate_movie(1, (SIDE, SIDE), spots_per_frame=FEW, photons=2000, seed=1)
+    places = truth[["y", "x"]].to_numpy()
+    cut, frame = saved("few", spots), saved("frame", movie[0])
+    given = {**ON_CPU, "sigma": 1.3, "roi_size": 9}
+    repeated: dict[str, Any] = {"calls": 10 if quick else 100}
+    for count in (FEW, PLACES):
+        centers = saved(f"{count} places", places[:count])
+        for call in ("Fitter.fit_at", "fit_at"):
+            yield Case(f"{call}, {count} places (calls)", call, frame, 1, given, centers,
+                       known="noise", **repeated)  # fmt: skip
+    for call in ("Fitter.fit", "fit_spots"):
+        yield Case(f"{call}, {FEW} spots (calls)", call, cut, 1, ON_CPU, **repeated)
+
+
+SECTIONS = {
+    "fits": fits,
+    "expressions": expressions,
+    "localize": localization,
+    "detection": detection,
+    "calls": calls,
+}
+
+
+def main() -> int:
+    """Print the sections asked for with each instruction set."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--tree", type=Path, default=TREE, help="a checkout to compare with")
+        parser.add_argument("--turns", type=int, default=11)
+        parser.add_argument("--sets", nargs="*", default=instruction_sets()[:0:-1])
+
+    options = parsed(__doc__, list(SECTIONS), add)
+    turns = min(options.turns, 4) if options.quick else options.turns
+    print(f"{os.uname().machine}; speed per CPU second of this version and {BASELINE}, the ratio,"
+          " and whether the answers are the same")  # fmt: skip
+    good = []
+    with arrays() as saved:
+        for instructions in options.sets:
+            with both(options.tree, {"NAPARI_SPOTFIT_INSTRUCTION_SET": instructions}) as versions:
+                of_all: list[float] = []
+                for name in options.only:
+                    print(f"{instructions}, {name}")
+                    ratios = compare(versions, list(SECTIONS[name](saved, options.quick)), turns)
+                    worst, mean = (CALL, CALL) if name == "calls" else (WORST, MEAN)
+                    good.append(summary(f"  {name}", ratios, worst, mean))
+                    of_all += ratios
+                good.append(summary(f"{instructions}, all of these", of_all, CALL, MEAN))
+    return int(not all(good))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,10 +1,10 @@
-"""Speed, recall and false positives of the detection on the CPU, beside Picasso's.
+"""Speed, recall and false positives of the detection on the CPU, beside Picasso's; its memory.
 
-A simulated movie (see simulate_movie: 256×256 pixels, 45 spots a frame) with known
-emitters. Ours runs with its default settings. Picasso (0.11.3, from PyPI as picassosr)
-runs twice, with the box, filter and threshold of its best F1 score, and of its best
-recall at as few false positives as ours; on all cores, and with the movie in a memory
-map, which its threads read without a lock. Without it, only our own figures are printed.
+A simulated movie (256×256 pixels, 45 spots a frame) with known emitters. Ours runs with its default
+settings. Picasso (0.11.3, from PyPI as picassosr) runs twice, with the box, filter and threshold of
+its best F1 score, and of its best recall at as few false positives as ours; on all cores, and with
+the movie in a memory map, which its threads read without a lock. Without it, only our own figures
+are printed.
 """
 
 from __future__ import annotations
@@ -13,20 +13,15 @@ import argparse
 import itertools
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
+from common import Work, bar, cores, in_turns, resident, run
+from noisy_scenes import hits
 
-from napari_spotfit import simulate_movie
-from napari_spotfit.engine import threads
-from napari_spotfit.engine.cpu.detect import detect as detect_with_noise
-from napari_spotfit.engine.detection.candidates import Candidates
-from napari_spotfit.estimation.measured_noise import measure_noise
-from napari_spotfit.settings.settings import Settings
+from napari_spotfit import detect_spots, simulate_movie
 
 #: A detection within this many pixels of an emitter has found it.
 NEAR = 2.0
@@ -34,32 +29,20 @@ NEAR = 2.0
 TRIAL, BOXES, FILTERS, THRESHOLDS = 60, (5, 7, 9), (None, 1.0), 80
 #: Picasso does not look near the border, so that recall is counted without it, too.
 BORDER = 8
-#: How many times as fast as Picasso we want to be.
-RATIO = 18
-#: So many frames tell the noise, as in localize.
-NOISE_FRAMES = 16
-REPEATS = 3
+#: How many times as fast as Picasso we want to be, and bytes of memory for a pixel at most.
+RATIO, MOST_BYTES = 18, 12
+#: Frames lie so far apart, to be matched in one go.
+APART = np.array([10 * NEAR, 1, 1])
 
-
-def detect(movie: np.ndarray, settings: Settings) -> Candidates:
-    """Measure the noise in some frames, and detect in all."""
-    some = np.ascontiguousarray(movie[:: max(len(movie) // NOISE_FRAMES, 1)])
-    return detect_with_noise(movie, settings.changed(noise=measure_noise(some, settings)))
+ours = partial(detect_spots, sigma=1.3, backend="cpu")
 
 
 class Quality(NamedTuple):
+    """How many emitters were found, and how much else."""
+
     recall: float
     false_per_frame: float
     f1: float
-
-
-class Choice(NamedTuple):
-    """Picasso's settings, and what comes of them."""
-
-    box: int
-    sigma: float | None
-    threshold: float
-    quality: Quality
 
 
 def places(table: Any) -> np.ndarray:
@@ -67,23 +50,9 @@ def places(table: Any) -> np.ndarray:
     return np.column_stack([np.asarray(table[name], float) for name in ("frame", "y", "x")])
 
 
-def recovered(truth: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Say of each emitter whether it was found; a detection finds one only, the nearest."""
-    # Apart along a third axis, all frames are matched in one go.
-    apart = np.array([10 * NEAR, 1, 1])
-    pairs = cKDTree(truth * apart).sparse_distance_matrix(
-        cKDTree(found * apart), NEAR, output_type="ndarray"
-    )
-    result, free = np.zeros(len(truth), bool), np.ones(len(found), bool)
-    for i, j, _ in np.sort(pairs, order="v"):
-        if free[j] and not result[i]:
-            result[i], free[j] = True, False
-    return result
-
-
 def quality(found: np.ndarray, truth: np.ndarray, frames: int) -> Quality:
     """Compare detections with emitters."""
-    right = recovered(truth, found).sum()
+    right = hits(found * APART, truth * APART, NEAR)
     return Quality(
         right / len(truth), (len(found) - right) / frames, 2 * right / (len(truth) + len(found))
     )
@@ -96,16 +65,16 @@ def import_picasso() -> Any:
     except ImportError:
         return None
     # As it comes, it leaves cores unused, and keeps that setting in the user's home.
-    lib.n_workers = lambda *_: threads.available()
+    lib.n_workers = lambda *_: cores()
     io.load_user_settings = lambda: {"Localize": {"cpu_utilization": 0.99}}
     io.save_user_settings = lambda *_: None
     return localize
 
 
-def choices(picasso: Any, movie: np.ndarray, truth: np.ndarray) -> list[Choice]:
-    """Try Picasso's settings on some frames."""
-    truth = truth[truth[:, 0] < TRIAL]
-    result = []
+def rivals(picasso: Any, movie: np.ndarray, truth: np.ndarray) -> dict[str, Work]:
+    """Return Picasso with the best of its settings, tried on some frames."""
+    truth, mine = truth[truth[:, 0] < TRIAL], quality(ours(movie[:TRIAL]), truth, TRIAL)
+    tried = []
     for box, sigma in itertools.product(BOXES, FILTERS):
         table, _ = picasso.identify(movie[:TRIAL], 0, box, gaussian_filter_sigma=sigma)
         found, strength = places(table), np.asarray(table["net_gradient"])
@@ -113,81 +82,68 @@ def choices(picasso: Any, movie: np.ndarray, truth: np.ndarray) -> list[Choice]:
         for rank in np.linspace(0.3 * most, most - 1, THRESHOLDS).astype(int):
             threshold = float(np.sort(strength)[::-1][rank])
             kept = quality(found[strength > threshold], truth, TRIAL)
-            result.append(Choice(box, sigma, threshold, kept))
-    return result
+            tried.append((kept, box, sigma, threshold))
+    few = [one for one in tried if one[0].false_per_frame <= mine.false_per_frame]
+    chosen = {"best F1": max(tried, key=lambda one: one[0].f1)}
+    if few:
+        chosen["as few false"] = max(few, key=lambda one: one[0].recall)
+
+    def work(box: int, sigma: float | None, threshold: float) -> np.ndarray:
+        return places(picasso.identify(movie, threshold, box, gaussian_filter_sigma=sigma)[0])
+
+    return {
+        f"Picasso, {name} (box {box}, σ {sigma})": partial(work, box, sigma, threshold)
+        for name, (_, box, sigma, threshold) in chosen.items()
+    }
 
 
-def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    begin = time.perf_counter()
-    result = work()
-    return time.perf_counter() - begin, result
-
-
-def report(name: str, times: list[float], table: Any, truth: np.ndarray, movie: np.ndarray) -> None:
-    found = places(table)
-    whole, right = quality(found, truth, len(movie)), recovered(truth, found)
+def beside(options: argparse.Namespace) -> None:
+    """Print speed and quality, measured in turns, so that both see the same load."""
+    count = 100 if options.quick else options.frames
+    movie, table = simulate_movie(count, seed=1)
+    truth = places(table)
     last = np.array(movie.shape[1:]) - 1 - BORDER
-    inner = np.all((truth[:, 1:] >= BORDER) & (truth[:, 1:] <= last), axis=1)
-    speed = f"{len(movie) / statistics.median(times):.0f} ({len(movie) / min(times):.0f})"
-    print(
-        f"{name:>38} {speed:>15} {whole.recall:>9.2%} {right[inner].mean():>9.2%}"
-        f" {whole.false_per_frame:>12.3f}",
-        flush=True,
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--frames", type=int, default=1000)
-    frames = parser.parse_args().frames
-    movie, table = simulate_movie(frames, seed=1)
-    truth, settings = places(table), Settings(sigma=1.3)
-    detect(movie, settings)
-    print(f"{threads.available()} cores; {frames} frames; frames/s are the median (the best)")
+    inner = truth[np.all((truth[:, 1:] >= BORDER) & (truth[:, 1:] <= last), axis=1)]
+    print(f"{cores()} cores; {count} frames; frames/s are the median (the best)")
     columns = ("frames/s", "recall", "inner", "false/frame")
     print(f"{'':>38} " + "{:>15} {:>9} {:>9} {:>12}".format(*columns))
     picasso = import_picasso()
-    if picasso is None:
-        runs = [timed(lambda: detect(movie, settings)._asdict()) for _ in range(REPEATS)]
-        report("napari-spotfit", [spent for spent, _ in runs], runs[0][1], truth, movie)
-        print("Picasso is not installed (pip install picassosr==0.11.3): no comparison.")
-        return
     with tempfile.TemporaryDirectory() as folder:
-        beside(picasso, movie, truth, settings, Path(folder) / "movie.raw")
-
-
-def beside(
-    picasso: Any, movie: np.ndarray, truth: np.ndarray, settings: Settings, path: Path
-) -> None:
-    """Measure in turns, so that both see the same load of the machine."""
-    movie.tofile(path)
-    mapped = np.memmap(path, movie.dtype, "r", shape=movie.shape)
-    tried = choices(picasso, mapped, truth)
-    ours = quality(
-        places(detect(movie[:TRIAL], settings)._asdict()), truth[truth[:, 0] < TRIAL], TRIAL
-    )
-    few = [choice for choice in tried if choice.quality.false_per_frame <= ours.false_per_frame]
-    rivals = {
-        "best F1": max(tried, key=lambda choice: choice.quality.f1),
-        "as few false": max(few, key=lambda choice: choice.quality.recall),
-    }
-    works = {"napari-spotfit": lambda: detect(movie, settings)._asdict()}
-    for name, (box, sigma, threshold, _) in rivals.items():
-        works[f"Picasso, {name} (box {box}, σ {sigma})"] = lambda b=box, s=sigma, t=threshold: (
-            picasso.identify(mapped, t, b, gaussian_filter_sigma=s)[0]
-        )
-    times: dict[str, list[float]] = {name: [] for name in works}
-    tables = {}
-    for _ in range(REPEATS):
+        works: dict[str, Work] = {"napari-spotfit": partial(ours, movie)}
+        if picasso is None:
+            print("Picasso is not installed (pip install picassosr==0.11.3): no comparison.")
+        else:
+            path = Path(folder) / "movie.raw"
+            movie.tofile(path)
+            works |= rivals(picasso, np.memmap(path, movie.dtype, "r", shape=movie.shape), truth)
+        times = in_turns(works, 1 if options.quick else 3)
         for name, work in works.items():
-            spent, tables[name] = timed(work)
-            times[name].append(spent)
-    for name in works:
-        report(name, times[name], tables[name], truth, movie)
-    mine, *others = (statistics.median(spent) for spent in times.values())
-    print("times as fast as Picasso:", ", ".join(f"{other / mine:.1f}" for other in others), end="")
-    print(f" (wanted: {RATIO})")
+            found: Any = work()
+            whole = quality(found, truth, count)
+            recall = hits(found * APART, inner * APART, NEAR) / len(inner)
+            speed = f"{count / statistics.median(times[name]):.0f} ({count / min(times[name]):.0f})"
+            print(f"{name:>38} {speed:>15} {whole.recall:>9.2%} {recall:>9.2%} "
+                  f"{whole.false_per_frame:>12.3f}", flush=True)  # fmt: skip
+    mine, *others = (statistics.median(taken) for taken in times.values())
+    for other in others:
+        print(f"{other / mine:.1f} times as fast as Picasso {bar(other / mine, least=RATIO)}")
+
+
+def memory(options: argparse.Namespace) -> None:
+    """Print the memory that detection in a large frame takes, with the frame; Linux tells it."""
+    side = 1024 if options.quick else 4096
+    frame = simulate_movie(1, (side, side), spots_per_frame=45 * side**2 // 256**2, seed=1)[0]
+    ours(frame, threads=1)
+    Path("/proc/self/clear_refs").write_text("5")  # from now on, the highest counts
+    before = resident("VmRSS")
+    ours(frame, threads=1)
+    found = (1e6 * (resident("VmHWM") - before) + frame.nbytes) / frame.size
+    print(f"memory, {side}² uint16: {found:.1f} B/px {bar(found, most=MOST_BYTES)}")
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--frames", type=int, default=1000)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, {"beside": beside, "memory": memory}, _add)

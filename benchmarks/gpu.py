@@ -1,105 +1,229 @@
-"""Speed of the fits on the GPU, beside what is asked for and the paper's own design.
+"""Speed of the fits on the GPU, beside what is asked for.
 
-Prints a Markdown table of every measure, then the paper's Figures 2 to 4 as tables.
-Figures per second are medians; what is compared takes turns in one run. With
-``--output``, the same goes to a folder, with the figures as CSV and pictures.
-
-Picasso (picassosr) is timed beside ours where it is installed with its CUDA parts.
-``--backend cpu`` tries the benchmark itself, at small sizes and without a GPU.
+Prints a Markdown table. Figures per second are medians; what is compared takes turns in one run.
+Picasso (picassosr) is timed beside ours where it is installed with its CUDA parts. ``--backend
+cpu`` tries the benchmark itself, at small sizes and without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import platform
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from typing import Any
 
-import gpu_figures
 import numpy as np
-from gpu_data import BACKGROUND, JITTER, PHOTONS, SIGMA, Report
-from gpu_machine import Cuda, Host
-from gpu_models import MODEL_SECTIONS
-from gpu_sections import SECTIONS, Bench
+from common import KINDS, Work, large_spot, parsed, resolved
+from gpu_machine import Bench, Host, alike, are_right, machine_of, simulated
 
-import napari_spotfit
+from napari_spotfit import fit_spots, localize, simulate_movie
 
-FIGURES = "figures"
-MEASURES = SECTIONS | MODEL_SECTIONS
+#: Side of the ROI: million fits per second that are asked for, at least and as the aim.
+RATES = {7: (2600, 4000), 9: (2050, 3200), 16: (800, 1200), 32: (175, 400)}
+#: Shares of these that are asked for with start values, and standard errors too, made inside.
+START_SHARE, ERRORS_SHARE, PINNED_SHARE = (0.8, 0.95), (0.6, 0.8), (0.85, 0.95)
+HOST_RATES = {"float32": (150, 230), "uint16": (300, 450)}
+#: Two GPUs against one, at least and as the aim: from page-locked and from ordinary memory, movies.
+ALL_PINNED, ALL_HOST, ALL_MOVIE = (1.7, 1.9), (1.3, 1.9), (1.55, 1.9)
+FRAME_RATES, AGREEMENT = (200_000, 350_000), (0.998, 0.9999)
+#: The least share of the hand-written model's speed for the same as an expression.
+OWN_SHARE = (0.3, 0.6)
+#: Side of an image that is one fit, milliseconds for it, and those of Gpufit and nlsq.
+LARGE = {1000: ((3, 1.5), 196, 57), 2828: ((20, 10), 1952, 285)}
+#: What is asked of some kinds at 9×9.
+LIMITS = {"maximum likelihood": (100, 200), "rotated": (150, 300)}
+
+
+def device(bench: Bench) -> None:
+    """Fits of spots that lie on the device."""
+    machine = bench.machine
+    for size, limits in RATES.items():
+        for dtype in ("uint16", "float32"):
+            spots, start = bench.on_device(size, dtype)
+            works: list[Work] = [
+                lambda s=spots, p=start: machine.fit(s, start=p),
+                lambda s=spots: machine.fit(s),
+                lambda s=spots, p=start: machine.fit(s, start=p, errors=True),
+                lambda s=spots: machine.fit(s, errors=True),
+            ]
+            own, inside, errors, both = bench.times(works, machine.device_time)
+            truth, name = bench.spots(size).truth, f"{size}×{size} {dtype} on device"
+            bench.add(f"{name}, start given, M fits/s", len(spots) / own / 1e6, ".4g", limits,
+                      right=are_right(machine.fit(spots, start=start), truth))  # fmt: skip
+            bench.add(f"{name}, start made inside", own / inside, ".0%", START_SHARE,
+                      right=are_right(machine.fit(spots), truth))  # fmt: skip
+            bench.add(f"{name}, with errors", own / errors, ".0%", ERRORS_SHARE)
+            bench.add(f"{name}, start inside and errors", own / both, ".0%", ERRORS_SHARE)
+            del spots, start, works
+            machine.free()
+
+
+def host(bench: Bench) -> None:
+    """From NumPy arrays to NumPy arrays, pinned and ordinary; from all GPUs beside one."""
+    machine, size = bench.machine, 7
+    count, spots = bench.amount(1e7, 2e4), bench.spots(size)
+
+    def measured(name: str, array: np.ndarray, limits: Any, of_all: Any) -> float:
+        options: dict[str, Any] = {"backend": machine.backend, "errors": False}
+        works: list[Work] = [lambda: fit_spots(array, **options)]
+        if machine.count > 1:
+            works.append(lambda: fit_spots(array, devices="all", **options))
+        taken = bench.times(works)
+        right = are_right(fit_spots(array, **options).columns, spots.truth)
+        bench.add(f"{name}, M fits/s", count / taken[0] / 1e6, ".4g", limits, right=right)
+        if machine.count > 1 and of_all:
+            note = f" ({count / taken[1] / 1e6:.4g} M/s)"
+            name = f"{name}: {machine.count} GPUs, times one"
+            bench.add(name, taken[0] / taken[1], ".2f", of_all, note=note)
+        return taken[0]
+
+    array = machine.pinned(spots.pixels.astype(np.uint16), count)
+    (copy,) = bench.times([machine.copying(array)], machine.device_time)
+    bench.add("copy from pinned memory to the device, GB/s", array.nbytes / copy / 1e9)
+    taken = measured("7×7 pinned uint16 to NumPy", array, None, ALL_PINNED)
+    bench.add("7×7 pinned uint16 to NumPy, of copying it", copy / taken, ".0%", PINNED_SHARE)
+    for dtype in ("float32", "uint16", "uint8", "int16", "float64", ">u2", "int32"):
+        machine.free()
+        array = Host().tiled(spots.pixels.astype(dtype), count)
+        of_all = ALL_HOST if dtype in HOST_RATES else None
+        measured(f"7×7 {dtype} NumPy to NumPy", array, HOST_RATES.get(dtype), of_all)
+
+
+def movie(bench: Bench) -> None:
+    """From a movie in memory to a table of spots, once what there is to measure first is known."""
+    machine = bench.machine
+    distinct, _ = simulate_movie(bench.amount(500, 20), seed=1)
+    frames = np.resize(distinct, (bench.amount(100_000, 60), *distinct.shape[1:]))
+    devices = ("one", "all") if machine.count > 1 else ("one",)
+    for roi_size, errors in ((7, False), (9, False), (9, True)):
+        options: dict[str, Any] = {"roi_size": roi_size, "errors": errors}
+        fits = localize(distinct, backend=machine.backend, **options)
+        found, known = len(fits) / len(distinct), fits.settings
+        works: list[Work] = [
+            lambda w=which, s=known: localize(frames, settings=s, devices=w) for which in devices
+        ]
+        works.append(lambda o=options: localize(frames, backend=machine.backend, **o))
+        *taken, measured_too = bench.times(works)
+        name = f"movie, ROI {roi_size}{', with errors' if errors else ''}"
+        bench.add(f"{name}, frames/s", len(frames) / taken[0], ".0f", FRAME_RATES,
+                  right=40 < found < 50, note=f" ({found:.1f} spots each)")  # fmt: skip
+        bench.add(f"{name}, σ and noise measured too", len(frames) / measured_too, ".0f")
+        if len(devices) > 1:
+            note = f" ({len(frames) / taken[1]:.0f}/s)"
+            bench.add(f"{name}: {machine.count} GPUs, times one", taken[0] / taken[1], ".2f",
+                      ALL_MOVIE, note=note)  # fmt: skip
+
+
+def models(bench: Bench) -> None:
+    """Models and estimators on the device, start values made inside."""
+    machine = bench.machine
+    for size in (7, 9, 16):
+        spots, _ = bench.on_device(size, "float32", 1 / 8)
+        works: list[Work] = [
+            partial(machine.fit, spots, **resolved(KINDS[kind], size)) for kind in KINDS
+        ]
+        times = dict(zip(KINDS, bench.times(works, machine.device_time), strict=True))
+        for kind, seconds in times.items():
+            right = are_right(
+                machine.fit(spots, **resolved(KINDS[kind], size)), bench.spots(size).truth
+            )
+            limits = LIMITS.get(kind) if size == 9 else None
+            bench.add(f"{size}×{size} float32 on device, {kind}, M fits/s",
+                      len(spots) / seconds / 1e6, ".4g", limits, right=right)  # fmt: skip
+        share = times["rotated"] / times["rotated, as an expression"]
+        bench.add(f"{size}×{size}, expression beside hand-written", share, ".0%", OWN_SHARE)
+        del spots, works
+        machine.free()
+
+
+def large(bench: Bench) -> None:
+    """One fit of a rotated Gaussian to a whole image, from NumPy to NumPy."""
+    for side, (limits, gpufit, nlsq) in LARGE.items():
+        for dtype in ("float32", "uint16"):
+            image, truth = large_spot(side, dtype)
+
+            def fit(image: np.ndarray = image) -> Any:
+                return fit_spots(image, model="gaussian_rotated", backend=bench.machine.backend)
+
+            fits = fit()
+            off = float(np.max(np.abs([fits.y[0] - truth[0], fits.x[0] - truth[1]])))
+            bench.add(f"{side}×{side} {dtype}, one rotated Gaussian, ms",
+                      1e3 * bench.times([fit])[0], ".3g", limits,
+                      right=bool(fits.converged[0]) and off < 0.1,
+                      note=f" (Gpufit {gpufit}, nlsq {nlsq})")  # fmt: skip
+
+
+def agreement(bench: Bench) -> None:
+    """The same spots on the CPU and on the device."""
+    for size, kinds, count in ((9, tuple(KINDS), 2e4), (9, ("round",), 1e5), (7, ("round",), 1e5)):
+        spots = Host().tiled(simulated(size, 1e7).pixels, bench.amount(count, 1000))
+        for kind in kinds:
+            ours, cpu = (
+                fit_spots(spots, backend=backend, errors=False, **resolved(KINDS[kind], size))
+                for backend in (bench.machine.backend, "cpu")
+            )
+            share, apart = alike(ours, cpu)
+            bench.add(f"{size}×{size} {kind}, {len(spots)} spots here and on the CPU, alike", share,
+                      ".3%", AGREEMENT, note=f" ({apart:.1e} px)")  # fmt: skip
+
+
+def picasso(bench: Bench) -> None:
+    """Picasso's port of Gpufit, from its own start values, host to host, by both estimators."""
+    try:
+        from picasso.fitting import gaussfit_cuda, seeds
+    except ImportError:
+        bench.row("Picasso on the GPU", "not installed", "", "", "")
+        return
+    for size in (7, 9):
+        spots = Host().tiled(bench.spots(size).pixels, bench.amount(1e6, 1e4))
+        start = seeds.initial_parameters_gauss(spots, size, spherical=True)
+        for estimator in ("lse", "mle"):
+            works: list[Work] = [
+                lambda s=spots, e=estimator: fit_spots(
+                    s, backend=bench.machine.backend, errors=False, estimator=e
+                ),
+                lambda s=spots, p=start, e=estimator: gaussfit_cuda.fit_spots(
+                    gaussfit_cuda.SPHERICAL, s, p, mle=e == "mle"
+                ),
+            ]
+            ours, theirs = bench.times(works)
+            name = f"{size}×{size} float32 NumPy to NumPy, {estimator}, Picasso"
+            bench.add(f"{name}, M fits/s", len(spots) / theirs / 1e6)
+            bench.add(f"{name}: times as fast", theirs / ours)
+
+
+SECTIONS = {
+    "device": device, "host": host, "movie": movie, "models": models, "large": large,
+    "agreement": agreement, "picasso": picasso,
+}  # fmt: skip
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    names = (*MEASURES, FIGURES)
-    parser.add_argument("--only", default=",".join(names), help=f"some of {','.join(names)}")
-    parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller batches")
-    parser.add_argument("--output", type=Path, help="folder for the tables, CSV and pictures")
-    parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda")
-    arguments = parser.parse_args()
-    chosen = arguments.only.split(",")
-    if unknown := set(chosen) - set(names):
-        parser.error(f"--only takes some of {','.join(names)}; got {','.join(sorted(unknown))}")
-    try:
-        machine = Cuda() if arguments.backend == "cuda" else Host()
-    except (ImportError, RuntimeError) as error:
-        parser.error(f"no CUDA device to measure: {error}")
-    folder = arguments.output
-    if folder:
-        folder.mkdir(parents=True, exist_ok=True)
-    report = Report(folder / "gpu.md" if folder else None)
-    bench = Bench(machine, report, arguments.quick)
-    _introduce(bench)
-    if chosen != [FIGURES]:
-        report.head()
-    parts = {name: partial(section, bench) for name, section in MEASURES.items()}
-    parts[FIGURES] = partial(_figures, bench, folder)
-    done = [_attempt(name, part) for name, part in parts.items() if name in chosen]
-    return 0 if all(done) else 1
+    """Print the sections asked for; what goes wrong in one must not cost the others."""
 
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--backend", choices=("cuda", "cpu"), default="cuda")
 
-def _introduce(bench: Bench) -> None:
-    report = bench.report
-    report.line(f"{datetime.date.today()}: {bench.machine.facts()};")
-    report.line(
-        f"napari-spotfit {napari_spotfit.__version__}, Python {platform.python_version()}, "
-        f"NumPy {np.__version__}; {PHOTONS}:{BACKGROUND} counts, "
-        f"σ {SIGMA[0]:g} to {SIGMA[1]:g} px, centres within ±{JITTER} px.\n"
-    )
-
-
-def _figures(bench: Bench, folder: Path | None) -> None:
-    points = gpu_figures.measure(bench)
-    gpu_figures.tables(bench, points)
-    if folder:
-        gpu_figures.write(points, folder / "gpu.csv")
-        gpu_figures.draw(points, folder, f"uint16, {bench.machine.name}")
-
-
-def _attempt(name: str, work: Callable[[], None]) -> bool:
-    """Do one part and say how long it took; what goes wrong must not cost the others."""
-    begin = time.perf_counter()
-    ended = "done"
-    # A run that continues on the CPU says so in a warning, and is no measure then.
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            work()
-        except Exception:
-            traceback.print_exc()
-            ended = "FAILED"
-    for text in {f"{warning.category.__name__}: {warning.message}" for warning in caught}:
-        print(f"[{name}: {text}]", file=sys.stderr)
-    spent = time.perf_counter() - begin
-    print(f"[{name}: {ended} after {spent:.0f} s]", file=sys.stderr, flush=True)
-    return ended == "done"
+    options, failed = parsed(__doc__, list(SECTIONS), add), 0
+    bench = Bench(machine_of(options), options.quick)
+    bench.head()
+    for name in options.only:
+        begin = time.perf_counter()
+        # A run that continues on the CPU says so in a warning, and is no measure then.
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                SECTIONS[name](bench)
+            except Exception:
+                traceback.print_exc()
+                failed += 1
+        for text in {f"{one.category.__name__}: {one.message}" for one in caught}:
+            print(f"[{name}: {text}]", file=sys.stderr)
+        print(f"[{name}: {time.perf_counter() - begin:.0f} s]", file=sys.stderr, flush=True)
+    return int(failed > 0)
 
 
 if __name__ == "__main__":

@@ -1,206 +1,105 @@
-"""Are the fits on the GPU as fast as at another commit, and the same?
+"""Is the GPU as fast as at the baseline, and are its answers the same to the bit?
 
-Both versions run in processes of their own and take turns, kind of fit by kind of fit. Spots
-and results stay on the device; the time is the device's.
+Fits of spots that lie on the device, by the device's time; calls with 100 fits, detection and fits
+of large ROIs, and localize of movies and of few frames, by the host's. Then the first fit of a
+process, with nothing compiled, and once it has been. ``make baseline`` gets what is compared with.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from against import Saved
+from baseline import BASELINE, TREE, Case, arrays, both, compare, summary
+from common import KINDS, ROOT, bar, large_spot, paper_spots, parsed
 
-HERE = Path(__file__).parents[1]
-#: Pixels of a call, at the least so many fits: a call lasts some milliseconds, next to which what
-#: Python does for it (below) does not count.
+from napari_spotfit import simulate_movie
+
+#: The least ratio that is asked for of each case, and of the geometric mean.
+WORST, MEAN = 0.98, 0.98
+#: Pixels of a call, at the least so many fits: a call lasts some milliseconds.
 PIXELS, LEAST = 1e9, 200_000
-#: Fits of a call whose time is mostly Python's, and such calls.
-FEW, CALLS = 100, 300
-#: The least ratio that is asked for: geometric mean, and the worst.
-MEAN, WORST = 1.05, 0.95
 #: Seconds of the first fit at most, with nothing compiled, and with all of it.
 COLD, WARM = 4.0, 0.5
-ROUND = "exp(-((x-x0)**2 + (y-y0)**2) / (2*s**2))"
-TURNED = (
-    "exp(-((x-x0)*cos(t) + (y-y0)*sin(t))**2 / (2*a**2)"
-    " - ((y-y0)*cos(t) - (x-x0)*sin(t))**2 / (2*b**2))"
-)
-#: Every kind of fit: options of fit_spots, `start` for given start values, `expression` for an
-#: own model with where its parameters begin, `bad` for a bad pixel.
-KINDS: dict[str, dict[str, Any]] = {
-    "round": {},
+#: Every kind of fit; ``start`` for given start values.
+FITS: dict[str, dict[str, Any]] = {
+    **KINDS,
     "round, start given": {"start": True},
-    "round, errors": {"errors": True},
     "round, start given, errors": {"start": True, "errors": True},
-    "elliptical": {"model": "gaussian_elliptical"},
-    "elliptical, errors": {"model": "gaussian_elliptical", "errors": True},
-    "integrated": {"pixel": "integrated"},
-    "Lorentzian": {"model": "lorentzian"},
-    "rotated": {"model": "gaussian_rotated"},
-    "rotated, errors": {"model": "gaussian_rotated", "errors": True},
-    "bad pixels": {"bad": True},
-    "maximum likelihood": {"estimator": "mle", "gain": 1.0},
-    "maximum likelihood, errors": {"estimator": "mle", "gain": 1.0, "errors": True},
-    "rotated, maximum likelihood": {"model": "gaussian_rotated", "estimator": "mle", "gain": 1.0},
-    "round, as an expression": {"expression": [ROUND, {"s": "sigma"}]},
-    "rotated, as an expression": {
-        "expression": [TURNED, {"a": "1.1*sigma", "b": "0.9*sigma", "t": 0.3}]
-    },
-}
-SIZES, SEVERAL = (7, 9, 16, 32), ("round", "round, start given", "round, errors")
-#: Sizes that are measured for the round Gaussian alone.
-BETWEEN = (5, 11, 13, 20, 24)
+    **{f"{name}, errors": {**KINDS[name], "errors": True}
+       for name in ("round", "elliptical", "rotated", "maximum likelihood")},
+}  # fmt: skip
+SEVERAL = ("round", "round, start given", "round, errors")
 
 
-def jobs(quick: bool) -> Iterator[tuple[str, int, str]]:
-    """Return kinds of fits, sizes and types of pixels."""
-    for size in (9, 16) if quick else SIZES:
-        for kind in KINDS:
-            yield kind, size, "float32"
-        for kind in SEVERAL:
-            yield kind, size, "uint16"
-    for size in () if quick else BETWEEN:
-        yield "round", size, "uint16"
-
-
-def serve() -> None:
-    """Fit what each line asks for, with the version that is on Python's path."""
-    import cupy
-
-    import napari_spotfit
-    from napari_spotfit import Profile, fit_spots, simulate_spots
-
-    assert str(Path(napari_spotfit.__file__).resolve()).startswith(os.environ["TREE"])
-    fit = None
-    for line in sys.stdin:
-        job = json.loads(line)
-        if job == "few":
-            few = simulate_spots(FEW, 9, seed=1)[0].astype("uint16")
-            taken = []
-            for _ in range(CALLS):
-                begun = time.perf_counter()
-                fit_spots(few, backend="cuda", errors=False)
-                taken.append(time.perf_counter() - begun)
-            print(statistics.median(taken), flush=True)
+def fits(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield fits of spots on the device, of every kind, size and two types of pixels."""
+    jobs = [(kind, size, "float32") for size in (7, 9, 16, 32) for kind in FITS]
+    jobs += [(kind, size, "uint16") for size in (7, 9, 16, 32) for kind in SEVERAL]
+    jobs += [("round", size, "uint16") for size in (5, 11, 13, 20, 24)]
+    for kind, size, dtype in jobs:
+        if quick and size not in (9, 16):
             continue
-        if job is None:
-            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-            begin.record()
-            fit()
-            end.record()
-            end.synchronize()
-            print(cupy.cuda.get_elapsed_time(begin, end) / 1e3, flush=True)
-            continue
-        fit = spots = start = None
-        cupy.get_default_memory_pool().free_all_blocks()
-        size, options = job["size"], job["options"]
-        base, truth = simulate_spots(
-            job["distinct"], size, photons=400, background=40 / size**2, sigma=(1.0, 2.0),
-            jitter=0.75, seed=size,
-        )  # fmt: skip
-        times = -(-job["count"] // len(base))
-        spots = cupy.tile(cupy.asarray(base.astype(job["dtype"])), (times, 1, 1))[: job["count"]]
+        options = {"backend": "cuda", "on_device": True, "errors": False, **FITS[kind]}
+        heavy = not set(FITS[kind]) <= {"start", "errors"}
+        count = max(int(PIXELS / (2 if heavy else 1) / (4 if quick else 1) / size**2), LEAST)
+        spots, truth = paper_spots(size, 20_000)
         if options.pop("start", False):
-            own = cupy.asarray(truth[["y", "x", "sigma"]].to_numpy(), cupy.float32)
-            start = cupy.tile(cupy.rint(own), (times, 1))[: job["count"]]
-        if options.pop("bad", False):
-            options["bad_pixels"] = np.zeros((size, size), bool)
-            options["bad_pixels"][1, 2] = True
-        if "expression" in options:
-            text, begin_with = options.pop("expression")
-            options["model"] = Profile.from_expression(text, start=begin_with)
-        options = {"errors": False} | options
-
-        def fit(spots: Any = spots, start: Any = start, options: Any = options) -> Any:
-            return fit_spots(spots, backend="cuda", on_device=True, start=start, **options)
-
-        columns = fit().columns
-        first = slice(0, job["distinct"])
-        kept = [columns[name][first].get() for name in ("x", "y", "stop_condition")]
-        np.save(job["results"], np.stack([values.astype(float) for values in kept]))
-        print("ready", flush=True)
+            options["start"] = np.rint(truth[["y", "x", "sigma"]].to_numpy()).tolist()
+        yield Case(f"{size}×{size} {dtype}, {kind} (M fits)", "fit_spots",
+                   saved(f"{size} {dtype}", spots.astype(dtype)), count / 1e6, options,
+                   repeated=count, clock="device", on_device=True)  # fmt: skip
 
 
-class Version:
-    """One version of the package, in a process of its own."""
-
-    def __init__(self, tree: Path, script: str = __file__) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "TREE": str(tree)}
-        self._process = subprocess.Popen(
-            [sys.executable, script, "--serve"], env=environment, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def ask(self, job: Any) -> str:
-        """Return the answer to a line."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().strip()
-        if not answer:
-            raise RuntimeError("a version of the package has failed")
-        return answer
-
-    def end(self) -> None:
-        self._process.communicate()
+def calls(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield calls of 100 fits from NumPy."""
+    path = saved("few", paper_spots(9, 100)[0].astype(np.uint16))
+    for call in ("fit_spots", "Fitter.fit"):
+        yield Case(f"{call}, 100 fits (calls)", call, path, 1, {"backend": "cuda"}, clock="wall",
+                   calls=30 if quick else 300)  # fmt: skip
 
 
-def alike(folder: Path) -> float:
-    """Return the share of fits that end alike, within 0.001 px."""
-    ours, theirs = (np.load(folder / f"{name}.npy") for name in ("this", "other"))
-    # Which of the conditions of convergence comes first may differ.
-    converged = [np.isin(stop, (1, 2, 3)) for stop in (ours[2], theirs[2])]
-    same = (ours[2] == theirs[2]) | (converged[0] & converged[1])
-    apart = np.hypot(ours[0] - theirs[0], ours[1] - theirs[1])
-    return float(np.mean(same & ((apart < 1e-3) | (np.isnan(apart) & same) | ~converged[0])))
+def frames(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield detection in frames on the device, told σ and noise; fits of large ROIs."""
+    for count, side in ((256, 256),) if quick else ((256, 256), (32, 1024), (8, 2048), (1, 4096)):
+        movie, _ = simulate_movie(
+            count, (side, side), spots_per_frame=max(side**2 // 1500, 1), background=10, seed=side
+        )
+        for dtype in ("uint8", "uint16", "float32"):
+            pixels = np.minimum(movie, 255) if dtype == "uint8" else movie
+            yield Case(f"detect_spots, {count} × {side}² {dtype} (frames)", "detect_spots",
+                       saved(f"{side} {dtype}", pixels.astype(dtype)), count,
+                       {"backend": "cuda", "sigma": 1.3}, known="noise", clock="wall",
+                       on_device=True)  # fmt: skip
+    for side in (200,) if quick else (200, 1000, 2828):
+        yield Case(f"rotated, one ROI of {side}² (fits)", "fit_spots",
+                   saved(f"large {side}", large_spot(side, "uint16")[0]), 1,
+                   {"backend": "cuda", "model": "gaussian_rotated"}, clock="wall",
+                   on_device=True)  # fmt: skip
 
 
-def compare(other: Path, turns: int, quick: bool) -> list[float]:
-    """Print the speeds of both versions, and return their ratios."""
-    trees = {"this": HERE, "other": other.resolve()}
-    versions = {name: Version(tree) for name, tree in trees.items()}
-    found = []
-    with tempfile.TemporaryDirectory() as place:
-        for kind, size, dtype in jobs(quick):
-            heavy = not set(KINDS[kind]) <= {"start", "errors"}
-            count = int(PIXELS / (2 if heavy else 1) / (4 if quick else 1) / size**2)
-            count = max(count, LEAST)
-            job = {"size": size, "dtype": dtype, "options": KINDS[kind], "count": count,
-                   "distinct": min(count, 20_000)}  # fmt: skip
-            for name, version in versions.items():
-                version.ask(job | {"results": f"{place}/{name}.npy"})
-            taken: dict[str, list[float]] = {name: [] for name in versions}
-            for turn in range(turns):
-                for name in list(versions)[:: 1 if turn % 2 else -1]:
-                    taken[name].append(float(versions[name].ask(None)))
-            own, theirs = (statistics.median(taken[name]) for name in trees)
-            found.append(theirs / own)
-            print(
-                f"{size:2d}x{size:<2d} {dtype:7s} {kind:28s} {count / own / 1e6:8.1f} "
-                f"{count / theirs / 1e6:8.1f} M fits/s  {theirs / own:6.3f}  "
-                f"alike {alike(Path(place)):.4%}",
-                flush=True,
-            )
-    for name, version in versions.items():
-        print(f"{name}: {1e6 * float(version.ask('few')):.0f} us a call of {FEW} fits")
-        version.end()
-    return found
+def movies(saved: Saved, quick: bool) -> Iterator[Case]:
+    """Yield localize of few frames and of movies in the host's memory, all known and nothing."""
+    movie, _ = simulate_movie(200, spots_per_frame=45, seed=1)
+    options = {"backend": "cuda"}
+    for count in (1, 16, 1000) if quick else (1, 4, 16, 1000, 20_000, 60_000):
+        path = saved(f"movie {min(count, 200)}", movie[:count])
+        for name, known in (("all known", "all"), ("nothing given", None)):
+            yield Case(f"localize, {count} × 256², {name} (frames)", "localize", path, count,
+                       options, known=known, repeated=count, clock="wall",
+                       calls=10 if count < 100 else 1)  # fmt: skip
 
 
-def first_fits(tree: Path) -> tuple[float, float]:
-    """Return the seconds of a process's first fit, with nothing compiled, and once it has been."""
+def first(quick: bool) -> bool:
+    """Print the seconds of a process's first fit, with nothing compiled, and once it has been."""
     code = (
         "import time, numpy, cupy; cupy.zeros(1); from napari_spotfit import fit_spots;"
         "spots = numpy.random.default_rng(0).poisson(9, (100, 9, 9)).astype('u2');"
@@ -208,35 +107,39 @@ def first_fits(tree: Path) -> tuple[float, float]:
         "print(time.perf_counter() - begun)"
     )
     with tempfile.TemporaryDirectory() as cache:
-        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "CUPY_CACHE_DIR": cache}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "CUPY_CACHE_DIR": cache}
         environment["CUDA_CACHE_PATH"] = cache
+        command = [sys.executable, "-c", code]
         cold, warm = (
-            float(subprocess.check_output([sys.executable, "-c", code], env=environment, text=True))
-            for _ in range(2)
+            float(subprocess.check_output(command, env=environment, text=True)) for _ in range(2)
         )
-    return cold, warm
+    print(f"first fit {cold:.2f} s {bar(cold, most=COLD)}, compiled before {warm:.2f} s "
+          f"{bar(warm, most=WARM)}")  # fmt: skip
+    return cold <= COLD and warm <= WARM
+
+
+SECTIONS = {"fits": fits, "calls": calls, "frames": frames, "movies": movies}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("other", type=Path, nargs="?", help="a checkout of the other commit")
-    parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.serve:
-        serve()
-        return 0
-    ratios = compare(arguments.other, arguments.turns, arguments.quick)
-    cold, warm = first_fits(HERE)
-    print(f"first fit {cold:.2f} s, compiled before {warm:.2f} s (wanted {COLD} s and {WARM} s)")
-    mean = math.exp(statistics.mean(map(math.log, ratios)))
-    good = mean >= MEAN and min(ratios) >= WORST and cold <= COLD and warm <= WARM
-    print(
-        f"geometric mean {mean:.3f} (wanted {MEAN}), worst {min(ratios):.3f} (wanted {WORST}): "
-        f"{'ok' if good else 'MISSED'}"
-    )
-    return 0 if good else 1
+    """Print the sections asked for."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--tree", type=Path, default=TREE, help="a checkout to compare with")
+        parser.add_argument("--turns", type=int, default=9)
+
+    options = parsed(__doc__, [*SECTIONS, "first"], add)
+    good, turns = [], min(options.turns, 3) if options.quick else options.turns
+    print(f"speed per second of this version and {BASELINE}, the ratio, the same answers")
+    with arrays() as saved, both(options.tree) as versions:
+        for name in options.only:
+            if name == "first":
+                good.append(first(options.quick))
+                continue
+            print(name)
+            ratios = compare(versions, list(SECTIONS[name](saved, options.quick)), turns)
+            good.append(summary(f"  {name}", ratios, WORST, MEAN))
+    return int(not all(good))
 
 
 if __name__ == "__main__":

@@ -1,81 +1,134 @@
-"""What the GPU benchmark runs on: a CUDA device or, as a trial of the benchmark, the CPU."""
+"""What the GPU benchmark runs on, and how it reports: a CUDA device or, as a trial, the CPU."""
 
 from __future__ import annotations
 
+import argparse
 import platform
 import shutil
 import statistics
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from common import BACKGROUND, JITTER, PHOTONS, SIGMA, Work, cores, paper_spots, spent
 
-from napari_spotfit import fit_spots
-from napari_spotfit.engine.cuda.reasons import dotted
-from napari_spotfit.engine.threads import available
+from napari_spotfit import SpotFits, StopCondition, fit_spots
 
-Work = Callable[[], object]
-Clock = Callable[[Work], float]
-
+#: What right results reach on the paper's simulation: the share that converges, and the median
+#: error of the centres over σ (0.046 in the paper's Table 1).
+RIGHT_SHARE, RIGHT_ERROR = 0.98, 0.06
+CONVERGED = (StopCondition.MAX_ERROR, StopCondition.MIN_DELTA, StopCondition.MIN_STEP)
 #: Work of one kind that has taken so many seconds is not repeated further.
 BUDGET = 15.0
+#: Of the columns of the table.
+WIDTHS = (66, 26, 8, 8, 7)
 
 
-def host_time(work: Work) -> float:
-    """Return how many seconds a call takes."""
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
+class Spots(NamedTuple):
+    """Distinct spots (n, S, S), float32 with whole counts, and start values y, x and σ."""
+
+    pixels: np.ndarray
+    truth: np.ndarray
+    start: np.ndarray
 
 
-def in_turns(works: Sequence[Work], clock: Clock, repeats: int) -> list[float]:
-    """Return the median seconds of each kind of work.
-
-    They take turns, so that what else the machine does slows all of them alike; the
-    first round, in which kernels are compiled, is not counted.
-    """
-    for work in works:
-        work()
-    times: list[list[float]] = [[] for _ in works]
-    begin = time.perf_counter()
-    for done in range(repeats):
-        if done and time.perf_counter() - begin > BUDGET * len(works):
-            break
-        for work, taken in zip(works, times, strict=True):
-            taken.append(clock(work))
-    return [statistics.median(taken) for taken in times]
+@lru_cache(maxsize=8)
+def simulated(size: int, pixels: float) -> Spots:
+    """Simulate spots, as many as have so many pixels altogether."""
+    count = max(min(int(pixels / size**2), 200_000), 1000)
+    spots, truth = paper_spots(size, count)
+    known = truth[["y", "x", "sigma"]].to_numpy()
+    return Spots(spots, known, np.rint(known).astype(np.float32))
 
 
-class Cuda:
+def on_host(array: Any) -> np.ndarray:
+    """Return an array as NumPy's."""
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def are_right(columns: dict[str, Any], truth: np.ndarray) -> bool:
+    """Return whether fits, of which the first are of these spots, are what they should be."""
+    y, x, stop = (on_host(columns[name][: len(truth)]) for name in ("y", "x", "stop_condition"))
+    near, good = truth[: len(stop)], np.tile(stop != StopCondition.INVALID, 2)
+    error = np.abs(np.r_[y - near[:, 0], x - near[:, 1]]) / np.tile(near[:, 2], 2)
+    settled = np.isin(stop, (*CONVERGED, StopCondition.NO_DECREASE)).mean()
+    return bool(np.median(error[good]) <= RIGHT_ERROR and settled >= RIGHT_SHARE)
+
+
+def alike(ours: SpotFits, theirs: SpotFits) -> tuple[float, float]:
+    """Return the share of fits that end alike within 0.001 px, and the largest distance."""
+    valid = theirs.valid & ours.valid
+    apart = np.maximum(np.abs(ours.x - theirs.x), np.abs(ours.y - theirs.y))
+    apart = np.where(valid, apart, np.where(theirs.valid | ours.valid, np.inf, 0))
+    # Which of the conditions of convergence comes first may differ.
+    stops = [np.where(fits.converged, 0, fits.stop_condition) for fits in (ours, theirs)]
+    return float(np.mean((stops[0] == stops[1]) & (apart <= 1e-3))), float(apart.max())
+
+
+class Host:
+    """The CPU in place of a device: small sizes, to try the benchmark itself."""
+
+    backend, name, count, real = "cpu", "CPU", 1, False
+
+    def facts(self) -> str:
+        return f"trial on {cores()} CPU cores of {platform.machine()}, without a GPU"
+
+    def pixels(self, quick: bool) -> int:
+        return 500_000 if quick else 5_000_000
+
+    def put(self, array: np.ndarray) -> Any:
+        return array
+
+    def tiled(self, base: Any, count: int) -> Any:
+        """Repeat rows up to ``count``, each time from another one on."""
+        return _fill(np.empty((count, *base.shape[1:]), base.dtype), base)
+
+    def pinned(self, base: np.ndarray, count: int) -> np.ndarray:
+        return Host.tiled(self, base, count)
+
+    def free(self) -> None:
+        pass
+
+    def device_time(self, work: Work) -> float:
+        return spent(work)
+
+    def copying(self, source: np.ndarray) -> Work:
+        """Return what copies an array to the device, and no more."""
+        return source.copy
+
+    def fit(self, spots: Any, **options: Any) -> dict[str, Any]:
+        """Fit on the device what lies there; return what stays there."""
+        given = {"errors": False, **options}
+        return fit_spots(spots, backend=self.backend, on_device=self.real, **given).columns
+
+
+class Cuda(Host):
     """The current CUDA device."""
 
-    backend = "cuda"
-    peer = "paper's design"
+    backend, real = "cuda", True
 
     def __init__(self) -> None:
         import cupy
 
         self._cupy = cupy
-        self._device = cupy.cuda.Device()
-        properties = cupy.cuda.runtime.getDeviceProperties(self._device.id)
-        self.name = properties["name"].decode()
-        self.count = cupy.cuda.runtime.getDeviceCount()
+        runtime = cupy.cuda.runtime
+        self.name = runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+        self.count = runtime.getDeviceCount()
 
     def facts(self) -> str:
-        """Return what the figures depend on."""
-        runtime = self._cupy.cuda.runtime
-        versions = (
-            f"driver {_driver()} (CUDA {dotted(runtime.driverGetVersion())})",
-            f"CUDA runtime {dotted(runtime.runtimeGetVersion())}",
-            f"NVRTC {'.'.join(map(str, self._cupy.cuda.nvrtc.getVersion()))}",
-            f"CuPy {self._cupy.__version__}",
-        )
-        return f"{self.count} × {self.name}, {available()} CPU cores; {', '.join(versions)}"
+        runtime, driver = self._cupy.cuda.runtime, "unknown"
+        if program := shutil.which("nvidia-smi"):
+            command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+            driver = subprocess.run(command, capture_output=True, text=True).stdout.split()[0]
+        nvrtc = ".".join(map(str, self._cupy.cuda.nvrtc.getVersion()))
+        return (f"{self.count} × {self.name}, {cores()} CPU cores; driver {driver} (CUDA "
+                f"{runtime.driverGetVersion()}), CUDA runtime {runtime.runtimeGetVersion()}, NVRTC "
+                f"{nvrtc}, CuPy {self._cupy.__version__}")  # fmt: skip
 
     def pixels(self, quick: bool) -> int:
-        """Return how many pixels a launch gets: for some milliseconds, and beyond the cache."""
         free, _ = self._cupy.cuda.runtime.memGetInfo()
         return int(min(4e8 if quick else 1.6e9, free / 24))
 
@@ -83,9 +136,7 @@ class Cuda:
         return self._cupy.asarray(array)
 
     def tiled(self, base: Any, count: int) -> Any:
-        """Repeat rows up to ``count``, each time from another one on."""
-        result = self._cupy.empty((count, *base.shape[1:]), base.dtype)
-        return _fill(result, base)
+        return _fill(self._cupy.empty((count, *base.shape[1:]), base.dtype), base)
 
     def pinned(self, base: np.ndarray, count: int) -> np.ndarray:
         import cupyx
@@ -93,12 +144,10 @@ class Cuda:
         return _fill(cupyx.empty_pinned((count, *base.shape[1:]), base.dtype), base)
 
     def free(self) -> None:
-        """Give the memory of earlier measures back."""
         self._cupy.get_default_memory_pool().free_all_blocks()
         self._cupy.get_default_pinned_memory_pool().free_all_blocks()
 
     def device_time(self, work: Work) -> float:
-        """Return how many seconds the device needs for what a call asks of it."""
         begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
         begin.record()
         work()
@@ -106,108 +155,13 @@ class Cuda:
         end.synchronize()
         return float(self._cupy.cuda.get_elapsed_time(begin, end)) / 1e3
 
-    def fit(
-        self, spots: Any, start: Any = None, errors: bool = False, **options: Any
-    ) -> dict[str, Any]:
-        """Fit on the device what lies there; return what stays there."""
-        options |= {"start": start, "errors": errors}
-        return fit_spots(spots, backend="cuda", on_device=True, **options).columns
-
-    def fit_by_peer(self, spots: Any, start: Any) -> dict[str, Any]:
-        import paper_kernel
-
-        return paper_kernel.fit(spots, start)
-
-    def fit_by_peer_from_host(self, spots: np.ndarray, start: np.ndarray) -> object:
-        columns = self.fit_by_peer(self.put(spots), self.put(start))
-        return {name: column.get() for name, column in columns.items()}
-
-    def upload_time(self, array: np.ndarray, repeats: int) -> float:
-        """Return how many seconds it takes to copy a pinned array to the device, and no more."""
-        runtime, target = self._cupy.cuda.runtime, self._cupy.empty(array.shape, array.dtype)
-        stream = self._cupy.cuda.get_current_stream()
-
-        def copy() -> None:
-            runtime.memcpyAsync(
-                target.data.ptr, array.ctypes.data, array.nbytes,
-                runtime.memcpyHostToDevice, stream.ptr,
-            )  # fmt: skip
-
-        return in_turns([copy], self.device_time, repeats)[0]
-
-    def copy_rate(self, repeats: int) -> float:
-        """Return the bytes per second that a copy within the device reads and writes."""
-        source = self._cupy.zeros(self.pixels(False), np.uint8)
-        target = self._cupy.empty_like(source)
-        runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream()
-
-        def copy() -> None:
-            runtime.memcpyAsync(
-                target.data.ptr, source.data.ptr, source.nbytes,
-                runtime.memcpyDeviceToDevice, stream.ptr,
-            )  # fmt: skip
-
-        return 2 * source.nbytes / in_turns([copy], self.device_time, repeats)[0]
-
-    def issue_rate(self) -> float:
-        """Return how many instructions a second it can issue, each lane counted."""
-        runtime = self._cupy.cuda.runtime
-        processors, kilohertz = (
-            runtime.deviceGetAttribute(code, self._device.id)
-            for code in (runtime.cudaDevAttrMultiProcessorCount, runtime.cudaDevAttrClockRate)
-        )
-        return processors * 4 * 32 * kilohertz * 1e3
-
-
-class Host:
-    """The CPU in place of a device: small sizes, to try the benchmark itself."""
-
-    backend = "cpu"
-    peer = "one thread"
-    name, count = "CPU", 1
-
-    def facts(self) -> str:
-        return f"trial on {available()} CPU cores of {platform.machine()}, without a GPU"
-
-    def pixels(self, quick: bool) -> int:
-        return 1_000_000 if quick else 5_000_000
-
-    def put(self, array: np.ndarray) -> np.ndarray:
-        return array
-
-    def tiled(self, base: np.ndarray, count: int) -> np.ndarray:
-        return _fill(np.empty((count, *base.shape[1:]), base.dtype), base)
-
-    pinned = tiled
-
-    def free(self) -> None:
-        pass
-
-    def device_time(self, work: Work) -> float:
-        return host_time(work)
-
-    def fit(
-        self, spots: Any, start: Any = None, errors: bool = False, **options: Any
-    ) -> dict[str, Any]:
-        return fit_spots(spots, start=start, backend="cpu", errors=errors, **options).columns
-
-    def fit_by_peer(self, spots: Any, start: Any) -> dict[str, Any]:
-        return fit_spots(spots, start=start, backend="cpu", errors=False, threads=1).columns
-
-    fit_by_peer_from_host = fit_by_peer
-
-    def upload_time(self, array: np.ndarray, repeats: int) -> float:
-        return in_turns([array.copy], host_time, repeats)[0]
-
-    def copy_rate(self, repeats: int) -> float:
-        source = np.zeros(self.pixels(False), np.uint8)
-        target = np.empty_like(source)
-        copy = lambda: np.copyto(target, source)  # noqa: E731
-        return 2 * source.nbytes / in_turns([copy], host_time, repeats)[0]
-
-    def issue_rate(self) -> float:
-        # Two instructions of sixteen lanes at a time, at 3 GHz: a guess, for the trial only.
-        return available() * 2 * 16 * 3e9
+    def copying(self, source: Any) -> Work:
+        runtime, target = self._cupy.cuda.runtime, self._cupy.empty(source.shape, source.dtype)
+        stream = self._cupy.cuda.get_current_stream().ptr
+        host = isinstance(source, np.ndarray)
+        kind = runtime.memcpyHostToDevice if host else runtime.memcpyDeviceToDevice
+        begin = source.ctypes.data if host else source.data.ptr
+        return lambda: runtime.memcpyAsync(target.data.ptr, begin, source.nbytes, kind, stream)
 
 
 def _fill(result: Any, base: Any) -> Any:
@@ -223,11 +177,68 @@ def _fill(result: Any, base: Any) -> Any:
     return result
 
 
-def _driver() -> str:
-    """Return the driver's version, as nvidia-smi knows it."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return "of unknown version"
-    command = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return (output.splitlines() or ["of unknown version"])[0].strip()
+class Bench(NamedTuple):
+    """Where to measure, and how thoroughly; prints a Markdown table."""
+
+    machine: Host
+    quick: bool
+
+    def amount(self, full: float, trial: float) -> int:
+        """Return how many of something: in full, a fifth of it, or for the trial."""
+        return int((full / 5 if self.quick else full) if self.machine.real else trial)
+
+    def times(self, works: Sequence[Work], clock: Callable[[Work], float] = spent) -> list[float]:
+        """Return the median seconds of each kind of work, in turns, without the first round."""
+        for work in works:
+            work()
+        times: list[list[float]] = [[] for _ in works]
+        begin = time.perf_counter()
+        for done in range(3 if self.quick else 9):
+            if done and time.perf_counter() - begin > BUDGET * len(works):
+                break
+            for work, taken in zip(works, times, strict=True):
+                taken.append(clock(work))
+        return [statistics.median(taken) for taken in times]
+
+    def spots(self, size: int) -> Spots:
+        return simulated(size, self.amount(1e7, 2e5))
+
+    def on_device(self, size: int, dtype: str, share: float = 1) -> tuple[Any, Any]:
+        """Return spots that fill the device, or a share of them, and their start values."""
+        spots, machine = self.spots(size), self.machine
+        count = int(machine.pixels(self.quick) * share / size**2)
+        pixels = machine.put(spots.pixels.astype(dtype))
+        return machine.tiled(pixels, count), machine.tiled(machine.put(spots.start), count)
+
+    def head(self) -> None:
+        """Print what the figures depend on, and the head of the table."""
+        print(f"{self.machine.facts()}; {PHOTONS}:{BACKGROUND} counts, σ {SIGMA[0]:g} to "
+              f"{SIGMA[1]:g} px, centres within ±{JITTER} px\n")  # fmt: skip
+        self.row("measure", "value", "at least", "aim", "verdict")
+        self.row(*("-" * width for width in WIDTHS))
+
+    def row(self, *cells: str) -> None:
+        """Print a row of the table."""
+        padded = (f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
+        print("| " + " | ".join(padded) + " |", flush=True)
+
+    def add(
+        self, measure: str, value: float, form: str = ".3g",
+        limits: tuple[float, float] | None = None, *, right: bool = True, note: str = "",
+    ) -> None:  # fmt: skip
+        """Print a measured value, and what is asked for: at least, or at most, and the aim."""
+        verdict, wanted = "", ["", ""]
+        if limits:
+            wanted = [f"{limit:{form}}" for limit in limits]
+            sign = 1 if limits[1] > limits[0] else -1
+            reached = [sign * value >= sign * limit for limit in limits]
+            verdict = "aim" if reached[1] else "ok" if reached[0] else "MISSED"
+        self.row(measure, f"{value:{form}}{note}", *wanted, verdict if right else "WRONG")
+
+
+def machine_of(options: argparse.Namespace) -> Host:
+    """Return what the options name; end the program where there is no such device."""
+    try:
+        return Cuda() if options.backend == "cuda" else Host()
+    except (ImportError, RuntimeError) as error:
+        raise SystemExit(f"no CUDA device to measure: {error}") from None

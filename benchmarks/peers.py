@@ -40,10 +40,6 @@ class Found(NamedTuple):
     places: Array
     strength: Array
 
-    def above(self, threshold: float) -> Array:
-        """Return the places that a threshold leaves."""
-        return self.places[self.strength > threshold]
-
 
 Peer = Callable[[NDArray[np.generic], float, float | None], Found]
 
@@ -58,9 +54,8 @@ def big_fish(frame: NDArray[np.generic], sigma: float, threshold: float | None) 
 
     whole = frame.dtype.kind in "iu" and threshold is None
     image = frame.astype(np.uint16 if whole else np.float64)
-    places = detect_spots(
-        image, threshold, voxel_size=(_NM, _NM), spot_radius=(_NM * sigma, _NM * sigma)
-    )
+    size, radius = (_NM, _NM), (_NM * sigma, _NM * sigma)
+    places = detect_spots(image, threshold, voxel_size=size, spot_radius=radius)
     strength = log_filter(image, sigma)[tuple(places.T)]
     return Found(places.astype(float), strength.astype(float))
 
@@ -114,24 +109,18 @@ def picasso(frame: NDArray[np.generic], sigma: float, threshold: float | None) -
         from picasso import localize
 
         box = max(_BOX, 2 * round(2.7 * sigma) + 1)
-        table = localize.identify(
-            frame[np.newaxis].astype(np.float32),
-            _NET_GRADIENT if threshold is None else threshold,
-            box,
-            threaded=False,
-            return_info=False,
-        )
+        least = _NET_GRADIENT if threshold is None else threshold
+        movie = frame[np.newaxis].astype(np.float32)
+        table = localize.identify(movie, least, box, threaded=False, return_info=False)
     return Found(table[["y", "x"]].to_numpy(float), table["net_gradient"].to_numpy(float))
 
 
 #: Every peer, and the package it is in.
 _ALL: dict[str, tuple[Peer, str]] = {
-    "big-fish": (big_fish, "bigfish"),
-    "blob_log": (blob_log, "skimage"),
-    "DAOStarFinder": (dao_star_finder, "photutils"),
-    "trackpy": (trackpy, "trackpy"),
+    "big-fish": (big_fish, "bigfish"), "blob_log": (blob_log, "skimage"),
+    "DAOStarFinder": (dao_star_finder, "photutils"), "trackpy": (trackpy, "trackpy"),
     "Picasso": (picasso, "picasso"),
-}
+}  # fmt: skip
 
 
 def installed() -> dict[str, Peer]:
@@ -144,40 +133,21 @@ def installed() -> dict[str, Peer]:
     return here
 
 
-def told() -> dict[str, Peer]:
-    """Return the peers that are here, and print which are not."""
-    here = installed()
-    lacking = [name for name in _ALL if name not in here]
-    if lacking:
-        print(f"\nNot installed (the group bench has them): {', '.join(lacking)}")
-    return here
-
-
-class Scores(NamedTuple):
-    """F1 within each radius."""
-
-    default: list[float]
-    best: list[float]
-
-
-def scores_of(peer: Peer, scene: Scene) -> Scores:
+def scores_of(peer: Peer, scene: Scene) -> tuple[list[float], list[float]]:
     """Return a peer's F1 within each radius at its default, and at the best of all thresholds."""
     own = [peer(frame, scene.sigma, None).places for frame in scene.frames]
     all_of_them = [peer(frame, scene.sigma, 0.0) for frame in scene.frames]
     default = [f1(own, scene.truth, radius) for radius in RADII]
     best = default
-    for threshold in _thresholds(all_of_them, sum(map(len, scene.truth))):
-        left = [found.above(threshold) for found in all_of_them]
+    # What is worth trying leaves about as many places as there are.
+    strength = np.sort(np.concatenate([one.strength for one in all_of_them]))[::-1]
+    ranks = sum(map(len, scene.truth)) * np.geomspace(_FEWEST, _MOST, _STEPS)
+    ranks = np.unique(np.rint(ranks).astype(int))
+    for threshold in np.unique(strength[ranks[ranks < len(strength)]]):
+        left = [found.places[found.strength > threshold] for found in all_of_them]
         tried = [f1(left, scene.truth, radius) for radius in RADII]
         best = [max(pair) for pair in zip(best, tried, strict=True)]
-    return Scores(default, best)
-
-
-def _thresholds(found: list[Found], spots: int) -> Array:
-    """Return what is worth trying: thresholds that leave about as many places as there are."""
-    strength = np.sort(np.concatenate([one.strength for one in found]))[::-1]
-    ranks = np.rint(spots * np.geomspace(_FEWEST, _MOST, _STEPS)).astype(int)
-    return np.unique(strength[np.unique(ranks[ranks < len(strength)])])
+    return default, best
 
 
 def agreed(one: Array, other: Array, radius: float) -> Array:

@@ -23,8 +23,8 @@ from napari_spotfit import (
     simulate_movie,
 )
 from napari_spotfit.batch import run as runs
-from napari_spotfit.batch.asked import Batch
 from napari_spotfit.batch.masks import mask_of
+from napari_spotfit.batch.request import Batch
 from napari_spotfit.batch.run import run_batch
 from napari_spotfit.localization import stored
 

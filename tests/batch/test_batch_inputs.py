@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from napari_spotfit import load_fits, localize_files, localize_iter, simulate_movie
-from napari_spotfit.batch.inputs import image_files
+from napari_spotfit.batch.request import image_files
 
 #: The system refuses even to say whether there is such a file.
 TOO_LONG = "x" * 300 + ".npy"

@@ -113,4 +113,4 @@ def test_a_label_that_is_too_large_is_told_with_its_mask(folder, movie):
     mask[0, 0] = 2**64 - 1
     np.save("m.npy", mask)
     (outcome,) = localize_files("a.npy", "out", labels="m.npy", sigma=1.3)
-    assert "the mask “m.npy” cannot be taken: labels must be at most" in outcome.error
+    assert "the mask “m.npy” cannot be used: labels must be at most" in outcome.error

@@ -21,8 +21,7 @@ from napari_spotfit import (
     localize_to_folder,
     simulate_movie,
 )
-from napari_spotfit.batch.kept import KeptTables
-from napari_spotfit.batch.outcome import DONE, Outcome
+from napari_spotfit.batch.outcome import DONE, CompletedTables, Outcome
 from napari_spotfit.files.parts import PartsError, part_path, part_pieces, part_writer, parts_in
 from napari_spotfit.files.writing import FileLockedError, file_lock
 from napari_spotfit.localization import stored
@@ -73,10 +72,10 @@ def test_the_same_run_twice_leaves_the_first_ones_table(folder, movie):
     with begun("same.spots.parquet", "a.npy") as first:
         (second,) = localize_files("a.npy", "same.spots.parquet", sigma=1.3)
         assert second.state == "failed"
-        assert "“same.spots.parquet” cannot be written: another run is at it" in second.error
+        assert "“same.spots.parquet” cannot be written: another run writes it" in second.error
         assert "“same.spots.parquet.parts”" in second.error
         # Nor by whoever works on something else for the same table.
-        with pytest.raises(OSError, match="another run is at it"):
+        with pytest.raises(OSError, match="another run writes it"):
             localize_files(["a.npy", "b.npy"], "same.spots.parquet", sigma=1.3, fresh=True)
         first.communicate(b"\n")
     assert first.returncode == 0
@@ -109,7 +108,7 @@ def test_parts_that_cannot_be_stored_leave_the_table_as_it_was(folder, several):
         if outcome.frames == 3:
             shutil.rmtree("t.spots.parquet.parts", ignore_errors=True)
 
-    words = "“t.spots.parquet” cannot be written: .*cannot be written in.*parts.*is as it was"
+    words = "“t.spots.parquet” cannot be written: .*cannot be written in.*parts.*is unchanged"
     if several:
         with pytest.raises(OSError, match=words):
             localize_files(files, "t.spots.parquet", sigma=1.3, progress=lose)
@@ -186,11 +185,11 @@ def test_records_made_at_the_same_time_are_all_there(tmp_path):
         table.touch()
 
     def add(table):
-        KeptTables(tmp_path).add(table, {"sigma": 1.3}, Outcome("a.tif", DONE, str(table)))
+        CompletedTables(tmp_path).add(table, {"sigma": 1.3}, Outcome("a.tif", DONE, str(table)))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, tables))
-    kept = KeptTables(tmp_path)
+    kept = CompletedTables(tmp_path)
     assert all(kept.outcome(table, {"sigma": 1.3}, "a.tif") for table in tables)
     assert not list(tmp_path.glob(".*"))
 

@@ -110,7 +110,7 @@ def test_a_stage_is_calibrated_while_frames_come() -> None:
     session = session_of(scope, queue, controller=controller)
     camera = SimulatedCamera(scope, queue, 200.0)
     session.start()
-    with pytest.raises(RuntimeError, match="no frame has told a displacement"):
+    with pytest.raises(RuntimeError, match="no frame has yielded a displacement"):
         session.calibrate(scope.stage, rest=0.01)
     camera.start()
     found = session.calibrate(scope.stage, rest=0.1)

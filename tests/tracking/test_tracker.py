@@ -16,7 +16,8 @@ from napari_spotfit import (
     track,
     track_async,
 )
-from napari_spotfit.tracking.tracker import FrameError, closer_than
+from napari_spotfit.tracking.fiducials import closer_than
+from napari_spotfit.tracking.tracker import FrameError
 
 RATE = 100.0
 KNOWN = {"sigma": 1.3, "gain": 1.0, "offset": 100.0, "backend": "cpu", "threads": 1}

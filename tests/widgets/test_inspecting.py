@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import napari_spotfit
 from napari_spotfit import Flag, Settings, StopCondition
-from napari_spotfit.widgets.inspecting.hints import hint
 from napari_spotfit.widgets.inspecting.sample import Roi, roi_of, sample_spot
 from napari_spotfit.widgets.inspecting.spot import places_around, spot_of
+from napari_spotfit.widgets.inspecting.verdict import hint
 from napari_spotfit.widgets.parts.messages import plain, with_error
 
 #: χ² is summed in single precision by the fit.

@@ -1,4 +1,4 @@
-"""The spots of many image files, from Python."""
+"""Fit the spots of many image files from Python."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Unpack
 
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
-from .asked import ENDING, Batch
-from .inputs import image_files
 from .outcome import Outcome
+from .request import ENDING, Batch, image_files
 from .run import run_batch
 
 
@@ -31,9 +30,9 @@ def localize_files(
 ) -> list[Outcome]:
     """Find and fit the spots of image files, and write them to tables.
 
-    It is what the widget *Fit many files* and the command ``napari-spotfit localize`` do. A file
-    that fails does not stop the others. Called again with the same, what is complete is kept, and a
-    movie in which a run was killed goes on from there.
+    The widget *Fit many files* and the command ``napari-spotfit localize`` do the same. A file that
+    fails does not stop the others. A second call with the same arguments keeps completed tables,
+    and resumes the movie in which a run was killed.
 
     Parameters
     ----------
@@ -50,21 +49,20 @@ def localize_files(
         ending such as ``"_cells.tif"`` of masks beside the images, or one file for all. Then
         spots have the column ``label``, and beside each table is one of cells.
     workers : int, default 1
-        So many files at a time, where each has a table of its own.
+        Number of files at a time, where each has a table of its own.
     ending : str, default ".spots.parquet"
         What the tables in a folder end in: their format.
     fresh : bool, default False
-        Whether to begin anew where an earlier run has left something.
+        Whether to ignore what an earlier run has left.
     progress : callable, optional
-        Called with the outcome of a file whenever there is something new of it, in the thread that
-        works on it.
+        Called with the outcome of a file whenever it changes, in the thread that fits the file.
     settings : Settings, optional
         All settings at once; ``options`` change single ones.
 
     Returns
     -------
     list of Outcome
-        What became of each file: ``file``, ``state`` (``"done"``, ``"kept"`` from an earlier run or
+        For each file: ``file``, ``state`` (``"done"``, ``"kept"`` from an earlier run or
         ``"failed"``), ``output`` and ``cells`` (the paths of its tables), ``frames``, ``spots``,
         ``good``, ``sigma`` in pixels, ``seconds``, ``warnings`` and ``error``, which is empty if
         all went well.
@@ -106,12 +104,4 @@ def localize_files(
         workers,
         fresh=fresh,
     )
-    return run_batch(batch, progress or _tell_nobody, _never)
-
-
-def _tell_nobody(outcome: Outcome) -> None:
-    pass
-
-
-def _never() -> bool:
-    return False
+    return run_batch(batch, progress)

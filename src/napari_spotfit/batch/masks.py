@@ -1,4 +1,4 @@
-"""The mask of each image of a batch: its cells, by the image's name."""
+"""The mask of each image of a batch, found by the image's name, and its cells."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..analysis.labels import LabelSums, label_sizes, label_spots
+from ..files.table import as_text
 from ..images.files.opening import ENDINGS, open_image
-from .cells import Cells
+from ..results.spot_fits import SpotFits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The column of spots with the label they lie in.
+LABEL = "label"
+#: What is added up in each cell.
+_COLUMNS = ("photons",)
+_ENDING = ".cells.csv"
 
 
 def mask_of(image: Path, labels: str, images: Sequence[Path] = ()) -> Path:
@@ -73,35 +84,25 @@ def without_masks(images: Sequence[Path], labels: str) -> list[Path]:
     """Return images without those that are the mask of another one of them."""
     masks = set()
     for image in images:
-        with suppress(OSError, ValueError):  # told when its turn comes
+        with suppress(OSError, ValueError):  # reported when the image is fitted
             masks.add(_real(mask_of(image, labels, images)))
     return [image for image in images if _real(image) not in masks]
 
 
-def open_cells(mask: Path, image: Path) -> Cells:
-    """Return the cells of an image, which are the labels of a mask.
+def open_cells(image: Path, labels: str, images: Sequence[Path]) -> Cells:
+    """Return the cells of an image: the labels of its mask, those of a movie read frame by frame.
+
+    Parameters are those of :func:`mask_of`.
 
     Raises
     ------
-    ValueError
-        If :func:`open_mask` does, or a label is too large a number.
+    FileNotFoundError, ValueError
+        If :func:`mask_of` does, or if the mask cannot be read, has no whole numbers or too large
+        ones, or is not as large as the image.
     """
-    labels = open_mask(mask, image)
-    try:
-        return Cells(labels)
-    except ValueError as error:
-        raise ValueError(f"the mask “{mask.name}” cannot be taken: {error}") from None
-
-
-def open_mask(path: Path, image: Path) -> Any:
-    """Return the labels of a mask: an array, or of a movie an image that reads its frames.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be read, has no whole numbers, or is not as large as the image.
-    """
-    mask, shape = open_image(path), open_image(image).shape
+    shape = open_image(image).shape  # where both are wrong, the image's error is reported
+    path = mask_of(image, labels, images)
+    mask = open_image(path)
     if mask.dtype.kind not in "iub":
         raise ValueError(
             f"the mask “{path.name}” must have whole numbers, 0 for the background; its pixels "
@@ -112,7 +113,10 @@ def open_mask(path: Path, image: Path) -> Any:
             f"the mask “{path.name}” has {_size(mask.shape)} pixels, “{image.name}” "
             f"{_size(shape)}: a mask is as large as a frame, or as the whole image"
         )
-    return np.asarray(mask) if mask.ndim == 2 else mask
+    try:
+        return Cells(np.asarray(mask) if mask.ndim == 2 else mask)
+    except ValueError as error:
+        raise ValueError(f"the mask “{path.name}” cannot be used: {error}") from None
 
 
 def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:
@@ -128,7 +132,7 @@ def _in_folder(folder: Path, image: Path, images: Sequence[Path]) -> list[Path]:
 
 
 def _beside(image: Path, masks: Path) -> list[Path]:
-    """Return the images beside an image, unless masks are there, too: then nobody can tell."""
+    """Return the images beside an image; none where masks are there too, which look the same."""
     if _real(image.parent) == _real(masks):
         return []
     try:
@@ -169,3 +173,44 @@ def _stem(path: Path) -> str:
 
 def _size(shape: tuple[int, ...]) -> str:
     return "×".join(map(str, shape))
+
+
+class Cells:
+    """Cells of one image, which count the spots added to them.
+
+    Parameters
+    ----------
+    labels : array of int
+        As :func:`~napari_spotfit.label_spots` takes them.
+    """
+
+    def __init__(self, labels: Any) -> None:
+        self._labels = labels
+        self._sums = LabelSums(label_sizes(labels), _COLUMNS)
+
+    def labelled(self, part: SpotFits) -> SpotFits:
+        """Return spots with the column ``label``, and count the good ones in their cells."""
+        part = part.to_host()
+        label, good = label_spots(part, self._labels), np.asarray(part.good)
+        self._sums.add(label[good], {name: part.columns[name][good] for name in _COLUMNS})
+        columns = {**part.columns, LABEL: label}
+        return SpotFits(columns, part.index_names, part.settings)
+
+    def table(self, file: str | None = None) -> pd.DataFrame:
+        """Return a row for every cell, with a column ``file`` where one is given."""
+        table = self._sums.table()
+        if file is not None:
+            table.insert(0, "file", as_text(file))
+        return table
+
+
+def cells_path(table: Path) -> Path:
+    """Return the path of the table of cells that belongs to a table of spots.
+
+    Examples
+    --------
+    >>> cells_path(Path("out/a.tif.spots.parquet")).as_posix()
+    'out/a.tif.cells.csv'
+    """
+    name = table.name[: -len(table.suffix)]
+    return table.with_name(name.removesuffix(".spots") + _ENDING)

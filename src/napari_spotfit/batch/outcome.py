@@ -1,19 +1,31 @@
-"""What becomes of each image file of a batch."""
+"""The outcome of each image file of a batch, its warnings, and the record of completed tables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-#: How far a file is. What is kept was complete before, and made of the same.
+from ..files.parts import plain
+from ..files.writing import file_lock, unfinished
+
+#: States of a file; a kept one was completed by an earlier run from the same input.
 WAITING, RUNNING, DONE, KEPT, FAILED, STOPPED = (
     "waiting", "running", "done", "kept", "failed", "stopped",
 )  # fmt: skip
+#: Readers of folders of tables leave out what begins with an underscore.
+_NAME = "_batch.json"
+_FORMAT = 1
 
 
 @dataclass
 class Outcome:
-    """What became of one image file, or what there is of it up to now."""
+    """The outcome of one image file, final or so far."""
 
     file: str
     state: str = WAITING
@@ -27,7 +39,7 @@ class Outcome:
     sigma: float | None = None
     roi_size: Any = None
     backend: str = ""
-    #: Parts that an earlier run has left, from which this one goes on.
+    #: Parts of an earlier run, from which this one resumes.
     parts_before: int = 0
     seconds: float = 0.0
     warnings: list[str] = field(default_factory=list)
@@ -37,3 +49,102 @@ class Outcome:
     def rate(self) -> float:
         """Frames per second."""
         return self.frames / max(self.seconds, 1e-9)
+
+
+@contextmanager
+def collected_warnings(
+    report: Callable[[Outcome], object],
+) -> Iterator[Callable[[Outcome], AbstractContextManager[None]]]:
+    """Yield a context manager that adds the warnings of the current thread to a file's outcome.
+
+    Warnings of helper threads count for all files in progress. Those of the main thread outside
+    of any file are shown as usual.
+    """
+    running: dict[int, Outcome] = {}
+    before = warnings.showwarning
+
+    def show(message: Warning | str, *rest: Any, **named: Any) -> None:
+        thread = threading.get_ident()
+        if thread not in running and thread == threading.main_thread().ident:
+            before(message, *rest, **named)
+            return
+        known = running.get(thread)
+        for outcome in [known] if known is not None else list(running.values()):
+            if str(message) not in outcome.warnings:
+                outcome.warnings.append(str(message))
+                report(outcome)
+
+    @contextmanager
+    def own(outcome: Outcome) -> Iterator[None]:
+        running[threading.get_ident()] = outcome
+        try:
+            yield
+        finally:
+            running.pop(threading.get_ident(), None)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield own
+
+
+class CompletedTables:
+    """Record of the completed tables in a folder, a JSON file beside them; thread-safe.
+
+    Parameters
+    ----------
+    folder : path
+        Where the tables are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._lock = folder / _NAME, threading.Lock()
+        self._tables = self._read()
+
+    def outcome(self, table: Path, key: Mapping[str, Any], file: str) -> Outcome | None:
+        """Return the outcome of an image whose table is unchanged and was made from the same input.
+
+        Paths are those of this run: since the earlier one, files may have been moved.
+        """
+        with self._lock, suppress(KeyError, TypeError, OSError):
+            known = self._tables[table.name]
+            there = Outcome(**known["outcome"])
+            there.file, there.output, there.state = file, table.as_posix(), KEPT
+            if there.cells:
+                there.cells = table.with_name(Path(there.cells).name).as_posix()
+            if known["key"] == plain(key) and known["files"] == _states(table, there):
+                return there
+        return None
+
+    def add(self, table: Path, key: Mapping[str, Any], outcome: Outcome) -> None:
+        """Record what a completed table was made from."""
+        # Without the record the table is made again: no reason to fail.
+        with self._lock, suppress(OSError), file_lock(self._path, wait=True):
+            # Other runs may have written tables into this folder meanwhile.
+            self._tables = self._read()
+            self._tables[table.name] = {
+                "key": plain(key),
+                "files": _states(table, outcome),
+                # Folders are those of the next run.
+                "outcome": plain(asdict(outcome) | _names_of(outcome)),
+            }
+            text = json.dumps({"format": _FORMAT, "tables": self._tables}, indent=1)
+            with unfinished(self._path) as part:
+                part.write_text(text, encoding="utf-8")
+
+    def _read(self) -> dict[str, Any]:
+        # A damaged or newer record only means that all tables are made again.
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            return dict(found["tables"]) if found["format"] == _FORMAT else {}
+        return {}
+
+
+def _names_of(outcome: Outcome) -> dict[str, str]:
+    return {name: Path(getattr(outcome, name)).name for name in ("file", "output", "cells")}
+
+
+def _states(table: Path, outcome: Outcome) -> list[list[int]]:
+    """Return size and time of a table and of its cells, if there are some."""
+    states = [Path(path).stat() for path in (table, outcome.cells) if path]
+    return [[state.st_size, state.st_mtime_ns] for state in states]

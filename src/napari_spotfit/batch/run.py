@@ -1,4 +1,4 @@
-"""Many image files in, tables of spots out: what the command and the widget do."""
+"""Fit many image files and write tables of their spots, for the command and the widget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 from ..engine import threads
 from ..files.parts import PartsError, parts_beside, parts_in, remove_beside
 from ..files.table import as_text
-from ..files.writing import FileLockedError, file_lock
+from ..files.writing import FileLockedError, file_lock, unfinished
 from ..images.files.opening import open_image
 from ..images.frames import FrameReader
 from ..images.identity import identity
@@ -29,69 +29,70 @@ from ..localization.stored import kind_of
 from ..results.saving import save_fits
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
-from .asked import Batch, batch_tables, images_of, told_of
-from .cells import Cells, cells_path, write_cells
-from .kept import KeptTables
-from .masks import mask_of, open_cells
-from .outcome import DONE, FAILED, RUNNING, STOPPED, Outcome
-from .warned import warnings_of
+from .masks import Cells, cells_path, mask_of, open_cells
+from .outcome import DONE, FAILED, RUNNING, STOPPED, CompletedTables, Outcome, collected_warnings
+from .request import Batch, batch_tables, data_set_warnings, images_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Who is told of a file whenever there is something new; called in the thread that works on it.
-Tell = Callable[[Outcome], object]
+#: Called with the outcome of a file whenever it changes, in the thread that fits the file.
+Report = Callable[[Outcome], object]
 
 
-def run_batch(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> list[Outcome]:
+def run_batch(
+    batch: Batch, report: Report | None = None, stopped: Callable[[], bool] | None = None
+) -> list[Outcome]:
     """Find and fit the spots of image files, and write them to tables.
 
-    A file that fails does not stop the others. What is complete and made of the same is kept, and
-    a file in which an earlier run was killed goes on where that was.
+    A file that fails does not stop the others. Completed tables of the same input are kept, and a
+    file in which an earlier run was killed is resumed.
 
     Parameters
     ----------
     batch : Batch
-        What to do.
-    tell : callable
-        Called with the outcome of a file whenever there is something new of it.
-    stopped : callable
-        Asked often whether to stop.
+        The request.
+    report : callable, optional
+        Called with the outcome of a file whenever it changes.
+    stopped : callable, optional
+        Called often; whether to stop.
 
     Returns
     -------
     list of Outcome
-        What became of each file; masks that are among the files are left out.
+        One for each file, without masks that are among the files.
 
     Raises
     ------
     ValueError, OSError
-        If the output is not as :func:`batch_tables` wants it, or one table of all cannot be
-        written.
+        If :func:`batch_tables` refuses the output, or one table of all cannot be written.
     """
     batch = images_of(batch)
     tables = batch_tables(batch)
-    outcomes = [Outcome(file.as_posix(), warnings=told_of(batch, file)) for file in batch.files]
-    with warnings_of(tell) as own_warnings:
+    report, stopped = report or (lambda outcome: None), stopped or (lambda: False)
+    with collected_warnings(report) as own_warnings:
         files = [
-            _File(batch, file, outcome, tell, stopped, own_warnings)
-            for file, outcome in zip(batch.files, outcomes, strict=True)
-        ]
+            _File(
+                batch, file, Outcome(file.as_posix(), warnings=data_set_warnings(batch, file)),
+                report, stopped, own_warnings,
+            )
+            for file in batch.files
+        ]  # fmt: skip
         if tables is None:
             _one_table(files, batch.output)
         else:
-            work = partial(_own_table, KeptTables(batch.output))
+            work = partial(_own_table, CompletedTables(batch.output))
             if batch.workers == 1:
                 for _ in map(work, files, tables):
                     pass
             else:
                 with ThreadPoolExecutor(batch.workers, "napari-spotfit files") as pool:
                     list(pool.map(work, files, tables))
-    return outcomes
+    return [file.outcome for file in files]
 
 
 def _shared(batch: Batch) -> Settings:
-    """Return the settings with which files that are worked on together share the cores."""
+    """Return settings whose threads share the cores among the files fitted at the same time."""
     together = min(batch.workers, len(batch.files))
     if together < 2 or batch.settings.threads is not None:
         return batch.settings
@@ -99,47 +100,46 @@ def _shared(batch: Batch) -> Settings:
 
 
 class _StoppedError(Exception):
-    """The batch was stopped, where nothing is to be kept."""
+    """The batch was stopped and keeps no partial tables."""
 
 
 @dataclass
 class _File:
-    """One file of a batch, and what becomes of it."""
+    """One file of a batch and its outcome."""
 
     batch: Batch
     path: Path
     outcome: Outcome
-    tell: Tell
+    report: Report
     stopped: Callable[[], bool]
     own_warnings: Any
     cells: Cells | None = None
-    mask: Path | None = None
 
-    def say(self, state: str) -> None:
+    def set_state(self, state: str) -> None:
         self.outcome.state = state
-        self.tell(self.outcome)
+        self.report(self.outcome)
 
     def fail(self, text: str) -> None:
         self.outcome.error = text if self.path.name in text else f"“{self.path.name}”: {text}"
-        self.say(FAILED)
+        self.set_state(FAILED)
 
 
-def _own_table(kept: KeptTables, file: _File, table: Path) -> None:
-    """Write the spots of one file to a table of its own, unless they are there."""
+def _own_table(completed: CompletedTables, file: _File, table: Path) -> None:
+    """Write the spots of one file to a table of its own, unless an earlier run completed it."""
     if file.stopped():
         return
     with file.own_warnings(file.outcome):
         key = _key(file)
-        there = None
+        kept = None
         if key is not None and not file.batch.fresh:
-            there = kept.outcome(table, key, file.outcome.file)
-        if there is not None:
-            file.outcome.__dict__.update(there.__dict__)
-            file.tell(file.outcome)
+            kept = completed.outcome(table, key, file.outcome.file)
+        if kept is not None:
+            file.outcome.__dict__.update(kept.__dict__)
+            file.report(file.outcome)
             return
         _write([file], table, _parts(file, table))
         if key is not None and file.outcome.state == DONE:
-            kept.add(table, key, file.outcome)
+            completed.add(table, key, file.outcome)
 
 
 def _one_table(files: list[_File], output: Path) -> None:
@@ -157,7 +157,7 @@ def _one_table(files: list[_File], output: Path) -> None:
             with file.own_warnings(file.outcome):
                 for part in _parts(file, output, columns):
                     name = np.full(len(part), as_text(file.outcome.file), object)
-                    # Each file has its own σ and noise: the table has what was asked for.
+                    # Each file has its own σ and noise: the table has the requested settings.
                     named = {"file": name, **part.columns}
                     yield SpotFits(named, part.index_names, file.batch.settings)
 
@@ -165,10 +165,10 @@ def _one_table(files: list[_File], output: Path) -> None:
 
 
 def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, None]) -> None:
-    """Write parts to the table of some files; none is written where there are no parts."""
+    """Write parts to the table of some files; without any part no table is written."""
     own = files[0] if len(files) == 1 else None
     try:
-        # Until its parts are removed: they are where those of the same run twice would be.
+        # Locked until the parts are removed: a second run would use the same folder.
         with file_lock(table), closing(parts):
             first = next(parts, None)
             if first is None:
@@ -183,56 +183,60 @@ def _write(files: list[_File], table: Path, parts: Generator[SpotFits, None, Non
         text = f"“{table}” cannot be written: {_why(error, table)}"
         if own is None:
             raise type(error)(text) if isinstance(error, ImportError) else OSError(text) from None
-        # What was fitted is in no table.
+        # No table has the fitted spots.
         own.outcome.frames = own.outcome.spots = own.outcome.good = 0
         own.fail(text)
         return
     if own is not None and own.outcome.state != FAILED:
-        own.tell(own.outcome)
+        own.report(own.outcome)
 
 
 def _finish(file: _File, table: Path) -> None:
-    """Note where a file's spots are; the parts of a complete one are of no more use."""
+    """Record the path of a file's table, and remove its parts if it is complete."""
     file.outcome.output = table.as_posix() if file.outcome.frames else ""
-    if not (file.stopped() or file.outcome.state != DONE):
+    if file.outcome.state == DONE and not file.stopped():
         with suppress(OSError):
             remove_beside(parts_beside(table, file.path))
 
 
 def _why(error: Exception, table: Path) -> str:
-    """Say why a table is not written."""
+    """Return why a table is not written."""
     if isinstance(error, FileLockedError):
         return (
-            f"another run is at it, with its parts in “{table.name}.parts”. Wait until that one "
+            f"another run writes it, with its parts in “{table.name}.parts”. Wait until that one "
             "ends, or choose another output"
         )
-    as_it_was = isinstance(error, PartsError) and table.exists()
-    return f"{error}{'. The table that is there is as it was' if as_it_was else ''}"
+    unchanged = isinstance(error, PartsError) and table.exists()
+    return f"{error}{'. The existing table is unchanged' if unchanged else ''}"
 
 
 def _write_cells(files: list[_File], table: Path) -> None:
-    """Write the cells of the files that have some beside their table; no others' stay there."""
+    """Write the cells of files into a table beside that of their spots; remove earlier ones."""
     tables: list[pd.DataFrame] = []
+    path = cells_path(table)
     for file in files:
         if file.cells is not None and file.outcome.frames:
             tables.append(file.cells.table(file.outcome.file if len(files) > 1 else None))
-            file.outcome.cells = cells_path(table).as_posix()
+            file.outcome.cells = path.as_posix()
     if tables:
-        write_cells(cells_path(table), tables)
-    elif cells_path(table).exists():
-        cells_path(table).unlink()
+        import pandas as pd
+
+        with unfinished(path) as part:
+            pd.concat(tables).to_csv(part, index=False)
+    elif path.exists():
+        path.unlink()
         outcome = files[0].outcome
         outcome.warnings.append(
-            f"the cells of an earlier run, “{cells_path(table).name}”, were removed: these spots "
-            "are of a run without masks"
+            f"the cells of an earlier run, “{path.name}”, were removed: these spots are of a run "
+            "without masks"
         )
-        files[0].tell(outcome)
+        files[0].report(outcome)
 
 
 def _parts(
     file: _File, table: Path, columns: list[str] | None = None
 ) -> Generator[SpotFits, None, None]:
-    """Yield the spots of one file, up to where it is damaged, and note what becomes of it.
+    """Yield the spots of one file, up to where it is damaged, and update its outcome.
 
     Of several files for one table, all must have the same columns.
     """
@@ -246,14 +250,15 @@ def _parts(
     try:
         _check_frames(file)
         resume = _resumed(file, table)
-        file.say(RUNNING)
-        _open_mask(file)
+        file.set_state(RUNNING)
+        if batch.labels is not None:
+            file.cells = open_cells(file.path, batch.labels, batch.files)
         for part in localize_iter(
             file.path, frames=batch.frames, settings=_shared(batch), progress=count, resume=resume
         ):
             assert part.settings is not None
-            asked = part.settings.changed(threads=batch.settings.threads)
-            part = SpotFits(part.columns, part.index_names, asked)
+            requested = part.settings.changed(threads=batch.settings.threads)
+            part = SpotFits(part.columns, part.index_names, requested)
             labelled = part if file.cells is None else file.cells.labelled(part)
             if columns is not None:
                 _check_alike(columns, labelled)
@@ -262,22 +267,22 @@ def _parts(
             _add(outcome, part)
             outcome.frames, outcome.frames_in_all = read
             outcome.seconds = time.perf_counter() - begun
-            file.tell(outcome)
+            file.report(outcome)
             yield labelled
             if stopping := file.stopped():
                 break
         outcome.seconds = time.perf_counter() - begun
         outcome.state = DONE if read[0] == read[1] else STOPPED
         if stopping and not batch.keep:
-            file.say(STOPPED)
+            file.set_state(STOPPED)
             raise _StoppedError
         if columns is not None:
-            file.tell(outcome)
+            file.report(outcome)
     except (_StoppedError, PartsError):
-        # What cannot be stored is all in the image: half of it is no table for anybody.
+        # The image is intact, only its parts cannot be stored: no table of half of it.
         raise
-    except Exception as error:  # a reader's may be of any kind, and the other files go on
-        if resume is not None and isinstance(error, ValueError):  # so it will be next time
+    except Exception as error:  # readers raise any kind, and the other files go on
+        if resume is not None and isinstance(error, ValueError):  # the next run fails alike
             remove_beside(resume)
         known = isinstance(error, (ImportError, OSError, TypeError, ValueError)) and str(error)
         file.fail(str(error) if known else f"{type(error).__name__}: {error}")
@@ -303,16 +308,8 @@ def _check_frames(file: _File) -> None:
             )
 
 
-def _open_mask(file: _File) -> None:
-    """Find and open the mask of a file."""
-    if file.batch.labels is not None:
-        open_image(file.path)  # of two that are wrong, the image is told first
-        mask = mask_of(file.path, file.batch.labels, file.batch.files)
-        file.cells = open_cells(mask, file.path)
-
-
 def _key(file: _File) -> dict[str, Any] | None:
-    """Return what a table of a file is made of; None where that cannot be told."""
+    """Return the input from which a file's table is made; None where that is unknown."""
     batch = file.batch
     try:
         image = open_image(file.path)
@@ -321,12 +318,12 @@ def _key(file: _File) -> dict[str, Any] | None:
             key["labels"] = identity(mask_of(file.path, batch.labels, batch.files))
         kind = kind_of(image, batch.settings, batch.frames)
         return with_settings(key, batch.settings, kind, FrameReader(image).select(batch.frames))
-    except Exception:  # told when it is worked on
+    except Exception:  # reported when the file is fitted
         return None
 
 
 def _resumed(file: _File, table: Path) -> Path | None:
-    """Return where the parts of a file are stored; None where nothing can write them."""
+    """Return the folder of a file's parts; None without pyarrow, which writes them."""
     if find_spec("pyarrow") is None:
         return None
     folder = parts_beside(table, file.path)
@@ -337,13 +334,13 @@ def _resumed(file: _File, table: Path) -> Path | None:
 
 
 def _check_alike(columns: list[str], part: SpotFits) -> None:
-    """Check that the spots of a file go into the table of those before it."""
+    """Check that the spots of a file have the columns of the table of those before it."""
     columns[:] = columns or part.columns
     if columns != list(part.columns):
         odd = sorted(set(columns) ^ set(part.columns))
         raise ValueError(
-            "its spots do not go into the table of the files before it, as its axes are others "
-            f"(columns {', '.join(odd)}); take a folder for the output"
+            "its spots do not go into the table of the files before it, as its axes differ "
+            f"(columns {', '.join(odd)}); choose a folder for the output"
         )
 
 

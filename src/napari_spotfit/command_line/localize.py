@@ -13,10 +13,9 @@ from typing import Any
 
 import click
 
-from ..batch.asked import ENDING, Batch, batch_tables, images_of
-from ..batch.inputs import image_files
 from ..batch.outcome import DONE, FAILED, KEPT, RUNNING, STOPPED, Outcome
-from ..batch.run import Tell, run_batch
+from ..batch.request import ENDING, Batch, batch_tables, image_files, images_of
+from ..batch.run import Report, run_batch
 from ..version import __version__
 from .options import chosen_settings, takes_settings
 from .output import (
@@ -128,8 +127,8 @@ def localize(
     context.exit(EXIT_STOPPED if stop.asked else SOME_FAILED if failed else 0)
 
 
-def _outcomes(batch: Batch, tell: Tell, stopped: Callable[[], bool]) -> tuple[list[Outcome], str]:
-    """Return the result of each file, and the reason if the table of all cannot be written."""
+def _outcomes(batch: Batch, tell: Report, stopped: Callable[[], bool]) -> tuple[list[Outcome], str]:
+    """Return what becomes of each file, and why the table of all cannot be written if so."""
     outcomes = {file.as_posix(): Outcome(file.as_posix()) for file in batch.files}
 
     def note(outcome: Outcome) -> None:

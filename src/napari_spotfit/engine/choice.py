@@ -2,7 +2,7 @@
 
 A GPU is taken for what lies in its memory. For what comes from the host it is taken if one core
 would work longer than a GPU takes to begin. The numbers are those of an NVIDIA H200 and an Intel
-Xeon with 32 cores, 2026-11-23 (``benchmarks/choice.py``).
+Xeon with 32 cores, 2026-11-23 (docs/performance.md).
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _FARTHEST, _DIFFER = 2.0, 0.03
 #: The largest standard error of a width that tells, as a fraction of it.
 _WORST = 0.5
 #: Fits of dim spots are narrow, wherever they begin: by so many times the square of their error at
-#: least, both as fractions, on the noises of benchmarks/psf_widths.py (by 1.6 on average).
+#: least, both as fractions, on the noises of benchmarks/trust.py (by 1.6 on average).
 _NARROW = 1.2
 #: What speaks against a fit whose width is asked for: all but the width itself.
 _DOUBTFUL = NOT_GOOD & ~(Flag.WIDE | Flag.NARROW)

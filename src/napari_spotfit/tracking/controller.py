@@ -1,4 +1,4 @@
-"""The loop closed: a stage moved back by what the fiducials tell, or held still, with a word."""
+"""The closed loop: a stage moved against the displacement, or held still with a reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .stage import Stage, StageCalibration
 #: Micrometres along y, x and z.
 Way = tuple[float, float, float]
 
-#: For so many displacements after a jump the stage is held; then the new place is believed.
+#: Displacements after a jump for which the stage is held; then the new position is accepted.
 _JUMP_FRAMES = 3
 
 
@@ -24,11 +24,11 @@ class Correction:
     Attributes
     ----------
     dy, dx, dz : float
-        Micrometres that the stage was told to move; 0 where it was held.
+        Micrometres of the move sent to the stage; 0 where it was held.
     state : {"moved", "in the dead band", "held", "not armed"}
         What was done.
     why : str
-        Why the stage was held, or that a limit was reached; empty if there is nothing to say.
+        Why the stage was held, or which limit was reached; else empty.
     """
 
     dy: float = 0.0
@@ -41,8 +41,8 @@ class Correction:
 class Controller:
     """Moves a stage against displacements: proportional and integral, within limits.
 
-    Nothing moves before :meth:`arm`. Where a displacement cannot be believed, the stage is held
-    still, and the correction says why.
+    Nothing moves before :meth:`arm`. The stage is held while displacements are
+    unreliable, and the correction has the reason.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Controller:
         Fiducials that must take part.
     timeout : float
         Seconds without a displacement after which the integral is forgotten, and :meth:`watch`
-        says that none comes.
+        reports that none comes.
     on_error : {"hold", "stop"}
         Whether the loop goes on after the stage has raised an error, or is disarmed.
 
@@ -141,7 +141,7 @@ class Controller:
         self._armed = False
 
     def step(self, displacement: Displacement, now: float | None = None) -> Correction:
-        """Move the stage against a displacement, or say why not.
+        """Move the stage against a displacement, or return why it is held.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class Controller:
         return self._moved(move, why)
 
     def watch(self, now: float | None = None) -> Correction:
-        """Say whether displacements still come; the stage is held in any case until one does."""
+        """Return whether displacements still come; without one the stage is held in any case."""
         if now is None:
             now = time.monotonic()
         if not self._armed:
@@ -210,7 +210,7 @@ class Controller:
         if self._odd and before is not None:
             self._odd -= 1
             return (
-                f"a jump of {1000 * math.dist(place, before):.0f} nm: the image is looked at again"
+                f"a jump of {1000 * math.dist(place, before):.0f} nm: waiting for the next frames"
             )
         return ""
 
@@ -237,7 +237,7 @@ class Controller:
             if self._on_error == "stop":
                 self._armed = False
             after = "the loop is disarmed" if self._on_error == "stop" else "it is tried again"
-            return Correction(state="held", why=f"the stage says: {error}; {after}")
+            return Correction(state="held", why=f"error of the stage: {error}; {after}")
         self._way = _added(self._way, move)
         # What the stage itself has moved is no jump.
         if self._before is not None:

@@ -1,4 +1,4 @@
-"""Fiducials of one field: where each belongs, how bright it is, and what a frame tells of them.
+"""Fiducials of one field: found, followed from frame to frame, and found again after a jump.
 
 Which of them take part in a frame must not change the displacement: so each is measured from a
 place of its own, which all that have taken part together have agreed about. The steps are the
@@ -8,6 +8,7 @@ library's, kernels/cpu/fiducials.cpp, as NumPy would take longer for them than t
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from ..engine.cpu import layouts
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
 from ..engine.quality.flags import Flag
+from ..localization.localize import localize
+from ..results.spot_fits import SpotFits
+from ..settings.settings import Settings
 
 Floats = NDArray[np.float64]
 
@@ -31,10 +35,25 @@ _COLUMNS = {
     "y": np.float64, "x": np.float64, "y_stderr": np.float32, "x_stderr": np.float32,
     "photons": np.float32, "photons_stderr": np.float32, "flags": np.uint32,
 }  # fmt: skip
+#: Most fiducials that are chosen, and the least light of one as a share of the brightest
+#: tenth's.
+_MOST_FIDUCIALS, _LEAST_LIGHT = 50, 0.25
+#: A jump is accepted where this number and this share of the fiducials agree within so many
+#: pixels.
+_AGREE, _AGREEING_SHARE, _NEAR = 2, 0.3, 2.0
+#: Brightest spots that are compared after a jump, per fiducial.
+_SPOTS = 4
+
+_DOUBTFUL = Flag.EDGE | Flag.SATURATED | Flag.NEIGHBOUR
+#: How fast the share of normal deviates that are within the half of all changes there, for a factor
+#: that grows by e.
+_CHANGE = 0.4286498
+#: Weight of the initial factor, and the most of all earlier deviates, in deviates.
+_AT_FIRST, _MOST_KNOWN = 20, 4000
 
 
 class Fiducials:
-    """Where fiducials belong, in pixels of the first frame, and what each frame tells.
+    """Reference positions of fiducials, in pixels of the first frame, and their state in each.
 
     Parameters
     ----------
@@ -67,7 +86,7 @@ class Fiducials:
     positions : ndarray of float64, shape (n, 2)
         Where each was found, or should be.
     crowded : ndarray of bool, shape (n,)
-        Which are too close to another one to be believed; whoever looks says so.
+        Which are too close to another one to be reliable; set by the tracker.
     """
 
     def __init__(
@@ -135,7 +154,7 @@ class Fiducials:
         return used
 
     def learn(self, used: int, usual: float) -> int:
-        """Learn from a frame where those taken belong, and say where all of them are.
+        """Update reference positions from those taken, and the positions of all.
 
         Parameters
         ----------
@@ -162,3 +181,147 @@ class Fiducials:
             setattr(self._all, name, address(column))
         same = all(one is columns[name] for name, one in zip(_COLUMNS, kept, strict=True))
         self._columns, self._kept = columns if same else None, kept
+
+
+def closer_than(distance: float, places: Floats) -> NDArray[np.bool_]:
+    """Return which places are closer than a distance to another one.
+
+    Examples
+    --------
+    >>> closer_than(2.0, np.array([[0.0, 5.0], [9.0, 9.0], [1.0, 6.0]]))
+    array([ True, False,  True])
+    """
+    order = np.argsort(places[:, 0])
+    y, x = places[order].T
+    close = np.zeros(len(places), bool)
+    # Each beside the next, the one after that, and so on, while any are close in y.
+    for step in range(1, len(places)):
+        dy = y[step:] - y[:-step]
+        if dy.min() >= distance:
+            break
+        pairs = dy**2 + (x[step:] - x[:-step]) ** 2 < distance**2
+        close[step:] |= pairs
+        close[:-step] |= pairs
+    found = np.empty_like(close)
+    found[order] = close
+    return found
+
+
+def find_fiducials(frame: Any, settings: Settings) -> SpotFits:
+    """Return bright spots of a frame that stand alone, as fiducials do.
+
+    Parameters
+    ----------
+    frame : array, shape (Y, X)
+        The frame.
+    settings : Settings
+        How to find and fit.
+
+    Returns
+    -------
+    SpotFits
+        Good fits, with their settings; the brightest first.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    fits = localize(frame, settings=settings)
+    light = np.where(fits.good & ((fits.flags & int(_DOUBTFUL)) == 0), fits.photons, 0.0)
+    if not light.any():
+        raise ValueError(
+            f"no fiducials are found: of {len(fits)} spots in this frame none is good, alone, away "
+            "from the border and not saturated; give their positions"
+        )
+    bright = np.quantile(light[light > 0], 0.9)
+    order = np.argsort(-light, kind="stable")
+    chosen = order[light[order] >= _LEAST_LIGHT * bright][:_MOST_FIDUCIALS]
+    return fits[chosen]
+
+
+def shift_after_jump(frame: Any, references: Floats, settings: Settings) -> Floats | None:
+    """Return the common shift of all fiducials, to a pixel or two; None if there is none.
+
+    Among all differences between a spot and a fiducial, those of the right pairs agree.
+
+    Parameters
+    ----------
+    frame : array, shape (Y, X)
+        The frame after the jump.
+    references : ndarray of float64, shape (n, 2)
+        Where the fiducials were, y and x.
+    settings : Settings
+        How to find spots.
+    """
+    fits = localize(frame, settings=settings)
+    fits = fits[fits.good]
+    if not len(fits):
+        return None
+    brightest = np.argsort(-fits.photons, kind="stable")[: _SPOTS * len(references)]
+    places = np.column_stack([fits.y, fits.x])[brightest]
+    if len(references) == 1:
+        return np.asarray(places[0] - references[0])
+    differences = (places[np.newaxis] - references[:, np.newaxis]).reshape(-1, 2)
+    own = np.repeat(np.arange(len(references)), len(places))
+    near = _most_alike(differences)
+    # No fiducial counts twice.
+    if len(np.unique(own[near])) < max(_AGREE, _AGREEING_SHARE * len(references)):
+        return None
+    return np.asarray(np.median(differences[near], axis=0))
+
+
+def _most_alike(differences: Floats) -> NDArray[np.bool_]:
+    """Return which of many differences lie where most of them do."""
+    cells = np.floor(differences / _NEAR).astype(np.int64)
+    cells -= cells.min(axis=0)
+    counts = np.zeros(cells.max(axis=0) + 2, np.int64)
+    np.add.at(counts, tuple(cells.T), 1)
+    # Those on both sides of a cell's border count together.
+    both = counts[:-1, :-1] + counts[1:, :-1] + counts[:-1, 1:] + counts[1:, 1:]
+    best = np.array(np.unravel_index(np.argmax(both), both.shape))
+    within = ((cells >= best) & (cells <= best + 1)).all(axis=1)
+    middle = np.median(differences[within], axis=0)
+    return np.asarray((np.abs(differences - middle) <= _NEAR).all(axis=1))
+
+
+class Scatter:
+    """The factor by which standard errors are too small or too large, learnt from deviates.
+
+    Without a calibrated camera, the noise estimate of one frame may be wrong; the scatter of the
+    fiducials over many frames corrects it. The factor follows the median of the deviates, which is
+    robust against outliers.
+
+    Attributes
+    ----------
+    factor : float
+        What standard errors have to be multiplied by; 1 at first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scatter, rng = Scatter(), np.random.default_rng(1)
+    >>> for _ in range(200):
+    ...     deviates = rng.normal(0.0, 2.0, 20) / scatter.factor
+    ...     scatter.learn(np.count_nonzero(abs(deviates) > 0.6744897502), 20)
+    >>> round(scatter.factor, 1)
+    2.0
+    """
+
+    def __init__(self) -> None:
+        self.factor, self._known = 1.0, _AT_FIRST
+
+    def learn(self, beyond: int, count: int) -> None:
+        """Update the factor from the deviates of a frame, of which half should be larger.
+
+        Parameters
+        ----------
+        beyond : int
+            How many are larger than half of all normal deviates.
+        count : int
+            How many there are.
+        """
+        if not count:
+            return
+        self._known = min(self._known + count, _MOST_KNOWN)
+        self.factor *= math.exp((beyond / count - 0.5) / _CHANGE * count / self._known)

@@ -1,4 +1,4 @@
-"""What a loop has seen and done, on disk while it runs."""
+"""Displacements and corrections on disk while a loop runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from .displacement import Displacement
 if TYPE_CHECKING:
     import pandas as pd
 
-#: A part is written when it has so many rows, or is so many seconds old.
+#: Rows and seconds after which a part is written.
 _ROWS, _SECONDS = 20_000, 2.0
 _NUMBERS = (
     "time", "y", "x", "z", "y_stderr", "x_stderr", "z_stderr",
@@ -45,7 +44,7 @@ class TrackingLog:
     ValueError
         If its name has another end, or there is a file that is no log.
     OSError
-        If it cannot be written: it is a folder, say, or in a folder that is not there.
+        If it cannot be written: it is a folder, for example, or its folder is missing.
 
     Examples
     --------
@@ -61,7 +60,7 @@ class TrackingLog:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        import pyarrow  # noqa: F401  # so that it is missed now, not in the middle of a run
+        import pyarrow  # noqa: F401  # so that its absence is an error now, not in the middle of a run
 
         self.path = Path(path)
         _check(self.path)
@@ -81,15 +80,7 @@ class TrackingLog:
     def add(self, displacement: Displacement, correction: Correction | None = None) -> None:
         """Add a displacement, and what was done about it."""
         self._raise()
-        row: dict[str, Any] = {"frame": displacement.frame}
-        row |= {name: getattr(displacement, name) for name in _NUMBERS}
-        row["used"], row["problem"] = displacement.used, displacement.problem
-        row["health"], row["positions"] = displacement.health, displacement.positions
-        row["event"] = ""
-        done = correction or Correction()
-        row |= {"moved_y": done.dy, "moved_x": done.dx, "moved_z": done.dz}
-        row |= {"correction": done.state, "why": done.why}
-        self._rows.append(row)
+        self._rows.append(_row(displacement, correction or Correction()))
         if len(self._rows) >= _ROWS or time.monotonic() - self._written > _SECONDS:
             self.flush(wait=False)
 
@@ -99,10 +90,10 @@ class TrackingLog:
             events = [self._rows[-1]["event"], event]
             self._rows[-1]["event"] = "; ".join(one for one in events if one)
         else:
-            self._rows.append(_empty_row(event))
+            self._rows.append(_row(Displacement(-1), Correction(), event))
 
     def flush(self, *, wait: bool = True) -> None:
-        """Write what is held, by a thread of its own."""
+        """Write the rows held in memory, in a thread of its own."""
         if self._writing is not None:
             if self._writing.is_alive() and not wait:
                 return
@@ -123,7 +114,7 @@ class TrackingLog:
         Raises
         ------
         OSError
-            If that cannot be done; it says where the rows are then.
+            If that fails; the message names where the rows are.
         """
         if not self._parts.exists():
             return
@@ -131,7 +122,7 @@ class TrackingLog:
         unfinished = self.path.with_name(f"{self.path.name}.unfinished")
         kept = self._parts
         try:
-            _to_parquet(read_log(self.path), unfinished)
+            read_log(self.path).to_parquet(unfinished, index=False)
             kept = unfinished
             unfinished.replace(self.path)
         except (OSError, ValueError) as error:  # of pyarrow, errors of what is no Parquet, too
@@ -143,19 +134,14 @@ class TrackingLog:
     def __enter__(self) -> TrackingLog:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
         try:
             number = 1 + max((int(path.stem) for path in self._parts.glob("*.parquet")), default=-1)
             unfinished = self._parts / f"{number:08d}.unfinished"
-            _to_parquet(_table(rows), unfinished)
+            _table(rows).to_parquet(unfinished, index=False)
             unfinished.replace(unfinished.with_suffix(".parquet"))
         except Exception as error:
             self._rows = rows + self._rows  # nothing is lost
@@ -202,7 +188,7 @@ def read_log(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def _check(path: Path) -> None:
-    """Raise an error where no log can be, now and not once all is measured."""
+    """Raise an error where no log can be written, before anything is measured."""
     if path.is_dir():
         raise IsADirectoryError(
             f"“{path}” is a folder: a log is a file; add a name, such as “{path / 'log.parquet'}”"
@@ -224,7 +210,7 @@ def _is_log(path: Path) -> bool:
     from pyarrow.parquet import read_schema
 
     try:
-        return set(read_schema(path).names) >= set(_empty_row(""))
+        return set(read_schema(path).names) >= set(_COLUMNS)
     except ArrowException:
         return False
 
@@ -233,23 +219,25 @@ def _parts_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.parts")
 
 
-def _empty_row(event: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"frame": -1}
-    row |= dict.fromkeys(_NUMBERS, np.nan)
-    row |= {"used": 0, "problem": "", "health": np.empty(0, np.uint8), "event": event}
-    row |= {"positions": np.empty((0, 2)), "moved_y": 0.0, "moved_x": 0.0, "moved_z": 0.0}
-    return row | {"correction": "not armed", "why": ""}
+def _row(found: Displacement, done: Correction, event: str = "") -> dict[str, Any]:
+    numbers = {name: getattr(found, name) for name in _NUMBERS}
+    return {
+        "frame": found.frame, **numbers, "used": found.used, "problem": found.problem,
+        "health": found.health, "event": event, "positions": found.positions,
+        "moved_y": done.dy, "moved_x": done.dx, "moved_z": done.dz,
+        "correction": done.state, "why": done.why,
+    }  # fmt: skip
+
+
+#: Columns of a log, in order.
+_COLUMNS = tuple(_row(Displacement(-1), Correction()))
 
 
 def _table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [row | {"positions": np.ravel(row["positions"])} for row in rows]
-    table = pd.DataFrame(rows, columns=list(_empty_row("")))
+    table = pd.DataFrame(rows, columns=list(_COLUMNS))
     numbers = [*_NUMBERS, "moved_y", "moved_x", "moved_z"]
     table[numbers] = table[numbers].astype(float)
     return table.astype({"frame": np.int64, "used": np.int64})
-
-
-def _to_parquet(table: pd.DataFrame, path: Path) -> None:
-    table.to_parquet(path, index=False)

@@ -1,12 +1,16 @@
-"""A simulated microscope: fiducials on a drifting, trembling sample, a camera, and a stage."""
+"""A simulated microscope: fiducials on a drifting, vibrating sample, a camera, and a stage."""
 
 from __future__ import annotations
 
 import math
+import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .session import FrameQueue
 
 Floats = NDArray[np.float64]
 
@@ -14,7 +18,7 @@ Floats = NDArray[np.float64]
 _REACH, _FRINGES = 5.0, 16
 #: Counts of the camera without light; seconds in which fringes move by one of their periods.
 _OFFSET, _FRINGE_PERIOD = 100.0, 60.0
-#: After so many time constants a stage has come to rest.
+#: Time constants after which a stage is at rest.
 _AT_REST = 12.0
 
 
@@ -49,7 +53,7 @@ class SimulatedStage:
         self._direction = np.zeros(2)
 
     def move_by(self, dy: float, dx: float, dz: float) -> None:
-        """Begin to move by so many micrometres; there is no motor along z."""
+        """Begin to move, in micrometres; there is no motor along z."""
         if not all(map(math.isfinite, (dy, dx, dz))):
             raise ValueError(f"a stage moves by finite numbers of µm; got {dy!r}, {dx!r}, {dz!r}")
         move = np.array([dy, dx])
@@ -210,6 +214,52 @@ class SimulatedMicroscope:
     def grab_at_rest(self) -> NDArray[np.uint16]:
         """Return a frame once the stage has come to rest."""
         return self.frame(self.now + max(_AT_REST * self.stage.lag, 1e-3))
+
+
+class SimulatedCamera:
+    """Puts frames of a simulated microscope into a queue, as they come in real time.
+
+    Parameters
+    ----------
+    scope : SimulatedMicroscope
+        What is seen.
+    queue : FrameQueue
+        Where frames go.
+    rate : float
+        Frames a second; fewer where the computer is too slow.
+    """
+
+    def __init__(self, scope: SimulatedMicroscope, queue: FrameQueue, rate: float) -> None:
+        if not rate > 0:
+            raise ValueError(f"rate must be above 0 frames a second; got {rate!r}")
+        self._scope, self._queue, self._rate = scope, queue, rate
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spotfit camera", daemon=True)
+
+    def start(self) -> None:
+        """Begin to stream."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop streaming, and wait for the frame in hand."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        begin, due = self._scope.now, time.perf_counter()
+        number = 0
+        while not self._stopping.is_set():
+            number += 1
+            at = begin + number / self._rate
+            frame = self._scope.frame(at)
+            due += 1.0 / self._rate
+            early = due - time.perf_counter()
+            if early > 0:
+                self._stopping.wait(early)
+            else:
+                due -= early
+            self._queue.put(frame, at)
 
 
 def _places(

@@ -1,4 +1,4 @@
-"""Tracking while a camera runs, in a thread of its own, which nothing that looks on slows down."""
+"""Tracking while a camera runs, in a thread of its own that no display slows down."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from .controller import Controller
 from .displacement import Displacement, Health
 from .log import TrackingLog
-from .microscope import SimulatedMicroscope
-from .stage import Stage, StageCalibration, calibration_by
+from .stage import Stage, StageCalibration, calibrate_with
 from .tracker import Tracker
 
 if TYPE_CHECKING:
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 
 #: Columns of the record.
 _TIME, _Y, _X, _Y_STDERR, _X_STDERR, _LATENCY = range(6)
-#: Seconds after which a thread that waits looks whether it is to stop.
+#: Seconds after which a waiting thread checks whether to stop.
 _LOOK = 0.05
 #: How much a frame counts in the share of frames in which a fiducial takes part.
 _SHARE = 0.01
 
 
 class FrameQueue:
-    """Frames between a camera and the tracking, of which the oldest are dropped and counted.
+    """Frames between a camera and the tracking; the oldest are dropped and counted.
 
     Parameters
     ----------
@@ -52,8 +51,7 @@ class FrameQueue:
     """
 
     def __init__(self, size: int = 64) -> None:
-        self._size = size
-        self._waiting: deque[tuple[Any, float | None, float]] = deque()
+        self._waiting: deque[tuple[Any, float | None, float]] = deque(maxlen=size)
         self._some = threading.Condition()
         self.dropped = 0
 
@@ -65,9 +63,7 @@ class FrameQueue:
         """Add a frame and when it was taken, in seconds; never waits for the tracking."""
         arrived = time.perf_counter()
         with self._some:
-            if len(self._waiting) >= self._size:
-                self._waiting.popleft()
-                self.dropped += 1
+            self.dropped += len(self._waiting) == self._waiting.maxlen
             self._waiting.append((frame, at, arrived))
             self._some.notify()
 
@@ -79,55 +75,9 @@ class FrameQueue:
             return self._waiting.popleft() if self._waiting else None
 
 
-class SimulatedCamera:
-    """Puts frames of a simulated microscope into a queue, as they come in real time.
-
-    Parameters
-    ----------
-    scope : SimulatedMicroscope
-        What is seen.
-    queue : FrameQueue
-        Where frames go.
-    rate : float
-        Frames a second. Where the computer cannot draw so many, they come more slowly.
-    """
-
-    def __init__(self, scope: SimulatedMicroscope, queue: FrameQueue, rate: float) -> None:
-        if not rate > 0:
-            raise ValueError(f"rate must be above 0 frames a second; got {rate!r}")
-        self._scope, self._queue, self._rate = scope, queue, rate
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spotfit camera", daemon=True)
-
-    def start(self) -> None:
-        """Begin to stream."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop streaming, and wait for the frame in hand."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        begin, due = self._scope.now, time.perf_counter()
-        number = 0
-        while not self._stopping.is_set():
-            number += 1
-            at = begin + number / self._rate
-            frame = self._scope.frame(at)
-            due += 1.0 / self._rate
-            early = due - time.perf_counter()
-            if early > 0:
-                self._stopping.wait(early)
-            else:
-                due -= early
-            self._queue.put(frame, at)
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a session has seen so far.
+    """State of a session so far.
 
     Attributes
     ----------
@@ -148,9 +98,9 @@ class Snapshot:
     events : tuple of (float, str)
         Marks, with the time of the frame before.
     correction : str
-        What the controller says, if something; empty without one.
+        State and reason of the last correction; empty without a controller.
     error : str
-        Why the session has ended, or what it has to say; empty if nothing.
+        Why the session has ended, or an error of the log; else empty.
     """
 
     time: NDArray[np.float64]
@@ -229,7 +179,7 @@ class TrackingSession:
         self.controller = controller
         self._queue, self._tracker, self._log = queue, tracker, log
         self._late_after, self._kept = late_after, kept
-        # Twice as long as what is looked at, so that it is not written over meanwhile.
+        # Twice as long as a snapshot, so that no row of one is overwritten meanwhile.
         self._record = np.full((2 * kept, 6), np.nan)
         self._count = self._late = 0
         self._worst = 0.0
@@ -290,12 +240,12 @@ class TrackingSession:
         Raises
         ------
         RuntimeError
-            If the controller is armed, the tracking ends, no frame tells a displacement, or the
+            If the controller is armed, the tracking ends, no frame yields a displacement, or the
             moves are lost in the noise.
         """
         if self.controller is not None and self.controller.armed:
             raise RuntimeError("the stage is armed, and is moved against the drift: disarm it")
-        return calibration_by(stage, lambda: self._at_rest(rest), step, repeats)
+        return calibrate_with(stage, lambda: self._at_rest(rest), step, repeats)
 
     def _at_rest(self, rest: float) -> NDArray[np.float64]:
         """Return y and x in pixels once the stage rests."""
@@ -307,7 +257,8 @@ class TrackingSession:
         places = places[np.isfinite(places).all(axis=1)]
         if not len(places):
             raise RuntimeError(
-                f"no frame has told a displacement for {rest:g} s: the stage cannot be calibrated"
+                f"no frame has yielded a displacement for {rest:g} s: the stage cannot be "
+                "calibrated"
             )
         return np.asarray(places.mean(axis=0))
 
@@ -318,7 +269,7 @@ class TrackingSession:
     def stop(self, *, wait: bool = True) -> None:
         """Disarm the controller, stop after the frame in hand, and close tracker and log.
 
-        A long log takes seconds to close; without waiting, ``running`` says when that is done.
+        A long log takes seconds to close; without waiting, ``running`` is False once that is done.
         """
         self._stopping.set()
         if self.controller is not None:
@@ -332,7 +283,7 @@ class TrackingSession:
         self._join()
 
     def snapshot(self) -> Snapshot:
-        """Return what was seen so far, without making the tracking wait."""
+        """Return the state so far, without making the tracking wait."""
         count = self._count
         rows = np.arange(max(count - self._kept, 0), count) % len(self._record)
         record = self._record[rows]

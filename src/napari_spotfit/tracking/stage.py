@@ -1,4 +1,4 @@
-"""Stages: what they are, and how the image moves when they do."""
+"""Stages, and the calibration of how the image moves with them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .tracker import Tracker
 
 Floats = NDArray[np.float64]
 
-#: A calibration is refused whose moves are told to fewer than so many standard errors.
+#: A calibration is refused whose moves are below this multiple of their standard errors.
 _LEAST_ERRORS = 5.0
 
 
 class Stage(Protocol):
-    """Whatever moves the sample, in micrometres relative to where it is."""
+    """Moves the sample, in micrometres relative to where it is."""
 
     def move_by(self, dy: float, dx: float, dz: float) -> object:
-        """Move by so many micrometres along the stage's own axes."""
+        """Move along the stage's own axes, in micrometres."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class StageCalibration:
         size = np.linalg.norm(matrix, axis=0)
         if abs(np.linalg.det(matrix)) <= 0.05 * size[0] * size[1]:
             raise ValueError(
-                "both axes of the stage move the image along nearly the same line, so that no "
-                f"shift of the image tells where to move: {matrix.tolist()} px/µm"
+                "both axes of the stage move the image along nearly the same line, so that the "
+                f"move for a shift of the image is undefined: {matrix.tolist()} px/µm"
             )
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "errors", np.asarray(self.errors, float))
@@ -118,7 +118,7 @@ def calibrate_stage(
     Raises
     ------
     RuntimeError
-        If a frame tells no displacement, or the moves are lost in the noise.
+        If a frame yields no displacement, or the moves are lost in the noise.
 
     Examples
     --------
@@ -129,13 +129,13 @@ def calibrate_stage(
     >>> bool(abs(calibration.matrix - scope.matrix).max() < 0.2)
     True
     """
-    return calibration_by(stage, lambda: _told(tracker, grab), step, repeats)
+    return calibrate_with(stage, lambda: _measured(tracker, grab), step, repeats)
 
 
-def calibration_by(
-    stage: Stage, told: Callable[[], Floats], step: float, repeats: int
+def calibrate_with(
+    stage: Stage, measure: Callable[[], Floats], step: float, repeats: int
 ) -> StageCalibration:
-    """Return a calibration by what tells y and x of the image, in pixels, once the stage rests."""
+    """Calibrate a stage with a function that measures y and x of the resting image in pixels."""
     if not (step > 0 and math.isfinite(step)) or repeats < 1:
         raise ValueError(
             f"step must be above 0 µm, and repeats 1 or more; got {step!r}, {repeats!r}"
@@ -143,7 +143,7 @@ def calibration_by(
     columns, errors, away = [], [], np.zeros(3)
     try:
         for axis in (0, 1):
-            moves = _moves(stage, told, axis, step, repeats, away)
+            moves = _moves(stage, measure, axis, step, repeats, away)
             columns.append(np.mean(moves, axis=0))
             errors.append(np.std(moves, axis=0, ddof=1) / math.sqrt(len(moves)))
             if np.linalg.norm(columns[-1]) < _LEAST_ERRORS * np.linalg.norm(errors[-1]):
@@ -159,23 +159,23 @@ def calibration_by(
 
 
 def _moves(
-    stage: Stage, told: Callable[[], Floats], axis: int, step: float, repeats: int, away: Floats
+    stage: Stage, measure: Callable[[], Floats], axis: int, step: float, repeats: int, away: Floats
 ) -> list[Floats]:
     """Return how far the image moves for a micrometre, there and back; note where the stage is."""
     move, moves = np.zeros(3), []
     for _ in range(repeats):
-        before = told()
+        before = measure()
         for sign in (1.0, -1.0):
             move[axis] = sign * step
             stage.move_by(*move.tolist())
             away += move
-            after = told()
+            after = measure()
             moves.append(sign * (after - before) / step)
             before = after
     return moves
 
 
-def _told(tracker: Tracker, grab: Callable[[], Any]) -> Floats:
+def _measured(tracker: Tracker, grab: Callable[[], Any]) -> Floats:
     found = tracker.update(grab())
     if found.problem:
         raise RuntimeError(f"the stage cannot be calibrated: {found.problem}")
@@ -204,7 +204,7 @@ class CoreStage:
         self._z = _device(core.getFocusDevice, z, "focus device")
 
     def move_by(self, dy: float, dx: float, dz: float) -> None:
-        """Begin to move by so many micrometres; axes without a stage stay."""
+        """Begin to move, in micrometres; axes without a stage stay."""
         if self._xy and (dy or dx):
             self._core.setRelativeXYPosition(self._xy, dx, dy)
         if self._z and dz:

@@ -1,9 +1,10 @@
-"""Fiducials followed from frame to frame: by how much the sample has moved, at once."""
+"""The displacement of a sample, from fiducials that are followed from frame to frame."""
 
 from __future__ import annotations
 
 import math
-from types import TracebackType
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from itertools import repeat
 from typing import Any, Unpack
 
 import numpy as np
@@ -16,32 +17,37 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .displacement import Displacement
-from .fiducials import NOT_FOUND, Fiducials
-from .scatter import Scatter
-from .search import find_fiducials, shift_after_jump
+from .fiducials import (
+    NOT_FOUND,
+    Fiducials,
+    Scatter,
+    closer_than,
+    find_fiducials,
+    shift_after_jump,
+)
 
 Floats = NDArray[np.float64]
 
-#: Fiducials whose places come nearer than so many σ draw each other's fits.
+#: Distance in σ below which fiducials draw each other's fits.
 _TOO_NEAR = 5.0
-#: Which these are is looked at in each so-manieth frame.
+#: Interval in frames of the check for these.
 _LOOK_AGAIN = 100
-#: All are searched in the whole frame where fewer than this share take part, and after so many
-#: frames again.
+#: Share of fiducials below which all are searched in the whole frame, and frames until the next
+#: search.
 _FEW, _SEARCH_AGAIN = 0.5, 10
 
 
 class FrameError(ValueError):
-    """A frame that tells no displacement, where that is to end it all."""
+    """A frame without a displacement, for a tracker that stops there."""
 
 
 class Tracker:
-    """Follows fiducials, and tells by how much they have moved together.
+    """Follows fiducials and measures their common displacement.
 
-    Each frame is fitted at the places where the fiducials should be by now. Their shifts are
+    Each frame is fitted at the expected positions of the fiducials. Their shifts are
     averaged by their own standard errors, without those that are lost, blink, bleach, are
     saturated, are too close to another, or move apart; which ones take part does not change the
-    displacement. A lost one is looked for in each frame where it should be, and after a jump of
+    displacement. A lost one is searched in each frame where it should be, and after a jump of
     all of them in the whole frame.
 
     Parameters
@@ -52,11 +58,10 @@ class Tracker:
     roi_size : int or (int, int), optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     rotation, scale : bool, default False
-        Whether the field may turn, or change its magnification, which is told as well; two
-        fiducials at least.
+        Whether to fit a rotation or a change of magnification, too; needs two fiducials at least.
     stop : bool, default False
-        Whether a frame that tells nothing raises an error. Else its displacement is NaN, with the
-        reason in ``problem``.
+        Whether a frame without a displacement raises an error. Else its displacement is NaN, with
+        the reason in ``problem``.
     settings : Settings, optional
         All settings at once; ``options`` change single ones, those of :func:`fit_at`. Fits bring
         their own.
@@ -131,7 +136,7 @@ class Tracker:
         frame : array, shape (Y, X)
             The frame, of NumPy or CuPy; all of one shape and type.
         time : float, optional
-            When it was taken, in seconds: frames that come doubled or late are told by it.
+            When it was taken, in seconds: it reveals frames that come twice or late.
 
         Returns
         -------
@@ -141,7 +146,7 @@ class Tracker:
         Raises
         ------
         FrameError
-            If the frame tells nothing, and the tracker is to stop there.
+            If the frame has no displacement and the tracker stops there.
         ValueError
             If no fiducial is found in the first frame.
         """
@@ -172,16 +177,11 @@ class Tracker:
     def __enter__(self) -> Tracker:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _problem_of(self, frame: Any, time: float | None) -> str:
-        """Say what speaks against a frame before it is looked at."""
+        """Return why a frame cannot be used, before its pixels are read; else nothing."""
         kind = tuple(frame.shape), frame.dtype
         if self._kind is None:
             if len(frame.shape) != 2:
@@ -226,8 +226,8 @@ class Tracker:
         found = (fits.flags & NOT_FOUND) == 0
         if not found.any():
             raise ValueError(
-                f"none of the {len(found)} fiducials is found in the first frame; say where they "
-                "are"
+                f"none of the {len(found)} fiducials is found in the first frame; give "
+                "their positions"
             )
         places[~found] = self._start[~found]
         photons = np.where(found, fits.photons, math.nan).astype(float)
@@ -244,7 +244,7 @@ class Tracker:
         return self._fitter.fit_at(frame, places)
 
     def _displacement(self, fits: SpotFits, time: float | None) -> Displacement:
-        """Return what the fits of all fiducials tell together, and learn from them."""
+        """Return the common displacement of the fits, and update the fiducials with them."""
         fiducials = self._all
         assert fiducials is not None
         if self._count % _LOOK_AGAIN == 0:
@@ -254,19 +254,19 @@ class Tracker:
         if turning and np.count_nonzero(fiducials.candidates) > 2:
             self._turned(fiducials, fiducials.candidates)
         used = fiducials.move()
-        told = Similarity(fiducials.mean, fiducials.mean_errors)
+        common = Similarity(fiducials.mean, fiducials.mean_errors)
         if turning and used > 1:
-            told = self._turned(fiducials, fiducials.taken)
-        shift, spread = told.shift.tolist(), told.errors.tolist()
+            common = self._turned(fiducials, fiducials.taken)
+        shift, spread = common.shift.tolist(), common.errors.tolist()
         self._learn(fiducials, used, shift)
         self.health, self.positions = fiducials.health.copy(), fiducials.positions.copy()
         return Displacement(
             self._count, time, shift[0], shift[1], math.nan, spread[0], spread[1], math.nan,
-            *told[2:], used, self.health, self.positions,
+            *common[2:], used, self.health, self.positions,
         )  # fmt: skip
 
     def _learn(self, fiducials: Fiducials, used: int, shift: list[float]) -> None:
-        """Learn from a frame where the fiducials belong, and how far they really scatter."""
+        """Update the reference positions of the fiducials and the factor of their scatter."""
         if used:
             fiducials.shift[:] = shift
         free = 1.0 - (2 + self._rotation + self._scale) / (2 * used) if used else 0.0
@@ -277,14 +277,14 @@ class Tracker:
     def _turned(self, fiducials: Fiducials, taken: NDArray[np.bool_]) -> Similarity:
         """Return shift, rotation and scale of those taken, and keep them for the next frame."""
         places = fiducials.places
-        told = similarity(
+        common = similarity(
             fiducials.shifts[taken], fiducials.errors[taken], places[taken], places.mean(axis=0),
             rotation=self._rotation, scale=self._scale,
         )  # fmt: skip
-        angle = math.radians(told.rotation) if self._rotation else 0.0
-        grown = told.scale - 1.0 if self._scale else 0.0
+        angle = math.radians(common.rotation) if self._rotation else 0.0
+        grown = common.scale - 1.0 if self._scale else 0.0
         fiducials.bent[:] = [[grown, angle], [-angle, grown]]
-        return told
+        return common
 
     def _crowded(self, places: Floats) -> NDArray[np.bool_]:
         """Return which fiducials are too close to another one: they keep their distances."""
@@ -292,7 +292,7 @@ class Tracker:
         return closer_than(_TOO_NEAR * sigma, places)
 
     def _after_jump(self, frame: Any, time: float | None) -> Displacement | None:
-        """Search the whole frame for the fiducials; None if they are nowhere."""
+        """Search the whole frame for the fiducials; None if they are not found."""
         self._since_search = 0  # what fails is not tried in each frame
         fiducials, settings = self._all, self.settings
         assert fiducials is not None
@@ -310,32 +310,8 @@ class Tracker:
         return found
 
 
-def closer_than(distance: float, places: Floats) -> NDArray[np.bool_]:
-    """Return which places are closer than a distance to another one.
-
-    Examples
-    --------
-    >>> closer_than(2.0, np.array([[0.0, 5.0], [9.0, 9.0], [1.0, 6.0]]))
-    array([ True, False,  True])
-    """
-    order = np.argsort(places[:, 0])
-    y, x = places[order].T
-    close = np.zeros(len(places), bool)
-    # Each beside the next, the one after that, and so on, while any are close in y.
-    for step in range(1, len(places)):
-        dy = y[step:] - y[:-step]
-        if dy.min() >= distance:
-            break
-        pairs = dy**2 + (x[step:] - x[:-step]) ** 2 < distance**2
-        close[step:] |= pairs
-        close[:-step] |= pairs
-    found = np.empty_like(close)
-    found[order] = close
-    return found
-
-
 def _checked(fiducials: SpotFits | ArrayLike) -> Floats:
-    """Return places of fiducials, or raise an error that says what is accepted."""
+    """Return positions of fiducials, or raise an error that names what is accepted."""
     if isinstance(fiducials, SpotFits):
         places = np.column_stack([fiducials.y, fiducials.x]).astype(float)
     else:
@@ -354,3 +330,73 @@ def _none_left(found: Displacement) -> str:
     reasons = list(found.left_out.values())
     common = max(set(reasons), key=reasons.count) if reasons else "was never found"
     return f"no fiducial is left ({reasons.count(common)} of {len(found.health)}: {common})"
+
+
+def track(
+    frames: Iterable[Any],
+    fiducials: SpotFits | ArrayLike | None = None,
+    *,
+    times: Iterable[float] | None = None,
+    callback: Callable[[Displacement], object] | None = None,
+    **options: Any,
+) -> Iterator[Displacement]:
+    """Follow fiducials through frames, and yield their displacement in each.
+
+    Parameters
+    ----------
+    frames : iterable of array, shape (Y, X)
+        A movie, or whatever yields frames as they come.
+    fiducials : SpotFits, array of shape (n, 2), or None
+        As :class:`~napari_spotfit.Tracker` takes them; by default those of the first frame.
+    times : iterable of float, optional
+        When each frame was taken, in seconds.
+    callback : callable, optional
+        Called with each displacement before it is yielded.
+    **options
+        What :class:`~napari_spotfit.Tracker` takes besides.
+
+    Yields
+    ------
+    Displacement
+        In pixels since the first frame.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from napari_spotfit import simulate_movie, track
+    >>> movie, truth = simulate_movie(1, shape=(64, 64), spots_per_frame=4, photons=5000, seed=3)
+    >>> frames = [np.roll(movie[0], shift, axis=0) for shift in (0, 1)]
+    >>> [round(one.y, 1) for one in track(frames, sigma=1.3)]
+    [0.0, 1.0]
+    """
+    seconds = iter(times) if times is not None else repeat(None)
+    with Tracker(fiducials, **options) as tracker:
+        for frame in frames:
+            found = tracker.update(frame, next(seconds))
+            if callback is not None:
+                callback(found)
+            yield found
+
+
+async def track_async(
+    frames: AsyncIterable[Any], fiducials: SpotFits | ArrayLike | None = None, **options: Any
+) -> AsyncIterator[Displacement]:
+    """Do what :func:`track` does for frames that come asynchronously.
+
+    Parameters
+    ----------
+    frames : asynchronous iterable of array, shape (Y, X)
+        What yields frames as they come.
+    fiducials : SpotFits, array of shape (n, 2), or None
+        As :class:`~napari_spotfit.Tracker` takes them; by default those of the first frame.
+    **options
+        What :class:`~napari_spotfit.Tracker` takes besides.
+
+    Yields
+    ------
+    Displacement
+        In pixels since the first frame.
+    """
+    with Tracker(fiducials, **options) as tracker:
+        async for frame in frames:
+            yield tracker.update(frame)

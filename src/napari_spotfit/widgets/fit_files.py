@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qtpy.QtWidgets import QHBoxLayout, QPushButton
 
 from ..batch.outcome import DONE, FAILED, KEPT, STOPPED, WAITING, Outcome
-from .batch.batch_run import BatchRun
-from .batch.files_table import FilesTable
-from .batch.first_frames import FirstFrames, read_first_frames, show_first_frames
+from .batch.files import BatchRun, FilesTable, FirstFrames, read_first_frames, show_first_frames
 from .batch.form import BatchForm
 from .parts import remember
 from .parts.docking import Docked, Follower
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     import napari
 
-    from ..batch.asked import Batch
+    from ..batch.request import Batch
 
 _KEPT_NAME = "fit_files"
 #: The smallest width and height.
@@ -106,7 +104,7 @@ class FitFiles(Docked):
     def _begin(self, batch: Batch) -> None:
         self._run, self._begun = BatchRun(batch, self), time.perf_counter()
         self._run.begun.connect(self._on_begun)
-        self._run.told.connect(self._on_told)
+        self._run.updated.connect(self._on_updated)
         self._run.done.connect(self._on_done)
         self._run.failed.connect(self._on_failed)
         self._run.start()
@@ -118,7 +116,7 @@ class FitFiles(Docked):
         if self._run is not None and not self._run.stopping:
             self.status.say(f"0 of {number(len(files))} files are done")
 
-    def _on_told(self, outcome: Outcome) -> None:
+    def _on_updated(self, outcome: Outcome) -> None:
         self.table.put(outcome)
         if self._run is not None and not self._run.stopping:
             self.status.say(self._progress())
@@ -164,7 +162,7 @@ class FitFiles(Docked):
         left = time_left(done, worked, seconds)
         return f"{text}; {left}" if left else text
 
-    def _on_asked(self, outcome: Outcome) -> None:
+    def _on_open_requested(self, outcome: Outcome) -> None:
         """Open the first frames of a file."""
         if self._opening is not None:
             self._opening.cancel()
@@ -192,7 +190,7 @@ class FitFiles(Docked):
     def _connect(self) -> None:
         self.fit_button.clicked.connect(lambda: self.start())
         self.cancel_button.clicked.connect(lambda: self.cancel())
-        self.table.asked.connect(self._on_asked)
+        self.table.open_requested.connect(self._on_open_requested)
         self.form.settings_button.clicked.connect(lambda: self._on_settings())
 
     def _lay_out(self) -> None:

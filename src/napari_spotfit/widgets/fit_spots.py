@@ -33,10 +33,8 @@ from .parts.docking import Docked, Follower, Keys
 from .parts.layout import fill
 from .parts.messages import in_words, report
 from .picking.pick_bar import PickBar
-from .preview.estimate import SigmaEstimate
-from .preview.image_noise import ImageNoise
+from .preview.estimates import ImageNoise, SigmaEstimate
 from .preview.preview import Preview
-from .preview.told import ToldPsf
 
 if TYPE_CHECKING:
     import napari
@@ -78,7 +76,6 @@ class FitSpots(Docked):
         self.fit_button, self.defaults_button = QPushButton("Fit"), QPushButton("Defaults")
         self.running, self.buttons = RunBar(), QStackedWidget()
         self._noise = ImageNoise(self.settings, self)
-        self._told = ToldPsf(self.settings, self._noise, self)
         self.preview = Preview(viewer, self.settings, self._noise, self)
         self.estimate = SigmaEstimate(viewer, self.settings, self._noise, self)
         self.gain_offer = GainOffer(
@@ -108,7 +105,7 @@ class FitSpots(Docked):
         self._picked: Points | None = None
         self._removed, self._active = Follower(self._on_removed), Follower(self._on_active)
         self._picked_soon = qdebounced(self._show_picked, _AFTER_PICKS, parent=self)
-        self._told_soon = qdebounced(self._told.show, _AFTER_PICKS, parent=self)
+        self._told_soon = qdebounced(self._noise.show, _AFTER_PICKS, parent=self)
         values = remember.load("fit_spots")
         self.settings.put(values)
         self._show_look(Look.of(values))
@@ -238,7 +235,7 @@ class FitSpots(Docked):
             # The same spots would lie on top of each other.
             self.preview.box.setChecked(False)
         self._show_running(False)
-        self._told.show()
+        self._noise.show()
         self.status.end(run)
         self.finished.emit()
         if layer is not None:
@@ -347,16 +344,16 @@ class FitSpots(Docked):
         self.result.spots.said.connect(self.status.fail)
         self.result.image.said.connect(self.status.say)
         self.preview.drawn.connect(self._on_preview_drawn)
-        self.preview.drawn.connect(self._told.show)
+        self.preview.drawn.connect(self._noise.show)
         self.preview.failed.connect(lambda error: self.status.preview(report(error), failed=True))
         self.preview.slow.connect(lambda: self.status.preview(_READING))
         self.preview.recovered.connect(self.status.preview)
         self._noise.renewed.connect(self.gain_offer.ask)
         self.settings.advanced.toggled.connect(self.gain_offer.ask)
-        self.gain_offer.asked.connect(self._told.show)
+        self.gain_offer.asked.connect(self._noise.show)
         self.estimate.said.connect(self.status.say)
         self.estimate.failed.connect(self._on_error)
-        self.estimate.failed.connect(self._told.show)
+        self.estimate.failed.connect(self._noise.show)
         self.picking.snap.toggled.connect(self._remember)
         self.picking.picker.said.connect(self.status.say)
         self.picking.picker.missed.connect(self.status.say_briefly)

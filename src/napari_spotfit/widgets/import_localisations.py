@@ -12,8 +12,7 @@ from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxL
 from ..files.exchange.image_info import PixelSizeNeededError, size_of_layer
 from ..files.exchange.registry import EXCHANGE
 from ..settings.parameter import Parameter
-from .importing.found import Found, look_at
-from .importing.preview import FirstRows
+from .import_preview import FirstRows, Found, look_at
 from .layers.history import history_of
 from .layers.points import make_points_layer
 from .napari_compat import is_image

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from qtpy.QtCore import QTimer, Signal
 
-from .inspecting.click import SpotClick
-from .inspecting.doubtful import BACK_KEY, ON_KEY, doubtful_shown, following
 from .inspecting.frame_keeper import FrameKeeper
-from .inspecting.panel import InspectPanel
+from .inspecting.panel import BACK_KEY, ON_KEY, InspectPanel, doubtful_shown, following
 from .inspecting.refit import Refit
 from .inspecting.sample import SpotSample, camera_settings, sample_spot, settings_of
 from .inspecting.spot import (
     Spot,
+    SpotClick,
     frame_words,
     half_roi,
     nearest_spot,

@@ -28,9 +28,8 @@ from .parts.layout import Scrolled, explain, fill, put_side_by_side
 from .parts.messages import StatusLine, number
 from .table.export import NamedTable, TableExport
 from .tracking.form import TrackForm
-from .tracking.live import LiveFrames
 from .tracking.plots import TrackPlots
-from .tracking.sources import LayerSource, Source, drift_of
+from .tracking.sources import LayerSource, LiveFrames, Source, drift_of
 
 if TYPE_CHECKING:
     import napari

@@ -106,7 +106,7 @@ def test_everything_explains_itself(viewer, inspector, until, make_movie):
     layer.selected_data = {1}
     until(lambda: shows(inspector, layer, 1))
     panel = inspector.panel
-    labels = [label for row in panel.numbers._rows for label in row]
+    labels = [label for row in panel.numbers.labels for label in row]
     pictures = [panel.pictures.data, panel.pictures.model, panel.pictures.residual]
     for part in (*labels, *pictures, panel.profiles.row, panel.profiles.column, panel.verdict):
         assert part.toolTip().startswith("<p>"), part

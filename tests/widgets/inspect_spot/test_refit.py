@@ -13,7 +13,7 @@ from scenes import light
 import napari_spotfit
 from napari_spotfit import Settings, load_fits, localize, to_points_layer
 from napari_spotfit.widgets.fit_spots import FitSpots
-from napari_spotfit.widgets.inspecting.refit_bar import CHANGE
+from napari_spotfit.widgets.inspecting.refit import CHANGE
 from napari_spotfit.widgets.layers.points import is_result
 
 
@@ -46,7 +46,7 @@ def refitted(viewer, inspector, until, press, qtbot):
 
 def put(bar, name, value):
     if name == "hold":
-        bar.hold.setChecked(value)
+        bar.fix.setChecked(value)
     else:
         bar.controls[name].value = value
 
@@ -195,7 +195,7 @@ def test_held_widths_and_a_row_that_goes(viewer, inspector, until, refitted, pre
     layer.selected_data = {0}
     layer.remove_selected()
     count = len(layer.data)
-    bar.new_kept.emit()
+    bar.keep_new.clicked.emit()
     settle()
     assert len(layer.data) == count
     assert not (layer.features["refit"] > 0).any()

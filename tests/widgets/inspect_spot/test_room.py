@@ -53,7 +53,7 @@ def test_everything_has_room(viewer, until, make_movie, area):
         return True
 
     until(within)
-    for _, value, physical in panel.numbers._rows:
+    for _, value, physical in panel.numbers.labels:
         assert value.width() >= value.sizeHint().width()
         assert physical.width() >= physical.sizeHint().width()
     side = panel.pictures.data.image.sceneBoundingRect()
@@ -125,7 +125,7 @@ def test_a_window_of_800_lines_has_room_for_everything(viewer, until, fit, make_
         until(panel.updatesEnabled)
         until(lambda: verdict.height() >= 3 * verdict.fontMetrics().height())
         until(lambda: panel._bar.maximum() == 0)
-        labels = [label for row in panel.numbers._rows for label in row if label.isVisible()]
+        labels = [label for row in panel.numbers.labels for label in row if label.isVisible()]
         scales = [panel.pictures.counts, panel.pictures.around_zero]
         parts = [panel.title, panel.numbers.copy_button, *labels, *scales]
         for part in (*parts, panel.profiles.row, panel.profiles.column):

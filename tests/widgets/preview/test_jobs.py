@@ -13,7 +13,7 @@ from napari_spotfit.localization.peaks import peak_heights
 from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.layers.maps import LayerMaps
 from napari_spotfit.widgets.layers.measured_noise import MeasuredNoise
-from napari_spotfit.widgets.preview.job import Previewer, PreviewJob
+from napari_spotfit.widgets.preview.previewer import Previewer, PreviewJob
 
 
 @pytest.mark.parametrize("lengths", [(), (3,), (2, 3)])

@@ -206,8 +206,8 @@ def threads_for(code: FitCode) -> Threads:
     return threads._replace(block=block, blocks=blocks)
 
 
-# The tables are what benchmarks/gpu_layouts.py has found on an H200. 16 warps of a multiprocessor
-# leave a thread 128 registers, 12 warps 168, and 8 warps as many as there can be.
+# The tables were found on an H200 by trying all layouts (docs/performance.md). 16 warps of a
+# multiprocessor leave a thread 128 registers, 12 warps 168, and 8 warps as many as there can be.
 
 #: Fits that a thread takes in turn, at most.
 _ROUNDS = 16

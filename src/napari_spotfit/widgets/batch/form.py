@@ -1,4 +1,4 @@
-"""What a batch is to do, as a form of magicgui's."""
+"""The request of a batch as a form of magicgui's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from magicgui.widgets import CheckBox, ComboBox, Container, LineEdit, SpinBox, W
 from qtpy.QtCore import QObject
 from qtpy.QtWidgets import QFileDialog, QPushButton, QWidget
 
-from ...batch.asked import Batch, make_folder
-from ...batch.inputs import image_files
+from ...batch.request import Batch, image_files, make_folder
 from ...engine import threads
 from ...engine.select import usable_here
 from ...files.settings_file import load_settings
@@ -39,9 +38,9 @@ _IMAGES_TIP = (
     f"Of a folder, all images in it: {', '.join(ENDINGS)}, Zarr and NDTiff.</p>"
 )
 _SETTINGS_TIP = (
-    "<p>How to find and fit: as a result in the layer list was made, or as a file says, a .toml of "
-    "settings or the table of an earlier run. <i>automatic</i> asks every image for the width of "
-    "its spots. The noise is measured in each image.</p>"
+    "<p>How to find and fit: with the settings of a result in the layer list, or of a file, a "
+    ".toml or the table of an earlier run. <i>automatic</i> estimates the width of the spots in "
+    "every image. The noise is measured in each image.</p>"
 )
 _LABELS_TIP = (
     "<p>Where the mask of each image is, such as its cells: what comes after the image's name "
@@ -55,12 +54,12 @@ _FORMAT_TIP = (
     "layers. One table of all has the column <i>file</i>.</p>"
 )
 _WORKERS_TIP = (
-    "<p>So many images at a time, which share the cores: for small ones on many cores. One "
+    "<p>Number of images at a time, which share the cores: for small ones on many cores. One "
     "table of all is written one after the other.</p>"
 )
 _FRESH_TIP = (
-    "<p>Make everything again. Else complete tables are kept where image, masks and settings are "
-    "the same, and an image whose fit was stopped goes on where that was.</p>"
+    "<p>Make everything again. Otherwise complete tables are kept where image, masks and "
+    "settings are the same, and an image whose fit was stopped goes on where that was.</p>"
 )
 _FILES = f"Images (*{' *'.join(ENDINGS)});;All files (*)"
 _SETTINGS = "Settings (*.toml);;Fitted spots (*.spots.parquet *.spots.csv *.parquet *.csv)"
@@ -103,7 +102,7 @@ class BatchForm(QObject):
         self.images.changed.connect(self._on_images)
 
     def batch(self) -> Batch:
-        """Return what the form asks for.
+        """Return the request of the form.
 
         Raises
         ------
@@ -133,12 +132,12 @@ class BatchForm(QObject):
         )
 
     def values(self) -> dict[str, Any]:
-        """Return what is kept for the next session."""
+        """Return the values to keep for the next session."""
         return {"labels": self.labels.value, "format": self.format.value,
                 "workers": self.workers.value}  # fmt: skip
 
     def put(self, values: dict[str, Any]) -> None:
-        """Show what was kept."""
+        """Show kept values."""
         self.labels.value = str(values.get("labels", ""))
         if values.get("format") in _FORMATS:
             self.format.value = values["format"]
@@ -177,11 +176,11 @@ class BatchForm(QObject):
         return found
 
     def _for_all(self, settings: Settings) -> Settings:
-        """Return settings without what every image tells anew."""
+        """Return settings without the noise, which is measured in every image."""
         return usable_here(settings).changed(noise=Settings().noise)
 
     def _on_images(self) -> None:
-        """Propose where to write, beside the first image, unless the user has said it."""
+        """Propose a folder beside the first image, unless the user has chosen one."""
         first = self.images.value.split(_BETWEEN)[0].strip()
         if first and self.output.value.strip() == self._proposed:
             place = Path(first).expanduser()

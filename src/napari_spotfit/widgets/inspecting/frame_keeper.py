@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from napari.layers import Image
 
 
-class Seen(NamedTuple):
+class FittedFrame(NamedTuple):
     """A frame as its spots were fitted.
 
     Attributes
@@ -29,7 +29,7 @@ class Seen(NamedTuple):
         Counts, as a camera of one offset and one gain would have taken them; of bad pixels,
         NaN.
     bad : ndarray of bool, shape (Y, X), or None
-        Which pixels are bad, if it is known of any.
+        Which pixels are bad, if any are known.
     taken, fitted : ndarray, shape (Y, X)
         Counts as the camera gave them, and as the fits took them: less the map of offsets.
     variances : ndarray, shape (Y, X), or None
@@ -44,7 +44,7 @@ class Seen(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What makes one frame another than the next."""
+    """Identity of a frame as it was fitted."""
 
     array: Any
     at: tuple[int, ...]
@@ -52,7 +52,7 @@ class Key(NamedTuple):
     ids: Mapping[str, str]
 
     def is_same(self, other: Key) -> bool:
-        """Whether it is the same frame, fitted in the same way."""
+        """Whether this is the same frame, fitted in the same way."""
         return self.array is other.array and self[1:] == other[1:]
 
 
@@ -65,7 +65,7 @@ class FrameKeeper(QObject):
         Qt parent.
     """
 
-    #: A frame that was asked for is there.
+    #: The requested frame was read.
     ready = Signal()
     #: It could not be read; the exception.
     failed = Signal(object)
@@ -73,15 +73,15 @@ class FrameKeeper(QObject):
     def __init__(self, parent: QObject):
         super().__init__(parent)
         self._latest = Latest(self)
-        self._kept: tuple[Key, Seen] | None = None
-        self._asked: Key | None = None
+        self._kept: tuple[Key, FittedFrame] | None = None
+        self._requested: Key | None = None
         self._latest.done.connect(self._on_done)
         self._latest.failed.connect(self._on_failed)
 
     def frame(
         self, image: Image, index: tuple[int, ...], settings: Settings, maps: LayerMaps
-    ) -> Seen | None:
-        """Return a frame, or None if it is now being read and ``ready`` will tell.
+    ) -> FittedFrame | None:
+        """Return a frame, or None if it is being read, until ``ready`` is emitted.
 
         Parameters
         ----------
@@ -109,34 +109,34 @@ class FrameKeeper(QObject):
             )
         key = Key(array, index, settings, maps.ids)
         if self._kept is not None and key.is_same(self._kept[0]):
-            self._asked = None
+            self._requested = None
             self._latest.drop()
             return self._kept[1]
-        if self._asked is None or not key.is_same(self._asked):
-            self._asked = key
-            self._latest.ask(lambda: (key, _seen(key, maps)))
+        if self._requested is None or not key.is_same(self._requested):
+            self._requested = key
+            self._latest.ask(lambda: (key, _read(key, maps)))
         return None
 
     def forget(self) -> None:
-        """Let the frame go, and be silent about one that is being read."""
-        self._kept = self._asked = None
+        """Drop the frame, and ignore one that is being read."""
+        self._kept = self._requested = None
         self._latest.drop()
 
-    def _on_done(self, result: tuple[Key, Seen]) -> None:
-        if self._asked is not None and self._asked.is_same(result[0]):
-            self._kept, self._asked = result, None
+    def _on_done(self, result: tuple[Key, FittedFrame]) -> None:
+        if self._requested is not None and self._requested.is_same(result[0]):
+            self._kept, self._requested = result, None
             self.ready.emit()
 
     def _on_failed(self, error: Exception) -> None:
-        self._asked = None
+        self._requested = None
         self.failed.emit(error)
 
 
-def _seen(key: Key, maps: LayerMaps) -> Seen:
+def _read(key: Key, maps: LayerMaps) -> FittedFrame:
     """Read a frame and its maps."""
     held, known = HeldFrame(key.array, key.at), maps.read()
     if not known:
-        return Seen(held.pixels, None, held.pixels, held.pixels)
+        return FittedFrame(held.pixels, None, held.pixels, held.pixels)
     bad, camera = known.get("bad_pixels"), known.get("camera")
     calibration = detection_calibration(held.shape, key.settings, bad, camera)
     numbers, pixels = np.array([held.number]), held.pixels[np.newaxis]
@@ -146,4 +146,4 @@ def _seen(key: Key, maps: LayerMaps) -> Seen:
     if bad is not None:
         bad = np.asarray(bad if bad.ndim == 2 else bad[key.at])
         frame[bad] = np.nan
-    return Seen(frame, bad, held.pixels, fitted, calibration.variance_map())
+    return FittedFrame(frame, bad, held.pixels, fitted, calibration.variance_map())

@@ -1,4 +1,4 @@
-"""Which pixels of a spot's region its fit has left out, and why."""
+"""Which pixels of a spot's region its fit has excluded, and why."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LeftOut(NamedTuple):
     lone: Mask
     padding: Mask
     neighbours: Mask
-    #: How many more there are, of which it is not known which they are.
+    #: How many more there are whose place is unknown.
     unknown: int
 
     @property
@@ -50,12 +50,12 @@ class LeftOut(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A spot's frame, shape (Y, X), and how lone pixels are told in it."""
+    """A spot's frame, shape (Y, X), and the settings that find lone pixels in it."""
 
     #: As the camera took it, and as fits did: bad pixels are NaN.
     taken: NDArray[Any]
     fitted: NDArray[Any]
-    #: Without σ or noise, none is told.
+    #: Without σ or noise, no lone pixels are found.
     detection: Settings
 
 

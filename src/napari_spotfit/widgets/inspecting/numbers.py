@@ -1,27 +1,83 @@
-"""The table of a spot's numbers."""
+"""Tables of a spot's numbers: those of one fit, and of two fits side by side."""
 
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from ...engine.quality.flags import RULES, flags_of
+from ...models.columns import COLUMNS, Column
+from ...settings.settings import parameters
+from ..layers.images import PixelSize
 from ..parts.layout import explain, fill
-from .quantities import Quantity, as_table, quantities
-
-if TYPE_CHECKING:
-    from ..layers.images import PixelSize
-    from .spot import Spot
+from ..parts.messages import MISSING, with_error
+from .sample import settings_of
+from .spot import Spot
+from .verdict import verdict
 
 _COPY_TIP = (
     "<p>Copy all numbers of this spot with all their digits, as a table for a spreadsheet.</p>"
 )
-#: So many rows are beside the button, which is in their corner.
+#: Rows beside the button in the corner.
 _BESIDE = 2
 _CORNER = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom
+#: Digits after the point of a length without a standard error.
+_DECIMALS = 3
+#: Quantities listed after the shape parameters, in order.
+_BESIDES = tuple(
+    one for one in COLUMNS.values() if one.group in ("light", "fit") and not one.error_of
+)
+_ERROR = "After ±, the standard error."
+_PHYSICAL = (
+    "On the right, in the layer's own unit, from the centre of the image's first pixel or as a "
+    "length."
+)
+#: The first row of a comparison, and columns that do not help to choose between two fits.
+_FIRST, _NOT_COMPARED = "reduced_chi_square", ("chi_square", "iterations", "score")
+_FLAGS_TIP = "What may be wrong with the fit, in words."
+_SETTINGS_TIP = "The settings in which the two fits differ."
+
+
+class LabelRows(QGridLayout):
+    """Rows of three labels whose text can be selected; only those with texts are shown.
+
+    Parameters
+    ----------
+    stretched : int
+        The column that takes the spare width.
+    """
+
+    def __init__(self, stretched: int) -> None:
+        super().__init__()
+        self.labels: list[tuple[QLabel, QLabel, QLabel]] = []
+        self.setContentsMargins(0, 0, 0, 0)
+        self.setHorizontalSpacing(12)
+        self.setVerticalSpacing(1)
+        self.setColumnStretch(stretched, 1)
+
+    def show_texts(self, rows: Sequence[tuple[str, str, str]], tips: Sequence[str]) -> None:
+        """Show one row of labels for each row of texts, with a tip."""
+        while len(self.labels) < len(rows):
+            labels = QLabel(), QLabel(), QLabel()
+            for column, label in enumerate(labels):
+                label.setTextFormat(Qt.TextFormat.PlainText)
+                label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+                self.addWidget(label, len(self.labels), column)
+            self.labels.append(labels)
+        for labels, texts, tip in zip(self.labels, rows, tips, strict=False):
+            for label, text in zip(labels, texts, strict=True):
+                if label.text() != text:  # each change costs a new layout
+                    label.setText(text)
+                label.setToolTip(f"<p>{html.escape(tip)}</p>" if tip else "")
+        for number, labels in enumerate(self.labels):
+            for label in labels:
+                label.setVisible(number < len(rows) and bool(label.text()))
 
 
 class Numbers(QWidget):
@@ -29,69 +85,171 @@ class Numbers(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._table = ""
-        self._rows: list[tuple[QLabel, QLabel, QLabel]] = []
+        self._table, self._grid = "", LabelRows(stretched=2)
         self.copy_button = QPushButton("Copy")
         explain(self.copy_button, "Copy the numbers", _COPY_TIP)
         self.copy_button.clicked.connect(self.copy)
-        self._grid = QGridLayout()
-        self._grid.setHorizontalSpacing(12)
-        self._grid.setVerticalSpacing(1)
-        self._grid.setColumnStretch(2, 1)
         fill(QVBoxLayout(self), self._grid, 1)
-        self._place_button(_BESIDE)
+        self._place_button(0)
+
+    @property
+    def labels(self) -> list[tuple[QLabel, QLabel, QLabel]]:
+        """Name, value and physical value of each row."""
+        return self._grid.labels
 
     def show_spot(self, spot: Spot, size: PixelSize | None) -> None:
         """Show a spot's numbers; the size of a pixel, where known, gives them in its unit."""
         rows = quantities(spot, size)
         self._table = as_table(rows, spot, size)
-        while len(self._rows) < len(rows):
-            self._add_row()
-        if self._beside != len(rows):
+        texts = [(row.label, row.text, row.physical) for row in rows]
+        self._grid.show_texts(texts, [row.tip for row in rows])
+        if self._count != len(rows):
             self._place_button(len(rows))
-        for number, labels in enumerate(self._rows):
-            shown = number < len(rows)
-            if shown:
-                _fill(labels, rows[number])
-            for label in labels:
-                label.setVisible(shown and (label is not labels[2] or bool(label.text())))
+        for row, labels in zip(rows, self.labels, strict=False):
+            labels[0].setObjectName(row.name)
+            for label in labels:  # only grows, so that its neighbours stand still
+                label.setMinimumWidth(max(label.minimumWidth(), label.sizeHint().width()))
 
     def texts(self) -> dict[str, tuple[str, str]]:
-        """Return what is shown, by the name of the quantity."""
+        """Return the texts that are shown, by the name of the quantity."""
         return {
             name.objectName(): (value.text(), physical.text())
-            for name, value, physical in self._rows
+            for name, value, physical in self.labels
             if not name.isHidden()
         }
 
+    def _place_button(self, count: int) -> None:
+        """Put the button beside the last rows, which have no other unit: it takes no height."""
+        self._count = count
+        self._grid.addWidget(self.copy_button, max(count - _BESIDE, 0), 2, _BESIDE, 1, _CORNER)
+
     def copy(self) -> None:
-        """Put the numbers on the clipboard."""
+        """Copy the numbers to the clipboard."""
         clipboard = QGuiApplication.clipboard()
         if clipboard is not None:
             clipboard.setText(self._table)
 
-    def _place_button(self, count: int) -> None:
-        """Put the button beside the last rows, which have no other unit: it takes no height."""
-        self._beside = count
-        self._grid.addWidget(self.copy_button, max(count - _BESIDE, 0), 2, _BESIDE, 1, _CORNER)
 
-    def _add_row(self) -> None:
-        labels = QLabel(self), QLabel(self), QLabel(self)
-        for column, label in enumerate(labels):
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            self._grid.addWidget(label, len(self._rows), column)
-        self._rows.append(labels)
+class Comparison(QWidget):
+    """The numbers of two fits, their flags, and the settings in which they differ."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._grid = LabelRows(stretched=3)
+        fill(QVBoxLayout(self), self._grid, 1)
+
+    def show_fits(self, old: Spot, new: Spot, *, new_is_kept: bool) -> None:
+        """Show the fit that a layer had and another one, and which of them it has now."""
+        heads = ("old", "new (kept)") if new_is_kept else ("old (kept)", "new")
+        rows = comparison(old, new)
+        texts = [("", *heads), *((label, one, other) for label, one, other, _ in rows)]
+        self._grid.show_texts(texts, ["", *(row[3] for row in rows)])
+        for label in self._grid.labels[0]:
+            label.setStyleSheet("font-weight: bold")
+
+    def texts(self) -> dict[str, tuple[str, str]]:
+        """Return the texts of the old and the new fit, by their labels."""
+        rows = [row for row in self._grid.labels[1:] if not row[0].isHidden()]
+        return {label.text(): (old.text(), new.text()) for label, old, new in rows}
 
 
-def _fill(labels: tuple[QLabel, QLabel, QLabel], row: Quantity) -> None:
-    labels[0].setObjectName(row.name)
-    tip = f"<p>{html.escape(row.tip)}</p>"
-    for label, text in zip(labels, (row.label, row.text, row.physical), strict=True):
-        # Each change costs a new layout.
-        if label.text() != text:
-            label.setText(text)
-            # It only grows, so that what is beside it stands still.
-            label.setMinimumWidth(max(label.minimumWidth(), label.sizeHint().width()))
-        if label.toolTip() != tip:
-            label.setToolTip(tip)
+class Quantity(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    label: str
+    #: Value, standard error and unit; and the same in the layer's physical unit, if any.
+    text: str
+    physical: str
+    #: What it means.
+    tip: str
+
+
+def quantities(spot: Spot, size: PixelSize | None) -> list[Quantity]:
+    """Return all numbers of a spot, with standard errors and units.
+
+    Parameters
+    ----------
+    spot : Spot
+        The spot.
+    size : PixelSize or None
+        The size of a pixel where the layer has a physical unit.
+    """
+    shape = [parameter.column for parameter in settings_of({}, spot.settings).profile.shape]
+    return [
+        _quantity(column, spot, size)
+        for column in (*shape, *_BESIDES)
+        if column.name in spot.values
+    ]
+
+
+def as_table(rows: list[Quantity], spot: Spot, size: PixelSize | None) -> str:
+    """Return the numbers with all their digits, separated by tabs, for a spreadsheet."""
+    unit = "" if size is None else f"\tvalue ({size.unit})\tstandard error ({size.unit})"
+    lines = [f"quantity\tvalue\tstandard error\tunit{unit}"]
+    for row in rows:
+        error = spot.values.get(f"{row.name}_stderr")
+        cells: list[object] = [row.name, spot.values[row.name], error, spot.units.get(row.name)]
+        factor = None if size is None else size.factor(row.name)
+        if size is not None:
+            for number in (spot.values[row.name], error):
+                cells.append(None if factor is None or number is None else number * factor)
+        lines.append("\t".join("" if cell is None else str(cell) for cell in cells))
+    lines.append(f"stop_condition\t{spot.stop}")
+    return "\n".join(lines)
+
+
+def _quantity(column: Column, spot: Spot, size: PixelSize | None) -> Quantity:
+    name = column.name
+    value, error = spot.values[name], spot.values.get(f"{name}_stderr")
+    unit = spot.units.get(name, "")
+    decimals = _DECIMALS if unit == "px" else None
+    text = f"{value:.0f}" if column.is_whole else with_error(value, error, decimals)
+    factor = None if size is None else size.factor(name)
+    physical = ""
+    if size is not None and factor is not None:
+        number = with_error(value * factor, None if error is None else error * factor)
+        physical = f"{number} {size.unit}"
+    tips = [column.meaning] + [_ERROR] * (error is not None) + [_PHYSICAL] * bool(physical)
+    return Quantity(name, column.label or name, f"{text} {unit}".rstrip(), physical, " ".join(tips))
+
+
+def comparison(old: Spot, new: Spot) -> list[tuple[str, str, str, str]]:
+    """Return rows of a label, the old and the new fit's text, and a tip."""
+    both = [{row.name: row for row in quantities(spot, None)} for spot in (old, new)]
+    tip = " ".join([_FLAGS_TIP, "Old:", *verdict(old), "New:", *verdict(new)])
+    rows = [("flags", _flags(old), _flags(new), tip)]
+    names = [name for name in dict.fromkeys([*both[0], *both[1]]) if name not in _NOT_COMPARED]
+    for name in sorted(names, key=lambda name: name != _FIRST):
+        known = [one[name] for one in both if name in one]
+        # A narrow table has the unit once, unless the two differ in it.
+        units = [spot.units.get(name, "") for spot in (old, new)]
+        unit = units[0] if units[0] == units[1] else ""
+        end = f" {unit}" if unit else ""
+        texts = [one[name].text.removesuffix(end) if name in one else MISSING for one in both]
+        label = f"{known[0].label} ({unit})" if unit else known[0].label
+        rows.append((label, texts[0], texts[1], known[0].tip))
+    return rows + [(*row, _SETTINGS_TIP) for row in differences(old, new)]
+
+
+def differences(old: Spot, new: Spot) -> list[tuple[str, str, str]]:
+    """Return the settings in which two fits differ: label, old and new value."""
+    one, other = (settings_of(spot.values, spot.settings) for spot in (old, new))
+    return [
+        (about.label, _in_words(getattr(one, name)), _in_words(getattr(other, name)))
+        for name, about in parameters().items()
+        if getattr(one, name) != getattr(other, name)
+    ]
+
+
+def _flags(spot: Spot) -> str:
+    words = [RULES[flag].word for flag in flags_of(int(np.nan_to_num(spot.values.get("flags", 0))))]
+    return "\n".join(words) or "none"
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if hasattr(value, "items"):
+        return "\n".join(f"{name} {_in_words(one)}" for name, one in value.items()) or "none"
+    return str(value).replace("_", " ")

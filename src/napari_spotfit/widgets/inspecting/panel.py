@@ -1,10 +1,12 @@
-"""What "Inspect spot" shows, side by side or one below the other."""
+"""The panel of "Inspect spot", side by side or one below the other."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qtpy.QtCore import QSize, Qt, QTimer
+import numpy as np
+from numpy.typing import NDArray
+from qtpy.QtCore import QSize, Qt, QTimer, Signal
 from qtpy.QtWidgets import (
     QBoxLayout,
     QHBoxLayout,
@@ -13,25 +15,27 @@ from qtpy.QtWidgets import (
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
 from superqt import QElidingLabel
 
 from ...models.estimators import ESTIMATORS
+from ..layers.appearance import good_rows
 from ..parts.layout import explain, fill, scroll_upright, sentence
-from .comparison import Comparison
-from .doubtful import DoubtfulSteps
-from .numbers import Numbers
-from .pictures import LEFT_OUT_TIP, NEW_TITLES, Pictures
-from .profiles import Profiles
-from .refit_bar import RefitBar
+from ..parts.messages import number
+from .numbers import Comparison, Numbers
+from .pictures import LEFT_OUT_TIP, NEW_TITLES, Pictures, Profiles
+from .refit import RefitBar
+from .spot import Spot, frame_words
 from .verdict import Verdict
 
 if TYPE_CHECKING:
+    from napari.layers import Points
+
     from ..layers.images import PixelSize
     from .sample import SpotSample
-    from .spot import Spot
 
 #: Width in pixels from which on all is side by side.
 _WIDE = 900
@@ -39,8 +43,8 @@ _WIDE = 900
 _SETTLING = 10
 _ROW_TIP = "<p>Layer, frame and row of the spot; the first of each is 0.</p>"
 _LIST_TIP = (
-    "<p>Go to this spot's row in the table of <i>Spots</i>; where a filter hides it, that is "
-    "said.</p>"
+    "<p>Go to this spot's row in the table of <i>Spots</i>, with a note where a filter hides it."
+    "</p>"
 )
 _REFIT_TIP = (
     "<p>Fit this spot again with other settings, look at both fits side by side, and keep one.</p>"
@@ -48,6 +52,13 @@ _REFIT_TIP = (
 #: No higher than the title, beside which they stand.
 _LOW = "QPushButton { padding: 0 8px; margin: 0; min-height: 0 }"
 _CHANGED = "The image has changed since this fit: the residual is not the fit's."
+#: Keys over the canvas, in napari's words.
+BACK_KEY, ON_KEY = "PageUp", "PageDown"
+_LOW_TOOL = "QToolButton { padding: 0; margin: 0; min-height: 0; border: none }"
+_STEP_TIP = (
+    "<p>Go to the {} doubtful spot of the layer, of those that are shown ({} over the image); "
+    "behind the last comes the first.</p>"
+)
 
 
 class InspectPanel(QWidget):
@@ -106,7 +117,7 @@ class InspectPanel(QWidget):
         self._draw()
 
     def hold(self) -> None:
-        """Draw nothing until what is changed now has found its place.
+        """Draw nothing until the changes are laid out.
 
         Each time that something is drawn costs a picture of the whole window, its canvas
         too.
@@ -121,9 +132,9 @@ class InspectPanel(QWidget):
         self.pages.setCurrentWidget(self.message)
 
     def show_spot(self, spot: Spot, layer: str, size: PixelSize | None) -> None:
-        """Show what a spot's numbers say."""
+        """Show a spot's verdict and numbers."""
         self._compare(False)
-        words = [layer, spot.frame_words, f"row {spot.row} of {spot.count}"]
+        words = [layer, frame_words(spot.index), f"row {spot.row} of {spot.count}"]
         words += ["refitted"] * spot.refitted
         self.title.setText(" · ".join(word for word in words if word))
         self.verdict.show_spot(spot)
@@ -183,7 +194,7 @@ class InspectPanel(QWidget):
             self._new_pictures.go(below=not wide)
 
     def _compare(self, both: bool) -> None:
-        """Have two fits of the spot in sight, or one."""
+        """Show two fits of the spot, or one."""
         self.comparison.setVisible(both)
         if self._new_pictures is not None:
             self._new_pictures.setVisible(both)
@@ -228,3 +239,57 @@ def _sentence() -> QLabel:
     label = sentence()
     label.setAlignment(Qt.AlignmentFlag.AlignCenter)
     return label
+
+
+def doubtful_shown(layer: Points) -> NDArray[np.intp]:
+    """Return the rows of a layer's doubtful spots that are shown."""
+    shown = np.broadcast_to(layer.shown, len(layer.data)).astype(bool)
+    return np.flatnonzero(~good_rows(layer.features) & shown)
+
+
+def following(rows: NDArray[np.intp], row: int | None, step: int) -> int:
+    """Return the one of some rows that comes after a row, or before it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> following(np.array([2, 5, 9]), 5, 1), following(np.array([2, 5, 9]), 1, -1)
+    (9, 9)
+    """
+    if step > 0:
+        place = 0 if row is None else int(np.searchsorted(rows, row, "right"))
+    else:
+        place = (0 if row is None else int(np.searchsorted(rows, row))) - 1
+    return int(rows[place % len(rows)])
+
+
+class DoubtfulSteps(QWidget):
+    """Two buttons that go through the doubtful spots, and between them where one is."""
+
+    #: On to the next one, 1, or back to the one before, -1.
+    asked = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.back, self.on, self.count = QToolButton(), QToolButton(), QLabel()
+        for button, text, which, key, step in (
+            (self.back, "◀", "previous", "Page Up", -1),
+            (self.on, "▶", "next", "Page Down", 1),
+        ):
+            button.setText(text)
+            button.setStyleSheet(_LOW_TOOL)
+            # No higher than the title, beside which they stand.
+            button.setFixedHeight(button.fontMetrics().height())
+            explain(button, f"{which.capitalize()} doubtful spot", _STEP_TIP.format(which, key))
+            button.clicked.connect(lambda checked=False, step=step: self.asked.emit(step))
+        fill(QHBoxLayout(self), self.back, self.count, self.on, spacing=4)
+
+    def show_place(self, layer: Points, row: int | None) -> None:
+        """Show how many doubtful spots are shown, and which of them this is."""
+        rows = doubtful_shown(layer)
+        place = int(np.searchsorted(rows, -1 if row is None else row))
+        here = row is not None and place < len(rows) and rows[place] == row
+        count = f"{number(len(rows))} doubtful"
+        self.count.setText(f"{number(place + 1)} of {count}" if here else count)
+        for button in (self.back, self.on):
+            button.setEnabled(len(rows) > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -9,14 +10,13 @@ import numpy as np
 import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtCore import QRectF, QSize, Qt
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from ..parts.color_legend import Gradient
 from ..parts.layout import fill
 from ..parts.messages import plain
 from ..parts.plots import Plot
-from .pixel_axis import PixelAxis
-from .sample import Roi, SpotSample
+from .sample import Line, Roi, SpotSample
 
 #: Colour maps of the counts and of the residual: 0 is white, less blue, more red.
 _COUNTS, _RESIDUAL = "viridis", "CET-D1"
@@ -38,13 +38,13 @@ _RESIDUAL_TIP = (
 _TITLES = ("data", "model", "residual")
 #: Those of a fit that is shown beside another one.
 NEW_TITLES = ("new data", "model", "residual")
-#: Stripes over pixels that the fit has left out: so many points a pixel, in dark and light.
+#: Stripes over excluded pixels: points per pixel, and dark and light colours.
 _STRIPES = 12
 _DARK, _LIGHT = (20, 20, 20, 190), (235, 235, 235, 110)
 LEFT_OUT_TIP = (
-    "<p>Striped pixels have not counted in the fit: they are nearer to another spot, saturated, "
-    "bad, or lone ones that are hot or dead. Its χ², its errors and the scale of the residual do "
-    "not heed them.</p>"
+    "<p>Striped pixels are excluded from the fit: they are nearer to another spot, saturated, bad, "
+    "or lone ones that are hot or dead. Its χ², its errors and the scale of the residual ignore "
+    "them.</p>"
 )
 #: Half the cross in image pixels.
 _ARM = 0.5
@@ -58,6 +58,22 @@ _LEAST, _ASKED = 60, 90
 _DIGITS = 3
 #: Qt's largest width, which is no limit.
 _NO_LIMIT = 16777215
+_STEPS = (1, 2, 3, 4, 5, 10, 20, 50)
+#: Width of a digit, and of the gap between two numbers, in pixels of the screen.
+_DIGIT, _DIGIT_GAP = 7, 6
+#: Height of a line.
+_LINE = 22
+_CURVE = "#e8761c"
+_DOT = 5
+_PROFILE_TIP = (
+    "<p>Dots: the image's pixels along the {line} that is nearest to the centre. Curve: the "
+    "fitted model along the same {line}, with the camera offset. The dotted line is the fitted "
+    "centre.</p>"
+)
+#: Room in pixels for the numbers and the label on the left and below.
+_COUNTS_WIDTH, _LABEL_HEIGHT = 56, 36
+#: Room above and below the counts, as a fraction of them.
+_MARGIN = 0.06
 
 
 class Picture(Plot):
@@ -212,7 +228,7 @@ class Pictures(QWidget):
         return QSize(self._size(_ASKED).width(), self._size(_LEAST).height())
 
     def minimumSizeHint(self) -> QSize:
-        """Ask for pictures in which pixels can be told apart."""
+        """Ask for pictures in which single pixels can be seen."""
         return self._size(_LEAST)
 
     def resizeEvent(self, event: Any) -> None:
@@ -268,3 +284,112 @@ class Pictures(QWidget):
         start, end = start - to_left, end + to_right
         self.counts.setGeometry(start, top, end - around - _GAP - start, _SCALE)
         self.around_zero.setGeometry(end - around, top, around, _SCALE)
+
+
+class PixelAxis(pg.AxisItem):  # type: ignore[misc]
+    """An axis that numbers pixels, as many as have room for their numbers.
+
+    Parameters
+    ----------
+    side : str
+        "left" or "bottom".
+    """
+
+    def __init__(self, side: str):
+        super().__init__(side)
+        self.enableAutoSIPrefix(False)
+
+    def tickValues(
+        self, minVal: float, maxVal: float, size: float
+    ) -> list[tuple[float, list[float]]]:
+        """Return the distance of the numbers, and the numbers between two ends."""
+        # Rows run downwards, from the larger end to the smaller.
+        minVal, maxVal = sorted((minVal, maxVal))
+        upright = self.orientation in ("left", "right")
+        digits = len(str(max(abs(int(minVal)), abs(int(maxVal)))))
+        room = _LINE if upright else _DIGIT * digits + _DIGIT_GAP
+        least = (maxVal - minVal) * room / max(size, 1.0)
+        step = next((step for step in _STEPS if step >= least), _STEPS[-1])
+        first = math.ceil(minVal / step) * step
+        return [(step, [float(at) for at in range(first, math.floor(maxVal) + 1, step)])]
+
+    def tickStrings(self, values: list[float], scale: float, spacing: float) -> list[str]:
+        """Return the numbers as text."""
+        return [f"{value:.0f}" for value in values]
+
+
+class Profile(QWidget):
+    """One profile.
+
+    Parameters
+    ----------
+    line, axis : str
+        What the pixels lie along: a row along x, or a column along y.
+    """
+
+    def __init__(self, line: str, axis: str):
+        super().__init__()
+        self._line = line
+        self.title = QLabel()
+        self.title.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.title.setFixedHeight(20)
+        self.plot = Plot(y="counts")
+        self.plot.setAxisItems({"bottom": PixelAxis("bottom")})
+        self.plot.setLabel("bottom", f"{axis} (px)")
+        self.plot.setMinimumSize(110, 80)
+        self.plot.getViewBox().disableAutoRange()
+        self.plot.getAxis("left").setStyle(hideOverlappingLabels=True, maxTickLevel=0)
+        self.plot.getAxis("left").setWidth(_COUNTS_WIDTH)
+        self.plot.getAxis("bottom").setHeight(_LABEL_HEIGHT)
+        # The label hangs over its axis.
+        self.plot.plotItem.layout.setContentsMargins(0, 0, 4, 5)
+        self.curve = pg.PlotCurveItem(pen=pg.mkPen(_CURVE, width=2), antialias=True)
+        self.dots = pg.ScatterPlotItem(size=_DOT, pen=None)
+        self._center = pg.InfiniteLine(angle=90)
+        for item in (self._center, self.curve, self.dots):
+            self.plot.addItem(item)
+        fill(QVBoxLayout(self), self.title, (self.plot, 1), spacing=0)
+        self.setToolTip(_PROFILE_TIP.format(line=line))
+        self.plot.setAccessibleName(f"Profile along {axis}")
+        self.plot.inked.connect(self._on_inked)
+
+    def show_line(self, line: Line, center: float, levels: tuple[float, float]) -> None:
+        """Show a row or a column between two counts."""
+        self.title.setText(f"{self._line} {line.at}")
+        self.dots.setData(line.places, line.data)
+        self.curve.setData(line.fine, line.curve)
+        self._center.setPos(center)
+        margin = _MARGIN * ((levels[1] - levels[0]) or 1.0)
+        self.plot.getViewBox().setRange(
+            xRange=(line.fine[0], line.fine[-1]),
+            yRange=(levels[0] - margin, levels[1] + margin),
+            padding=0,
+        )
+        # Now rather than while it is drawn, which would draw it twice.
+        self.plot.scene().prepareForPaint()
+
+    def sizeHint(self) -> QSize:
+        """Ask for little; there may be more."""
+        return QSize(160, 120)
+
+    def _on_inked(self, ink: Any) -> None:
+        self.dots.setBrush(ink)
+        self._center.setPen(pg.mkPen(ink, style=Qt.PenStyle.DotLine))
+
+
+class Profiles(QWidget):
+    """The profiles along the row and the column, on one scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row, self.column = Profile("row", "x"), Profile("column", "y")
+        fill(QHBoxLayout(self), (self.row, 1), (self.column, 1))
+
+    def show_sample(self, sample: SpotSample) -> None:
+        """Show a spot."""
+        levels = (
+            min(sample.levels[0], sample.row.curve.min(), sample.column.curve.min()),
+            max(sample.levels[1], sample.row.curve.max(), sample.column.curve.max()),
+        )
+        self.row.show_line(sample.row, sample.x, levels)
+        self.column.show_line(sample.column, sample.y, levels)

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
+from qtpy.QtWidgets import QCheckBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from superqt import QFlowLayout
 
 from ...engine.select import usable_here
+from ...models.profiles import MODELS, Profile
 from ...models.stopping import StopCondition
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
@@ -17,11 +20,12 @@ from ..layers.images import full_resolution
 from ..layers.maps import maps_of
 from ..layers.measured_noise import MeasuredNoise
 from ..layers.result_layers import Row, put_row
+from ..parts.form import SettingsForm
+from ..parts.layout import fill, sentence
 from ..parts.messages import in_words
 from ..parts.work import Latest
 from ..picking.pick import FrameSpots, Pick
-from ..picking.table import arguments
-from .refit_bar import CHANGE, RefitBar
+from ..picking.picked_layer import fitted
 from .sample import settings_of
 from .spot import Spot, spot_as
 
@@ -32,7 +36,16 @@ if TYPE_CHECKING:
     from ..layers.history import History
 
 _FITTING = "Fitting…"
-_SAME = "These are the settings of the fit as it is."
+_UNCHANGED = "These are the settings of the fit as it is."
+_NAMES = ("model", "estimator", "roi_size", "neighbours")
+_FIX_TIP = "<p>Do not fit σ: fix it at this value, that of the PSF.</p>"
+_NEW_TIP = (
+    "<p>Put the new fit in the place of the old one: all its numbers, flags, colour and mark. The "
+    "layer notes which of its spots have settings of their own (the feature refit). Ctrl+Z over "
+    "the image takes it back, as does Keep old.</p>"
+)
+_OLD_TIP = "<p>Leave the fit as it was, or put it back.</p>"
+CHANGE = "Change a setting: the spot is fitted again, and nothing is replaced until you keep it."
 
 
 class Refit(QObject):
@@ -45,7 +58,7 @@ class Refit(QObject):
     bar : RefitBar
         The settings, and what to keep.
     history : History
-        Where what is kept is recorded.
+        Records the fit that is kept.
     parent : QObject
         Qt parent.
     """
@@ -69,27 +82,23 @@ class Refit(QObject):
         self._latest.done.connect(self._on_done)
         self._latest.failed.connect(self._on_failed)
         bar.changed.connect(self._on_changed)
-        bar.new_kept.connect(lambda: self._keep(self._new))
-        bar.old_kept.connect(lambda: self._keep(self._old))
+        bar.keep_new.clicked.connect(lambda: self._keep(self._new))
+        bar.keep_old.clicked.connect(lambda: self._keep(self._old))
 
     def follow(self, layer: Points, row: int, image: Image, place: NDArray[np.float64]) -> None:
-        """Be about a spot of a layer, whose fit began at this y and x; about no other one.
-
-        What has been fitted again of the same spot stays.
-        """
+        """Take a spot whose fit began at this y and x; a refit of the same one stays."""
         same = layer is self._layer and image is self._image and row == self._row
         if same and self._is_there:
-            self._say()
+            self._show_state()
             return
         self.forget()
         self._layer, self._row, self._image = layer, row, image
         self._old, self._place = Row.of(layer, row), place
-        spot = spot_as(self._old, layer, row)
-        self._bar.show_settings(usable_here(settings_of(spot.values, spot.settings)))
-        self._say()
+        self._show_settings(self._old)
+        self._show_state()
 
     def forget(self, why: str = CHANGE) -> None:
-        """Be about no spot, and say why."""
+        """Drop the spot, and show why."""
         self._latest.drop()
         self._layer = self._image = self._old = self._new = None
         self._error = ""
@@ -126,7 +135,7 @@ class Refit(QObject):
             return
         self._error = ""
         self._bar.show_state(_FITTING)
-        self._latest.ask(partial(_fit, pick, self._place))
+        self._latest.ask(partial(fitted, pick, self._place))
 
     def _pick(self, layer: Points, image: Image, old: Row) -> Pick:
         pixels = full_resolution(image)
@@ -152,17 +161,17 @@ class Refit(QObject):
             return
         self._compare_with_kept()
         self._new = self._old.refitted(new)
-        self._say()
+        self._show_state()
         self.changed.emit()
 
     def _on_failed(self, error: Exception) -> None:
         self._compare_with_kept()
         self._new, self._error = None, f"⚠ Not fitted with these settings: {in_words(error)}"
-        self._say()
+        self._show_state()
         self.changed.emit()
 
     def _compare_with_kept(self) -> None:
-        """Take the new fit for the old one if the layer has it: the next is compared with it."""
+        """Compare the next fit with the new one if the layer has that."""
         if self.new_is_kept:
             self._old = self._new
 
@@ -178,13 +187,15 @@ class Refit(QObject):
             put_row(layer, self._row, row, self._history)
         if row is self._old:
             self._new, self._error = None, ""
-            spot = spot_as(row, layer, self._row)
-            self._bar.show_settings(usable_here(settings_of(spot.values, spot.settings)))
-        self._say()
+            self._show_settings(row)
+        self._show_state()
         self.changed.emit()
 
-    def _say(self) -> None:
-        """Say which fit the layer has."""
+    def _show_settings(self, row: Row) -> None:
+        self._bar.show_settings(usable_here(settings_of(row.cells, row.settings)))
+
+    def _show_state(self) -> None:
+        """Show which fit the layer has."""
         layer, old, new = self._layer, self._old, self._new
         if self._latest.busy:
             return
@@ -193,12 +204,95 @@ class Refit(QObject):
         elif layer is None or old is None or new is None:
             self._bar.show_state(CHANGE)
         elif Settings(**new.settings) == Settings(**old.settings):
-            self._bar.show_state(_SAME, old=True)
+            self._bar.show_state(_UNCHANGED, old=True)
         else:
             self._bar.show_state("", new=not self.new_is_kept, old=True)
 
 
-def _fit(pick: Pick, place: NDArray[np.float64]) -> tuple[SpotFits, dict[str, Any]]:
-    """Fit a spot at the place where its fit began."""
-    fits = pick.fit(place)
-    return fits, arguments(fits, "", "viridis", pick.maps)
+class RefitBar(QWidget):
+    """The few settings of a refit, two buttons that keep a fit, and a sentence."""
+
+    #: The user has changed a setting.
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._base = Settings()
+        self.controls = SettingsForm(only=_NAMES)
+        self.fix = QCheckBox()
+        self.keep_new, self.keep_old = QPushButton("Keep new"), QPushButton("Keep old")
+        self.text = sentence()
+        self._lay_out()
+        for rows in (self.controls.first, self.controls.folded):
+            rows.changed.connect(self._on_changed)
+        self.fix.toggled.connect(self.changed)
+
+    def show_settings(self, settings: Settings) -> None:
+        """Show what a spot was fitted with."""
+        self._base = settings
+        self.blockSignals(True)
+        for name, control in self.controls.controls.items():
+            value = getattr(settings, name)
+            control.enabled = not isinstance(value, (Profile, tuple, list))
+            if control.enabled:
+                control.value = value
+        value = self._fixed_value()
+        self.fix.setText("Fix σ" if value is None else f"Fix σ at {value:.3g} px")
+        self.fix.setEnabled(value is not None and not isinstance(settings.model, Profile))
+        self.fix.setChecked(any(name in settings.fixed for name in _widths(settings)))
+        self.blockSignals(False)
+
+    def settings(self) -> Settings:
+        """Return the settings of the refit; those without a control here are unchanged.
+
+        Raises
+        ------
+        ValueError
+            If they do not go together.
+        """
+        controls = self.controls.controls.items()
+        chosen: dict[str, Any] = {name: one.value for name, one in controls if one.enabled}
+        model = Settings(model=chosen.get("model", self._base.model))
+        known, value = {shape.name for shape in model.profile.shape}, self._fixed_value()
+        fixed = {name: one for name, one in self._base.fixed.items() if name in known}
+        if self.fix.isEnabled():
+            fixed = {name: one for name, one in fixed.items() if name not in _widths(model)}
+            if self.fix.isChecked():
+                fixed |= dict.fromkeys(_widths(model), value)
+        bounds = {name: one for name, one in self._base.bounds.items() if name in known}
+        # A fixed parameter has no bounds.
+        bounds = {name: one for name, one in bounds.items() if name not in fixed}
+        return self._base.changed(**chosen, fixed=fixed, bounds=bounds)
+
+    def _on_changed(self) -> None:
+        self.changed.emit()
+
+    def show_state(self, text: str, *, new: bool = False, old: bool = False) -> None:
+        """Show a sentence, and which of the fits can be kept."""
+        self.text.setText(text)
+        self.text.setVisible(bool(text))
+        self.keep_new.setEnabled(new)
+        self.keep_old.setEnabled(old)
+
+    def _fixed_value(self) -> float | None:
+        fixed = (self._base.fixed.get(name) for name in _widths(self._base))
+        return next((one for one in fixed if one is not None), self._base.sigma)
+
+    def _lay_out(self) -> None:
+        self.fix.setToolTip(_FIX_TIP)
+        self.keep_new.setToolTip(_NEW_TIP)
+        self.keep_old.setToolTip(_OLD_TIP)
+        controls = QFlowLayout()
+        last = QWidget()
+        fill(QHBoxLayout(last), self.fix, self.keep_new, self.keep_old)
+        for part in (*map(self.controls.row, _NAMES), last):
+            part.setContentsMargins(0, 0, 8, 0)
+            controls.addWidget(part)
+        fill(QVBoxLayout(self), controls, self.text, spacing=4)
+
+
+def _widths(settings: Settings) -> list[str]:
+    """Return the names of a model's σ."""
+    if isinstance(settings.model, Profile):
+        return []
+    return [name for name in MODELS[settings.model].widths if name.startswith("sigma")]

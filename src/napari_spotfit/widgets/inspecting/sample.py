@@ -1,7 +1,8 @@
-"""What was fitted, and what came out of it: data, model and residual of one spot."""
+"""Data, model and residual of one spot, cut out of its frame."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,20 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engine.quality.widths import mean_sigma
 from ...estimation.estimates import without_map
 from ...models.stopping import ROUNDING
 from ...settings.settings import Settings
 from .left_out import Frame, LeftOut, left_out
-from .outline import Ellipse, outline
 
 Array = NDArray[np.float64]
 
-#: Side of the ROI of fits that do not tell it.
+#: Side of the ROI where a fit does not record it.
 _USUAL_ROI = 9
 #: Points of the model's curve per pixel.
 _FINE = 8
 #: The sum of the squared residuals is the fit's χ² within this fraction of it, and within
-#: the fit's rounding errors taken so many times.
+#: this multiple of the fit's rounding errors.
 _SAME, _ROUNDINGS = 2e-3, 100.0
 
 
@@ -99,8 +100,8 @@ class SpotSample:
     def is_of(self, chi_square: float) -> bool:
         """Whether the residual is that of a fit with this χ²; not so if pixels have changed.
 
-        Where it is not known which pixels a neighbour has taken, only how many are left, χ² is
-        between what the least and the largest of so many residuals make.
+        Where only the number of excluded pixels is known, χ² lies between the sums of the least
+        and of the largest residuals.
         """
         rounding = ROUNDING * max(float(np.nanmax(np.abs(self.data))), 1e-30)
         tolerance = _SAME * chi_square + self.data.size * (_ROUNDINGS * rounding) ** 2
@@ -123,9 +124,9 @@ def settings_of(values: Mapping[str, float], settings: Mapping[str, Any]) -> Set
 
 
 def camera_settings(settings: Settings, roles: Collection[str]) -> Settings:
-    """Return a fit's offset and gain, as far as its maps, of these roles, do not say them.
+    """Return a fit's offset and gain, unless its maps of these roles replace them.
 
-    Without maps nothing counts: then all spots of a frame are seen alike.
+    Without maps neither counts, so that all spots share a frame.
     """
     known = ("offset", "gain") if roles else ()
     return Settings(**{name: getattr(settings, name) for name in known if name not in roles})
@@ -140,9 +141,9 @@ def roi_of(
     ----------
     values : mapping of str to float
         The spot's columns. Without ``roi_y`` and ``roi_x`` the region lies around the
-        centre; ``roi_size`` tells the size of this one spot's region.
+        centre; ``roi_size`` is the size of this one spot's region.
     settings : mapping
-        What the fit was made with; ``roi_size`` counts.
+        Settings of the fit; ``roi_size`` counts.
     shape : (int, int), optional
         Rows and columns of the frame, into which a region around the centre is shifted.
     """
@@ -178,7 +179,7 @@ def sample_spot(
         The spot's columns, positions in image pixels; ``roi_size`` and ``offset`` are those
         of this one spot.
     settings : mapping
-        What the fit was made with: ``roi_size``, ``model`` and ``offset`` count.
+        Settings of the fit: ``roi_size``, ``model`` and ``offset`` count.
     frame : ndarray, shape (Y, X)
         The frame's pixels.
     bad : ndarray of bool, shape (Y, X), optional
@@ -240,7 +241,7 @@ def sample_spot(
 
 
 def _pixels_of(frame: NDArray[Any], roi: Roi, bad: NDArray[np.bool_] | bool) -> Array:
-    """Return a region's pixels, or raise an error that says what has become of the image."""
+    """Return a region's pixels, or raise an error that says how the image has changed."""
     height, width = frame.shape
     if min(roi.y, roi.x) < 0 or roi.y + roi.rows > height or roi.x + roi.columns > width:
         raise ValueError(
@@ -257,7 +258,7 @@ def _pixels_of(frame: NDArray[Any], roi: Roi, bad: NDArray[np.bool_] | bool) -> 
 
 
 def counted_pixels(values: Mapping[str, float], settings: Settings, size: int) -> int:
-    """Return how many of a ROI's pixels have counted in a fit, as the two kinds of χ² say."""
+    """Return how many of a ROI's pixels a fit has counted, from the two kinds of χ²."""
     chi, reduced = (values.get(name, np.nan) for name in ("chi_square", "reduced_chi_square"))
     if not (chi > 0 and 0 < reduced < np.inf):
         return size
@@ -267,3 +268,29 @@ def counted_pixels(values: Mapping[str, float], settings: Settings, size: int) -
 def _fine(pixels: Array) -> Array:
     """Return places from the first pixel's edge to the last one's."""
     return np.linspace(pixels[0] - 0.5, pixels[-1] + 0.5, _FINE * len(pixels) + 1)
+
+
+class Ellipse(NamedTuple):
+    """Half axes in pixels, and the angle of the first from x towards y in degrees."""
+
+    along: float
+    across: float
+    angle: float
+
+
+def outline(values: Mapping[str, float], gain: float = 1.0) -> Ellipse:
+    """Return the ellipse of one σ of a spot, or the circle where it has one width.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        The spot's columns.
+    gain : float
+        Counts per photon with which its photons were computed.
+    """
+    along, across = values.get("sigma_x", math.nan), values.get("sigma_y", math.nan)
+    if math.isfinite(along) and math.isfinite(across):
+        return Ellipse(along, across, values.get("angle", 0.0))
+    columns = {name: np.float64(value) for name, value in values.items()}
+    sigma = float(mean_sigma(columns, gain))
+    return Ellipse(sigma, sigma, 0.0)

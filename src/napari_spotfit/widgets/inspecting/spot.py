@@ -1,9 +1,9 @@
-"""One spot of a layer: its numbers, its frame, and which spot is nearest to a place."""
+"""One spot of a layer: its numbers and frame, its neighbours, and which one was clicked."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...models.columns import REFIT, describe
 from ...results.spot_fits import units_of
 from ...settings.settings import Settings
+from ..layers.points import is_result
 from ..layers.result_layers import REFITS, Row
 from .sample import roi_of, settings_of
 
@@ -20,15 +21,17 @@ if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Points
 
-#: A point that lies so far in pixels from where its fit ended was moved by hand.
+#: A point farther from its fitted centre than this, in pixels, was moved by hand.
 _MOVED = 1e-2
-#: So far away, in sides of the ROI, spots may have taken pixels of each other.
+#: Distance, in sides of the ROI, within which spots may have taken pixels of each other.
 _FAR = 2
+#: A press that moves no further than this, in pixels of the screen, is a click.
+_STILL = 4.0
 
 
 @dataclass(frozen=True)
 class Spot:
-    """What a layer says of one of its spots.
+    """One spot of a layer.
 
     Attributes
     ----------
@@ -63,11 +66,6 @@ class Spot:
     moved: bool
     refitted: bool = False
 
-    @property
-    def frame_words(self) -> str:
-        """The frame in words; nothing where there is only one."""
-        return frame_words(self.index)
-
 
 def frame_words(index: tuple[int, ...]) -> str:
     """Return a frame's indices in words; nothing where there is only one frame."""
@@ -81,17 +79,17 @@ def spot_of(layer: Points, row: int) -> Spot:
     return spot_as(Row.of(layer, row), layer, row)
 
 
-def spot_as(there: Row, layer: Points, row: int) -> Spot:
-    """Return what one row of a layer of fitted spots says if this stands there."""
+def spot_as(content: Row, layer: Points, row: int) -> Spot:
+    """Return the spot of a layer whose row has, or would have, this content."""
     values = {
         name: float(value)
-        for name, value in there.cells.items()
+        for name, value in content.cells.items()
         if isinstance(value, (int, float, np.integer, np.floating))
     }
-    settings, units = there.settings, there.units
+    settings, units = content.settings, content.units
     names = [shape.name for shape in settings_of({}, settings).profile.shape]
-    if REFIT in there.cells:
-        # What only the models of other rows have, this one has not.
+    if REFIT in content.cells:
+        # Without the shape parameters of other rows' models.
         known = {name: describe(name) for name in values}
         values = {
             name: value for name, value in values.items()
@@ -99,19 +97,19 @@ def spot_as(there: Row, layer: Points, row: int) -> Spot:
         }  # fmt: skip
     refitted = settings != layer.metadata.get("settings", {})
     if refitted:
-        # Those of the layer are of other fits: of their χ², say.
+        # The layer's units belong to other fits: that of χ² may differ.
         units = {name: unit for name, unit in units.items() if "chi_square" not in name}
         units |= units_of(Settings(**settings))
     fitted = all(
         math.isfinite(values.get(name, math.nan)) for name in (*names, "amplitude", "background")
     )
-    point = there.point
+    point = content.point
     return Spot(
         row=row,
         count=len(layer.data),
         index=tuple(int(i) for i in np.rint(point[:-2])),
         values=values,
-        stop=str(there.cells.get("stop_condition")),
+        stop=str(content.cells.get("stop_condition")),
         settings=settings,
         units=units,
         fitted=fitted,
@@ -157,27 +155,34 @@ def nearest_spot(
         How far away the spot may be along y and x.
     """
     data = layer.data
-    # The columns one after the other: there may be millions of rows.
-    rows = np.flatnonzero(np.abs(data[:, -2] - place[0]) <= reach[0])
-    rows = rows[np.abs(data[rows, -1] - place[1]) <= reach[1]]
-    for axis, along in enumerate(index):
-        rows = rows[np.abs(data[rows, axis] - along) < 0.5]
+    rows = _rows_near(data, index, place, reach)
     rows = rows[np.broadcast_to(layer.shown, len(data))[rows]]
     if not len(rows):
         return None
     return int(rows[np.argmin(((data[rows, -2:] - place) ** 2).sum(axis=1))])
 
 
+def _rows_near(
+    data: NDArray[Any], index: tuple[int, ...], place: Any, reach: tuple[float, float]
+) -> NDArray[np.intp]:
+    # Column by column: there may be millions of rows.
+    rows: NDArray[np.intp] = np.flatnonzero(np.abs(data[:, -2] - place[0]) <= reach[0])
+    rows = rows[np.abs(data[rows, -1] - place[1]) <= reach[1]]
+    for axis, along in enumerate(index):
+        rows = rows[np.abs(data[rows, axis] - along) < 0.5]
+    return rows
+
+
 def places_around(layer: Points, spot: Spot, shape: tuple[int, int]) -> NDArray[np.float64]:
     """Return y and x where the fits of a spot and of those around it in its frame began.
 
-    They began in the middle of their regions but for those that were shifted into the image, of
-    which the fitted centre tells.
+    They began in the middle of their regions, except where the region was shifted into the image:
+    there the fitted centre stands for the start.
 
     Parameters
     ----------
     layer : napari.layers.Points
-        The layer; spots that it hides have taken their pixels, too.
+        The layer; its hidden spots count, too.
     spot : Spot
         The spot.
     shape : (int, int)
@@ -186,11 +191,8 @@ def places_around(layer: Points, spot: Spot, shape: tuple[int, int]) -> NDArray[
     roi = roi_of(spot.values, spot.settings)
     own = np.array([roi.y, roi.x, roi.rows, roi.columns])
     middle = own[:2] + own[2:] // 2
-    data, side = layer.data, max(roi.rows, roi.columns)
-    rows = np.flatnonzero(np.abs(data[:, -2] - middle[0]) <= _FAR * side)
-    rows = rows[np.abs(data[rows, -1] - middle[1]) <= _FAR * side]
-    for axis, along in enumerate(spot.index):
-        rows = rows[np.abs(data[rows, axis] - along) < 0.5]
+    data, reach = layer.data, float(_FAR * max(roi.rows, roi.columns))
+    rows = _rows_near(data, spot.index, middle, (reach, reach))
     rows = np.concatenate([[spot.row], rows[rows != spot.row]])
     centres: NDArray[np.float64] = np.rint(data[rows, -2:])
     if "roi_y" in layer.features and "roi_x" in layer.features:
@@ -224,3 +226,76 @@ def half_roi(spot: Spot) -> tuple[float, float]:
     """Return half the height and width of a spot's ROI in pixels."""
     roi = roi_of(spot.values, spot.settings)
     return roi.rows / 2, roi.columns / 2
+
+
+class SpotClick:
+    """Finds the spot that was clicked with the left button, without moving the mouse.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer in whose canvas spots are clicked.
+    clicked : callable
+        Called with the layer and the row.
+    """
+
+    def __init__(self, viewer: Viewer, clicked: Callable[[Points, int], None]):
+        self._viewer, self._clicked = viewer, clicked
+
+    def bind(self) -> None:
+        """Listen to the mouse."""
+        self._viewer.mouse_drag_callbacks.append(self._on_press)
+
+    def unbind(self) -> None:
+        """Stop listening."""
+        if self._on_press in self._viewer.mouse_drag_callbacks:
+            self._viewer.mouse_drag_callbacks.remove(self._on_press)
+
+    def _on_press(self, viewer: Viewer, event: Any) -> Iterator[None]:
+        active = viewer.layers.selection.active
+        if (
+            event.button != 1
+            or event.modifiers
+            or viewer.dims.ndisplay != 2
+            or (active is not None and str(active.mode) != "pan_zoom")
+        ):
+            return
+        start = np.array(event.pos, float)
+        yield
+        while event.type == "mouse_move":
+            if math.dist(start, event.pos) > _STILL:
+                return
+            yield
+        # A fast move may come without any event.
+        if math.dist(start, event.pos) > _STILL:
+            return
+        found = spot_at(viewer, event)
+        if found is not None:
+            self._clicked(*found)
+
+
+def spot_at(viewer: Viewer, event: Any) -> tuple[Points, int] | None:
+    """Return the topmost visible layer of fitted spots below the mouse, and the spot's row."""
+    for layer in reversed(viewer.layers):
+        if not (is_result(layer) and layer.visible):
+            continue
+        row = layer.get_value(
+            event.position,
+            view_direction=event.view_direction,
+            dims_displayed=list(event.dims_displayed),
+            world=True,
+        )
+        if row is not None and np.broadcast_to(layer.shown, len(layer.data))[row]:
+            return layer, _nearest(layer, int(row), event.position)
+    return None
+
+
+def _nearest(layer: Points, row: int, position: tuple[float, ...]) -> int:
+    """Return the spot with the nearest centre: of rings that overlap, napari names the last."""
+    place = np.asarray(layer.world_to_data(position))[-2:]
+    point = layer.data[row]
+    reach = np.abs(point[-2:] - place)
+    distance = float(np.hypot(*reach))
+    index = tuple(int(i) for i in np.rint(point[:-2]))
+    nearest = nearest_spot(layer, index, place, (distance, distance))
+    return row if nearest is None else nearest

@@ -1,29 +1,43 @@
-"""How a spot's fit ended, in words."""
+"""The verdict on a spot's fit in words: how it ended, its flags, and what to try."""
 
 from __future__ import annotations
 
 import html
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 
+from ...engine.fit_settings import kernel_order
 from ...engine.quality.flags import RULES, Flag, flags_of
 from ...models.stopping import StopCondition
+from ...settings.bounds import bounds_of
+from ...settings.camera_noise import noise_of
+from ...settings.settings import Settings
 from ..layers.appearance import STOP_COLORS
 from ..parts.color_legend import Ring
 from ..parts.layout import fill
-from .hints import bound_hint, hint
-from .sample import roi_of
+from .sample import Roi, counted_pixels, roi_of, settings_of
 from .spot import Spot
 
 _TIP = (
-    "<p>What speaks against the fit and what to try, and why it stopped. The ring has the colour "
+    "<p>Why the fit is doubtful and what to try, and why it stopped. The ring has the colour "
     "of the spot's border in the viewer.</p>"
 )
 _BY_HAND = (
     "The point was moved or added by hand: the numbers are those of the fit, not of its place."
 )
+#: σ is at a bound if it is within this fraction of it.
+_AT_BOUND = 1e-3
+#: The centre is at the edge of the ROI if it is so near, in pixels.
+_AT_EDGE = 0.5
+#: Residuals scatter too much above this multiple of the noise's variance.
+_TOO_MUCH = 4.0
+Bounds = Mapping[str, tuple[float, float]]
+_COVARIED = ("y_stderr", "x_stderr", "sigma_stderr")
 
 
 class Verdict(QWidget):
@@ -61,10 +75,10 @@ class Verdict(QWidget):
 
 
 def verdict(spot: Spot) -> list[str]:
-    """Return what is to be said of a fit: first a few words, then sentences.
+    """Return the verdict on a fit: first a few words, then sentences.
 
-    What speaks against it comes first, that which tells most with what to try; the rest is named.
-    How the fit has ended comes last, or first where nothing speaks against it.
+    The gravest flag comes first, with what to try; the others are only named. How the fit ended
+    comes last, or first where nothing is flagged.
     """
     flags = flags_of(int(np.nan_to_num(spot.values.get("flags", 0.0))))
     found, about = [], (spot.values, spot.settings, roi_of(spot.values, spot.settings))
@@ -86,7 +100,7 @@ def verdict(spot: Spot) -> list[str]:
 
 
 def _of_flag(flag: Flag, stop: str) -> list[str]:
-    """Name a flag and say what to try; of a fit that has not converged, say why it stopped."""
+    """Return a flag in words and what to try; of an unconverged fit, why it stopped."""
     ended = StopCondition.__members__.get(stop)
     if flag is Flag.NOT_CONVERGED and ended is not None and not ended.converged:
         return _of_end(stop, calm=False)
@@ -95,9 +109,127 @@ def _of_flag(flag: Flag, stop: str) -> list[str]:
 
 
 def _of_end(stop: str, *, calm: bool) -> list[str]:
-    """Say how a fit has ended, and what to do if nothing else is said."""
+    """Return how a fit ended; if calm, also what to do."""
     if stop not in StopCondition.__members__:
         return [stop]
     condition = StopCondition[stop]
     words = [f"{condition.words.capitalize()}.", condition.explanation]
     return [*words, condition.advice] if calm or not condition.converged else words[:1]
+
+
+def hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+    """Return a sentence on what is plainly bad about a fit; empty if nothing is.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        The spot's columns.
+    settings : mapping
+        The settings of the fit.
+    roi : Roi
+        The fitted region.
+    """
+    return (
+        bound_hint(values, settings, roi)
+        or _height_hint(values)
+        or _error_hint(values)
+        or _residual_hint(values, settings_of(values, settings), roi)
+    )
+
+
+def bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Roi) -> str:
+    """Return a sentence on the parameter that ended at a bound; empty if none did."""
+    known = settings_of(values, settings)
+    bounds = {
+        name: bounds_of(name, known, (roi.rows, roi.columns))
+        for name in kernel_order(known.profile)
+    }
+    free_widths = {
+        name: pair
+        for name, pair in bounds.items()
+        if name not in known.fixed and name.startswith(("sigma", "width"))
+    }
+    return (
+        _width_hint(values, free_widths)
+        or _edge_hint(values, roi)
+        or _stopped_hint(values, bounds, roi)
+    )
+
+
+def _width_hint(values: Mapping[str, float], bounds: Bounds) -> str:
+    for name, (low, high) in bounds.items():
+        label = "σ" if name == "sigma" else name
+        if values[name] <= low * (1 + _AT_BOUND):
+            return (
+                f"{label} is at its lower bound, {low:g} px: a single bright pixel or noise "
+                "rather than a spot."
+            )
+        if values[name] >= high * (1 - _AT_BOUND):
+            return (
+                f"{label} is at its upper bound, {high:g} px: the light is wider than the ROI, so "
+                "try a larger ROI size or fewer false spots."
+            )
+    return ""
+
+
+def _edge_hint(values: Mapping[str, float], roi: Roi) -> str:
+    # The outer edges of the outermost pixels.
+    from_y = min(values["y"] - roi.y, roi.y + roi.rows - 1 - values["y"]) + 0.5
+    from_x = min(values["x"] - roi.x, roi.x + roi.columns - 1 - values["x"]) + 0.5
+    if min(from_y, from_x) > _AT_EDGE:
+        return ""
+    return (
+        "The centre is at the edge of the ROI: a neighbour has drawn it there, or the spot lies "
+        "at the image's edge."
+    )
+
+
+def _stopped_hint(values: Mapping[str, float], bounds: Bounds, roi: Roi) -> str:
+    """Name a parameter at a bound of the user's: it has no standard error."""
+    first = {"x": roi.x, "y": roi.y}
+    for name, (low, high) in bounds.items():
+        if not math.isnan(values.get(f"{name}_stderr", 0.0)):
+            continue
+        value, size = values[name] - first.get(name, 0), max(abs(low), abs(high), 1.0)
+        for end, which in ((low, "lower"), (high, "upper")):
+            if math.isfinite(end) and abs(value - end) <= _AT_BOUND * min(size, 1e3):
+                return (
+                    f"{name} is at its {which} bound, so it does not follow the data and has no "
+                    "standard error; the other errors are those of a fit in which it is known."
+                )
+    return ""
+
+
+def _height_hint(values: Mapping[str, float]) -> str:
+    if values["amplitude"] > 0:
+        return ""
+    return (
+        "The amplitude is not positive: a dark spot, which “Amplitude at least” 0 would keep out."
+    )
+
+
+def _error_hint(values: Mapping[str, float]) -> str:
+    if not any(math.isnan(values.get(name, 0.0)) for name in _COVARIED):
+        return ""
+    return (
+        "There are no standard errors, as the pixels do not separate the parameters: do not trust "
+        "σ and amplitude."
+    )
+
+
+def _residual_hint(values: Mapping[str, float], known: Settings, roi: Roi) -> str:
+    """Compare the residual's variance with that of the noise, where it is known."""
+    reduced = values.get("reduced_chi_square", math.nan)
+    noise = noise_of(known)
+    if noise is None or noise.is_filtered or not known.estimator_kind.chi_is_of_residual:
+        return ""
+    counted = counted_pixels(values, known, roi.rows * roi.columns)
+    light = (known.gain or 1.0) * values["photons"] / counted
+    explained = float(noise.variance(known.offset + values["background"] + light))
+    if not (explained > 0 and reduced > _TOO_MUCH * explained):
+        return ""
+    advice = "check gain and offset" if known.gain is not None else "give the camera's gain"
+    return (
+        f"The residual's variance is {reduced / explained:.2g} times that of the noise: "
+        f"look for a neighbour or another shape in it, or {advice}."
+    )

@@ -141,7 +141,7 @@ class Row(NamedTuple):
         Parameters
         ----------
         new : mapping
-            One fit, from :func:`~napari_spotfit.widgets.picking.table.arguments`.
+            One fit, from :func:`~napari_spotfit.widgets.picking.picked_layer.arguments`.
         """
         values = {str(name): column.iloc[0] for name, column in new["features"].items()}
         for name in ("roi_size", "offset"):  # only if the layer has them for each spot

@@ -25,27 +25,27 @@ _FAR = 3
 
 
 class FrameSpots:
-    """Where the spots are of the frame that was clicked last: most often the next click's, too."""
+    """Cache of the spots of the frame that was clicked last, for the next click in it."""
 
     def __init__(self) -> None:
         self._kept: tuple[Settings, NDArray[Any], NDArray[np.float64]] | None = None
 
     def get(
-        self, frame: HeldFrame, settings: Settings, look: Callable[[], NDArray[np.float64]]
+        self, frame: HeldFrame, settings: Settings, search: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the spots of a frame, looked for unless pixels and settings are as they were."""
+        """Return the spots of a frame, searched unless pixels and settings are unchanged."""
         if (
             self._kept is None
             or self._kept[0] != settings
             or not np.array_equal(self._kept[1], frame.pixels)
         ):
-            self._kept = settings, frame.pixels.copy(), look()
+            self._kept = settings, frame.pixels.copy(), search()
         return self._kept[2]
 
 
 @dataclass(frozen=True, eq=False)
 class Pick:
-    """What a press of the mouse fits: spots of one frame, which is read once.
+    """The fit of a press of the mouse: one spot of a frame that is read once.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Pick:
     settings : Settings
         Those of the fits of the whole image.
     maps : LayerMaps
-        What layers say of its pixels, read when it is asked for first.
+        The maps of its pixels, read when they are needed first.
     snap : bool
         Whether the spot is the brightest maximum within half a ROI of the place, as the
         detection finds it, or lies at the place itself.
@@ -76,7 +76,7 @@ class Pick:
 
     @cached_property
     def frame(self) -> HeldFrame:
-        """The frame, read when it is asked for first."""
+        """The frame, read when it is needed first."""
         return HeldFrame(self.image, self.index)
 
     @cached_property
@@ -99,12 +99,12 @@ class Pick:
         maps = {name: known for name, known in self._maps.items() if name != "weights"}
         settings = self._estimated.changed(backend="cpu")
 
-        def look() -> NDArray[np.float64]:
+        def search() -> NDArray[np.float64]:
             places, _ = find(self.frame, settings, frames=self.index or None, **maps)
             return places[:, -2:]
 
         # Maps may have been painted in since.
-        return look() if maps else self.spots.get(self.frame, settings, look)
+        return search() if maps else self.spots.get(self.frame, settings, search)
 
     @property
     def frame_shape(self) -> tuple[int, int]:

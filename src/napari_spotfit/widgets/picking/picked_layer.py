@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
+from ...engine.quality.widths import mean_sigma
+from ...models.stopping import STOP_NAMES
+from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.appearance import color_faces, draw_marks, is_marked, show_all
 from ..layers.history import History
-from ..layers.points import align, is_result, make_points_layer
+from ..layers.maps import LayerMaps
+from ..layers.points import align, default_face, is_result, make_points_layer, points_arguments
 from ..layers.state import LayerState, fit_limits, set_data
 from ..napari_compat import refreshed_once, select_points
-from .table import Picked, put
 
 if TYPE_CHECKING:
+    import pandas as pd
     from napari import Viewer
     from napari.layers import Image, Points
+
+    from .pick import Pick
 
 
 class PickedLayers(QObject):
@@ -78,9 +85,8 @@ class PickedLayers(QObject):
     def begin(self, image: Image) -> LayerState | None:
         """Return an image's picked spots as a press of the mouse finds them, and select none.
 
-        So those who follow the selection are told of the spot even if it was selected
-        before. Nor is a spot of a result selected that is active, which Delete would remove
-        instead. Without a layer it is None.
+        So a spot that was selected before is selected anew, with an event. An active result
+        loses its selection, too, which Delete would remove instead. Without a layer it is None.
         """
         layer, active = self.layer_of(image), self._viewer.layers.selection.active
         if active is not layer and is_result(active):
@@ -102,14 +108,15 @@ class PickedLayers(QObject):
             From ``begin``; what the spot is added to, so that the spots on a drag's way
             do not stay.
         new : dict
-            One fit, from :func:`~napari_spotfit.widgets.picking.table.arguments`.
+            One fit, from :func:`~napari_spotfit.widgets.picking.picked_layer.arguments`.
         """
         layer = self.layer_of(image)
         if layer is None:
             layer = self._add(image, new)
         else:
             align(layer, image)
-            picked = _none_of(new) if before is None else Picked.of(before)
+            none = Picked(new["data"][:0], new["features"].iloc[:0], frozenset(), {})
+            picked = none if before is None else Picked.of(before)
             self._show(layer, put(picked, new), new["metadata"]["units"])
         return layer
 
@@ -198,6 +205,126 @@ class PickedLayers(QObject):
             self._leave(event.value)
 
 
-def _none_of(new: dict[str, Any]) -> Picked:
-    """Return no spots, with the columns of a new one."""
-    return Picked(new["data"][:0], new["features"].iloc[:0], frozenset(), {})
+class Picked(NamedTuple):
+    """The spots of a picked layer as a value."""
+
+    #: Indices along the leading axes, y and x.
+    data: NDArray[np.float64]
+    features: pd.DataFrame
+    #: Rows of the selected spots.
+    selected: frozenset[int]
+    #: Settings and maps of the last pick, as they stand in the layer's metadata.
+    made_with: dict[str, Any]
+
+    @classmethod
+    def of(cls, state: LayerState) -> Picked:
+        """Return the spots of what a layer shows."""
+        return cls(
+            state.data,
+            state.features.reset_index(drop=True),
+            state.selected,
+            _made_with(state.metadata),
+        )
+
+    def stop_counts(self) -> dict[str, int]:
+        """Return how many spots ended under each condition."""
+        codes = self.features["stop_condition"].cat.codes.to_numpy()
+        return dict(
+            zip(STOP_NAMES, np.bincount(codes, minlength=len(STOP_NAMES)).tolist(), strict=True)
+        )
+
+
+def _made_with(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {name: metadata.get(name, {}) for name in ("settings", "maps", "map_names")}
+
+
+def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict[str, Any]:
+    """Return the arguments of a layer that shows one pick.
+
+    The size of its ROI and the camera offset are features here, as picks may differ in them.
+
+    Parameters
+    ----------
+    fits : SpotFits
+        One fit.
+    face, colormap : str
+        The column that colours the faces, σ if the fit has no such column, and the
+        colour map.
+    maps : LayerMaps
+        The maps of the pixels.
+    """
+    face = face if face in fits.columns else default_face(fits)
+    made = points_arguments(fits, face, colormap, maps)
+    if fits.settings is not None:
+        rows, columns = fits.settings.roi_shape
+        # A ROI that is not square stands in the layer's settings.
+        made["features"]["roi_size"] = float(rows) if rows == columns else np.nan
+        made["features"]["offset"] = float(fits.settings.offset)
+        made["metadata"]["units"] |= {"roi_size": "px", "offset": "counts"}
+    return made
+
+
+def fitted(
+    pick: Pick, place: NDArray[np.float64], face: str = "", colormap: str = "viridis"
+) -> tuple[SpotFits, dict[str, Any]]:
+    """Fit the spot at a place; return also the arguments of a layer that shows it."""
+    fits = pick.fit(place)
+    return fits, arguments(fits, face, colormap, pick.maps)
+
+
+def put(picked: Picked, new: dict[str, Any]) -> Picked:
+    """Return the spots with a new one, which replaces the same spot's earlier fit.
+
+    Parameters
+    ----------
+    picked : Picked
+        The spots as they were.
+    new : dict
+        From :func:`arguments`.
+    """
+    one, place = new["features"], new["data"][0]
+    gain = new["metadata"].get("settings", {}).get("gain") or 1.0
+    row = _same_spot(picked, place, float(mean_sigma(one, gain)[0]), gain)
+    data = picked.data.copy()
+    if row is None:
+        row = len(data)
+        data = np.vstack([data, place])
+    else:
+        data[row] = place
+    features = _with_row(picked.features, row, one)
+    return Picked(data, features, frozenset({row}), _made_with(new["metadata"]))
+
+
+def _with_row(features: pd.DataFrame, row: int, one: pd.DataFrame) -> pd.DataFrame:
+    """Return features of which a row, or the next, is that of a new fit.
+
+    Where the new fit lacks a column, as those of the errors, there is no value: an
+    earlier fit's would be wrong.
+    """
+    import pandas as pd
+
+    # Column by column: pandas takes longer to add a row than a fit does.
+    old = {name: column.to_numpy() for name, column in features.items()}
+    new = {name: column.to_numpy()[0] for name, column in one.items()}
+    columns: dict[Any, NDArray[Any]] = {}
+    for name in dict.fromkeys([*old, *new]):
+        known = old.get(name, np.full(len(features), np.nan))
+        kind = np.result_type(known.dtype, np.float32)  # that of whole numbers has no NaN
+        values = np.full(max(len(features), row + 1), np.nan, kind)
+        values[: len(known)] = known
+        values[row] = new.get(name, np.nan)
+        columns[name] = values
+    columns["stop_condition"] = pd.Categorical(columns["stop_condition"], categories=STOP_NAMES)
+    return pd.DataFrame(columns)
+
+
+def _same_spot(picked: Picked, place: NDArray[np.float64], sigma: float, gain: float) -> int | None:
+    """Return the row of the spot within σ, and at least a pixel, of a place in its frame."""
+    if not len(picked.data):
+        return None
+    distance = np.hypot(*(picked.data[:, -2:] - place[-2:]).T)
+    distance[np.any(picked.data[:, :-2] != place[:-2], axis=1)] = np.inf
+    row = int(np.argmin(distance))
+    # The lesser σ, so that a bad fit, which is often wide, replaces no good one beside it.
+    reach = np.fmax(np.fmin(mean_sigma(picked.features, gain)[row], sigma), 1.0)
+    return row if distance[row] <= reach else None

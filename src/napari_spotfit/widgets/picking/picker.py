@@ -22,8 +22,7 @@ from ..layers.measured_noise import MeasuredNoise
 from ..layers.state import LayerState
 from ..parts.work import Latest
 from .pick import FrameSpots, Pick
-from .picked_layer import PickedLayers
-from .table import arguments
+from .picked_layer import PickedLayers, fitted
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -34,7 +33,7 @@ _SPACE = "\u202f"
 
 
 class Source(NamedTuple):
-    """What is picked from, and how."""
+    """The image of a pick, and the settings."""
 
     image: Image
     settings: Settings
@@ -46,8 +45,8 @@ class Source(NamedTuple):
     colormap: str
 
 
-class _Press:
-    """One press of the mouse: where it is, and what was there before it."""
+class Press:
+    """One press of the mouse: its position, and the layer before it."""
 
     def __init__(self, source: Source, pick: Pick, wake: Callable[[], None], *, insist: bool):
         self.source, self.pick, self.insist = source, pick, insist
@@ -95,13 +94,13 @@ class Picker(QObject):
         Qt parent.
     """
 
-    #: What there is to tell.
+    #: What a fit has found.
     said = Signal(str)
     #: Why a click has not even begun a fit.
     missed = Signal(str)
     #: The exception that a fit has raised.
     failed = Signal(object)
-    #: Whether a fit is awaited, which may have to wait for its frame.
+    #: Whether a fit is under way, or waits for its frame.
     awaited = Signal(bool)
 
     def __init__(self, viewer: Viewer, history: History, parent: QObject):
@@ -111,8 +110,8 @@ class Picker(QObject):
         self._latest = Latest(self)
         self._latest.done.connect(self._on_done)
         self._latest.failed.connect(self._on_failed)
-        self._presses: deque[_Press] = deque()
-        self._fitting: _Press | None = None
+        self._presses: deque[Press] = deque()
+        self._fitting: Press | None = None
         self._spots = FrameSpots()
 
     def bind(self) -> None:
@@ -120,7 +119,7 @@ class Picker(QObject):
         self.layers.bind()
 
     def unbind(self) -> None:
-        """Drop what is under way and stop following the viewer."""
+        """Drop running fits and stop following the viewer."""
         self._latest.drop()
         self._presses.clear()
         self._hold()
@@ -129,13 +128,13 @@ class Picker(QObject):
         self.awaited.emit(False)
         self.layers.unbind()
 
-    def begin(self, source: Source, position: Any, *, insist: bool = False) -> _Press | None:
+    def begin(self, source: Source, position: Any, *, insist: bool = False) -> Press | None:
         """Begin to pick at a position in world coordinates.
 
         Parameters
         ----------
         source : Source
-            What is picked from, and how.
+            The image and the settings.
         position : array
             Where.
         insist : bool
@@ -143,8 +142,8 @@ class Picker(QObject):
 
         Returns
         -------
-        _Press or None
-            What follows the mouse; None outside the image.
+        Press or None
+            The press, to follow the mouse; None outside the image.
 
         Raises
         ------
@@ -161,7 +160,7 @@ class Picker(QObject):
             source.noise,
             self._spots,
         )
-        press = _Press(source, pick, self._next, insist=insist)
+        press = Press(source, pick, self._next, insist=insist)
         if not press.aim(position):
             self.missed.emit(f"The click was outside “{image.name}”: nothing was fitted.")
             return None
@@ -185,7 +184,9 @@ class Picker(QObject):
                 place, press.place = press.place, None
                 self._fitting = press
                 self.awaited.emit(True)
-                self._latest.ask(partial(_fit, press, place))
+                self._latest.ask(
+                    partial(fitted, press.pick, place, press.source.face, press.source.colormap)
+                )
             elif press.released or press.source.image not in self._viewer.layers:
                 self._presses.popleft()
                 self._hold()
@@ -193,7 +194,7 @@ class Picker(QObject):
                 break
 
     def _hold(self) -> None:
-        """Let nothing be undone while a pick is under way."""
+        """Block undo while a pick is under way."""
         self._history.hold(self, bool(self._presses))
 
     def _on_done(self, done: tuple[SpotFits, dict[str, Any]]) -> None:
@@ -214,7 +215,7 @@ class Picker(QObject):
         self.failed.emit(error)
         self._next()
 
-    def _show(self, press: _Press, fits: SpotFits, new: dict[str, Any]) -> None:
+    def _show(self, press: Press, fits: SpotFits, new: dict[str, Any]) -> None:
         nothing = why_nothing(fits)
         if not fits.valid[0] or (nothing and not press.insist):
             self.said.emit(_refused(fits, nothing, press.layer is not None))
@@ -229,15 +230,8 @@ class Picker(QObject):
             self._history.record(press.layer, press.before, "the fit of a spot")
 
 
-def _fit(press: _Press, place: NDArray[np.float64]) -> tuple[SpotFits, dict[str, Any]]:
-    """Fit the spot at a place; return also what a layer is made of that shows it."""
-    fits = press.pick.fit(place)
-    source = press.source
-    return fits, arguments(fits, source.face, source.colormap, source.maps)
-
-
 def why_nothing(fits: SpotFits) -> str:
-    """Say why there is no spot where a fit was made; nothing if there may be one."""
+    """Return why there is no spot where a fit was made; empty if there may be one."""
     flags = flags_of(int(fits.flags[0]))
     if Flag.NEGATIVE in flags or Flag.WEAK in flags:
         return _height_in_words(fits)
@@ -247,7 +241,7 @@ def why_nothing(fits: SpotFits) -> str:
 
 
 def _refused(fits: SpotFits, nothing: str, shown: bool) -> str:
-    """Say why a fit is not shown, and how it is all the same."""
+    """Return why a fit is not shown, and how to show it in any case."""
     stays = "The last one stays" if shown else "Nothing was added"
     if not fits.valid[0]:
         return f"Nothing can be fitted here. {StopCondition.INVALID.explanation} {stays}."
@@ -258,7 +252,7 @@ def _refused(fits: SpotFits, nothing: str, shown: bool) -> str:
 
 
 def _in_words(fits: SpotFits, nothing: str) -> str:
-    """Say what a fit has found that is shown."""
+    """Return what a fit has found that is shown."""
     stop = StopCondition(int(fits.stop_condition[0]))
     photons = f"{fits.photons[0]:,.0f}".replace(",", _SPACE)
     what = f"y {fits.y[0]:.2f}, x {fits.x[0]:.2f}: σ {fits.mean_sigma[0]:.2f}{_SPACE}px, "
@@ -272,7 +266,7 @@ def _in_words(fits: SpotFits, nothing: str) -> str:
 
 
 def _height_in_words(fits: SpotFits) -> str:
-    """Say how little the amplitude of a fit is that found nothing."""
+    """Return how low the amplitude of a fit is that found nothing."""
     height = float(fits.amplitude[0])
     if height > 0 and fits.photons[0] <= 0:
         return "its light is not above 0"
@@ -280,5 +274,5 @@ def _height_in_words(fits: SpotFits) -> str:
         return f"the amplitude, {height:.3g} counts, is not above 0"
     error = float(fits.amplitude_stderr[0])
     if np.isnan(error):
-        return "the pixels do not tell its amplitude"
+        return "the pixels do not determine its amplitude"
     return f"the amplitude, {height:.3g} ± {error:.3g} counts, is within 3 standard errors of 0"

@@ -1,4 +1,4 @@
-"""Where noise ends among the maxima of the frame: slider, histogram, numbers."""
+"""The threshold among the maxima of the frame: slider, histogram, numbers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QLabel, QSlider, QVBoxLayout, QWidget
 
+from ...engine.detection.false_spots import expected_false_spots, score_for
+from ...estimation.psf_width import FALLBACK_SIGMA
 from ...results.spot_fits import SpotFits
-from ..parts.form import SettingsForm
+from ..parts.form import Number, SettingsForm
 from ..parts.layout import explain, fill, guard_wheel
 from ..parts.messages import number
 from ..parts.plots import DIM, Plot, faint
-from .job import Previewed
-from .knobs import ByFalseSpots, ByThreshold, Knob
+from .previewer import Previewed
 
 _SLIDER_TIP = (
     "<p>Where noise ends. To the left dimmer spots are found, and more that are false; to the "
@@ -44,6 +45,54 @@ _CUT, _DECADES = 0.02, 4
 _ABOVE, _LINE, _HOVER = "#2a9d8f", "#f4a261", "#e76f51"
 
 
+class CountsAxis:
+    """A threshold in counts on the scale of heights.
+
+    Parameters
+    ----------
+    control : Number
+        The control of the threshold.
+    """
+
+    title = "height in the filtered image (counts)"
+
+    def __init__(self, control: Number):
+        self.control = control
+
+    def height_of(self, value: float) -> float:
+        """Return the height on the scale of a value of the control."""
+        return value
+
+    def value_at(self, height: float) -> float:
+        """Return the value of the control at a height."""
+        return height
+
+    def limits(self) -> tuple[float, float]:
+        """Return the least and the largest height that the control can have."""
+        return 0.0, math.inf
+
+
+class ScoreAxis(CountsAxis):
+    """A number of false spots on the scale of scores: the fewer, the higher."""
+
+    title = "score (how far out of the noise)"
+    #: The PSF's width in pixels with which the maxima were found.
+    sigma = FALLBACK_SIGMA
+
+    def height_of(self, value: float) -> float:
+        """Return the score that this number of maxima of noise exceed."""
+        return score_for(value, self.sigma)
+
+    def value_at(self, height: float) -> float:
+        """Return how many maxima of noise exceed a score."""
+        return expected_false_spots(height, self.sigma)
+
+    def limits(self) -> tuple[float, float]:
+        """Return the scores of the most and of the fewest false spots."""
+        box = self.control.box
+        return self.height_of(box.maximum()), self.height_of(box.minimum())
+
+
 class DetectionPanel(QWidget):
     """A slider and a histogram that show and change how many false spots there may be.
 
@@ -57,10 +106,9 @@ class DetectionPanel(QWidget):
 
     def __init__(self, controls: SettingsForm):
         super().__init__()
-        boxes = [controls.number(name) for name in ("false_spots", "threshold")]
-        self._by_false_spots, self._by_threshold = ByFalseSpots(boxes[0]), ByThreshold(boxes[1])
-        self._knob: Knob = self._by_false_spots
-        self._threshold = boxes[1]
+        self._scores = ScoreAxis(controls.number("false_spots"))
+        self._counts = CountsAxis(controls.number("threshold"))
+        self._axis: CountsAxis = self._scores
         self._heights = np.empty(0, np.float32)
         #: Logarithms of the ends of the scale, and of where slider and line end.
         self._low, self._high = -1.0, 2.0
@@ -72,7 +120,7 @@ class DetectionPanel(QWidget):
         explain(self.slider, "Where noise ends, logarithmic", _SLIDER_TIP)
         guard_wheel(self.slider)
         explain(self.count, "Spots of the frame", _COUNT_TIP)
-        self.plot = Plot(self._knob.axis)
+        self.plot = Plot(self._axis.title)
         self.line = pg.InfiniteLine(
             angle=90, movable=True, pen=pg.mkPen(_LINE, width=2), hoverPen=pg.mkPen(_HOVER, width=4)
         )
@@ -81,28 +129,28 @@ class DetectionPanel(QWidget):
         self._lay_out()
         self.slider.valueChanged.connect(self._on_slider)
         self.line.sigPositionChanged.connect(self._on_line)
-        for box in boxes:
-            box.changed.connect(self._show_place)
+        for axis in (self._scores, self._counts):
+            axis.control.changed.connect(self._show_place)
         self.clear()
 
     def show_found(self, result: Previewed) -> None:
         """Show a frame's fits as numbers, and all of its maxima as a histogram."""
         settings, false = result.job.settings, None
-        self._by_false_spots.sigma = result.sigma
+        self._scores.sigma = result.sigma
         if settings.threshold is None:
-            self._knob = self._by_false_spots
+            self._axis = self._scores
             false = settings.false_spots * result.searched / 1e6
         else:
-            self._knob = self._by_threshold
+            self._axis = self._counts
         self.count.setText(_in_words(result.fits, false))
-        self.plot.setLabel("bottom", self._knob.axis)
+        self.plot.setLabel("bottom", self._axis.title)
         if result.heights is not self._heights:
             self._heights = result.heights
             self._set_range()
         self._show_place()
 
     def clear(self) -> None:
-        """Show that nothing is known of the frame."""
+        """Show an empty histogram."""
         self.count.setText("–")
         self._heights = np.empty(0, np.float32)
         self._draw()
@@ -121,7 +169,7 @@ class DetectionPanel(QWidget):
 
     def _set_ends(self) -> None:
         """Let slider and line go as far as both the scale and their control do."""
-        low, high = (math.log10(end) if end > 0 else -math.inf for end in self._knob.limits())
+        low, high = (math.log10(end) if end > 0 else -math.inf for end in self._axis.limits())
         self._first = min(max(self._low, low), self._high)
         self._last = max(min(self._high, high), self._first + 1e-6)
         with QSignalBlocker(self.line):
@@ -129,8 +177,8 @@ class DetectionPanel(QWidget):
 
     def _show_place(self) -> None:
         """Put slider and line where the control is, or at the end beyond which it is."""
-        if (self._threshold.value is not None) != (self._knob is self._by_threshold):
-            return  # the maxima of the other scale are on their way
+        if (self._counts.control.value is not None) != (self._axis is self._counts):
+            return  # the maxima of the other scale are still to come
         self._set_ends()
         place = self._place()
         share = (place - self._first) / (self._last - self._first)
@@ -141,8 +189,8 @@ class DetectionPanel(QWidget):
 
     def _place(self) -> float:
         """Return the logarithm of where on the scale the control is."""
-        value = self._knob.place()
-        place = math.log10(value) if value > 0 else self._first
+        height = self._axis.height_of(self._axis.control.value or 0.0)
+        place = math.log10(height) if height > 0 else self._first
         return min(max(place, self._first), self._last)
 
     def _draw(self) -> None:
@@ -167,7 +215,8 @@ class DetectionPanel(QWidget):
         self._choose(float(self.line.value()))
 
     def _choose(self, place: float) -> None:
-        self._knob.choose(10.0 ** min(max(place, self._first), self._last))
+        value = self._axis.value_at(10.0 ** min(max(place, self._first), self._last))
+        self._axis.control.value = float(f"{value:.3g}")
 
     def _on_inked(self, ink: QColor) -> None:
         self._below.setBrush(faint(ink, 80))
@@ -191,7 +240,7 @@ def _bars(brush: str | QColor) -> pg.PlotCurveItem:
 
 
 def _ticks(low: float, high: float) -> list[list[tuple[float, str]]]:
-    """Return the marks of a logarithmic scale: decades with numbers, what is between without.
+    """Return the marks of a logarithmic scale: decades with numbers, others without.
 
     Where there are fewer than two decades, 2 and 5 have numbers, too.
     """
@@ -207,7 +256,7 @@ def _ticks(low: float, high: float) -> list[list[tuple[float, str]]]:
 
 
 def _in_words(fits: SpotFits, false: float | None) -> str:
-    """Say how many spots were found, how many are good, and how many noise is expected to make."""
+    """Return how many spots were found, how many are good, and how many noise makes."""
     total = len(fits)
     if not total:
         return "no spots"

@@ -1,44 +1,52 @@
-"""The spots of the frame that the viewer shows, drawn anew whenever a setting changes."""
+"""A preview of the spots in the frame shown, drawn anew whenever a setting changes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox
 from superqt.utils import qdebounced
 
 from ..layers import images
-from ..layers.appearance import FACE_COLORMAP
+from ..layers.appearance import FACE_COLORMAP, PREVIEW, color_faces, with_mark
 from ..layers.images import CONTENTS, PLACE, events_of
 from ..layers.maps import LayerMaps, layer_maps
+from ..layers.points import (
+    PASSING,
+    color_points_layer,
+    is_result,
+    make_points_layer,
+    update_points_layer,
+)
 from ..parts.docking import Follower
 from ..parts.layout import explain
 from ..parts.work import Latest
-from .job import Previewed, Previewer, PreviewJob
-from .layer import PreviewLayer
+from .previewer import Previewed, Previewer, PreviewJob
 
 if TYPE_CHECKING:
     from napari import Viewer
     from napari.layers import Image, Points
 
     from ..fitting.settings_panel import SettingsPanel
-    from .image_noise import ImageNoise
+    from .estimates import ImageNoise
 
 _TIP = (
     "<p>Find and fit the spots of the frame that the viewer shows, and draw them anew whenever "
     "the settings or the frame change. They are what <b>Fit</b> finds in this frame. The layer "
     "of the preview goes when this is unticked.</p>"
 )
-#: After so many milliseconds without a first result the wait is explained.
+#: Milliseconds without a first result after which the wait is explained.
 _PATIENCE = 1500
+#: A preview is a halo: results are as they were, and shine through it.
+_OPACITY = 0.6
 
 
 class Preview(QObject):
     """Keeps one layer showing the spots of the current frame while its box is ticked.
 
-    The work is done in the background; changes that come meanwhile are taken together,
-    and only the last counts.
+    Work runs in the background; of the changes that come meanwhile only the last counts.
 
     Parameters
     ----------
@@ -54,11 +62,11 @@ class Preview(QObject):
 
     #: The layer shows another result.
     drawn = Signal()
-    #: What went wrong, an exception; the same is not told twice in a row.
+    #: The exception that ended it; the same is not reported twice in a row.
     failed = Signal(object)
     #: The result takes long: the frame is still being read.
     slow = Signal()
-    #: What was told last is no longer so.
+    #: The last report no longer holds.
     recovered = Signal()
 
     def __init__(self, viewer: Viewer, settings: SettingsPanel, noise: ImageNoise, parent: QObject):
@@ -75,9 +83,10 @@ class Preview(QObject):
         self._index: tuple[int, ...] | None = None
         self._version = 0
         self._maps: LayerMaps | None = None
-        self._told, self._bound = "", False
-        self._pixels, self._place = Follower(self._on_pixels), Follower(self._on_place)
-        self._known = Follower(self._on_maps)
+        self._reported, self._bound = "", False
+        self._pixels, self._place = Follower(self._on_pixels), Follower(self._on_maps)
+        self._known, self._step = Follower(self._on_maps), Follower(self._on_step)
+        self._gone = Follower(self._on_removed)
         self._soon = qdebounced(self._ask_now, 0, parent=self)
         self._patience = qdebounced(self._on_slow, _PATIENCE, parent=self)
         self._connect()
@@ -93,11 +102,11 @@ class Preview(QObject):
         return self._image
 
     def unbind(self) -> None:
-        """Untick the box, which ends all that follows the viewer."""
+        """Untick the box, which disconnects from the viewer."""
         self.box.setChecked(False)
 
     def ask(self) -> None:
-        """Draw anew, once for all that changes before Qt has dealt with its events."""
+        """Draw anew, once for all changes until the next turn of the event loop."""
         if self._bound:
             self._soon()
 
@@ -111,9 +120,8 @@ class Preview(QObject):
 
     def _follow(self) -> None:
         self._bound = True
-        self._viewer.dims.events.current_step.connect(self._on_step)
-        self._viewer.layers.events.removed.connect(self._on_removed)
-        self._viewer.layers.events.reordered.connect(self._on_place)
+        self._step.follow(self._viewer.dims.events.current_step)
+        self._gone.follow(self._viewer.layers.events.removed)
         self._on_image()
         self._on_maps_chosen()
 
@@ -122,10 +130,7 @@ class Preview(QObject):
         self._soon.cancel()
         self._patience.cancel()
         self.latest.drop()
-        self._viewer.dims.events.current_step.disconnect(self._on_step)
-        self._viewer.layers.events.removed.disconnect(self._on_removed)
-        self._viewer.layers.events.reordered.disconnect(self._on_place)
-        for follower in (self._pixels, self._place, self._known):
+        for follower in (self._pixels, self._place, self._known, self._step, self._gone):
             follower.follow()
         self._image, self._work = None, Previewer()
         self._settings.detection_panel.clear()
@@ -133,7 +138,7 @@ class Preview(QObject):
         self._recover()
 
     def _ask_now(self) -> None:
-        """Ask for the spots of what is shown now."""
+        """Request the spots of the frame shown now."""
         if self._shown.image is not self._image:
             self._shown.remove()
             self._settings.detection_panel.clear()
@@ -177,18 +182,18 @@ class Preview(QObject):
         self._patience.cancel()
         self._shown.empty()
         self._settings.detection_panel.clear()
-        if str(error) != self._told:
-            self._told = str(error)
+        if str(error) != self._reported:
+            self._reported = str(error)
             self.failed.emit(error)
         self.drawn.emit()
 
     def _on_slow(self) -> None:
-        self._told = "slow"
+        self._reported = "slow"
         self.slow.emit()
 
     def _recover(self) -> None:
-        if self._told:
-            self._told = ""
+        if self._reported:
+            self._reported = ""
             self.recovered.emit()
 
     def _on_image(self) -> None:
@@ -202,17 +207,13 @@ class Preview(QObject):
         if self._image is None:
             self._shown.hide()
         self._pixels.follow(*events_of(("data",), self._image))
-        self._place.follow(*events_of(PLACE, self._image))
+        self._place.follow(*events_of(PLACE, self._image), self._viewer.layers.events.reordered)
         self._maps = None
         self._on_pixels()
         self.latest.drop()
 
     def _on_pixels(self, event: Any = None) -> None:
         self._version += 1
-        self.ask()
-
-    def _on_place(self, event: Any = None) -> None:
-        self._maps = None
         self.ask()
 
     def _on_maps_chosen(self) -> None:
@@ -245,3 +246,87 @@ class Preview(QObject):
         self._settings.maps_changed.connect(self._on_maps_chosen)
         self.latest.done.connect(self._on_done)
         self.latest.failed.connect(self._on_failed)
+
+
+class PreviewLayer:
+    """One layer, made with the first spots, updated by each later result, then removed.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer that shows it.
+    """
+
+    def __init__(self, viewer: Viewer):
+        self._viewer = viewer
+        self.layer: Points | None = None
+        #: The image on which it lies.
+        self.image: Image | None = None
+
+    def draw(self, image: Image, arguments: dict[str, Any]) -> None:
+        """Show an image's spots.
+
+        Parameters
+        ----------
+        image : napari.layers.Image
+            The image in which they were found.
+        arguments : dict
+            From :func:`~napari_spotfit.widgets.layers.points.points_arguments`.
+        """
+        self.image = image
+        if self.layer is None:
+            arguments = with_mark(arguments, PREVIEW)
+            arguments["metadata"][PASSING] = True
+            layer = make_points_layer(arguments, image, f"{image.name} (preview)")
+            layer.opacity = _OPACITY
+            self._add(layer)
+        else:
+            self._update(self.layer, image, arguments)
+        self._raise(image)
+
+    def empty(self) -> None:
+        """Show no spots."""
+        if self.layer is not None:
+            self.layer.selected_data = set()
+            self.layer.face_color_mode = self.layer.border_color_mode = "direct"
+            self.layer.data = np.empty((0, self.layer.ndim))
+            self.layer.metadata = {**self.layer.metadata, "stop_counts": {}, "invalid": 0}
+
+    def hide(self) -> None:
+        """Hide the layer, as Mesa's OpenGL crashes where points of one frame are drawn alone."""
+        if self.layer is not None:
+            self.layer.visible = False
+
+    def remove(self) -> None:
+        """Remove the layer, if it is still there."""
+        layer, self.layer, self.image = self.layer, None, None
+        if layer is not None and layer in self._viewer.layers:
+            self._viewer.layers.remove(layer)
+
+    def _add(self, layer: Points) -> None:
+        """Add the layer; what was selected stays so."""
+        self.layer = layer
+        selection = self._viewer.layers.selection
+        active, selected = selection.active, set(selection)
+        self._viewer.add_layer(layer)
+        selection.clear()
+        selection.update(selected)
+        selection.active = active
+
+    def _update(self, layer: Points, image: Image, arguments: dict[str, Any]) -> None:
+        """Show other spots in the layer; colours that were chosen for it stay."""
+        earlier = dict(layer.metadata)
+        update_points_layer(layer, arguments, image)
+        color_points_layer(layer)
+        limits = earlier.get("face_limits")
+        if limits is not None and earlier.get("face") == layer.metadata["face"]:
+            color_faces(layer, layer.metadata["face"], limits=limits)
+
+    def _raise(self, image: Image) -> None:
+        """Keep the layer above the image, and above the results of earlier fits."""
+        layers = self._viewer.layers
+        if self.layer is not None and self.layer in layers and image in layers:
+            place = layers.index(self.layer)
+            below = [i for i, one in enumerate(layers) if one is image or is_result(one)]
+            if place < max(below):
+                layers.move(place, max(below) + 1)

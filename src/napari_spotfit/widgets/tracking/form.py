@@ -1,4 +1,4 @@
-"""What is tracked, and how, as a form of magicgui's."""
+"""The settings of tracking as a form of magicgui's."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _PIXEL_TIP = "<p>Side of a pixel in the sample, in nanometres; displacements are
 _RATE_TIP = "<p>Frames a second of the simulated microscope.</p>"
 _HOLD, _END = "hold, and go on", "stop"
 _TROUBLE_TIP = (
-    "<p>What happens when a frame tells no displacement, or the stage raises an error: the stage "
-    "is held, and moves again once all is well; or tracking stops, and says why. The stage is held "
-    "either way.</p>"
+    "<p>What happens when a frame yields no displacement, or the stage raises an error: the stage "
+    "is held, and moves again once all is well; or tracking stops, with the reason. The stage is "
+    "held either way.</p>"
 )
 _LOG_TIP = (
     "<p>A Parquet file that gets every displacement while it is tracked, and stays readable should "
@@ -86,7 +86,7 @@ class TrackForm:
         self.source.changed.connect(self._on_source)
 
     def make_source(self) -> Source:
-        """Return where frames come from.
+        """Return the chosen source of frames.
 
         Raises
         ------
@@ -112,11 +112,11 @@ class TrackForm:
 
     @property
     def on_error(self) -> Literal["hold", "stop"]:
-        """What becomes of the loop in trouble."""
+        """What the loop does in trouble."""
         return "stop" if self.trouble.value == _END else "hold"
 
     def make_tracker(self) -> Tracker:
-        """Return what follows the fiducials that are chosen.
+        """Return a tracker of the chosen fiducials.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class TrackForm:
         return Tracker(self._places(), sigma=self.sigma.value, stop=self.on_error == "stop")
 
     def make_log(self) -> TrackingLog | None:
-        """Return where all is kept, if it is asked for.
+        """Return the log, if one is requested.
 
         Raises
         ------

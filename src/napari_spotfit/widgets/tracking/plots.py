@@ -11,14 +11,14 @@ import pyqtgraph as pg
 from numpy.typing import NDArray
 from qtpy.QtWidgets import QGridLayout, QWidget
 
+from ...tracking.displacement import allan_deviation, power_spectrum
 from ...tracking.session import Snapshot
-from ...tracking.spectra import allan_deviation, power_spectrum
 from ..parts.layout import explain
 from ..parts.plots import BLUE, ORANGE, Plot, faint
 
-#: So many frames are drawn, and so many make a spectrum, no fewer than the last.
+#: Frames that are drawn, and those of a spectrum: at most and at least.
 _DRAWN, _OF_SPECTRUM, _LEAST = 2000, 8192, 16
-#: Over fewer decades, numbers stand at twos and fives, too; over more, so many at most.
+#: Decades below which twos and fives have numbers, too, and the most numbers above.
 _FEW_DECADES, _MOST_NUMBERS = 1.2, 4
 #: Heights in pixels below which a label along an axis is cut, of the plot above and those below.
 _LEAST_ABOVE, _LEAST_BELOW = 110, 120
@@ -31,7 +31,7 @@ class TrackPlots(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        # It takes a second, for which the first spectrum would make the tracking wait.
+        # The import takes a second, in which the first spectrum would delay the tracking.
         Thread(target=import_module, args=("scipy.signal",), daemon=True).start()
         self.displacement = Plot("time (s)", "y, x (nm)")
         self.spectrum = Plot("frequency (Hz)", "nm²/Hz")
@@ -98,7 +98,7 @@ class TrackPlots(QWidget):
         self.health.setToolTip(f"<p>{_HEALTH_TIP}</p><p>{words}</p>")
 
     def _number(self) -> None:
-        """Let pyqtgraph number the axes that are not of logarithms."""
+        """Let pyqtgraph number the linear axes."""
         for axis in (self.displacement.getAxis("bottom"), self.displacement.getAxis("left")):
             axis.setTicks(None)
         self.health.getAxis("bottom").setTicks(None)
@@ -108,7 +108,7 @@ class TrackPlots(QWidget):
         """Draw power spectrum and Allan deviation."""
         if seen.rate <= 0:
             return
-        for plot, curves, told in (
+        for plot, curves, transform in (
             (self.spectrum, self._spectra, power_spectrum),
             (self.allan, self._allans, allan_deviation),
         ):
@@ -116,14 +116,14 @@ class TrackPlots(QWidget):
             for name, curve in curves.items():
                 values: NDArray[np.float64] = getattr(seen, name)[-_OF_SPECTRUM:] * pixel_size
                 if np.count_nonzero(np.isfinite(values)) >= _LEAST:
-                    drawn.append(_above_0(*told(values, seen.rate)))
+                    drawn.append(_above_0(*transform(values, seen.rate)))
                     curve.setData(*drawn[-1])
             for axis, numbers in zip(("bottom", "left"), zip(*drawn, strict=True), strict=False):
                 plot.getAxis(axis).setTicks([_decades(np.concatenate(numbers))])
 
 
 def _decades(values: NDArray[np.float64]) -> list[tuple[float, str]]:
-    """Return where an axis of logarithms has numbers, so few that none lies over another."""
+    """Return the numbers of a logarithmic axis, few enough not to overlap."""
     if not len(values):
         return []
     least, most = math.log10(values.min()), math.log10(values.max())
@@ -136,7 +136,7 @@ def _decades(values: NDArray[np.float64]) -> list[tuple[float, str]]:
 def _above_0(
     x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what has a place on axes of logarithms."""
+    """Return the points that logarithmic axes can show."""
     return x[y > 0], y[y > 0]
 
 

@@ -1,44 +1,59 @@
-"""Where frames come from: the simulated microscope, a layer, or pymmcore-plus."""
+"""Sources of frames: the simulated microscope, a layer, or pymmcore-plus."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ...analysis.drift import Drift
+from ...images.arrays import to_host
 from ...tracking.controller import Controller
-from ...tracking.microscope import SimulatedMicroscope
-from ...tracking.session import FrameQueue, SimulatedCamera, Snapshot
+from ...tracking.microscope import SimulatedCamera, SimulatedMicroscope
+from ...tracking.session import FrameQueue, Snapshot
 from ...tracking.stage import CoreStage, Stage, StageCalibration
 
 if TYPE_CHECKING:
+    from napari import Viewer
     from napari.layers import Image
 
-#: So many frames of a camera may wait.
+#: Frames of a camera that may wait.
 _WAITING = 256
+_NAME = "camera"
 
 
-class Source(Protocol):
-    """Puts frames into its queue from :meth:`start` to :meth:`stop`."""
+class Source(ABC):
+    """Puts frames into its queue from :meth:`start` to :meth:`stop`.
 
-    queue: FrameQueue
-    #: What holds the sample still; None where there is no stage.
-    controller: Controller | None
-    #: A stage that has to be calibrated before there is a controller; None where there is none.
-    stage: Stage | None
+    Parameters
+    ----------
+    waiting : int
+        How many frames may wait.
+    """
+
+    #: Holds the sample still; None without a stage, or before it is calibrated.
+    controller: Controller | None = None
+    #: A stage that has to be calibrated before there is a controller.
+    stage: Stage | None = None
+
+    def __init__(self, waiting: int = _WAITING) -> None:
+        self.queue = FrameQueue(waiting)
 
     def look(self) -> Any:
-        """Return a frame as they will be, to show before the first comes; None if there is none."""
+        """Return a frame to show before the first one comes; None if there is none."""
+        return None
 
+    @abstractmethod
     def start(self) -> None:
         """Begin."""
 
+    @abstractmethod
     def stop(self) -> None:
         """End."""
 
 
-class SimulatedSource:
+class SimulatedSource(Source):
     """A simulated microscope in real time, whose sample drifts and trembles.
 
     Parameters
@@ -48,21 +63,18 @@ class SimulatedSource:
     pixel_size : float
         Nanometres.
     on_error : {"hold", "stop"}
-        What becomes of the loop when the stage raises an error.
+        What the loop does when the stage raises an error.
     """
 
     def __init__(
         self, rate: float, pixel_size: float, on_error: Literal["hold", "stop"] = "hold"
     ) -> None:
+        super().__init__()
         self.scope = SimulatedMicroscope(
             drift=(0.004, -0.002), vibration=0.003, pixel_size=pixel_size / 1000, seed=1
         )
-        self.queue = FrameQueue(_WAITING)
         calibration = StageCalibration.of_pixel_size(pixel_size / 1000)
-        self.controller: Controller | None = Controller(
-            self.scope.stage, calibration, on_error=on_error
-        )
-        self.stage: Stage | None = None
+        self.controller = Controller(self.scope.stage, calibration, on_error=on_error)
         self._camera = SimulatedCamera(self.scope, self.queue, rate)
 
     def look(self) -> Any:
@@ -78,8 +90,8 @@ class SimulatedSource:
         self._camera.stop()
 
 
-class LayerSource:
-    """The frames of a layer: those that are there, and those that come while it grows.
+class LayerSource(Source):
+    """The frames of a layer, and those that come while it grows.
 
     A layer of one frame gives it each time it is replaced.
 
@@ -90,18 +102,12 @@ class LayerSource:
     """
 
     def __init__(self, layer: Image) -> None:
-        self.layer = layer
-        # They are views of what the layer holds: none needs to be dropped.
-        self.queue = FrameQueue(2**62)
-        self.controller: Controller | None = None
-        self.stage: Stage | None = None
-        self._seen = 0
-
-    def look(self) -> Any:
-        """Return nothing: the layer shows its frames itself."""
+        # Views of the layer's data: none needs to be dropped.
+        super().__init__(waiting=2**62)
+        self.layer, self._seen = layer, 0
 
     def start(self) -> None:
-        """Give what is there, and follow the layer."""
+        """Queue the frames that are there, and follow the layer."""
         self._on_data()
         self.layer.events.data.connect(self._on_data)
 
@@ -120,7 +126,7 @@ class LayerSource:
 
 
 def drift_of(seen: Snapshot) -> Drift:
-    """Return the drift of a layer's frames, of which a session has told all.
+    """Return the drift of a layer's frames from the displacements of a session.
 
     Raises
     ------
@@ -129,7 +135,7 @@ def drift_of(seen: Snapshot) -> Drift:
     """
     known = np.isfinite(seen.y) & np.isfinite(seen.x)
     if not known.any():
-        raise ValueError("no frame has told a displacement: nothing can be corrected")
+        raise ValueError("no frame has yielded a displacement: nothing can be corrected")
     if seen.frames > len(seen.time):
         raise ValueError(
             f"the movie has {seen.frames} frames, of which {len(seen.time)} are kept here: "
@@ -143,8 +149,8 @@ def drift_of(seen: Snapshot) -> Drift:
     return Drift(y, x, y_stderr, x_stderr, np.isin(at, seen.time[known]).astype(np.int64))
 
 
-class CoreSource:
-    """What pymmcore-plus' acquisitions bring, and the microscope's XY stage, if it has one.
+class CoreSource(Source):
+    """The frames of pymmcore-plus' acquisitions, and the microscope's XY stage, if it has one.
 
     Parameters
     ----------
@@ -153,13 +159,10 @@ class CoreSource:
     """
 
     def __init__(self, core: Any) -> None:
-        self.queue = FrameQueue(_WAITING)
-        self.controller: Controller | None = None
-        self.stage: Stage | None = CoreStage(core) if core.getXYStageDevice() else None
+        super().__init__()
+        if core.getXYStageDevice():
+            self.stage = CoreStage(core)
         self._ready = core.mda.events.frameReady
-
-    def look(self) -> Any:
-        """Return nothing: no light is spent before the acquisition."""
 
     def start(self) -> None:
         """Follow the acquisition."""
@@ -171,3 +174,32 @@ class CoreSource:
 
     def _on_frame(self, frame: Any, event: Any, meta: Any) -> None:
         self.queue.put(frame)
+
+
+class LiveFrames:
+    """An image layer of the newest frame, in which fiducials can be clicked.
+
+    Parameters
+    ----------
+    viewer : napari.Viewer
+        The viewer; the layer is added with the first frame, and again if it was removed.
+    """
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self.layer: Image | None = None
+
+    def show(self, frame: Any) -> None:
+        """Show a frame in the place of the one before."""
+        pixels, layers = to_host(frame), self._viewer.layers
+        if (
+            self.layer is not None
+            and self.layer in layers
+            and self.layer.data.shape == pixels.shape
+        ):
+            self.layer.data = pixels
+            return
+        selected = set(layers.selection)
+        self.layer = self._viewer.add_image(pixels, name=_NAME)
+        if selected:
+            layers.selection = selected

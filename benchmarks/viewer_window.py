@@ -1,23 +1,20 @@
-"""A real viewer to be measured: its event loop, its drawing, and a mouse over its canvas."""
+"""A real viewer to be measured: its event loop, its drawing, a mouse over it, and the widgets."""
 
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
+import common
 import napari
+from hand import SHIFT, Hand
 from qtpy.QtCore import QEventLoop, QPointF, Qt, QTimer
 from qtpy.QtWidgets import QApplication
 
 from napari_spotfit.widgets.fit_spots import FitSpots
-
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
-from hand import SHIFT, Hand
 
 
 class Spent(NamedTuple):
@@ -41,29 +38,30 @@ class Clock:
 
 def show(what: str, times: list[Spent], wanted: float | None = None) -> None:
     """Print median and longest of some times in milliseconds, and the thread's own median."""
-    bar = f"   (wanted ≤ {wanted:.0f})" if wanted is not None else ""
     wall, cpu = zip(*times, strict=True)
-    print(
-        f"  {what:46s} {statistics.median(wall):7.1f} ms, longest {max(wall):7.1f}, "
-        f"computing {statistics.median(cpu):7.1f}{bar}"
-    )
+    middle = statistics.median(wall)
+    print(f"  {what:46s} {middle:7.1f} ms, longest {max(wall):7.1f}, computing "
+          f"{statistics.median(cpu):7.1f}   {common.bar(middle, most=wanted)}",
+          flush=True)  # fmt: skip
 
 
 class Heartbeat:
     """Beats whenever the event loop is free; remembers the longest pause."""
 
-    def __init__(self) -> None:
-        self._timer = QTimer(interval=1)
+    def __init__(self, interval: int = 1) -> None:
+        self._timer = QTimer(interval=interval)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._beat)
 
     def start(self) -> None:
+        """Begin to count, and forget the pauses before."""
         #: The longest pause, and that in which the thread itself computed longest.
         self.longest = self.busiest = Spent(0.0, 0.0)
         self._last = Clock()
         self._timer.start()
 
     def stop(self) -> None:
+        """Count no further."""
         self._timer.stop()
 
     def _beat(self) -> None:
@@ -95,10 +93,10 @@ def spent(work: Callable[[], Any], *, drawn: bool = True) -> Spent:
     return clock.read()
 
 
-def rest(milliseconds: int) -> None:
+def rest(milliseconds: float) -> None:
     """Run the event loop for a while, without computing."""
     loop = QEventLoop()
-    QTimer.singleShot(milliseconds, loop.quit)
+    QTimer.singleShot(round(milliseconds), loop.quit)
     loop.exec()
 
 
@@ -118,7 +116,7 @@ def open_viewer() -> Iterator[tuple[napari.Viewer, FitSpots]]:
 class Canvas:
     """The canvas of a viewer: where the mouse is, when it was drawn, and what that took."""
 
-    def __init__(self, viewer: napari.Viewer):
+    def __init__(self, viewer: napari.Viewer) -> None:
         self.hand = Hand(viewer)
         #: What was spent on drawing.
         self.drawing: list[Spent] = []
@@ -142,11 +140,6 @@ class Canvas:
         self.hand.hover(point, SHIFT)
         rest(30)
         return point
-
-    def click(self, point: QPointF) -> None:
-        """Shift-click where the mouse is."""
-        self.hand.press(point, SHIFT)
-        self.hand.release(point, SHIFT)
 
     def _on_draw(self, event: Any) -> None:
         self._clock = Clock()

@@ -1,4 +1,4 @@
-"""What a batch is to do: which files, which tables, which settings."""
+"""The request of a batch: which files, which tables, which settings."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from glob import has_magic, iglob
 from pathlib import Path
 
 from ..files.formats import FORMATS, check_name
+from ..images.files.opening import ENDINGS, data_set, is_image_folder
 from ..settings.settings import Settings
-from .inputs import without_members
 from .masks import without_masks
 
 ENDING = ".spots.parquet"
@@ -18,7 +19,7 @@ ENDING = ".spots.parquet"
 
 @dataclass(frozen=True)
 class Batch:
-    """What a batch is to do.
+    """A request to fit many files.
 
     Parameters
     ----------
@@ -37,11 +38,11 @@ class Batch:
     workers : int
         So many files at a time, where the output is a folder.
     keep : bool
-        Whether the tables have what is done when the batch is stopped.
+        Whether a stopped batch writes tables of the finished frames.
     fresh : bool
-        Whether to begin anew where an earlier run has left something.
+        Whether to ignore what an earlier run has left.
     members : dict, optional
-        What :func:`images_of` has left out: files, by the one that they are read with.
+        Files that :func:`images_of` has dropped, by the file that they are read with.
     """
 
     files: Sequence[Path]
@@ -57,7 +58,7 @@ class Batch:
 
 
 def batch_tables(batch: Batch) -> list[Path] | None:
-    """Return the table of each file where there is to be a folder of them, else None.
+    """Return the table of each file if the output is a folder, else None.
 
     Images of the same name from several folders get tables with the folders' names before it.
 
@@ -124,7 +125,7 @@ def _own_names(files: Sequence[Path]) -> list[str]:
 
 
 def images_of(batch: Batch) -> Batch:
-    """Return a batch without the masks among its files, and with each data set once."""
+    """Return a batch without the masks among its files, and with each data set only once."""
     if batch.members is not None:
         return batch
     files = batch.files
@@ -134,8 +135,8 @@ def images_of(batch: Batch) -> Batch:
     return replace(batch, files=files, members=members)
 
 
-def told_of(batch: Batch, file: Path) -> list[str]:
-    """Say which files are not worked on by themselves, as they are parts of another one."""
+def data_set_warnings(batch: Batch, file: Path) -> list[str]:
+    """Warn that some files are not fitted by themselves, as they belong to a file's data set."""
     names = [f"“{one.name}”" for one in (batch.members or {}).get(file, ())]
     if not names:
         return []
@@ -144,3 +145,86 @@ def told_of(batch: Batch, file: Path) -> list[str]:
         "it is a data set of several files, and is fitted once, together with "
         f"{', '.join(names[:3])}{more}"
     ]
+
+
+def image_files(names: Sequence[str]) -> list[Path]:
+    """Return the files of names, patterns and folders, each once, in this order.
+
+    A folder stands for its image files, sorted by name, without subfolders and hidden files. What
+    cannot be accessed is returned as it was named: it fails when it is fitted, and the others go
+    on.
+
+    Raises
+    ------
+    ValueError
+        If a pattern or a folder has no image files.
+    """
+    found: dict[str, Path] = {}
+    for name in names:
+        for file in _files_of(name):
+            found.setdefault(_place(file), file)
+    return list(found.values())
+
+
+def without_members(files: Sequence[Path]) -> tuple[list[Path], dict[Path, list[Path]]]:
+    """Return files without those that belong to the data set of another one.
+
+    Each file of a multi-file OME-TIFF opens the whole.
+
+    Returns
+    -------
+    files : list of path
+        The first file of each data set.
+    members : dict
+        The dropped files, by the file that they are read with.
+    """
+    if len(files) < 2:
+        return list(files), {}
+    named = {_place(file): file for file in files}
+    members: dict[Path, list[Path]] = {}
+    taken: set[str] = set()
+    for place, file in named.items():
+        if place not in taken:
+            parts = {_place(part) for part in data_set(file)} - {place} - taken
+            if parts:
+                members[file] = [named[part] for part in named if part in parts]
+                taken |= parts
+    left = [file for place, file in named.items() if place not in taken]
+    return left, {file: parts for file, parts in members.items() if parts and file in left}
+
+
+def _files_of(name: str) -> list[Path]:
+    """Return the files of a name, a pattern or a folder."""
+    place, what = Path(name), "folder"
+    try:
+        if not place.exists() and has_magic(name):
+            what = "pattern"
+            # Not pathlib's, which takes no pattern from the root on.
+            files = [Path(one) for one in sorted(iglob(name, recursive=True))]  # noqa: PTH207
+        elif place.is_dir() and not is_image_folder(place):
+            files = sorted(one for one in place.iterdir() if _is_image(one))
+        else:
+            files = [place]
+    except OSError:  # reported when the file is fitted
+        files = [place]
+    if not files:
+        raise ValueError(
+            f"there is no image file in the {what} “{name}”; their names end in "
+            f"{', '.join(ENDINGS)}"
+        )
+    return files
+
+
+def _is_image(path: Path) -> bool:
+    """Whether an entry of a folder is an image."""
+    if path.name.startswith("."):  # such as “._a.tif”, metadata of macOS
+        return False
+    try:
+        return path.suffix.lower() in ENDINGS or is_image_folder(path)
+    except OSError:  # a folder without permission, which was not named itself
+        return False
+
+
+def _place(file: Path) -> str:
+    """Return a file's identity; links of other names remain files of their own."""
+    return str(Path(os.path.realpath(file.parent)) / file.name)

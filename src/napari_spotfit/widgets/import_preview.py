@@ -1,4 +1,4 @@
-"""What a table of localisations has, and the layer that it becomes."""
+"""The preview of an import: what a table of localisations has, and its first rows."""
 
 from __future__ import annotations
 
@@ -8,38 +8,45 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from qtpy.QtWidgets import QAbstractItemView, QTableWidget, QTableWidgetItem
 
-from ...files.exchange.delimited import titles_of
-from ...files.exchange.registry import EXCHANGE, HEAD, by_content
-from ...files.formats import FORMATS, read
-from ...files.table import UnreadableFileError
-from ...results.load import fits_of
-from ...results.spot_fits import SpotFits
-from ..layers.points import layer_arguments, points_arguments
-from ..parts.messages import number
-from ..saved_layers import name_of_layer
+from ..files.exchange.delimited import titles_of
+from ..files.exchange.registry import EXCHANGE, HEAD, by_content
+from ..files.formats import FORMATS, read
+from ..files.table import UnreadableFileError
+from ..results.load import fits_of
+from ..results.spot_fits import SpotFits
+from .layers.points import layer_arguments, points_arguments
+from .parts.layout import explain
+from .parts.messages import number
+from .saved_layers import name_of_layer
 
 #: What may stand between the values of a table of text, in words.
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _OURS = "napari-spotfit"
+_TIP = (
+    "<p>The first localisations as they will come: in pixels from the centre of the first one, "
+    "frames from 0.</p>"
+)
+_ROWS = 50
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is in a file.
+    """The content of a file.
 
     Parameters
     ----------
     path : path
         The file.
     title : str
-        What people call its format.
+        The name of its format for users.
     fits : SpotFits
         The localisations.
     points : mapping
-        What a layer of points is made of.
+        The arguments of a layer of points.
     place : mapping
-        What the file says of where the layer lies.
+        The position of the layer, where the file has it.
     """
 
     path: Path
@@ -50,27 +57,27 @@ class Found:
 
     @property
     def name(self) -> str:
-        """What to call the layer."""
+        """The name of the layer."""
         return name_of_layer(str(self.path))
 
     def layer_arguments(self) -> dict[str, Any]:
-        """Return what a layer is made of that lies on no image."""
+        """Return the arguments of a layer without an image."""
         return layer_arguments(self.points, self.name) | self.place
 
     def in_words(self) -> str:
-        """Say what will come, and what will not."""
+        """Return what will be imported, and what will not."""
         fits, placed = self.fits, self.fits[self._placed]
-        told = f"{self.title}: {number(len(fits))} localisation{'s' * (len(fits) != 1)}"
+        text = f"{self.title}: {number(len(fits))} localisation{'s' * (len(fits) != 1)}"
         for name in fits.index_names if len(placed) else ():
             values = placed.columns[name]
-            told += f", {name} {int(values.min())} to {int(values.max())}"
+            text += f", {name} {int(values.min())} to {int(values.max())}"
         if len(placed):
-            told += f", {', '.join(f'{one} {_ends(placed.columns[one])}' for one in 'yx')} px"
-        return told + self.left_out
+            text += f", {', '.join(f'{one} {_ends(placed.columns[one])}' for one in 'yx')} px"
+        return text + self.left_out
 
     @property
     def left_out(self) -> str:
-        """Say how many rows are no points, after what is said of the others; most often nothing."""
+        """Return how many rows have no place, as the end of a sentence; empty if all have one."""
         without = int(np.count_nonzero(~self._placed))
         if not without:
             return ""
@@ -92,15 +99,15 @@ def look_at(path: Path, format: str | None, pixel_size: Any) -> Found:
     path : path
         The file.
     format : str, optional
-        The name of its format; by default what its content tells.
+        The name of its format; by default recognised from its content.
     pixel_size : float or (float, float), optional
         Height and width of a pixel in nm.
 
     Raises
     ------
     ValueError
-        If it is none that is known, is damaged, or needs the size of a pixel; the message says
-        what.
+        If its format is unknown, it is damaged, or needs the size of a pixel; the message says
+        which.
     OSError, ImportError
         If it cannot be read, or what reads it is missing.
     """
@@ -126,7 +133,7 @@ def look_at(path: Path, format: str | None, pixel_size: Any) -> Found:
 
 
 def _unknown(path: Path) -> str:
-    """Say what columns a file has that is of no known format."""
+    """Return the message for a file of no known format, with its columns."""
     with path.open("rb") as file:
         head = file.read(HEAD)
     if not head.strip():
@@ -145,3 +152,37 @@ def _unknown(path: Path) -> str:
 
 def _ends(values: Any) -> str:
     return f"{values.min():.1f} to {values.max():.1f}"
+
+
+class FirstRows(QTableWidget):
+    """A table of the first rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        explain(self, "First localisations", _TIP)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        if (beside := self.verticalHeader()) is not None:
+            beside.hide()
+            beside.setDefaultSectionSize(22)
+
+    def show_fits(self, fits: SpotFits | None) -> None:
+        """Show the first rows of fits, or nothing."""
+        if fits is None:
+            self.setRowCount(0)
+            self.setColumnCount(0)
+            return
+        table = fits[:_ROWS].to_dataframe().drop(columns="good", errors="ignore")
+        self.setRowCount(len(table))
+        self.setColumnCount(table.shape[1])
+        units = fits.units
+        titles = [
+            f"{name}, {units[name]}" if units.get(name) not in (None, "", name) else name
+            for name in table
+        ]
+        self.setHorizontalHeaderLabels(titles)
+        for column, name in enumerate(table):
+            for row, value in enumerate(table[name]):
+                text = f"{value:.6g}" if isinstance(value, float) else str(value)
+                self.setItem(row, column, QTableWidgetItem(text))
+        self.resizeColumnsToContents()

@@ -1,4 +1,4 @@
-"""The spots of one frame, found and fitted again and again while settings change."""
+"""The spots of one frame, found and fitted again whenever settings change."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from ..layers.maps import NO_MAPS, LayerMaps
 from ..layers.measured_noise import MeasuredNoise
 from ..layers.points import default_face, points_arguments
 
-#: The settings on which the maxima depend, beside what is asked of them: false spots and a
-#: threshold only choose among them.
+#: The settings on which the maxima depend; false spots and a threshold only choose among them.
 _OF_MAXIMA = ("sigma", "min_distance", "noise", "backend", "devices", "threads")
 
 Thing = TypeVar("Thing")
@@ -28,23 +27,23 @@ Thing = TypeVar("Thing")
 
 @dataclass(frozen=True, eq=False)
 class PreviewJob:
-    """What to show; made on the GUI thread, used in the worker."""
+    """A request for a preview; made on the GUI thread, used in the worker."""
 
     image: Any
     index: tuple[int, ...]
-    #: Something else whenever the image has other pixels.
+    #: Another number whenever the pixels change.
     version: int
     settings: Settings
-    #: Another one whenever the layers say something else.
+    #: Replaced whenever the maps change.
     maps: LayerMaps = NO_MAPS
-    #: Another one whenever the image, or what is known of its pixels, is.
+    #: Replaced whenever the image or its maps change.
     noise: MeasuredNoise = field(default_factory=MeasuredNoise)
     face: str = "sigma"
     colormap: str = FACE_COLORMAP
 
 
 class Previewed(NamedTuple):
-    """The fits of a frame, what a Points layer of them is made of, and all maxima."""
+    """The fits of a frame, the arguments of a Points layer of them, and all maxima."""
 
     job: PreviewJob
     fits: SpotFits
@@ -58,10 +57,10 @@ class Previewed(NamedTuple):
 
 
 class Previewer:
-    """Does one job after the other, never two at once, and keeps what the next can use.
+    """Does one job after the other, never two at once, and caches what the next can use.
 
     The fits are those of :func:`~napari_spotfit.localize`. The frame and its maps are read
-    anew only when another one is asked for, and the maxima are searched only when something
+    anew only when another one is requested, and the maxima are searched only when something
     other than the number of false spots, or the threshold, has changed.
     """
 

@@ -1,4 +1,4 @@
-"""The button "Estimate": the PSF's width from the image's bright spots."""
+"""Noise and PSF of the chosen image: measured once for all fits, or estimated by a button."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from ...estimation.psf_width import PsfWidth, estimate_sigma
 from ...images.frames import HeldFrame
 from ...settings.settings import Settings, parameters
 from ..layers import images
+from ..layers.images import CONTENTS, events_of
 from ..layers.maps import LayerMaps, layer_maps
 from ..layers.measured_noise import MeasuredNoise
+from ..parts.docking import Follower
 from ..parts.work import Latest
 
 if TYPE_CHECKING:
@@ -22,7 +24,85 @@ if TYPE_CHECKING:
     from napari.layers import Image
 
     from ..fitting.settings_panel import SettingsPanel
-    from .image_noise import ImageNoise
+
+
+class ImageNoise(QObject):
+    """Noise and PSF of the chosen image, measured anew when its pixels or camera maps change.
+
+    Measured values are shown in the controls of σ and the ROI's size.
+
+    Parameters
+    ----------
+    settings : SettingsPanel
+        The image and the maps of its pixels.
+    parent : QObject
+        Qt parent.
+    """
+
+    #: Earlier measurements no longer count.
+    renewed = Signal()
+
+    def __init__(self, settings: SettingsPanel, parent: QObject):
+        super().__init__(parent)
+        self._settings = settings
+        self._noise, self._bound = MeasuredNoise(), False
+        self._latest = Latest(self)
+        self._latest.done.connect(lambda done: self.show())
+        self._watch = Follower(self._renew)
+        settings.changed.connect(self.show)
+        settings.image.changed.connect(self._on_layers)
+        settings.camera.changed.connect(self._on_layers)
+
+    def get(self) -> MeasuredNoise:
+        """Return the noise of the image as it is now."""
+        return self._noise
+
+    def prepare(self) -> None:
+        """Measure in the background, so that the first fit does not wait."""
+        image = self._settings.image.layer
+        if image is None or image.rgb:
+            return
+        try:
+            settings = self._settings.settings()
+            maps = layer_maps(image, self._settings.camera.layers())
+        except (TypeError, ValueError):  # reported by the next fit
+            return
+        pixels, noise = images.full_resolution(image), self._noise
+        self._latest.ask(lambda: noise.put_into(settings, pixels, maps.read()))
+
+    def show(self) -> None:
+        """Show the values measured so far in the controls."""
+        try:
+            values = self._noise.known(self._settings.settings())
+        except (TypeError, ValueError):  # reported by the next fit
+            values = None
+        self._settings.show_estimate(values)
+
+    def bind(self) -> None:
+        """Follow the image and the camera's maps."""
+        self._bound = True
+        self._on_layers()
+
+    def unbind(self) -> None:
+        """Stop following them."""
+        self._bound = False
+        self._latest.drop()
+        self._watch.follow()
+        self._renew()
+
+    def _on_layers(self) -> None:
+        if self._bound:
+            self._watch.follow(
+                *events_of(("data",), self._settings.image.layer),
+                *events_of(CONTENTS, *self._settings.camera.layers().values()),
+            )
+            self._renew()
+
+    def _renew(self, event: Any = None) -> None:
+        """Measure anew; running work keeps the noise that it was given."""
+        self._noise = MeasuredNoise()
+        self.show()
+        self.renewed.emit()
 
 
 class SigmaEstimate(QObject):
@@ -40,9 +120,9 @@ class SigmaEstimate(QObject):
         Qt parent.
     """
 
-    #: What is going on, or what was found.
+    #: Progress or result.
     said = Signal(str)
-    #: What went wrong, an exception.
+    #: The exception that ended it.
     failed = Signal(object)
 
     def __init__(self, viewer: Viewer, settings: SettingsPanel, noise: ImageNoise, parent: QObject):
@@ -67,7 +147,7 @@ class SigmaEstimate(QObject):
         self._latest.ask(job)
 
     def drop(self) -> None:
-        """Forget what was asked for; the image is no longer the chosen one."""
+        """Drop the request; another image was chosen."""
         self._latest.drop()
         self._settings.estimate_button.setEnabled(True)
 

@@ -1,0 +1,167 @@
+"""What the benchmarks share: sections, work done in turns, bars, and simulated spots."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+# The tests' scenes, real files and mouse.
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests" / "helpers")]
+
+Work = Callable[[], object]
+Clock = Callable[[], float]
+Section = Callable[[argparse.Namespace], None]
+
+#: The paper's simulation: counts of a spot, those below it in its ROI, σ in px, and how far
+#: centres are from the middle.
+PHOTONS, BACKGROUND, SIGMA, JITTER = 400, 40, (1.0, 2.0), 0.75
+#: Models that are built in, as expressions.
+SQUARED = "((x-x0)**2 + (y-y0)**2)"
+ROUND = {"expression": f"exp(-{SQUARED}/(2*s**2))", "start": {"s": "sigma"}}
+ROTATED = {
+    "expression": "exp(-((x-x0)*cos(t) + (y-y0)*sin(t))**2 / (2*a**2)"
+    " - ((y-y0)*cos(t) - (x-x0)*sin(t))**2 / (2*b**2))",
+    "start": {"a": "1.1*sigma", "b": "0.9*sigma", "t": 0.3},
+}
+#: Kinds of fits: keywords of fit_spots, as JSON can hold them (see :func:`resolved`).
+MLE: dict[str, Any] = {"estimator": "mle", "gain": 1.0}
+KINDS: dict[str, dict[str, Any]] = {
+    "round": {},
+    "elliptical": {"model": "gaussian_elliptical"},
+    "integrated": {"pixel": "integrated"},
+    "elliptical, integrated": {"model": "gaussian_elliptical", "pixel": "integrated"},
+    "Lorentzian": {"model": "lorentzian"},
+    "rotated": {"model": "gaussian_rotated"},
+    "rotated, as an expression": {"expression": ROTATED},
+    "round, as an expression": {"expression": ROUND},
+    "bad pixels": {"bad": True},
+    "weights": {"estimator": "wlse", "variance": 4.0},
+    "maximum likelihood": MLE,
+    "rotated, maximum likelihood": {**MLE, "model": "gaussian_rotated"},
+}
+
+
+def resolved(options: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """Return keywords of fit_spots, with the model of an ``expression``, and a ``bad`` pixel."""
+    import napari_spotfit as spotfit
+
+    options = dict(options)
+    if "expression" in options:
+        options["model"] = spotfit.Profile.from_expression(**options.pop("expression"))
+    if options.pop("bad", False):
+        options["bad_pixels"] = np.zeros((size, size), bool)
+        options["bad_pixels"][1, 2] = True
+    return options
+
+
+def parsed(
+    about: str | None,
+    sections: Sequence[str],
+    add: Callable[[argparse.ArgumentParser], object] | None = None,
+) -> argparse.Namespace:
+    """Return a program's options: ``only`` some sections, ``quick``, and what ``add`` adds."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="SECTION", choices=sections, default=list(sections),
+        help=f"some of {', '.join(sections)}",
+    )  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="few and small, to try the program")
+    if add is not None:
+        add(parser)
+    return parser.parse_args()
+
+
+def run(
+    about: str | None,
+    sections: Mapping[str, Section],
+    add: Callable[[argparse.ArgumentParser], object] | None = None,
+) -> None:
+    """Run the sections of a program that its command line names."""
+    options = parsed(about, list(sections), add)
+    for name, section in sections.items():
+        if name in options.only:
+            section(options)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    count = getattr(os, "process_cpu_count", None)
+    return (count() if count else len(os.sched_getaffinity(0))) or 1
+
+
+def resident(what: str) -> float:
+    """Return the memory of this process in MB, as Linux tells it: VmRSS, or VmHWM at most."""
+    text = Path("/proc/self/status").read_text()
+    return int(text[text.index(f"{what}:") :].split()[1]) * 1.024e-3
+
+
+def bar(
+    value: float, *, least: float | None = None, most: float | None = None, form: str = "g"
+) -> str:
+    """Return what is asked of a value, and whether it is missed; nothing where nothing is."""
+    if least is not None:
+        return f"(≥ {least:{form}}{'' if value >= least else ': MISSED'})"
+    return "" if most is None else f"(≤ {most:{form}}{'' if value <= most else ': MISSED'})"
+
+
+def spent(work: Work, clock: Clock = time.perf_counter) -> float:
+    """Return how many seconds a call takes."""
+    begin = clock()
+    work()
+    return clock() - begin
+
+
+def in_turns(
+    works: Mapping[str, Work], repeats: int, clock: Clock = time.perf_counter, turn: int = 1
+) -> dict[str, list[float]]:
+    """Return the seconds of each call of each kind of work, without the first ones.
+
+    Kinds take turns, ``turn`` calls each, so that what else the machine does slows all of them
+    alike.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(-(-repeats // turn) + 1):
+        for name, work in works.items():
+            times[name] += [spent(work, clock) for _ in range(turn)]
+    return {name: taken[turn:] for name, taken in times.items()}
+
+
+def medians(
+    works: Mapping[str, Work], repeats: int, clock: Clock = time.perf_counter
+) -> dict[str, float]:
+    """Return the median seconds of each kind of work."""
+    return {name: statistics.median(own) for name, own in in_turns(works, repeats, clock).items()}
+
+
+@lru_cache(maxsize=8)
+def paper_spots(size: int, count: int) -> tuple[np.ndarray, Any]:
+    """Return spots of the paper's simulation, float32 with whole counts, and their truth."""
+    from napari_spotfit import simulate_spots
+
+    return simulate_spots(
+        count, size, photons=PHOTONS, background=BACKGROUND / size**2, sigma=SIGMA,
+        jitter=JITTER, seed=size,
+    )  # fmt: skip
+
+
+def large_spot(side: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return an image (1, side, side) of one rotated Gaussian with shot noise, and its y and x."""
+    from napari_spotfit import simulate_spots
+
+    spots, truth = simulate_spots(
+        1, side, photons=3e4 * (side / 10) ** 2, background=50.0, sigma=side / 8,
+        sigma_y=side / 12, angle=20.0, jitter=side / 20, seed=side,
+    )  # fmt: skip
+    return spots.astype(dtype), truth[["y", "x"]].to_numpy()[0]

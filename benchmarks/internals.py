@@ -1,0 +1,69 @@
+"""All that the benchmarks know of the engine beyond its public names."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+
+def instruction_sets() -> tuple[str, ...]:
+    """Return the instruction sets that this processor has, the widest last."""
+    from napari_spotfit.engine.cpu.library import load
+
+    return tuple(load().instruction_sets)
+
+
+def library() -> str:
+    """Return version and instruction set of the compiled library."""
+    from napari_spotfit.engine.cpu.library import load
+
+    return str(load().description)
+
+
+class LibraryCall:
+    """The compiled library's own call, with all that it needs at hand."""
+
+    def __init__(self, spots: np.ndarray, settings: Any) -> None:
+        from napari_spotfit.engine.cpu.fit import fit_kind
+        from napari_spotfit.engine.cpu.layouts import HostRois
+        from napari_spotfit.engine.kernel_arguments import (
+            PIXEL_TYPES,
+            address,
+            fit_results,
+            row_bytes,
+        )
+
+        count, rows, columns = spots.shape
+        kind = fit_kind(settings, (rows, columns), False)
+        memory = np.empty(row_bytes(settings) * count, np.uint8)
+        work = np.empty(kind.work_bytes, np.uint8)
+        source = HostRois(address(spots), rows, columns, pixel_type=PIXEL_TYPES["u2"])
+        results = fit_results(address(memory), count, settings)
+        self._kept = spots, memory, work, source, results
+        self._call = kind.library.functions.spotfit_fit
+        self._arguments = (
+            kind.library.index, kind.profile, kind.estimator, ctypes.byref(source), 0, count,
+            rows, columns, ctypes.byref(kind.numbers), address(work), ctypes.byref(results),
+        )  # fmt: skip
+
+    def __call__(self) -> None:
+        self._call(*self._arguments)
+
+
+def layer_files(fits: Any, path: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Return what saves fits as napari's layer of them is saved, and what opens the file."""
+    from napari_spotfit import to_points_layer
+    from napari_spotfit.widgets.saved_layers import (
+        attributes_of,
+        read_layer,
+        write_csv,
+        write_parquet,
+    )
+
+    layer = to_points_layer(fits)
+    write = write_parquet if path.endswith("parquet") else write_csv
+    return partial(write, path, layer.data, attributes_of(layer)), partial(read_layer, path)
