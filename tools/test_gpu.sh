@@ -21,8 +21,8 @@ for step in ${*:-tests against launches}; do
     case $step in
     tests)
         "$PYTHON" -m pytest -q -p no:cacheprovider -o filterwarnings=error -m gpu \
-            tests/test_on_gpu.py tests/test_models_on_gpu.py tests/engine tests/localization tests/images \
-            tests/results \
+            tests/test_on_gpu.py tests/test_models_on_gpu.py tests/engine tests/estimation tests/localization tests/images \
+            tests/analysis tests/results \
             || status=1 ;;
     against)
         "$PYTHON" benchmarks/gpu_against.py || status=1 ;;
