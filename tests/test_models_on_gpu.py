@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cpu_fits import fit_rois as on_cpu
 from model_spots import KINDS, MODELS, planes_for, settings_of, spots_of
 
-from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.engine.cuda import fit
 from napari_spotfit.images.pixel_calibration import Planes
 from napari_spotfit.models.stopping import CONVERGED

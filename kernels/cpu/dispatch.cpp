@@ -152,7 +152,7 @@ SPOTFIT_EXPORT void spotfit_judge_in_image(int index, const FitColumns* fits, co
 
 SPOTFIT_EXPORT void spotfit_correct_errors(int index, const FilteredNoise* noise, const ErrorColumns* fits,
                                            long long count) {
-    verdicts(index).correct_errors(*noise, *fits, count);
+    verdicts(index).correct_errors(*noise, *fits, 0, count);
 }
 
 SPOTFIT_EXPORT void spotfit_mean_widths(int index, const double* columns, long long count, double* widths) {

@@ -21,6 +21,15 @@ struct OwnPixelFunctions {
     void (*find_flat_areas)(const void* frames, int pixel_type, long long height, long long width,
                             const long long* corners, long long first, long long last, int rows, int columns,
                             const FlatAreaRule&, unsigned char* found);
+    // The largest of so many numbers, NaN left out.
+    double (*highest)(const void* values, int pixel_type, long long count);
+    // Marks the saturated pixels of one suspect ROI, given the highest of its frame, and those that are no data;
+    // returns whether there are any.
+    bool (*find_saturated)(const void* frames, int pixel_type, long long height, long long width,
+                           const long long* corner, int rows, int columns, const FlatAreaRule&, double highest,
+                           unsigned char* pixels);
+    bool (*find_padding)(const void* frames, int pixel_type, long long height, long long width, const long long* corner,
+                         int rows, int columns, unsigned char* pixels);
 };
 
 }  // namespace spotfit

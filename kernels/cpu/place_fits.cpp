@@ -1,5 +1,4 @@
-// Fits of a few spots at given places of one frame, from the places to columns in pixels of the ROIs, in one call:
-// what napari_spotfit.localization.rois does for many spots step by step, each on all threads or a GPU.
+// A few spots at given places of one frame, which a GPU fits: what it is sent, in three calls between which it works.
 #include "../layouts/place_fits.h"
 
 #include "detection_functions.h"
@@ -131,24 +130,9 @@ struct Work {
         for (int j = 0; j < p.shape; ++j) p.start[place * p.shape + j] = p.source.start[i * p.shape + j];
     }
 
-    void fit(const HostRois& source, int estimator, long long count, const FitResults& results) const {
-        functions.fits_of(p.profile).by_estimator[estimator](source, 0, count, p.rows, p.columns, *p.settings, p.work,
-                                                             results);
-    }
-
     // Makes ready what the fits of all listed ROIs read.
     void prepare_cut(long long count) const {
         for (long long place = 0; place < count; ++place) prepare(place, BYTES[p.source.pixel_type]);
-    }
-
-    // Fits the listed ROIs without the pixels that do not count.
-    void fit_cut(long long count) const {
-        HostRois source = p.source;
-        source.frames = p.pixels, source.height = p.rows, source.width = p.columns;
-        source.corners = nullptr, source.start = p.start;
-        source.planes = {p.own, 0};
-        if (source.variance.values) source.variance = {p.variances, 0};
-        fit(source, p.estimator | 1, count, p.cut_results);
     }
 
     // Puts the results of the listed ROIs in their rows.
@@ -165,21 +149,7 @@ struct Work {
 
 }  // namespace
 
-// Returns how many ROIs were fitted without some of their pixels, or -1 if nothing was fitted, as some place is
-// outside of the frame or some pixels may be saturated or no data: rare, and left to what looks at them more closely.
-SPOTFIT_EXPORT long long spotfit_fit_places(int index, PlaceFits* fits) {
-    const Work work{*fits, *instruction_set(index).functions};
-    if (!work.put_rois() || work.any_flat_area()) return -1;
-    const long long cut = work.find_cut();
-    // The few among them are fitted twice, which costs less than to leave them out.
-    work.fit(fits->source, fits->estimator, fits->spots.count, fits->results);
-    work.prepare_cut(cut);
-    if (cut) work.fit_cut(cut);
-    work.put_cut(cut);
-    return cut;
-}
-
-// The same in three parts, between which a GPU fits. All ROIs are cut out; returns -1 where some place is outside.
+// All ROIs are cut out; returns -1 where some place is outside.
 SPOTFIT_EXPORT int spotfit_cut_places(int index, PlaceFits* fits) {
     const Work work{*fits, *instruction_set(index).functions};
     if (!work.put_rois()) return -1;

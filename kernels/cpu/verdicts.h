@@ -11,7 +11,14 @@ struct VerdictFunctions {
     // Makes fits of ROIs those of an image, with all of their flags: of the frames that begin in first ... last - 1.
     void (*judge_in_image)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first,
                            long long last);
-    void (*correct_errors)(const FilteredNoise&, const ErrorColumns&, long long count);
+    // The same in steps: what follows from each fit by itself, beside flags that are there; from the others of its
+    // frame; and from the saturated and the bad pixels of one ROI, with y and x from its first pixel.
+    void (*judge_each)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first, long long last);
+    void (*judge_together)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first,
+                           long long last);
+    unsigned (*pixel_flags)(const VerdictSettings&, double y, double x, const long long* corner, long long first_row,
+                            const unsigned char* saturated, const unsigned char* bad);
+    void (*correct_errors)(const FilteredNoise&, const ErrorColumns&, long long first, long long last);
     // Widths of spots by the columns that tell them, one after the other, of as many numbers each: those of
     // WidthParameter, amplitude and light.
     void (*mean_widths)(const double* columns, long long count, double* widths);

@@ -51,6 +51,7 @@ struct ImageFits {
     double *y, *x;
     int *roi_y, *roi_x;
     unsigned* flags;
+    long long first_row;  // of the image, from which the ROIs' rows count
 };
 
 }  // namespace spotfit

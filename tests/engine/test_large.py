@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import reference
+from cpu_fits import fit_rois as on_cpu
 
 from napari_spotfit import Settings, StopCondition
-from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.images.pixel_calibration import Planes
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import Profile

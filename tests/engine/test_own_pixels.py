@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import detection_on_host
 import numpy as np
 import pytest
+from cpu_fits import fit_rois
 from same_fits import assert_same
 from scenes import light, on_grid, places
 
 from napari_spotfit import Camera, Flag, Settings, StopCondition, fit_at, fit_spots, localize
-from napari_spotfit.engine import own_pixels, select
-from napari_spotfit.engine.cpu import fit as cpu_fit
+from napari_spotfit.engine import own_pixels
+from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.cpu.backend import Cpu
 from napari_spotfit.engine.cuda import cut_out as there
 from napari_spotfit.engine.cuda import placed_results
+from napari_spotfit.engine.fit_job import FitJob
+from napari_spotfit.engine.fit_steps import fit_in_steps
+from napari_spotfit.engine.lost_pixels import lost_pixels
 from napari_spotfit.engine.own_pixels import Spots
+from napari_spotfit.images.pixel_calibration import PixelCalibration
 from napari_spotfit.models.estimators import ESTIMATORS
 
 BOTH = ("leave out", "ignore")
@@ -270,8 +278,12 @@ def test_cut_outs_of_a_gpu_give_the_same_rows(monkeypatch, estimator):
     rng = np.random.default_rng(6)
     image, centres = crowd(rng, 90)
     known = known_of(rng, image.shape, estimator)
-    fits = fit_at(image, centres, estimator=estimator, backend="cpu", **known)
-    calls, left_there, fit_rois = [], [], cpu_fit.fit_rois
+    settings = Settings(estimator=estimator, sigma=1.3, roi_size=9, threads=2)
+    calibration = PixelCalibration(image.shape, settings, **known)
+    job = FitJob.of(calibration, image.dtype)
+    block = Block.of(calibration, np.zeros(1, np.int64), image[np.newaxis])
+    fits = Cpu(2).fit(job, block, Positions(centres))
+    calls, left_there = [], []
 
     def cut_out(values, *where):
         calls.append(len(values))
@@ -281,12 +293,14 @@ def test_cut_outs_of_a_gpu_give_the_same_rows(monkeypatch, estimator):
         left_there.append(on_device and orders is not None)
         return fit_rois(*given, **named)
 
-    monkeypatch.setattr(select, "_cpu_of", select._cpu_of.__wrapped__)
-    monkeypatch.setattr(cpu_fit, "fit_rois", fit_there)
     monkeypatch.setattr(placed_results, "current_device", lambda: detection_on_host.HOST)
     monkeypatch.setattr(own_pixels, "is_on_device", lambda array: True)
     monkeypatch.setattr(own_pixels, "like", lambda array, other: array)
     monkeypatch.setattr(there, "cut_out", cut_out)
-    assert_same(fit_at(image, centres, estimator=estimator, backend="cpu", **known), fits)
+    fit = partial(own_pixels.fit_own_pixels, fit_there)
+    in_steps = fit_in_steps(fit, lost_pixels, block.pixels, job, block, Positions(centres))
+    assert list(in_steps) == list(fits)
+    for name, column in fits.items():
+        np.testing.assert_array_equal(in_steps[name], column)
     assert calls
     assert set(left_there) == {True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from failing_gpu import FailingGpu
 from scenes import told
 
 from napari_spotfit import (
@@ -16,8 +17,10 @@ from napari_spotfit import (
     simulate_movie,
 )
 from napari_spotfit.engine import select, threads
+from napari_spotfit.engine.block import Block, Positions
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET
 from napari_spotfit.engine.cuda import devices
+from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.select import describe, recorded, select_backend
 
 CPU = Settings(backend="cpu", threads=3)
@@ -45,9 +48,7 @@ def no_gpu(monkeypatch):
 def test_cpu():
     backend = select_backend(CPU)
     assert backend.name == backend.ran_on() == "CPU (3 threads)"
-    assert (backend.frames_at_once, backend.workers) == (3, 1)
-    frames = np.zeros((1, 9, 9), np.uint16)
-    assert backend.upload(frames) is frames
+    assert (backend.load.frames, backend.load.workers) == (3, 1)
     assert select_backend(CPU.changed(threads=1)).name == "CPU (1 thread)"
 
 
@@ -95,7 +96,7 @@ def test_a_library_that_cannot_be_used_says_why(monkeypatch):
 def test_results_settings_record_what_was_chosen(no_gpu):
     backend = select_backend(AUTO)
     assert recorded(AUTO, backend) == CPU
-    assert recorded(AUTO, backend._replace(kind="cuda")) == CUDA
+    assert recorded(AUTO, FailingGpu(ValueError())) == CUDA
     # What was asked for stays, also where a GPU has failed and the CPU has done the rest.
     assert recorded(CUDA, backend) is CUDA
     movie, _ = simulate_movie(2, shape=(64, 64), spots_per_frame=5, seed=1)
@@ -115,7 +116,7 @@ def test_the_gpu_is_taken(gpu, settings):
     assert describe(settings) == (first.name, "", devices.count(), "")
     every = select_backend(settings.changed(devices="all"))
     assert every.name == devices.names(devices.usable("all"))
-    assert every.workers >= max(backend.workers, 3 * len(devices.usable("all")))
+    assert every.load.workers >= max(backend.load.workers, 3 * len(devices.usable("all")))
 
 
 @pytest.mark.gpu
@@ -129,15 +130,16 @@ def test_all_gpus_find_and_fit_the_same(gpu):
     frames, _ = simulate_movie(4, shape=(64, 64), spots_per_frame=10, seed=1)
     settings = told(frames, CUDA.changed(devices="all", sigma=1.3))
     backend, cpu = select_backend(settings), select_backend(CPU)
-    expected = cpu.detect(frames, settings)
-    corners = np.column_stack([expected.frame, expected.y, expected.x]).astype(np.int64)
-    corners[:, 1:] = np.clip(corners[:, 1:] - 4, 0, 64 - 9)
-    fitted = cpu.fit_rois(frames, corners, (9, 9), settings)
+    expected = cpu.detect(Block(frames, frames), settings)
+    yx = np.column_stack([expected.y, expected.x]).astype(float)
+    positions = Positions(yx, expected.frame)
+    job = FitJob.of_spots(settings.changed(roi_size=9), (9, 9), frames.dtype)
+    fitted = cpu.fit(job, Block(frames, frames), positions)
     for _ in range(2 * gpu):
-        there = backend.upload(frames)
-        found = backend.detect(there, settings)
+        block = Block(frames, frames)
+        found = backend.detect(block, settings)
         np.testing.assert_array_equal(found.y, expected.y)
         np.testing.assert_array_equal(found.x, expected.x)
-        columns = backend.fit_rois(there, corners, (9, 9), settings)
+        columns = backend.fit(job, block, positions)
         np.testing.assert_allclose(columns["x"], fitted["x"], atol=1e-2)
     assert backend.ran_on() == backend.name

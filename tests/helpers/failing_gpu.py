@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
-from napari_spotfit import Settings
-from napari_spotfit.engine.backend import Backend
-from napari_spotfit.engine.select import select_backend
+from napari_spotfit.engine.backend import Load
+from napari_spotfit.engine.cpu.backend import Cpu
+from napari_spotfit.engine.fit_job import FitJob
 
 
 def errors() -> dict[str, Exception]:
@@ -24,14 +25,7 @@ def errors() -> dict[str, Exception]:
     }
 
 
-class OnDevice:
-    """Frames that the CPU could not read by mistake."""
-
-    def __init__(self, frames: Any) -> None:
-        self.frames = frames
-
-
-class FailingGpu:
+class FailingGpu(Cpu):
     """A GPU that fails.
 
     Parameters
@@ -41,38 +35,37 @@ class FailingGpu:
     first : int
         from this one on, counting from 0.
     task : str, optional
-        Only calls of this function fail, and count.
+        Only calls of this method fail, and count: "detect", "fit" or "prepared".
+    load, long_movies : Load, optional
+        What keeps it busy.
     """
 
-    def __init__(self, error: Exception, first: int = 0, task: str | None = None) -> None:
+    kind = "cuda"
+
+    def __init__(
+        self,
+        error: Exception,
+        first: int = 0,
+        task: str | None = None,
+        load: Load | None = None,
+        long_movies: Load | None = None,
+    ) -> None:
+        super().__init__(2)
+        self.name, self.load, self.long_movies = "NVIDIA Test", load or Load(2, 1, 3), long_movies
         self._error, self._first, self._task = error, first, task
         self.calls = itertools.count()
-        cpu = select_backend(Settings(backend="cpu", threads=2))
-        self.backend = Backend(
-            "NVIDIA Test",
-            upload=self._failing("upload", OnDevice),
-            detect=self._failing("detect", _reading(cpu.detect)),
-            fit_rois=self._failing("fit_rois", _reading(cpu.fit_rois)),
-            lost_pixels=self._failing("lost_pixels", _reading(cpu.lost_pixels)),
-            frames_at_once=2,
-            block_bytes=1,
-            workers=3,
-            ran_on=lambda: "NVIDIA Test",
-            prepare_fits=lambda *kind: self._failing("prepared", cpu.prepare_fits(*kind)),
-            prepare_places=lambda *kind: self._failing("places", cpu.prepare_places(*kind)),
-        )
 
-    def _failing(self, task: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **named: Any) -> Any:
-            if self._task in (None, task) and next(self.calls) >= self._first:
-                raise self._error
-            return function(*arguments, **named)
+    def detect(self, *given: Any, **named: Any) -> Any:
+        return self._call("detect", super().detect, *given, **named)
 
-        return call
+    def fit(self, *given: Any, on_device: bool = False, **named: Any) -> Any:
+        return self._call("fit", super().fit, *given, **named)
 
+    def fitter(self, job: FitJob) -> Any:
+        fit = super().fitter(job).fit
+        return SimpleNamespace(fit=lambda *given: self._call("prepared", fit, *given))
 
-def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
-    def read(frames: Any, *rest: Any, **named: Any) -> Any:
-        return function(getattr(frames, "frames", frames), *rest, **named)
-
-    return read
+    def _call(self, task: str, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if self._task in (None, task) and next(self.calls) >= self._first:
+            raise self._error
+        return work(*given, **named)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from same_fits import assert_same
 
 from napari_spotfit import SpotFits, localize, localize_iter, simulate_movie
+from napari_spotfit.engine.backend import Load
 from napari_spotfit.localization import plan
 
 SHAPE = 40, 44
@@ -61,7 +64,9 @@ def test_all_frames_before_it_are_fitted(
 
 def few_frames_at_once(select):
     def selected(*given):
-        return select(*given)._replace(frames_at_once=3, block_bytes=1)
+        backend = copy.copy(select(*given))
+        backend.load = Load(3, 1, 1)
+        return backend
 
     return selected
 

@@ -119,15 +119,14 @@ def test_long_movies_in_memory_keep_a_gpu_busier(monkeypatch, frames, lazy, size
     expected = localize(movie, sigma=1.3, backend="cpu", threads=1)
     settings = expected.settings
     uploaded = []
-    gpu = FailingGpu(RuntimeError("never"), 1 << 30).backend
-    frame = movie[0].nbytes
+    load = Load(2, 8 * movie[0].nbytes, 3)
 
-    def upload(block):
-        uploaded.append(len(block))
-        return gpu.upload(block)
+    class Gpu(FailingGpu):
+        def detect(self, block, settings):
+            uploaded.append(len(block.pixels))
+            return super().detect(block, settings)
 
-    load = Load(8 * frame, 3)
-    backend = gpu._replace(upload=upload, kind="cuda", frames_at_once=2, long_movies=load)
+    backend = Gpu(RuntimeError("never"), 1 << 30, long_movies=load)
     monkeypatch.setattr(plan, "select_backend", lambda *kind: backend)
     image = movie
     if lazy:

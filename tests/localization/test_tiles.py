@@ -16,7 +16,7 @@ from napari_spotfit import Camera, Settings, detect_spots, localize, localize_it
 from napari_spotfit.engine.detection.detection_settings import MAXIMUM
 from napari_spotfit.engine.detection.nonmax_suppression import merge_plateaus
 from napari_spotfit.engine.errors import BackendFallbackWarning
-from napari_spotfit.engine.fallback import with_fallback
+from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.estimation import image_noise as noise
 from napari_spotfit.images import frames as frames_module
@@ -132,14 +132,14 @@ def test_the_rows_are_those_of_the_whole_frame(case, kind, movie, saturated, mon
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("task", ["upload", "detect", "lost_pixels", "fit_rois"])
+@pytest.mark.parametrize("task", ["detect", "fit"])
 def test_where_a_gpu_fails_the_cpu_does_the_rest(task, movie, monkeypatch):
     pytest.importorskip("cupy")  # whose errors it raises
     from failing_gpu import FailingGpu, errors
 
     whole = localize(movie, sigma=1.3, backend="cpu")
-    failing = FailingGpu(errors()["lost"], 2, task).backend._replace(kind="cuda")
-    backend = with_fallback(failing, partial(select_backend, Settings(backend="cpu")))
+    failing = FailingGpu(errors()["lost"], 2, task)
+    backend = Fallback(failing, partial(select_backend, Settings(backend="cpu")))
     monkeypatch.setattr(plan, "select_backend", lambda *given: backend)
     monkeypatch.setattr(frames_module, "LARGE_FRAME", 0)
     monkeypatch.setattr(frames_module, "TILE", 500 * SHAPE[1] * 2)

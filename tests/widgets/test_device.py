@@ -8,7 +8,7 @@ import pytest
 from qtpy.QtCore import Qt
 
 from napari_spotfit.engine.cpu.library import load
-from napari_spotfit.engine.fallback import with_fallback
+from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.select import Description, select_backend
 from napari_spotfit.localization import localize
 from napari_spotfit.widgets.fit_spots import FitSpots
@@ -124,9 +124,7 @@ def test_a_gpu_that_fails_is_told_once(viewer, widget, fit, make_movie, monkeypa
 
     def select_failing(settings, fits=None):
         failing = FailingGpu(errors()["lost"], first=1)
-        return with_fallback(
-            failing.backend, lambda: select_backend(settings.changed(backend="cpu"))
-        )
+        return Fallback(failing, lambda: select_backend(settings.changed(backend="cpu")))
 
     monkeypatch.setattr(localize, "select_backend", select_failing)
     viewer.add_image(make_movie(3), name="movie")

@@ -174,6 +174,16 @@ template <class T> constexpr bool UNSIGNED = !MAY_BE_BAD<T> && T(-1) > T(0);
 template <class T> constexpr T LOWEST = T(MAY_BE_BAD<T> ? -3e38f : UNSIGNED<T> ? 0.0f : -32768.0f);
 template <class T> constexpr T HIGHEST = MAY_BE_BAD<T> ? T(3e38f) : UNSIGNED<T> ? T(-1) : T(32767);
 
+// Of 3x3 pixels, how many must have one value for a plateau, and the least value of whole numbers there: few counts are
+// often equal.
+constexpr int PLATEAU = 5;
+constexpr double LEAST_COUNT = 255;
+// How far the lowest value is below all others, at least: so many times what lies between these and their median, and
+// so many steps, as the least of their differences is one.
+constexpr double GAP = 0.5, STEPS = 4;
+// Of ROIs in which padding is looked for.
+constexpr int MOST_PIXELS = 32 * 32;
+
 // ROIs lie here and there in frames: processors cannot guess where the next ones are.
 constexpr long long ROIS_AHEAD = 6;
 
@@ -244,8 +254,118 @@ void find_flat_areas(const void* frames, int pixel_type, long long height, long 
     });
 }
 
+template <class T> double highest_of(const T* values, long long count) {
+    constexpr int W = 16;
+    using Values = T __attribute__((ext_vector_type(W)));
+    T highest = LOWEST<T>;
+    long long i = 0;
+    if (count >= W) {
+        Values high = LOWEST<T>, some;
+        for (; i + W <= count; i += W) {
+            __builtin_memcpy(&some, values + i, sizeof some);
+            high = some > high ? some : high;
+        }
+        for (int j = 0; j < W; ++j) highest = high[j] > highest ? high[j] : highest;
+    }
+    for (; i < count; ++i) highest = values[i] > highest ? values[i] : highest;
+    return double(highest);
+}
+
+double find_highest(const void* values, int pixel_type, long long count) {
+    return with_pixel_type(pixel_type, [&](auto pixel) {
+        using T = typename decltype(pixel)::Type;
+        return highest_of(static_cast<const T*>(values), count);
+    });
+}
+
+// Calls use(k, value) for the pixels of a ROI.
+template <class Use>
+void each_pixel(const void* frames, int pixel_type, long long height, long long width, const long long* corner,
+                int rows, int columns, Use use) {
+    with_pixel_type(pixel_type, [&](auto pixel) {
+        using T = typename decltype(pixel)::Type;
+        const T* roi = static_cast<const T*>(frames) + (corner[0] * height + corner[1]) * width + corner[2];
+        for (int k = 0; k < rows; ++k, roi += width)
+            for (int i = 0; i < columns; ++i) use(k * columns + i, double(roi[i]));
+    });
+}
+
+// They have the largest value of the pixels' type. Or that of their frame, if it is that of a plateau: as noise makes
+// none, the camera's converter has ended there.
+bool find_saturated(const void* frames, int pixel_type, long long height, long long width, const long long* corner,
+                    int rows, int columns, const FlatAreaRule& rule, double highest, unsigned char* pixels) {
+    const bool is_whole = highest == __builtin_floor(highest);
+    const bool may_be_top = highest - highest == 0 && (highest >= LEAST_COUNT || !is_whole);
+    enum : unsigned char { END = 1, TOP = 2 };
+    each_pixel(frames, pixel_type, height, width, corner, rows, columns, [&](int k, double value) {
+        pixels[k] =
+            static_cast<unsigned char>((value >= rule.largest ? END : 0) | (may_be_top && value == highest ? TOP : 0));
+    });
+    bool is_plateau = false;
+    for (int k = 0; k < rows && !is_plateau; ++k)
+        for (int i = 0; i < columns && !is_plateau; ++i) {
+            int around = 0;
+            for (int v = k > 0 ? k - 1 : 0; v <= k + 1 && v < rows; ++v)
+                for (int u = i > 0 ? i - 1 : 0; u <= i + 1 && u < columns; ++u)
+                    around += (pixels[v * columns + u] & TOP) != 0;
+            is_plateau = around >= PLATEAU;
+        }
+    bool any = false;
+    for (int k = 0; k < rows * columns; ++k) {
+        pixels[k] = (pixels[k] & END) || (is_plateau && (pixels[k] & TOP));
+        any |= pixels[k] != 0;
+    }
+    return any;
+}
+
+// Sorts numbers, none of them NaN.
+void sort_numbers(double* x, int count) {
+    const auto sink = [&](int i, int end) {
+        for (int child; (child = 2 * i + 1) < end; i = child) {
+            child += child + 1 < end && x[child + 1] > x[child];
+            if (!(x[child] > x[i])) return;
+            const double other = x[i];
+            x[i] = x[child], x[child] = other;
+        }
+    };
+    for (int i = count / 2; i-- > 0;) sink(i, count);
+    for (int end = count; end-- > 1;) {
+        const double highest = x[0];
+        x[0] = x[end], x[end] = highest;
+        sink(0, end);
+    }
+}
+
+// They have the ROI's lowest value, and nothing lies between them and the others: these begin far above, by what they
+// scatter, and by the least of their differences.
+bool find_padding(const void* frames, int pixel_type, long long height, long long width, const long long* corner,
+                  int rows, int columns, unsigned char* pixels) {
+    double ordered[MOST_PIXELS];
+    int last = 0;
+    each_pixel(frames, pixel_type, height, width, corner, rows, columns, [&](int, double value) {
+        if (value == value) ordered[last++] = value;
+    });
+    sort_numbers(ordered, last);
+    int first = 0;
+    while (first < last && ordered[first] == ordered[0]) ++first;
+    if (first == last) return false;
+    double least = __builtin_inf();
+    for (int i = first; i + 1 < last; ++i) {
+        const double step = ordered[i + 1] - ordered[i];
+        least = step > 0 && step < least ? step : least;
+    }
+    const int count = last - first;
+    const double begin = ordered[first], lowest = ordered[0], gap = begin - lowest;
+    const double middle = (ordered[first + (count - 1) / 2] + ordered[first + count / 2]) / 2;
+    if (!(gap > GAP * (middle - begin) && gap >= STEPS * least)) return false;
+    each_pixel(frames, pixel_type, height, width, corner, rows, columns,
+               [&](int k, double value) { pixels[k] = value == lowest; });
+    return true;
+}
+
 }  // namespace
 
-const OwnPixelFunctions own_pixels = {sort, find_crowded, mark, cut_out, find_flat_areas};
+const OwnPixelFunctions own_pixels = {sort,         find_crowded,   mark,        cut_out, find_flat_areas,
+                                      find_highest, find_saturated, find_padding};
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -62,6 +62,20 @@ void judge(const FitColumns& fits, const VerdictSettings& settings, long long fi
     }
 }
 
+// The flags that follow from pixels of a ROI that no fit has counted, given y and x in the image.
+unsigned flags_of_pixels(const VerdictSettings& s, double y, double x, const long long* corner, long long first_row,
+                         const unsigned char* saturated, const unsigned char* bad) {
+    const long long row = static_cast<long long>(__builtin_rint(y)) - corner[1] - first_row;
+    const long long column = static_cast<long long>(__builtin_rint(x)) - corner[2];
+    const long long v = within(row, s.rows), u = within(column, s.columns);
+    unsigned flags = 0;
+    if (saturated && saturated[v * s.columns + u] &&
+        marked_around(saturated, s.rows, s.columns, v, u, false) >= FULL_PIXELS)
+        flags |= flag::SATURATED;
+    if (bad && marked_around(bad, s.rows, s.columns, v, u, false)) flags |= flag::BAD_PIXELS;
+    return flags;
+}
+
 // The fits of one image, some frames of them.
 class InImage {
     const FitColumns& fits;
@@ -82,7 +96,8 @@ class InImage {
 
     FitPlace place(long long i, double y, double x) const {
         const long long* corner = image.corners + 3 * i;
-        const double *start = image.places + 2 * i, roi_y = double(corner[1]), roi_x = double(corner[2]);
+        const double *start = image.places + 2 * i, roi_y = double(corner[1] + image.first_row),
+                     roi_x = double(corner[2]);
         return {start[0], start[1], y + roi_y, x + roi_x, roi_y, roi_x, double(image.height), double(image.width)};
     }
     bool has_bad_middle(long long i) const {
@@ -92,24 +107,22 @@ class InImage {
         return marked_around(bad, image.height, image.width, row, column, true) > 0;
     }
 
-    // Which of the lost pixels of a ROI are in the middle of its fit, and whether that is one of them.
-    template <class Put> void in_the_middle(const LostPixels& lost, Put put) const {
+    // Calls put(i, pixels) for the valid fits of ROIs with lost pixels.
+    template <class Put> void with_lost(const LostPixels& lost, Put put) const {
         long long low = 0, high = lost.count;
         while (low < high) {
             const long long middle = (low + high) / 2;
             if (lost.rois[middle] < first) low = middle + 1;
             else high = middle;
         }
-        for (; low < lost.count && lost.rois[low] < last; ++low) {
-            const long long i = lost.rois[low];
-            if (!is_valid(i)) continue;
-            const long long row = static_cast<long long>(__builtin_rint(image.y[i])) - image.corners[3 * i + 1];
-            const long long column = static_cast<long long>(__builtin_rint(image.x[i])) - image.corners[3 * i + 2];
-            const long long y = within(row, s.rows), x = within(column, s.columns);
-            const unsigned char* pixels = lost.pixels + low * s.rows * s.columns;
-            put(i, marked_around(pixels, s.rows, s.columns, y, x, false), pixels[y * s.columns + x] != 0);
-        }
+        for (; low < lost.count && lost.rois[low] < last; ++low)
+            if (is_valid(lost.rois[low])) put(lost.rois[low], lost.pixels + low * s.rows * s.columns);
     }
+
+    InImage(const FitColumns& columns, const VerdictSettings& settings, const ImageFits& fits_of_image, long long begin,
+            long long end, int)
+        : fits(columns), s(settings), image(fits_of_image), first(begin), last(end),
+          moved(static_cast<double*>(image.work)), asked(nullptr), cells(nullptr) {}
 
   public:
     InImage(const FitColumns& columns, const VerdictSettings& settings, const ImageFits& fits_of_image, long long begin,
@@ -119,6 +132,12 @@ class InImage {
           asked(static_cast<unsigned char*>(image.work) + 8 * image.count),
           // Shares of the work end where those of others begin.
           cells(reinterpret_cast<int*>(static_cast<unsigned char*>(image.work) + 16 * image.count) + 4 * first) {}
+
+    // The fits of a range, whatever frames they are of.
+    static InImage exactly(const FitColumns& columns, const VerdictSettings& settings, const ImageFits& fits_of_image,
+                           long long first, long long last) {
+        return {columns, settings, fits_of_image, first, last, 0};
+    }
 
     // What follows from each fit by itself.
     void judge_each(const VerdictSettings& settings) const {
@@ -141,7 +160,7 @@ class InImage {
                     flags |= flags_of_place(settings, fit, at, image.sigma, moved[i]);
                     if (image.bad && is_valid(i) && has_bad_middle(i)) flags |= flag::BAD_PIXELS;
                 }
-                image.flags[i] = flags;
+                image.flags[i] |= flags;
             }
         }
     }
@@ -175,25 +194,47 @@ class InImage {
     }
 
     void judge_pixels() const {
-        in_the_middle(image.saturated, [&](long long i, int marked, bool centre) {
-            if (centre && marked >= FULL_PIXELS) image.flags[i] |= flag::SATURATED;
+        const auto corner = [&](long long i) { return image.corners + 3 * i; };
+        with_lost(image.saturated, [&](long long i, const unsigned char* pixels) {
+            image.flags[i] |= flags_of_pixels(s, image.y[i], image.x[i], corner(i), image.first_row, pixels, nullptr);
         });
-        in_the_middle(image.lone, [&](long long i, int marked, bool) {
-            if (marked) image.flags[i] |= flag::BAD_PIXELS;
+        with_lost(image.lone, [&](long long i, const unsigned char* pixels) {
+            image.flags[i] |= flags_of_pixels(s, image.y[i], image.x[i], corner(i), image.first_row, nullptr, pixels);
         });
     }
+    void forget_flags() const {
+        for (long long i = first; i < last; ++i) image.flags[i] = 0;
+    }
 };
+
+unsigned pixel_flags(const VerdictSettings& s, double y, double x, const long long* corner, long long first_row,
+                     const unsigned char* saturated, const unsigned char* bad) {
+    if (is_nan(y)) return 0;
+    return flags_of_pixels(s, y + double(corner[1] + first_row), x + double(corner[2]), corner, first_row, saturated,
+                           bad);
+}
+
+void judge_each(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, long long first,
+                long long last) {
+    InImage::exactly(fits, settings, image, first, last).judge_each(settings);
+}
+
+void judge_together(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, long long first,
+                    long long last) {
+    InImage(fits, settings, image, first, last).judge_together();
+}
 
 void judge_in_image(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, long long first,
                     long long last) {
     const InImage part(fits, settings, image, first, last);
+    part.forget_flags();
     part.judge_each(settings);
     part.judge_together();
     part.judge_pixels();
 }
 
-void correct_all_errors(const FilteredNoise& noise, const ErrorColumns& fits, long long count) {
-    for (long long i = 0; i < count; ++i) correct_errors(noise, fits, i);
+void correct_all_errors(const FilteredNoise& noise, const ErrorColumns& fits, long long first, long long last) {
+    for (long long i = first; i < last; ++i) correct_errors(noise, fits, i);
 }
 
 void mean_widths(const double* columns, long long count, double* widths) {
@@ -206,6 +247,7 @@ void mean_widths(const double* columns, long long count, double* widths) {
 
 }  // namespace
 
-const VerdictFunctions verdicts = {judge, judge_in_image, correct_all_errors, mean_widths};
+const VerdictFunctions verdicts = {judge,       judge_in_image,     judge_each, judge_together,
+                                   pixel_flags, correct_all_errors, mean_widths};
 
 }  // namespace spotfit::SPOTFIT_ISA

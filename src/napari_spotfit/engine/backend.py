@@ -2,50 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..settings.settings import Settings
+from .block import Block, Positions
+from .detection.candidates import Candidates
+from .fit_job import FitJob
+
+#: Columns of SpotFits, by name.
+Columns = dict[str, Any]
 
 
 class Load(NamedTuple):
     """What keeps a backend busy."""
 
-    #: Of a block of frames.
+    #: Of a block of frames: how many frames, and how many bytes.
+    frames: int
     block_bytes: int
     #: How many blocks are worked on side by side.
     workers: int
 
 
-class Backend(NamedTuple):
-    """What every backend offers, with one signature each."""
+class BlockFitter(Protocol):
+    """Fits of one job again and again, by one thread at a time, in memory that is kept."""
 
-    #: What runs the fits, for people: 'CPU (2 threads)', 'NVIDIA H200', '2 × NVIDIA H200'.
-    name: str
-    #: Takes frames, NumPy's or already there, to where the other two read them.
-    upload: Callable[[Any], Any]
-    #: Finds spots in frames; returns their :class:`~.detection.candidates.Candidates`.
-    detect: Callable[..., Any]
-    #: Fits ROIs where they lie in frames, as :func:`~.own_pixels.fit_own_pixels` says; returns
-    #: the columns of SpotFits.
-    fit_rois: Callable[..., dict[str, Any]]
-    #: Finds pixels of ROIs that count in no fit, as :func:`~.lost_pixels.lost_pixels` says.
-    lost_pixels: Callable[..., Any]
-    #: How many frames, and how many bytes of them, keep it busy.
-    frames_at_once: int
-    block_bytes: int
-    #: How many blocks of frames are worked on side by side.
-    workers: int
-    #: Says what has done the work up to now, by name.
-    ran_on: Callable[[], str]
-    #: Prepares fits of cut-outs that are made again and again, as
-    #: :class:`~.cpu.prepared.PreparedFits` says.
-    prepare_fits: Callable[..., Callable[..., dict[str, Any]]]
-    #: Prepares fits at places of frames of the host's, as
-    #: :class:`~.cpu.place_fits.PlaceFits` says.
-    prepare_places: Callable[..., Callable[..., Any]]
-    #: Whether cut-outs of the host may have any number type and layout, as they are converted on
-    #: the way.
-    reads_all: bool = False
-    #: What keeps it busier, but takes more memory: for long movies in memory.
-    long_movies: Load | None = None
-    #: What settings call it.
-    kind: Literal["cpu", "cuda"] = "cpu"
+    def fit(
+        self,
+        block: Block,
+        positions: Positions | None = None,
+        start: NDArray[np.float32] | None = None,
+    ) -> Columns:
+        """Return what :meth:`Backend.fit` does; the next call may overwrite the columns."""
+
+
+class Backend(Protocol):
+    """What finds and fits spots: the CPU, GPUs, or GPUs with others to go on when one fails."""
+
+    @property
+    def name(self) -> str:
+        """What runs the fits: 'CPU (2 threads)', 'NVIDIA H200', '2 × NVIDIA H200'."""
+
+    @property
+    def kind(self) -> Literal["cpu", "cuda"]:
+        """What settings call it."""
+
+    @property
+    def load(self) -> Load:
+        """What keeps it busy."""
+
+    @property
+    def long_movies(self) -> Load | None:
+        """What keeps it busier, but takes more memory: for long movies in memory."""
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether the host's cut-outs may have any number type and layout."""
+
+    def ran_on(self) -> str:
+        """Return what has done the work up to now, by name."""
+
+    def detect(self, block: Block, settings: Settings) -> Candidates:
+        """Find spots in frames.
+
+        Parameters
+        ----------
+        block : Block
+            The frames; the backend may keep them in its memory for the fits to come.
+        settings : Settings
+            What finds spots.
+        """
+
+    def fit(
+        self,
+        job: FitJob,
+        block: Block,
+        positions: Positions | None = None,
+        start: NDArray[np.float32] | None = None,
+        *,
+        on_device: bool = False,
+    ) -> Columns:
+        """Fit the ROIs around positions in frames, without the pixels that do not count.
+
+        Parameters
+        ----------
+        job : FitJob
+            How to fit.
+        block : Block
+            The frames.
+        positions : Positions, optional
+            All positions of the frames that are fitted. None: the frames are cut-outs, which are
+            fitted whole.
+        start : ndarray of float32, shape (n, K), optional
+            Of cut-outs, start values of the shape parameters in the order of the profile; NaN asks
+            for the built-in value.
+        on_device : bool
+            Of cut-outs, leave the results on the GPU, and do not wait for them.
+
+        Returns
+        -------
+        dict of ndarray
+            The columns of SpotFits. With positions, y and x are pixels of the frames, and ROIs and
+            flags are there too; positions outside of their frame are INVALID. Of cut-outs, y and x
+            are from their first pixel.
+        """
+
+    def fitter(self, job: FitJob) -> BlockFitter:
+        """Prepare fits of one job that are made again and again."""

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from ..caller import warn_caller
 from ..images.arrays import to_host, to_native
 from ..images.pixel_calibration import Planes
-from .backend import Backend
+from ..settings.settings import Settings
+from .backend import Backend, BlockFitter, Columns
+from .block import Block, Positions
 from .cuda.reasons import first_line
+from .detection.candidates import Candidates
 from .errors import BackendFallbackWarning, Unfinished, cuda_errors
+from .fit_job import FitJob
+
+Result = TypeVar("Result")
 
 
-class Frames(NamedTuple):
-    """Frames as they were handed in, which outlast the GPU, and as the GPU reads them."""
-
-    given: Any
-    #: None once the CPU does the work.
-    uploaded: Any
-
-
-def with_fallback(
-    cuda: Backend,
-    cpu_factory: Callable[[], Backend],
-    without: Callable[[Collection[int]], Backend | None] = lambda lost: None,
-) -> Backend:
-    """Return a backend for one run that does elsewhere what a GPU fails to do.
+class Fallback:
+    """A backend for one run that does elsewhere what a GPU fails to do.
 
     When a call fails with an error of CUDA's, the other GPUs do the same piece of work and all
     that comes later, and when there is none left, the CPU does. One warning says so. Other errors
-    are raised.
+    are raised. Several threads may call it at once.
 
     Parameters
     ----------
@@ -48,24 +44,18 @@ def with_fallback(
     BackendFallbackWarning
         Once, when a GPU fails.
     """
-    run = _Run(cuda, cpu_factory, without)
-    return cuda._replace(
-        upload=run.upload, detect=run.detect, fit_rois=run.fit_rois, lost_pixels=run.lost_pixels,
-        ran_on=run.ran_on, prepare_fits=run.prepare_fits,
-        prepare_places=run.prepare_places,
-    )  # fmt: skip
 
-
-class _Run:
-    """One run; its methods may be called by several threads at once."""
+    kind: Literal["cuda"] = "cuda"
 
     def __init__(
         self,
         cuda: Backend,
         cpu_factory: Callable[[], Backend],
-        without: Callable[[Collection[int]], Backend | None],
+        without: Callable[[Collection[int]], Backend | None] = lambda lost: None,
     ) -> None:
-        self._name, self._make_cpu, self._without = cuda.name, cpu_factory, without
+        self.name, self.load, self.long_movies = cuda.name, cuda.load, cuda.long_movies
+        self.reads_all = cuda.reads_all
+        self._make_cpu, self._without = cpu_factory, without
         #: The GPUs that are left.
         self._cuda: Backend | None = cuda
         self._lost: set[int] = set()
@@ -73,101 +63,86 @@ class _Run:
         self._switching, self._cpu_at_work = threading.Lock(), threading.Lock()
 
     def ran_on(self) -> str:
-        return self._name if self._cpu is None else f"{self._name}, {self._cpu.name}"
+        """Return what has done the work up to now, by name."""
+        return self.name if self._cpu is None else f"{self.name}, {self._cpu.name}"
 
-    def upload(self, frames: Any) -> Frames:
-        while (cuda := self._cuda) is not None:
-            try:
-                return Frames(frames, cuda.upload(frames))
-            except cuda_errors() as error:
-                self._leave(cuda, {_gpu_of(error): error})
-        return Frames(frames, None)
+    def detect(self, block: Block, settings: Settings) -> Candidates:
+        """Find spots, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+        return self._work(lambda backend, own: backend.detect(own, settings), block)
 
-    def detect(self, frames: Any, *rest: Any, **named: Any) -> Any:
-        return self._work("detect", frames, rest, named)
+    def fit(
+        self,
+        job: FitJob,
+        block: Block,
+        positions: Positions | None = None,
+        start: Any = None,
+        *,
+        on_device: bool = False,
+    ) -> Columns:
+        """Fit ROIs, as :class:`~napari_spotfit.engine.backend.Backend` says."""
 
-    def fit_rois(self, frames: Any, *rest: Any, **named: Any) -> dict[str, Any]:
-        columns: dict[str, Any] = self._work("fit_rois", frames, rest, named)
-        return columns
+        def fit(backend: Backend, own: Block) -> Columns:
+            if backend is self._cpu:
+                return backend.fit(job, own, positions, to_host(start))
+            return backend.fit(job, own, positions, start, on_device=on_device)
 
-    def lost_pixels(self, frames: Any, *rest: Any, **named: Any) -> Any:
-        return self._work("lost_pixels", frames, rest, named)
+        try:
+            return self._work(fit, block, elsewhere=not on_device)
+        except Unfinished as part:
+            for first, last in part.left:
+                begin = None if start is None else to_host(start[first:last])
+                work = partial(_fit_spots, job, begin)
+                fits = self._on_cpu(work, _part_of(block, first, last))
+                for name, values in fits.items():
+                    part.columns[name][first:last] = values
+            return part.columns
 
-    def prepare_fits(self, *kind: Any) -> Callable[..., dict[str, Any]]:
-        return self._prepare("prepare_fits", kind)
-
-    def prepare_places(self, *kind: Any) -> Callable[..., Any]:
-        return self._prepare("prepare_places", kind)
-
-    def _prepare(self, task: str, kind: tuple[Any, ...]) -> Callable[..., Any]:
+    def fitter(self, job: FitJob) -> BlockFitter:
         """Prepare fits that are made again and again: on a GPU, until the last one fails."""
-        made: dict[str, Any] = {}
+        return _Fitter(self, job)
 
-        def prepared(backend: Backend) -> Callable[..., Any]:
-            if made.get("by") is not backend:
-                given = kind if backend.kind == "cuda" else tuple(map(_to_host, kind))
-                made.update(by=backend, fit=getattr(backend, task)(*given))
-            fit: Callable[..., Any] = made["fit"]
-            return fit
+    def fit_by(
+        self,
+        fitter_of: Callable[[Backend], BlockFitter],
+        block: Block,
+        positions: Positions | None,
+        start: Any,
+    ) -> Columns:
+        """Fit by what a backend has prepared."""
 
-        def fit(*given: Any) -> Any:
-            while (cuda := self._cuda) is not None:
-                try:
-                    return prepared(cuda)(*given)
-                except Unfinished as part:
-                    self._leave(cuda, part.failed)
-                except cuda_errors() as error:
-                    self._leave(cuda, {_gpu_of(error): error})
-            with self._cpu_at_work:
-                if self._cpu is None:
-                    self._cpu = self._make_cpu()
-                return prepared(self._cpu)(*map(to_host, given))
+        def fit(backend: Backend, own: Block) -> Columns:
+            begin = to_host(start) if backend is self._cpu else start
+            return fitter_of(backend).fit(own, positions, begin)
 
-        return fit
+        try:
+            return self._work(fit, block)
+        except Unfinished:
+            return self._work(fit, block)
 
-    def _work(self, task: str, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        if not isinstance(frames, Frames):
-            frames = Frames(frames, frames)
+    def _work(
+        self,
+        work: Callable[[Backend, Block], Result],
+        block: Block,
+        elsewhere: bool = True,
+    ) -> Result:
         while (cuda := self._cuda) is not None:
             try:
-                # Of CuPy's arrays, and NumPy's, the device is no number.
-                gpu = getattr(frames.uploaded, "device", None)
-                if isinstance(gpu, int) and gpu in self._lost:
-                    frames = Frames(frames.given, cuda.upload(frames.given))
-                return getattr(cuda, task)(frames.uploaded, *rest, **named)
+                return work(cuda, block)
             except Unfinished as part:
                 self._leave(cuda, part.failed)
-                return self._finished(part, frames.given, rest, named)
+                raise
             except cuda_errors() as error:
-                if named.get("on_device"):
+                if not elsewhere:
                     raise  # nobody else can leave results on this GPU
                 self._leave(cuda, {_gpu_of(error): error})
-        return self._on_cpu(task, frames.given, rest, named)
+        return self._on_cpu(work, block)
 
-    def _on_cpu(self, task: str, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _on_cpu(self, work: Callable[[Backend, Block], Result], block: Block) -> Result:
         # One at a time: the CPU's functions use all threads by themselves.
         with self._cpu_at_work:
             if self._cpu is None:
                 self._cpu = self._make_cpu()
-            rest = tuple(_to_host(value) for value in rest)
-            named = {name: _to_host(value) for name, value in named.items()}
-            return getattr(self._cpu, task)(to_native(to_host(frames)), *rest, **named)
-
-    def _finished(
-        self, part: Unfinished, frames: Any, rest: tuple[Any, ...], named: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return the results of cut-outs, with what GPUs have left made by the CPU."""
-        corners, roi_shape, settings, *start = rest
-        begin = start[0] if start else named.get("start")
-        for first, last in part.left:
-            own = {name: _of_range(value, first, last) for name, value in named.items()}
-            own["start"] = None if begin is None else begin[first:last]
-            fits = self._on_cpu(
-                "fit_rois", frames[first:last], (corners, roi_shape, settings), own
-            )  # fmt: skip
-            for name, values in fits.items():
-                part.columns[name][first:last] = values
-        return part.columns
+            return work(self._cpu, _on_host(block))
 
     def _leave(self, cuda: Backend, failed: Mapping[Any, Exception]) -> None:
         """Leave all further work to what is left, and warn if this is the first error.
@@ -187,10 +162,30 @@ class _Run:
             error = next(iter(failed.values()))
             warn_caller(
                 BackendFallbackWarning(
-                    f"{self._name} failed ({first_line(error)}). {others.name} does the "
+                    f"{self.name} failed ({first_line(error)}). {others.name} does the "
                     "rest of this run, and its result is complete."
                 )
             )
+
+
+class _Fitter:
+    """Fits of one job by whatever backend is left."""
+
+    def __init__(self, backend: Fallback, job: FitJob) -> None:
+        self._backend, self._job = backend, job
+        self._made: tuple[Backend, BlockFitter] | None = None
+
+    def fit(self, block: Block, positions: Positions | None = None, start: Any = None) -> Columns:
+        return self._backend.fit_by(self._fitter_of, block, positions, start)
+
+    def _fitter_of(self, backend: Backend) -> BlockFitter:
+        if self._made is None or self._made[0] is not backend:
+            self._made = backend, backend.fitter(self._job)
+        return self._made[1]
+
+
+def _fit_spots(job: FitJob, start: Any, backend: Backend, block: Block) -> Columns:
+    return backend.fit(job, block, None, start)
 
 
 def _gpu_of(error: Exception) -> int | None:
@@ -198,12 +193,29 @@ def _gpu_of(error: Exception) -> int | None:
     return getattr(error, "gpu", None)
 
 
-def _of_range(value: Any, first: int, last: int) -> Any:
-    """Return what belongs to some of the frames."""
-    shared = not isinstance(value, Planes) or len(value.values) == 1
-    return value if shared else Planes(value.values[first:last])
+def _part_of(block: Block, first: int, last: int) -> Block:
+    """Return some of the cut-outs, with what is known of them."""
+
+    def own(planes: Planes | None) -> Planes | None:
+        shared = planes is None or len(planes.values) == 1
+        return planes if planes is None or shared else Planes(planes.values[first:last])
+
+    pixels = block.pixels[first:last]
+    return replace(
+        block, pixels=pixels, taken=pixels, planes=own(block.planes),
+        variances=own(block.variances), uploaded=None,
+    )  # fmt: skip
 
 
-def _to_host(value: Any) -> Any:
-    """Return an argument in the host's memory."""
-    return Planes(to_host(value.values)) if isinstance(value, Planes) else to_host(value)
+def _on_host(block: Block) -> Block:
+    """Return a block as the CPU reads it, which a GPU may have had."""
+    pixels = to_native(to_host(block.pixels))
+    taken = pixels if block.taken is block.pixels else to_native(to_host(block.taken))
+    return replace(
+        block, pixels=pixels, taken=taken, planes=_here(block.planes),
+        variances=_here(block.variances),
+    )  # fmt: skip
+
+
+def _here(planes: Planes | None) -> Planes | None:
+    return None if planes is None else Planes(to_host(planes.values))

@@ -6,10 +6,9 @@ What a backend needs is imported when it is chosen: the first fit on the CPU wai
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..images.arrays import to_host
 from ..settings.settings import Settings
 from . import threads
 from .backend import Backend, Load
@@ -18,9 +17,9 @@ from .errors import BackendUnavailableError
 if TYPE_CHECKING:
     from .cuda.devices import Gpu
 
-#: Bytes of a block of frames: little for the CPU's cache and memory, much for a GPU. A block that
-#: goes there holds the interpreter's lock for 4 ms in all, whether it has one frame or a thousand.
-_CPU_BYTES, _GPU_BYTES = 8 << 20, 128 << 20
+#: Bytes of a block of frames. One that goes to a GPU holds the interpreter's lock for 4 ms in all,
+#: whether it has one frame or a thousand.
+_GPU_BYTES = 128 << 20
 #: Blocks that are on their way to, on and from GPUs at the same time, and of each at least: more
 #: only wait for the interpreter.
 _GPU_WORKERS, _WORKERS_OF_EACH = 8, 3
@@ -63,7 +62,7 @@ def select_backend(settings: Settings, worth_a_gpu: bool = True) -> Backend:
     if settings.backend == "cpu" or (settings.backend == "auto" and not worth_a_gpu):
         return _cpu(settings)
     from .cuda import devices
-    from .fallback import with_fallback
+    from .fallback import Fallback
 
     try:
         gpus = devices.usable(settings.devices)
@@ -76,7 +75,7 @@ def select_backend(settings: Settings, worth_a_gpu: bool = True) -> Backend:
         left = tuple(gpu for gpu in gpus if gpu.number not in lost)
         return _cuda(left) if left else None
 
-    return with_fallback(_cuda(gpus), lambda: _cpu(settings), without)
+    return Fallback(_cuda(gpus), lambda: _cpu(settings), without)
 
 
 @lru_cache(maxsize=64)
@@ -105,7 +104,7 @@ def usable_here(settings: Settings) -> Settings:
 def describe(settings: Settings) -> Description:
     """Say what would run the fits, and if that is no GPU, why."""
     if settings.backend == "cpu":
-        return Description(_cpu_name(_threads(settings)), library=_library())
+        return Description(_cpu(settings).name, library=_library())
     from .cuda import devices
 
     try:
@@ -113,7 +112,7 @@ def describe(settings: Settings) -> Description:
     except BackendUnavailableError as error:
         if settings.backend == "cuda":
             return Description("no GPU", str(error), devices.count())
-        return Description(_cpu_name(_threads(settings)), str(error), devices.count(), _library())
+        return Description(_cpu(settings).name, str(error), devices.count(), _library())
 
 
 def _long_movies(gpus: tuple[Gpu, ...]) -> Load | None:
@@ -122,7 +121,7 @@ def _long_movies(gpus: tuple[Gpu, ...]) -> Load | None:
 
     room = sum(devices.free_memory(gpu.number) // 2 // _BYTES_OF_WORKER for gpu in gpus)
     workers = min(threads.available(), room, _MOST_WORKERS * len(gpus))
-    return Load(_LARGE_GPU_BYTES, workers) if workers > _GPU_WORKERS else None
+    return Load(1, _LARGE_GPU_BYTES, workers) if workers > _GPU_WORKERS else None
 
 
 def _cpu(settings: Settings) -> Backend:
@@ -131,36 +130,9 @@ def _cpu(settings: Settings) -> Backend:
 
 @lru_cache(maxsize=16)
 def _cpu_of(count: int) -> Backend:
-    from .cpu.fit import fit_rois
-    from .cpu.place_fits import PlaceFits
-    from .cpu.prepared import PreparedFits
-    from .lost_pixels import lost_pixels
-    from .own_pixels import fit_own_pixels
+    from .cpu.backend import Cpu
 
-    name = _cpu_name(count)
-    return Backend(
-        name,
-        upload=to_host,
-        detect=_detect_on_cpu,
-        fit_rois=partial(fit_own_pixels, fit_rois),
-        lost_pixels=lost_pixels,
-        frames_at_once=count,
-        block_bytes=_CPU_BYTES,
-        workers=1,
-        ran_on=lambda: name,
-        prepare_fits=PreparedFits,
-        prepare_places=PlaceFits,
-    )
-
-
-def _detect_on_cpu(*arguments: Any, **named: Any) -> Any:
-    from .cpu.detect import detect
-
-    return detect(*arguments, **named)
-
-
-def _cpu_name(count: int) -> str:
-    return f"CPU ({count} thread{'s' if count > 1 else ''})"
+    return Cpu(count)
 
 
 def _library() -> str:
@@ -178,23 +150,11 @@ def _threads(settings: Settings) -> int:
 
 @lru_cache(maxsize=16)
 def _cuda(gpus: tuple[Gpu, ...]) -> Backend:
-    from .cuda import devices, place_fits, prepared, spread
+    from .cuda import devices
+    from .cuda.backend import Gpus
 
-    name = devices.names(gpus)
-    on = spread.Gpus([gpu.number for gpu in gpus])
-    return Backend(
-        name,
-        upload=on.upload,
-        detect=on.detect,
-        fit_rois=on.fit_rois,
-        lost_pixels=on.lost_pixels,
-        frames_at_once=1,
-        block_bytes=_GPU_BYTES,
-        workers=max(_GPU_WORKERS, _WORKERS_OF_EACH * len(gpus)),
-        ran_on=lambda: name,
-        prepare_fits=prepared.PreparedFits,
-        prepare_places=place_fits.PlaceFits,
-        reads_all=True,
-        long_movies=_long_movies(gpus),
-        kind="cuda",
-    )
+    workers = max(_GPU_WORKERS, _WORKERS_OF_EACH * len(gpus))
+    return Gpus(
+        [gpu.number for gpu in gpus], devices.names(gpus),
+        Load(1, _GPU_BYTES, workers), _long_movies(gpus),
+    )  # fmt: skip

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.block import Block, fit_block, upload
+from ..engine.block import Block, Positions
 from ..engine.detection.false_spots import expected_false_spots
+from ..engine.fit_job import FitJob
 from ..engine.quality.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..engine.select import select_backend
 from ..images.pixel_calibration import PixelCalibration
@@ -200,10 +201,11 @@ class _Search:
             self._sample.pixels.shape, settings.changed(noise=self.noise),
             bad_pixels=bad[0] if bad is not None and len(bad) == 1 else bad,
         )  # fmt: skip
-        numbers = np.arange(count)
-        block = upload(self._backend, calibration, numbers, self._sample.pixels)
-        frame, places, real = self._spots(block, calibration.settings)
-        return fit_block(self._backend, block, calibration, frame, places, sigma), real
+        block = Block.of(calibration, np.arange(count), self._sample.pixels)
+        block.mask = self._sample.mask
+        positions, real = self._spots(block, calibration.settings)
+        job = FitJob.of(calibration, self._sample.pixels.dtype)
+        return self._backend.fit(job, block, positions), real
 
     def _measured(self, settings: Settings) -> NoiseModel:
         pixels = self._sample.pixels
@@ -211,15 +213,13 @@ class _Search:
             pixels = np.where(self._sample.bad, np.nan, pixels).astype(np.float32)
         return measure_noise(pixels, settings)
 
-    def _spots(
-        self, block: Block, settings: Settings
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-        """Return frame and place of the spots around the middle, with all neighbours there.
+    def _spots(self, block: Block, settings: Settings) -> tuple[Positions, NDArray[np.bool_]]:
+        """Return the positions of the spots around the middle, with all neighbours there.
 
         And which of them noise hardly makes.
         """
         if self._sample.places is None:
-            found = self._backend.detect(block.frames, settings, self._sample.mask)
+            found = self._backend.detect(block, settings)
             frame, places = found.frame, np.column_stack([found.y, found.x]).astype(float)
             real = np.ones(len(frame), bool)
             if settings.threshold is None:
@@ -231,11 +231,11 @@ class _Search:
             places = self._sample.places[:, 1:]
             real = np.ones(len(frame), bool)
         if len(places) > _FITTED:
-            middle = (np.array(block.frames.shape[1:]) - 1) / 2
+            middle = (np.array(block.pixels.shape[1:]) - 1) / 2
             away = abs(places - middle).max(axis=1)
             near = np.sort(np.argsort(away, kind="stable")[:_FITTED])
             frame, places, real = frame[near], places[near], real[near]
-        return frame, places, real
+        return Positions(places, frame), real
 
     def _pixels(self) -> int:
         """Return how many pixels are searched."""

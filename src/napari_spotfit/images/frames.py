@@ -144,13 +144,18 @@ class FrameReader:
     @property
     def in_tiles(self) -> bool:
         """Whether frames are so large that they are read, and worked on, in tiles."""
-        size = math.prod(self.frame_shape) * native_type(np.dtype(self._image.dtype)).itemsize
+        size = math.prod(self.frame_shape) * self.pixel_bytes
         return size > LARGE_FRAME and getattr(self._image, "reads_parts", True)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the pixels that are read."""
+        return native_type(np.dtype(self._image.dtype))
 
     @property
     def pixel_bytes(self) -> int:
         """How many bytes a pixel has that is read."""
-        return native_type(np.dtype(self._image.dtype)).itemsize
+        return self.dtype.itemsize
 
     def chunk_edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where chunks of a frame begin and end, along rows and along columns."""
@@ -165,7 +170,7 @@ class FrameReader:
 
         A tile is as wide as the frame, and has whole chunks.
         """
-        size = native_type(np.dtype(self._image.dtype)).itemsize * self.frame_shape[1]
+        size = self.pixel_bytes * self.frame_shape[1]
         chunks = getattr(self._image, "chunks", None)
         return row_tiles(self.frame_shape[0], chunks[-2] if chunks else 1, TILE // size)
 

@@ -219,6 +219,13 @@ class PixelCalibration:
             frames = numbers.where(bad, frames.dtype.type(math.nan), frames)
         return frames
 
+    def corrected_type(self, pixel_type: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the type that frames of a type have when they are corrected, bad pixels marked."""
+        if not (self._corrects or "bad_pixels" in self._maps):
+            return pixel_type
+        is_double = pixel_type == np.float64 and not self._corrects
+        return np.dtype(np.float64 if is_double else np.float32)
+
     def bad_pixels(self, block: NDArray[np.int64]) -> Any:
         """Return which pixels of frames are bad, (1, Y, X) or (frames, Y, X); None if none is."""
         return self._maps["bad_pixels"].read(block) if "bad_pixels" in self._maps else None
@@ -254,6 +261,11 @@ class PixelCalibration:
         plane = (values - (usual or 0.0)) + numbers.zeros((1, *self._shape), np.float32)
         return Planes(numbers.ascontiguousarray(plane, np.float32))
 
+    @property
+    def counts_are_open(self) -> bool:
+        """Whether nobody has looked yet if the counts can be those of photons."""
+        return self._estimator.is_likelihood and not self._counts_checked
+
     def check_counts(self, pixels: Any, corners: NDArray[np.int64] | None) -> None:
         """Check that the counts of some ROIs, above the offset, can be those of photons.
 
@@ -272,7 +284,7 @@ class PixelCalibration:
             If most of them are negative: there is no likelihood then.
         """
         count = len(pixels) if corners is None else len(corners)
-        if not self._estimator.is_likelihood or self._counts_checked or not count:
+        if not self.counts_are_open or not count:
             return
         self._counts_checked = True
         step = -(-count // _TELLING)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.backend import Backend
+from ..engine.backend import Load
 from ..engine.choice import worth_for_search
 from ..images.arrays import is_on_device, to_host
 from ..images.camera import PerPixel
@@ -59,16 +59,16 @@ def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool
 
 
 def cut(
-    reader: FrameReader, numbers: NDArray[np.int64], backend: Backend, block_bytes: int = 0
+    reader: FrameReader, numbers: NDArray[np.int64], load: Load, block_bytes: int = 0
 ) -> Blocks:
     """Return frames of rising numbers in blocks; at least one, perhaps empty.
 
     A block has as many bytes as suit the backend, or so many if that is more; more of them are
     read at once only where a chunk of the image has more.
     """
-    size = max(backend.block_bytes, block_bytes)
-    at_once = reader.frames_of(backend.frames_at_once, size)
-    return Blocks(reader.blocks(numbers, backend.frames_at_once, size) or [numbers], at_once)
+    size = max(load.block_bytes, block_bytes)
+    at_once = reader.frames_of(load.frames, size)
+    return Blocks(reader.blocks(numbers, load.frames, size) or [numbers], at_once)
 
 
 def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:

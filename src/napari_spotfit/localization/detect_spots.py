@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.block import Block
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.select import select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
@@ -104,13 +105,14 @@ def find(
 
     def detect(chunk: Chunk) -> Candidates:
         pixels = calibration.corrected(chunk.block, chunk.pixels, mark_bad=True)
-        frames = backend.upload(pixels)
-        found: Candidates = backend.detect(frames, detection, chunk.mask, variances)
+        block = Block(pixels, pixels, mask=chunk.mask, noise_map=variances)
+        found = backend.detect(block, detection)
         return found._replace(frame=chunk.block[found.frame])
 
-    blocks = cut(reader, reader.select(frames), backend, _THERE_BYTES if is_on_device(image) else 0)
+    load, size = backend.load, _THERE_BYTES if is_on_device(image) else 0
+    blocks = cut(reader, reader.select(frames), load, size)
     chunks = read_chunks(reader, [blocks], mask)
-    found = joined(list(side_by_side(detect, chunks, min(backend.workers, blocks.chunks))))
+    found = joined(list(side_by_side(detect, chunks, min(load.workers, blocks.chunks))))
     if (np.diff(found.frame) < 0).any():  # chunks had frames that do not follow each other
         order = np.argsort(found.frame, kind="stable")
         found = Candidates._make(column[order] for column in found)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Backend
-from ..engine.block import fit_block, upload
+from ..engine.block import Positions, in_order, outside
 from ..engine.choice import worth_for_fits
+from ..engine.fit_job import FitJob
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import is_on_device
@@ -20,8 +21,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .chunks import side_by_side
-from .frame_fits import checked_places, in_frame
-from .rois import checked_reader, collected, frame_numbers, in_order, outside
+from .rois import checked_places, checked_reader, collected, fit_in, frame_numbers
 
 _FAR = 1 << 62
 _FIRST = np.zeros(1, np.int64)
@@ -99,12 +99,20 @@ def fit_at(
         there = numbers >= 0
         known = np.column_stack([numbers[there], places[there, -2:]])
     calibration = estimated(reader, calibration, places=known)
-    frame = _only_frame(reader, calibration, numbers)
-    if frame is None:
+    detection, _ = for_detection(calibration)
+    settings, one = calibration.settings, _only_frame(reader, numbers)
+    worth = is_on_device(image) or worth_for_fits(
+        settings, len(places), settings.roi_shape, weighted=calibration.is_weighted
+    )
+    backend = select_backend(settings, worth)
+    job = FitJob.of(calibration, reader.dtype, detection)
+    if one is None:
         assert numbers is not None
-        columns, backend = _in_frames(reader, calibration, places, numbers, is_on_device(image))
+        columns = _in_frames(reader, calibration, job, backend, places, numbers)
     else:
-        columns, backend = in_frame(calibration, reader.read(frame), places[:, -2:])
+        columns = fit_in(
+            backend, job, calibration, one, reader.read(one), Positions(places[:, -2:])
+        )
     warn_of_gain(given, calibration.settings)
     # Indices of places far outside, too, are numbers.
     index = np.where(np.isnan(places[:, :-2]), -1, np.rint(places[:, :-2]))
@@ -112,13 +120,11 @@ def fit_at(
     return collected(columns, index, recorded(calibration.settings, backend))
 
 
-def _only_frame(
-    reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64] | None
-) -> NDArray[np.int64] | None:
-    """Return the number of the frame that all places lie in, if it is one like all others."""
+def _only_frame(reader: FrameReader, numbers: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    """Return the number of the frame that all places lie in, if it is one."""
     if not reader.leading:
         return _FIRST
-    if numbers is None or calibration.has_maps or not len(numbers) or numbers[0] < 0:
+    if numbers is None or not len(numbers) or numbers[0] < 0:
         return None
     return numbers[:1] if (numbers == numbers[0]).all() else None
 
@@ -126,19 +132,16 @@ def _only_frame(
 def _in_frames(
     reader: FrameReader,
     calibration: PixelCalibration,
+    job: FitJob,
+    backend: Backend,
     places: NDArray[np.float64],
     numbers: NDArray[np.int64],
-    on_device: bool,
-) -> tuple[dict[str, NDArray[Any]], Backend]:
+) -> dict[str, NDArray[Any]]:
     """Fit at places in the numbered frames of an image, block by block."""
-    settings, sigma = calibration.settings, calibration.settings.sigma
-    detection, _ = for_detection(calibration)
-    worth = on_device or worth_for_fits(
-        settings, len(places), settings.roi_shape, weighted=calibration.is_weighted
-    )
-    backend = select_backend(settings, worth)
+    load = backend.load
+    job = job if load.workers == 1 else job.by_one_thread()
     used = np.unique(numbers[numbers >= 0])
-    blocks = reader.blocks(used, 1, backend.block_bytes)
+    blocks = reader.blocks(used, 1, load.block_bytes)
     # Of each place, the block that its frame is in; of none, those outside of the image.
     sizes = [len(block) for block in blocks]
     own = np.full(len(used) + 1, -1)
@@ -152,10 +155,10 @@ def _in_frames(
         number, pixels = chunk
         block, rows = blocks[number], order[slice(*ends[number : number + 2])]
         frame = np.searchsorted(block, numbers[rows])
-        uploaded = upload(backend, calibration, block, pixels)
-        return fit_block(backend, uploaded, calibration, frame, places[rows, -2:], sigma, detection)
+        positions = Positions(places[rows, -2:], frame)
+        return fit_in(backend, job, calibration, block, pixels, positions)
 
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
     chunks = ((number, reader.read(block)) for number, block in enumerate(blocks))
-    parts += side_by_side(fit, chunks, min(backend.workers, len(blocks)))
-    return {name: in_order([part[name] for part in parts], order) for name in parts[0]}, backend
+    parts += side_by_side(fit, chunks, min(load.workers, len(blocks)))
+    return {name: in_order([part[name] for part in parts], order) for name in parts[0]}

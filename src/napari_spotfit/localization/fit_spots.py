@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.backend import Backend
-from ..engine.block import beside
+from ..engine.block import Block
 from ..engine.choice import worth_for_fits
-from ..engine.cpu.prepared import PreparedFits
-from ..engine.filtered_noise import correct_errors
+from ..engine.fit_job import FitJob
 from ..engine.select import recorded, select_backend
 from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.camera import Camera
@@ -20,13 +19,10 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
-from .prepared import prepared
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
 #: they have at most.
 _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
-#: So few spots are fitted by one thread, in memory that is there already.
-_FEW = 1024
 _FIRST = np.zeros(1, np.int64)
 
 
@@ -103,15 +99,10 @@ def fit_spots(
     )
     if on_device:
         return _fit_on_device(array, own_start, calibration)
-    weighted = weights is not None or bad_pixels is not None
     worth = is_on_device(array) or worth_for_fits(
-        settings, len(array), roi_shape, weighted=weighted
+        settings, len(array), roi_shape, weighted=calibration.is_weighted
     )
     backend = select_backend(settings, worth)
-    few = len(array) <= _FEW and max(roi_shape) <= ROI_MAX and not is_on_device(array)
-    if few and backend.kind == "cpu" and not calibration.has_maps:
-        columns = _few_fits(to_native(array), own_start, calibration)
-        return SpotFits(columns, (), recorded(calibration.settings, backend), roi_shape)
     # Converted in chunks: ten million spots are not copied as a whole.
     as_it_is = not calibration.by_frame and (is_native(array) or _is_read(array, backend))
     few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
@@ -121,35 +112,28 @@ def fit_spots(
         numbers = _numbers(first, min(first + step, len(array)), calibration)
         chunk = array if as_it_is else to_native(array[first : first + step])
         begin = None if own_start is None else to_host(own_start[first : first + step])
-        planes = calibration.planes(numbers, chunk)
-        variances = calibration.variances(numbers, chunk)
-        chunk = calibration.corrected(numbers, chunk)
-        calibration.check_counts(chunk, None)
-        if is_on_device(chunk):
-            chunk = backend.upload(chunk)
-            planes, variances = beside(chunk, planes), beside(chunk, variances)
-        columns = backend.fit_rois(
-            chunk, None, roi_shape, calibration.fitted, begin, planes=planes,
-            variance_map=variances,
-        )  # fmt: skip
-        correct_errors(columns, calibration.fitted, roi_shape)
+        columns = _fit(backend, calibration, numbers, chunk, begin)
         parts.append(SpotFits(columns, (), recorded(calibration.settings, backend), roi_shape))
     return parts[0] if len(parts) == 1 else SpotFits.concatenate(parts)
 
 
-def _few_fits(array: Any, start: Any, calibration: PixelCalibration) -> dict[str, NDArray[Any]]:
-    """Fit few spots on the CPU, whose fits take less time than all that is about them."""
-    roi_shape, settings = array.shape[1:], calibration.settings
-    calibration.check_counts(array, None)
-
-    def prepare() -> PreparedFits:
-        planes, variances = calibration.planes(_FIRST, array), calibration.variances(_FIRST, array)
-        return PreparedFits(settings, roi_shape, array.dtype, planes, variances)
-
-    with prepared(PreparedFits, prepare, settings, roi_shape, array.dtype) as fit:
-        columns = {name: column.copy() for name, column in fit(array, start).items()}
-    correct_errors(columns, settings, roi_shape)
-    return columns
+def _fit(
+    backend: Backend,
+    calibration: PixelCalibration,
+    numbers: NDArray[np.int64],
+    pixels: Any,
+    start: Any,
+    *,
+    on_device: bool = False,
+) -> dict[str, Any]:
+    """Fit cut-outs of these numbers, in the type in which a backend reads them."""
+    planes, variances = calibration.planes(numbers, pixels), calibration.variances(numbers, pixels)
+    pixels = calibration.corrected(numbers, pixels)
+    if not on_device:
+        calibration.check_counts(pixels, None)
+    block = Block(pixels, pixels, planes, variances)
+    job = FitJob.of_spots(calibration.fitted, block.pixels.shape[1:], pixels.dtype)
+    return backend.fit(job, block, None, start, on_device=on_device)
 
 
 def _is_read(array: Any, backend: Backend) -> bool:
@@ -164,19 +148,13 @@ def _fit_on_device(array: Any, start: Any, calibration: PixelCalibration) -> Spo
     backend = select_backend(calibration.settings.changed(backend="cuda"))
     # Whatever has to be converted is, as a whole: the results are one array each.
     numbers, pixels = _numbers(0, len(array), calibration), to_native(array)
-    planes, variances = calibration.planes(numbers, pixels), calibration.variances(numbers, pixels)
-    pixels = calibration.corrected(numbers, pixels)
-    columns = backend.fit_rois(
-        pixels, None, pixels.shape[1:], calibration.fitted, start, planes=planes,
-        variance_map=variances, on_device=True,
-    )  # fmt: skip
-    correct_errors(columns, calibration.fitted, pixels.shape[1:])
+    columns = _fit(backend, calibration, numbers, pixels, start, on_device=True)
     return SpotFits(columns, (), recorded(calibration.settings, backend), pixels.shape[1:])
 
 
 def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np.int64]:
     """Return the numbers of cut-outs, as far as they matter: there may be many millions."""
-    return np.arange(first, last if calibration.by_frame else min(first + 1, last))
+    return np.arange(first, last) if calibration.by_frame else _FIRST[: last - first]
 
 
 def checked_spots(spots: Any) -> Any:

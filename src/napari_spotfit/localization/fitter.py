@@ -8,10 +8,12 @@ from typing import Any, NoReturn, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..engine.backend import BlockFitter
+from ..engine.block import Block, Positions
 from ..engine.choice import worth_for_fits
-from ..engine.filtered_noise import correct_errors
+from ..engine.fit_job import FitJob
 from ..engine.select import recorded, select_backend
-from ..estimation.estimates import estimated, warn_of_gain
+from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
@@ -19,8 +21,7 @@ from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .fit_spots import checked_spots, checked_start
-from .frame_fits import FrameFits, checked_places
-from .rois import checked_reader, frame_numbers
+from .rois import check_counts, checked_places, checked_reader, frame_numbers
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -226,60 +227,77 @@ class Fitter:
         return _FrameKind(calibration, frame)
 
 
-class _FrameKind:
-    """Frames of one shape and type."""
+class _Kind:
+    """Frames, or cut-outs, of one shape and type."""
 
-    def __init__(self, calibration: PixelCalibration, frame: Any) -> None:
-        self.shape, self.dtype = frame.shape, frame.dtype
-        self._frame_fits, self._settings = FrameFits(calibration), calibration.settings
+    def __init__(self, calibration: PixelCalibration, pixels: Any) -> None:
+        self.shape, self.dtype = pixels.shape, pixels.dtype
+        self._calibration, self._settings = calibration, calibration.settings
+        self._by_worth: dict[bool, tuple[BlockFitter, Settings]] = {}
         self._columns: Any = None
 
-    def fit(self, pixels: Any, places: NDArray[np.float64]) -> SpotFits:
-        backend = self._frame_fits.backend(pixels, len(places))
-        columns = self._frame_fits.fit(backend, pixels, places)
+    def _fit(
+        self, job: FitJob, block: Block, positions: Positions | None, start: Any = None
+    ) -> SpotFits:
+        """Fit by what is worth it, prepared once."""
+        pixels, settings = block.pixels, self._settings
+        count = len(pixels if positions is None else positions.yx)
+        on_device = type(pixels) is not np.ndarray and is_on_device(pixels)
+        worth = on_device or worth_for_fits(
+            settings, count, job.roi_shape, weighted=self._calibration.is_weighted
+        )
+        if worth not in self._by_worth:
+            backend = select_backend(settings, worth)
+            self._by_worth[worth] = backend.fitter(job), recorded(settings, backend)
+        fitter, settings = self._by_worth[worth]
+        columns = fitter.fit(block, positions, start)
         if columns is not self._columns:
             self._columns = columns
-            self._fits = SpotFits(columns, (), recorded(self._settings, backend))
+            shape = job.roi_shape if positions is None else None
+            self._fits = SpotFits(columns, (), settings, shape)
         return self._fits
 
 
-class _SpotKind:
+class _FrameKind(_Kind):
+    """Frames of one shape and type."""
+
+    def __init__(self, calibration: PixelCalibration, frame: Any) -> None:
+        super().__init__(calibration, frame)
+        detection, _ = for_detection(calibration)
+        self._job = FitJob.of(calibration, frame.dtype, detection)
+        self._bad = calibration.bad_pixels(_FIRST)
+        self._maps: Any = None
+
+    def fit(self, taken: Any, places: NDArray[np.float64]) -> SpotFits:
+        calibration = self._calibration
+        pixels = calibration.corrected(_FIRST, taken, mark_bad=True)
+        if self._maps is None:
+            self._maps = calibration.planes(_FIRST, taken), calibration.variances(_FIRST, taken)
+        planes, variances = self._maps
+        block = Block(pixels, taken, planes, variances, self._bad)
+        positions = Positions(places)
+        fits = self._fit(self._job, block, positions)
+        check_counts(calibration, block, positions, self._columns)
+        return fits
+
+
+class _SpotKind(_Kind):
     """Cut-outs of one shape and type."""
 
     def __init__(self, calibration: PixelCalibration, spots: Any) -> None:
-        self.roi_shape, self.dtype = spots.shape[1:], spots.dtype
-        self._calibration, self._settings = calibration, calibration.settings
+        super().__init__(calibration, spots)
+        self.roi_shape = spots.shape[1:]
         self._is_native = native_type(spots.dtype) == spots.dtype and not calibration.by_frame
-        self._by_worth: dict[bool, tuple[Any, Settings]] = {}
-        self._columns: Any = None
-        calibration.check_counts(self._corrected(spots), None)
+        pixels = self._corrected(spots)
+        calibration.check_counts(pixels, None)
+        self._job = FitJob.of_spots(calibration.fitted, self.roi_shape, pixels.dtype)
+        self._maps = calibration.planes(_FIRST, spots), calibration.variances(_FIRST, spots)
 
     def fit(self, spots: Any, start: Any) -> SpotFits:
         flags = spots.flags
         if not (self._is_native and flags.c_contiguous and getattr(flags, "aligned", True)):
             spots = self._corrected(spots)
-        on_device = type(spots) is not np.ndarray and is_on_device(spots)
-        worth = on_device or worth_for_fits(
-            self._settings, len(spots), self.roi_shape, weighted=self._calibration.is_weighted
-        )
-        if worth not in self._by_worth:
-            self._by_worth[worth] = self._prepared(worth, spots)
-        prepared, settings = self._by_worth[worth]
-        columns = prepared(spots, start)
-        correct_errors(columns, self._calibration.fitted, self.roi_shape)
-        if columns is not self._columns:
-            self._columns = columns
-            self._fits = SpotFits(columns, (), settings, self.roi_shape)
-        return self._fits
+        return self._fit(self._job, Block(spots, spots, *self._maps), None, start)
 
     def _corrected(self, spots: Any) -> Any:
         return self._calibration.corrected(_FIRST, to_native(spots))
-
-    def _prepared(self, worth: bool, spots: Any) -> tuple[Any, Settings]:
-        """Return what fits, and the settings that say where."""
-        calibration, backend = self._calibration, select_backend(self._settings, worth)
-        fit = backend.prepare_fits(
-            calibration.fitted, self.roi_shape, np.dtype(spots.dtype),
-            calibration.planes(_FIRST, spots), calibration.variances(_FIRST, spots),
-        )  # fmt: skip
-        return fit, recorded(self._settings, backend)

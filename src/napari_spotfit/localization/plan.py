@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine import threads
-from ..engine.backend import Backend
-from ..engine.block import fit_block, upload
+from ..engine.backend import Backend, Load
+from ..engine.block import Block, Positions
+from ..engine.fit_job import FitJob
 from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
@@ -23,7 +24,7 @@ from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_ahead, read_chunks, side_by_side, worth_a_gpu
-from .rois import checked_reader, collected, leading_indices
+from .rois import check_counts, checked_reader, collected, leading_indices
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
 #: From so many blocks a core on, each core takes blocks of its own. Larger ones are handed over
@@ -112,9 +113,9 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         Numbers of frames, all in rising order; no fits are of frames of two of them.
     """
     backend, calibration, reader = plan.backend, plan.calibration, plan.reader
-    settings, recorded_settings = calibration.settings, plan.settings
+    recorded_settings = plan.settings
     detection, variances = for_detection(calibration)
-    cores = settings.threads or threads.available()
+    cores = calibration.settings.threads or threads.available()
     if works_in_tiles(reader, backend) and any(map(len, ranges)):
         masks = PerPixel.of_mask(plan.mask, reader.shape)
         tiled = Tiled(backend, reader, calibration, detection, variances, masks)
@@ -123,25 +124,30 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
         return
     frames = sum(map(len, ranges))
     total = frames * reader.frame_bytes
+    load = backend.load
     if not reader.is_lazy:
-        backend = _for_movies_in_memory(backend, total)
+        load = _for_movies_in_memory(backend, total)
     suited = _block_bytes(total, cores) if backend.kind == "cpu" else 0
-    parts = [cut(reader, numbers, backend, suited) for numbers in ranges]
+    parts = [cut(reader, numbers, load, suited) for numbers in ranges]
+    job = FitJob.of(calibration, reader.dtype, detection)
     if backend.kind == "cpu" and sum(blocks.chunks for blocks in parts) >= _SIDE_BY_SIDE * cores:
         # Each core takes a block, and waits for no other.
-        backend, detection = backend._replace(workers=cores), detection.changed(threads=1)
+        load, detection = load._replace(workers=cores), detection.changed(threads=1)
+    if load.workers > 1:
+        job = job.by_one_thread()
 
     def find_and_fit(chunk: Chunk) -> tuple[SpotFits, Chunk]:
-        block = upload(backend, calibration, chunk.block, chunk.pixels)
-        found = backend.detect(block.frames, detection, chunk.mask, variances)
+        block = Block.of(calibration, chunk.block, chunk.pixels)
+        block.mask, block.noise_map = chunk.mask, variances
+        found = backend.detect(block, detection)
         numbers, places = places_of(found, chunk.block)
-        columns = fit_block(
-            backend, block, calibration, found.frame, places, settings.known_sigma, detection
-        )
+        positions = Positions(places, found.frame)
+        columns = backend.fit(job, block, positions)
+        check_counts(calibration, block, positions, columns)
         columns["score"] = found.score
         return collected(columns, leading_indices(numbers, reader), recorded_settings), chunk
 
-    workers = min(backend.workers, sum(blocks.chunks for blocks in parts))
+    workers = min(load.workers, sum(blocks.chunks for blocks in parts))
     held: list[SpotFits] = []
     done = 0
     chunks = read_chunks(reader, parts, plan.mask)
@@ -169,12 +175,12 @@ def _fitted_in_tiles(plan: Plan, tiled: Tiled, numbers: NDArray[np.int64]) -> It
             yield Fitted(collected(columns, index, settings), share)
 
 
-def _for_movies_in_memory(backend: Backend, total: int) -> Backend:
-    """Return a backend as it works on so many bytes of frames that are there already."""
+def _for_movies_in_memory(backend: Backend, total: int) -> Load:
+    """Return what keeps a backend busy with so many bytes of frames that are there already."""
     load = backend.long_movies
     if load is None or total < _ROUNDS * load.workers * load.block_bytes:
-        return backend
-    return backend._replace(block_bytes=load.block_bytes, workers=load.workers)
+        return backend.load
+    return load
 
 
 def _block_bytes(total: int, cores: int) -> int:

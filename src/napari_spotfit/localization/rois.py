@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..engine.columns import invalid_columns
-from ..engine.quality.flags import Flag
+from ..engine.backend import Backend
+from ..engine.block import Block, Positions, corners_of
+from ..engine.fit_job import FitJob
+from ..images.arrays import as_array, check_real, to_host
 from ..images.frames import FrameReader, inside
+from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MIN
@@ -40,20 +44,30 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
     return numbers
 
 
-def outside(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
-    """Return the columns of fits outside the image, which are INVALID."""
-    columns = invalid_columns(count, settings)
-    columns |= {name: np.full(count, -1, np.int32) for name in ("roi_y", "roi_x")}
-    columns["flags"] = np.full(count, Flag.NOT_CONVERGED, np.uint32)
+def fit_in(
+    backend: Backend,
+    job: FitJob,
+    calibration: PixelCalibration,
+    numbers: NDArray[np.int64],
+    pixels: Any,
+    positions: Positions,
+) -> dict[str, NDArray[Any]]:
+    """Fit at positions in frames of these numbers."""
+    block = Block.of(calibration, numbers, pixels)
+    columns = backend.fit(job, block, positions)
+    check_counts(calibration, block, positions, columns)
     return columns
 
 
-def in_order(parts: list[NDArray[Any]], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Join parts whose rows are in the given order, and undo the order."""
-    joined = np.concatenate(parts)
-    result = np.empty_like(joined)
-    result[order] = joined
-    return result
+def check_counts(
+    calibration: PixelCalibration,
+    block: Block,
+    positions: Positions,
+    columns: dict[str, NDArray[Any]],
+) -> None:
+    """Check once for a run that the counts of some of the ROIs can be those of photons."""
+    if calibration.counts_are_open:
+        calibration.check_counts(block.pixels, corners_of(columns, block, positions))
 
 
 def leading_indices(numbers: NDArray[np.int64], reader: FrameReader) -> NDArray[np.int64]:
@@ -77,3 +91,23 @@ def collected(
     if count > 1:
         leading["frame"] = leading[names[-1]]
     return SpotFits(leading | columns, names, settings)
+
+
+def checked_places(centers: ArrayLike, axes: int) -> NDArray[np.float64]:
+    """Return places in an image of so many axes, or raise an error that says what is accepted."""
+    places = to_host(as_array(centers))
+    if places.dtype == np.float64 and places.ndim == 2 and places.shape[1] == axes:
+        known: NDArray[np.float64] = places
+        return known
+    if places.shape == (0,):
+        places = np.empty((0, axes))
+    if places.dtype == object:  # numbers, perhaps, as of a table whose columns have several types
+        with contextlib.suppress(TypeError, ValueError):
+            places = places.astype(float)
+    check_real(places.dtype, "centers")
+    if places.ndim != 2 or places.shape[1] != axes:
+        raise ValueError(
+            f"centers must have the shape (n, {axes}), one column per axis of the image; "
+            f"got {places.shape}"
+        )
+    return np.asarray(places, float)

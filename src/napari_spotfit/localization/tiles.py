@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Backend
-from ..engine.block import Block, fit_block
+from ..engine.block import Block, Positions
 from ..engine.cpu.detect import strip_rows
 from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
 from ..engine.detection.level import level_of, level_places
+from ..engine.fit_job import FitJob
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
 from ..images.arrays import to_host
@@ -34,6 +35,7 @@ from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..settings.settings import Settings
 from .chunks import read_ahead
+from .rois import check_counts
 
 #: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
 _LONE_PIXELS = 2
@@ -66,14 +68,11 @@ class RowBlock(NamedTuple):
     rows: slice
     #: In the frame's rows.
     spots: Candidates
-    #: The rows with the halo, where the backend reads them.
-    frames: Any
-    #: The frame as detection reads it and as it was recorded; these rows of both are in memory.
-    pixels: RowBuffer
+    #: The rows with the halo.
+    block: Block
+    #: The frame as it was recorded, and the largest number until now.
     recorded: RowBuffer
-    #: The largest number until now, and the frame's level.
     highest: float
-    level: float
 
 
 def row_blocks(tiled: Tiled, number: int) -> Iterator[RowBlock]:
@@ -98,11 +97,11 @@ def row_blocks(tiled: Tiled, number: int) -> Iterator[RowBlock]:
         if end <= begun:
             continue
         there = slice(max(begun - halo, 0), min(end + halo, height))
-        frames = tiled.backend.upload(pixels.frames[:, there])
-        spots = _spots(tiled, frames, there, mask, level)
-        yield RowBlock(
-            slice(begun, end), there, spots, frames, pixels, recorded, highest, level
-        )  # fmt: skip
+        block = _block(tiled, pixels, recorded, there, level)
+        block.mask = None if mask is None else mask[there]
+        found = tiled.backend.detect(block, tiled.detection)
+        spots = found._replace(y=found.y + there.start)
+        yield RowBlock(slice(begun, end), there, spots, block, recorded, highest)
         for window in {id(one): one for one in (pixels, recorded)}.values():
             window.forget(before - halo)
         before, begun = begun, end
@@ -123,15 +122,16 @@ def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
     return -(-needed // strip) * strip
 
 
-def _spots(
-    tiled: Tiled, frames: Any, rows: slice, mask: NDArray[np.bool_] | None, level: float
-) -> Candidates:
-    """Return the spots in some rows of a frame."""
-    found: Candidates = tiled.backend.detect(
-        frames, tiled.detection, None if mask is None else mask[rows],
-        None if tiled.variances is None else tiled.variances[rows], level=level,
-    )  # fmt: skip
-    return found._replace(y=found.y + rows.start)
+def _block(
+    tiled: Tiled, pixels: RowBuffer, recorded: RowBuffer, rows: slice, level: float
+) -> Block:
+    """Return some rows of a frame."""
+    there = pixels.frames[:, rows]
+    taken = there if recorded is pixels else recorded.frames[:, rows]
+    noise_map = None if tiled.variances is None else tiled.variances[rows]
+    return Block(
+        there, taken, noise_map=noise_map, level=level, first_row=rows.start, height=pixels.height
+    )
 
 
 def spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
@@ -144,25 +144,21 @@ def spots_in_tiles(tiled: Tiled, number: int) -> Candidates:
 def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray[Any]], Fraction]]:
     """Yield the columns of fits in a frame, some rows after the other, and the rows' share."""
     calibration, height = tiled.calibration, tiled.reader.frame_shape[0]
-    sigma, reach = calibration.fitted.known_sigma, _reach_of_fits(calibration.fitted)
+    reach = _reach_of_fits(calibration.fitted)
     planes = calibration.planes(np.array([number]), np.empty(0))
     variances = calibration.variances(np.array([number]), np.empty(0))
     bad, top = calibration.bad_pixels(np.array([number])), _Top(tiled.reader, number)
     # No other block is worked on meanwhile, so that all threads are for this one.
-    alone = tiled.backend._replace(workers=1)
+    job = FitJob.of(calibration, tiled.reader.dtype, tiled.detection)
     # Spots are found in the rows that come next while those before are fitted.
     for rows in read_ahead(row_blocks(tiled, number)):
-        begin, end = rows.own.start, rows.own.stop
+        begin, end, block = rows.own.start, rows.own.stop, rows.block
         near = _in_rows(rows.spots, slice(begin - reach, end + reach))
-        pixels = recorded = rows.pixels.frames
-        if rows.recorded is not rows.pixels:
-            recorded = rows.recorded.frames[:, rows.rows]
-        block = Block(
-            rows.frames, pixels, _cut(planes, rows.rows), _cut(variances, rows.rows),
-            recorded, bad, top.highest(rows), rows.level, rows.rows.start,
-        )  # fmt: skip
-        places = np.column_stack([near.y, near.x]).astype(float)
-        columns = fit_block(alone, block, calibration, near.frame, places, sigma, tiled.detection)
+        block.planes, block.variances = _cut(planes, rows.rows), _cut(variances, rows.rows)
+        block.bad, block.highest = bad, top.highest(rows)
+        positions = Positions(np.column_stack([near.y, near.x]).astype(float), near.frame)
+        columns = tiled.backend.fit(job, block, positions)
+        check_counts(calibration, block, positions, columns)
         columns["score"] = near.score
         inside = (near.y >= begin) & (near.y < end)
         share = Fraction(end - begin, height)

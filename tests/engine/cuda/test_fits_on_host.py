@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import on_host
 import pytest
+from cpu_fits import fit_rois as on_cpu
 
 from napari_spotfit import NoiseModel, Profile, Settings, StopCondition, simulate_spots
-from napari_spotfit.engine.cpu.fit import fit_rois as on_cpu
 from napari_spotfit.engine.cuda.fit_kernel import Threads
 from napari_spotfit.images.pixel_calibration import Planes
 from napari_spotfit.models.profiles import MODELS

@@ -6,9 +6,7 @@ for it.
 
 from __future__ import annotations
 
-import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import fake_cupy
@@ -17,10 +15,16 @@ import on_host
 import pytest
 
 from napari_spotfit import NoiseModel, Settings, simulate_movie, simulate_spots
-from napari_spotfit.engine.backend import Backend
-from napari_spotfit.engine.cuda import fit, pieces, place_fits, prepared, spread, staging
+from napari_spotfit.engine.backend import Load
+from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.cpu.backend import Cpu
+from napari_spotfit.engine.cuda import fit, pieces, place_fits, staging, transfer
+from napari_spotfit.engine.cuda.backend import GpuFitter, Gpus
 from napari_spotfit.engine.errors import BackendFallbackWarning
-from napari_spotfit.engine.fallback import with_fallback
+from napari_spotfit.engine.fallback import Fallback
+from napari_spotfit.engine.fit_job import FitJob
+from napari_spotfit.engine.fit_steps import fit_in_steps
+from napari_spotfit.engine.lost_pixels import lost_pixels as on_cpu
 from napari_spotfit.engine.own_pixels import fit_own_pixels
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.images.pixel_calibration import Planes
@@ -60,13 +64,13 @@ def gpus(monkeypatch):
 
 
 def backend_of(numbers):
-    on = spread.Gpus(numbers)
-    return Backend(
-        "some GPUs", upload=on.upload, detect=on.detect, fit_rois=on.fit_rois,
-        lost_pixels=on.lost_pixels, frames_at_once=1, block_bytes=1,
-        workers=2, ran_on=lambda: "some GPUs", prepare_fits=prepared.PreparedFits,
-        prepare_places=place_fits.PlaceFits, reads_all=True, kind="cuda",
-    )  # fmt: skip
+    return Gpus(numbers, "some GPUs", Load(1, 1, 2))
+
+
+def fit_on(on, spots, settings=SETTINGS, start=None, planes=None):
+    """Fit cut-outs by a backend."""
+    job = FitJob.of_spots(settings, SHAPE, spots.dtype)
+    return on.fit(job, Block(spots, spots, planes), None, start)
 
 
 def run(count):
@@ -77,7 +81,7 @@ def run(count):
         return backend_of(left) if left else None
 
     cpu = partial(select_backend, SETTINGS.changed(backend="cpu"))
-    return with_fallback(backend_of(list(range(count))), cpu, without)
+    return Fallback(backend_of(list(range(count))), cpu, without)
 
 
 def assert_same(columns, expected):
@@ -89,7 +93,7 @@ def assert_same(columns, expected):
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_any_number_of_gpus_gives_the_same_rows(gpus, spots, expected, count):
     made = gpus(count)
-    assert_same(run(count).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert_same(fit_on(run(count), spots), expected)
     assert sum(made.launches) > 10
     assert all(made.launches)
 
@@ -100,17 +104,17 @@ def test_any_type_and_byte_order(gpus, spots, dtype):
     native = fit.to_native(typed)
     expected = on_host.fit_rois(native, None, SHAPE, SETTINGS)
     gpus(2)
-    assert_same(run(2).fit_rois(typed, None, SHAPE, SETTINGS), expected)
+    assert_same(fit_on(run(2), typed), expected)
 
 
 def test_any_layout(gpus, spots, expected, tmp_path):
     gpus(2)
     wide = np.zeros((2 * COUNT, 7, 15), np.uint16)
     wide[::2, ::-1, 3:10] = spots
-    assert_same(run(2).fit_rois(wide[::2, ::-1, 3:10], None, SHAPE, SETTINGS), expected)
+    assert_same(fit_on(run(2), wide[::2, ::-1, 3:10]), expected)
     spots.tofile(tmp_path / "spots")
     mapped = np.memmap(tmp_path / "spots", np.uint16, "r", shape=spots.shape)
-    assert_same(run(2).fit_rois(mapped, None, SHAPE, SETTINGS), expected)
+    assert_same(fit_on(run(2), mapped), expected)
 
 
 def test_page_locked_spots_go_up_as_they_are(gpus, spots, expected, monkeypatch):
@@ -125,12 +129,12 @@ def test_page_locked_spots_go_up_as_they_are(gpus, spots, expected, monkeypatch)
         feed(self, stream, done, job)
 
     monkeypatch.setattr(staging.Staging, "feed", watched)
-    assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert_same(fit_on(run(2), spots), expected)
     assert all(in_place and 0 <= place < spots.nbytes for in_place, place in sent)
     # Locked in part, it is ordinary memory.
     made.locked[spots.ctypes.data] = spots.nbytes - 100
     sent.clear()
-    assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert_same(fit_on(run(2), spots), expected)
     assert sent
     assert not any(in_place for in_place, _ in sent)
     del made.locked[spots.ctypes.data]
@@ -149,38 +153,38 @@ def test_start_values_and_maps_go_along(gpus, spots, locked, shared):
     made = gpus(2)
     if locked:
         made.locked[spots.ctypes.data] = spots.nbytes
-    found = run(2).fit_rois(spots, None, SHAPE, settings, start, planes=planes)
+    found = fit_on(run(2), spots, settings, start, planes)
     assert_same(found, expected)
 
 
 def test_results_keep_their_memory_as_long_as_they_are_there(gpus, spots, expected):
     gpus(1)
-    first = run(1).fit_rois(spots, None, SHAPE, SETTINGS)
+    first = fit_on(run(1), spots)
     kept = {name: values.copy() for name, values in first.items()}
     place = first["y"].ctypes.data
-    second = run(1).fit_rois(spots[::-1], None, SHAPE, SETTINGS)
+    second = fit_on(run(1), spots[::-1])
     assert_same(first, kept)
     assert second["y"].ctypes.data != place
     sigma = first["sigma"][5:]
     del first, second
-    run(1).fit_rois(spots[::-1], None, SHAPE, SETTINGS)
+    fit_on(run(1), spots[::-1])
     np.testing.assert_array_equal(sigma, kept["sigma"][5:])
     del sigma
     # Nobody has them any more.
-    again = [run(1).fit_rois(spots, None, SHAPE, SETTINGS) for _ in range(2)]
+    again = [fit_on(run(1), spots) for _ in range(2)]
     assert place in {columns["y"].ctypes.data for columns in again}
 
 
 def test_more_results_than_are_page_locked(gpus, spots, expected, monkeypatch):
     made = gpus(2)
     monkeypatch.setattr(staging, "_MOST_RESULTS", 300_000)
-    kept = [run(2).fit_rois(spots, None, SHAPE, SETTINGS) for _ in range(4)]
+    kept = [fit_on(run(2), spots) for _ in range(4)]
     for columns in kept:
         assert_same(columns, expected)
     assert sum(staging._locked_sizes) <= 300_000
     del kept, columns
     monkeypatch.setattr(staging, "_MOST_RESULTS", 2_700_000)
-    run(2).fit_rois(np.concatenate([spots] * 20), None, SHAPE, SETTINGS)
+    fit_on(run(2), np.concatenate([spots] * 20))
     assert len(staging._locked_sizes) == 1
     assert sum(size >= 1 << 20 for size in made.locked.values()) == 1
 
@@ -189,7 +193,7 @@ def test_where_no_memory_can_be_page_locked_results_are_copied(gpus, spots, expe
     made = gpus(2)
     made.fail(0, "register", for_good=False)
     for _ in range(2):
-        assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+        assert_same(fit_on(run(2), spots), expected)
     # It was tried once.
     assert max(made.locked.values()) < COUNT * 43
 
@@ -202,13 +206,13 @@ def test_a_gpu_that_fails_gives_its_pieces_to_the_others(gpus, spots, expected, 
     backend = run(3)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        columns = backend.fit_rois(spots, None, SHAPE, SETTINGS)
+        columns = fit_on(backend, spots)
     assert_same(columns, expected)
     # It may have had nothing left to fail with.
     assert len(warned) == 1 or (first and not warned)
     if warned:
         launches = list(made.launches)
-        assert_same(backend.fit_rois(spots, None, SHAPE, SETTINGS), expected)
+        assert_same(fit_on(backend, spots), expected)
         assert made.launches[1] == launches[1], "a lost GPU was asked again"
     assert backend.ran_on() == "some GPUs"
 
@@ -221,11 +225,11 @@ def test_when_all_fail_the_cpu_does_the_rest(gpus, spots, expected, call, first)
         made.fail(device, call, first)
     backend = run(2)
     with pytest.warns(BackendFallbackWarning) as warned:
-        columns = backend.fit_rois(spots.astype(">u2"), None, SHAPE, SETTINGS)
+        columns = fit_on(backend, spots.astype(">u2"))
     assert len(warned) == 1
     assert backend.ran_on() == "some GPUs, CPU (2 threads)"
     cpu = select_backend(SETTINGS.changed(backend="cpu"))
-    theirs = cpu.fit_rois(spots, None, SHAPE, SETTINGS)
+    theirs = fit_on(cpu, spots)
     by_gpu = np.ones(COUNT, bool)
     for name, values in expected.items():
         by_gpu &= (columns[name] == values) | np.isnan(values)
@@ -241,7 +245,7 @@ def test_memory_that_is_short_for_all_is_enough_for_one_after_the_other(gpus, sp
         patch.setattr(pieces, "_SMALLEST", 10)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert_same(run(2).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+            assert_same(fit_on(run(2), spots), expected)
     assert max(made.most) <= 60_000
 
 
@@ -249,13 +253,13 @@ def test_without_memory_the_cpu_does_it(gpus, spots):
     gpus(1, memory=100)
     cpu = select_backend(SETTINGS.changed(backend="cpu"))
     with pytest.warns(BackendFallbackWarning):
-        columns = run(1).fit_rois(spots, None, SHAPE, SETTINGS)
-    assert_same(columns, cpu.fit_rois(spots, None, SHAPE, SETTINGS))
+        columns = fit_on(run(1), spots)
+    assert_same(columns, fit_on(cpu, spots))
 
 
 def test_half_of_the_free_memory_is_left(gpus, spots, expected):
     made = gpus(1, memory=100_000)
-    assert_same(run(1).fit_rois(spots, None, SHAPE, SETTINGS), expected)
+    assert_same(fit_on(run(1), spots), expected)
     assert made.most[0] <= 50_000
 
 
@@ -288,21 +292,18 @@ def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, estimator):
         for given in (False, True)
     }
     made = gpus(1)
-    fit = run(1).prepare_fits(settings, SHAPE, few.dtype, planes, None)
+    fitter = run(1).fitter(FitJob.of_spots(settings, SHAPE, few.dtype))
     kinds = [(slice(40), False), (slice(0), False), (slice(None), False), (slice(30, 70), True)]
     for rows, given in kinds:
-        columns = fit(few[rows], start[rows] if given else None)
+        block = Block(few[rows], few[rows], planes)
+        columns = fitter.fit(block, None, start[rows] if given else None)
         assert_same(columns, {name: values[rows] for name, values in expected[given].items()})
     # One launch each, as both read one memory, and none for nothing.
     assert made.launches == [3]
     made.fail(0, "launch")
     with pytest.warns(BackendFallbackWarning, match="does the rest"):
-        columns = fit(few)
-    np.testing.assert_array_equal(
-        columns["x"], select_backend(settings.changed(backend="cpu")).fit_rois(
-            few, None, SHAPE, settings, planes=planes
-        )["x"],
-    )  # fmt: skip
+        columns = fitter.fit(Block(few, few, planes))
+    np.testing.assert_array_equal(columns["x"], fit_on(Cpu(2), few, settings, planes=planes)["x"])
 
 
 @pytest.mark.parametrize("estimator", ["lse", "mle"])
@@ -316,51 +317,47 @@ def test_fits_at_places_give_the_same_rows(gpus, monkeypatch, estimator):
     settings = SETTINGS.changed(
         estimator=estimator, gain=1.0, sigma=1.3, roi_size=SHAPE, noise=noise
     )
-    kind = settings, settings, frame.shape[1:]
-    cpu = select_backend(settings.changed(backend="cpu"))
-    by_cpu = cpu.prepare_places(*kind)(frame, frame, places)
-    corners = by_cpu.corners.copy()
-    start = np.full((len(places), 3), np.nan, np.float32)
-    start[:, :2] = places - corners[:, 1:]
-    expected = fit_own_pixels(
-        on_host.fit_rois, frame, corners, SHAPE, settings, start, places=places, lost=by_cpu.lone
-    )
+    job = FitJob(settings, SHAPE, "u2", 1.3, settings)
+    block = Block(frame, frame)
+    on_gpu = partial(fit_own_pixels, on_host.fit_rois)
+    expected = fit_in_steps(on_gpu, on_cpu, frame, job, block, Positions(places))
     made = gpus(1)
     monkeypatch.setattr(place_fits, "FEW_BYTES", 1 << 20)
-    fit = run(1).prepare_places(*kind)
+    fitter = run(1).fitter(job)
     for count in (3, len(places)):
-        placed = fit(frame, frame, places[:count])
-        assert placed.columns["y"].shape == (count,)
-    assert_same(placed.columns, expected)
-    np.testing.assert_array_equal(placed.corners, corners)
-    np.testing.assert_array_equal(placed.lone.rois, by_cpu.lone.rois)
-    np.testing.assert_array_equal(placed.lone.pixels, by_cpu.lone.pixels)
+        columns = fitter.fit(block, Positions(places[:count]))
+        assert columns["y"].shape == (count,)
+    assert_same(columns, expected)
     assert 3 <= made.launches[0] <= 4
     # What is left to others: places outside, what is saturated, too many pixels.
-    assert fit(frame, frame, places - 5) is None
+    few = GpuFitter(run(1), job)
+    assert few.fit_few(block, Positions(places - 5)) is None
     frame[0, 20:23, 30:33] = 65535
-    assert fit(frame, frame, np.full((1, 2), (21.0, 31.0))) is None
+    assert few.fit_few(block, Positions(np.full((1, 2), (21.0, 31.0)))) is None
     monkeypatch.setattr(place_fits, "FEW_BYTES", 1000)
-    assert fit(frame, frame, places[:20]) is None
+    assert few.fit_few(block, Positions(places[:20])) is None
     made.fail(0, "launch")
     with pytest.warns(BackendFallbackWarning, match="does the rest"):
-        placed = fit(frame, frame, places[:3])
-    assert_same(placed.columns, cpu.prepare_places(*kind)(frame, frame, places[:3]).columns)
+        columns = fitter.fit(block, Positions(places[:3]))
+    assert_same(columns, Cpu(2).fit(job, block, Positions(places[:3])))
 
 
 def test_other_errors_are_raised(gpus, spots):
     made = gpus(2)
     made.fail(1, "empty", 1, ValueError("no"), for_good=False)
     with pytest.raises(ValueError, match="no"):
-        run(2).fit_rois(spots, None, SHAPE, SETTINGS)
+        fit_on(run(2), spots)
 
 
 def test_frames_go_to_the_gpu_that_has_fewest(gpus, monkeypatch):
     """The faster one, which is done the sooner, gets more."""
     gpus(2)
-    monkeypatch.setattr(spread.transfer, "begin_upload", lambda frames: frames.copy())
-    upload = spread.Gpus([0, 1]).upload
-    frames = np.zeros((1, 8, 8), np.uint16)
+    monkeypatch.setattr(transfer, "begin_upload", lambda frames: frames.copy())
+    on, frames = backend_of([0, 1]), np.zeros((1, 8, 8), np.uint16)
+
+    def upload(frames):
+        return on._uploaded(Block(frames, frames))
+
     kept = [upload(frames) for _ in range(4)]
     assert sorted(one.device for one in kept) == [0, 0, 1, 1]
     kept = [one for one in kept if one.device == 0]
@@ -370,43 +367,14 @@ def test_frames_go_to_the_gpu_that_has_fewest(gpus, monkeypatch):
     assert made.count(0) == made.count(1) == 3
 
 
-def test_frames_of_a_lost_gpu_go_to_another_one(gpus, spots, expected):
+def test_frames_of_a_lost_gpu_go_to_another_one(gpus, spots, monkeypatch):
     made = gpus(2)
-    backend = run(2)
-    there = [backend.upload(spots) for _ in range(2)]
-    assert sorted(one.uploaded.device for one in there) == [0, 1]
-    (first,) = (one for one in there if one.uploaded.device == 0)
-    made.fail(0, "launch")
-    with pytest.warns(BackendFallbackWarning, match="some GPUs failed"):
-        backend.fit_rois(spots, None, SHAPE, SETTINGS)
-    lost = made.launches[0]
-    corners = np.zeros((COUNT, 3), np.int64)
-    corners[:, 0] = np.arange(COUNT)
-    assert first.uploaded.device in backend.fit_rois.__self__._lost
-    again = backend.upload(spots)
-    assert again.uploaded.device == 1
-    assert made.launches[0] == lost
-
-
-def test_few_blocks_are_copied_to_a_gpu_at_a_time(gpus, monkeypatch):
-    """Whoever waits gets its turn, after a failed one as well."""
-    gpus(1)
-    at_work, most, numbers = [], [], iter(range(12))
-    three = threading.Barrier(3, timeout=60)
-
-    def begin_upload(frames):
-        at_work.append(number := next(numbers))
-        most.append(len(at_work))
-        three.wait()
-        at_work.remove(number)
-        if number == 5:
-            raise ValueError("no")
-        return frames
-
-    monkeypatch.setattr(spread, "_COPIED", 3)
-    monkeypatch.setattr(spread.transfer, "begin_upload", begin_upload)
-    upload = spread.Gpus([0]).upload
-    with ThreadPoolExecutor(12) as pool:
-        made = [pool.submit(upload, np.zeros((1, 8, 8), np.uint16)) for _ in range(12)]
-    assert max(most) == 3
-    assert len([one for one in made if one.exception() is None]) == 11
+    monkeypatch.setattr(transfer, "begin_upload", lambda frames: frames.copy())
+    blocks = [Block(spots, spots) for _ in range(2)]
+    both = backend_of([0, 1])
+    there = [both._uploaded(block).device for block in blocks]
+    assert sorted(there) == [0, 1]
+    assert [both._uploaded(block).device for block in blocks] == there
+    left = backend_of([1])
+    assert [left._uploaded(block).device for block in blocks] == [1, 1]
+    assert not any(made.launches)

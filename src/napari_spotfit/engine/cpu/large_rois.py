@@ -12,14 +12,23 @@ import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from .. import threads
 from ..fit_settings import make_fit_settings
-from ..kernel_arguments import address
+from ..kernel_arguments import (
+    PIXEL_TYPES,
+    Results,
+    address,
+    fit_results,
+    pixel_map,
+    row_bytes,
+)
 from .expression import encode
 from .layouts import FitResults, HostRois, LargePlanes, LargeRequest
 from .library import load
@@ -169,6 +178,56 @@ def _number_of(settings: Settings) -> int:
 
 
 def fit_rois(
+    frames: NDArray[Any],
+    corners: NDArray[np.int64] | None,
+    roi_shape: tuple[int, int],
+    settings: Settings,
+    start: NDArray[np.float32] | None = None,
+    *,
+    planes: Planes | None = None,
+    variance_map: Planes | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Fit large ROIs where they lie in the frames.
+
+    Parameters
+    ----------
+    frames : ndarray, shape (n_frames, Y, X)
+        C-contiguous uint8, uint16, int16, float32 or float64 in native byte order.
+    corners : ndarray of int64, shape (n, 3), or None
+        Frame, first row and first column of each ROI; a negative frame stands for a
+        ROI outside the image, whose fit is INVALID. None: every frame is a ROI.
+    roi_shape : tuple of int
+        Rows and columns of the ROIs.
+    settings : Settings
+        How to fit.
+    start : ndarray of float32, shape (n, K), optional
+        Start values of the shape parameters in the order of the profile, y and x from
+        the ROI's first pixel; NaN asks for the built-in value.
+    planes : Planes, optional
+        Weights for least squares, read-out variances for maximum likelihood.
+    variance_map : Planes, optional
+        Read-out variances in counts², which the standard errors of least squares count
+        where the gain is known; by default the settings' one number.
+
+    Returns
+    -------
+    dict of ndarray
+        The columns of SpotFits, with y and x from the ROI's first pixel.
+    """
+    count = len(frames) if corners is None else len(corners)
+    memory = np.empty(row_bytes(settings) * count, np.uint8)
+    results = Results.within(memory, count, settings)
+    target = fit_results(address(memory), count, settings)
+    source = HostRois(
+        address(frames), *frames.shape[1:], address(corners), address(start),
+        pixel_map(planes), pixel_map(variance_map), 0, PIXEL_TYPES[frames.dtype.str[1:]],
+    )  # fmt: skip
+    inside = corners[:, 0] >= 0 if corners is not None else np.ones(count, bool)
+    _fit(source, inside, roi_shape, settings, target)
+    return results.columns(settings.profile)
+
+
+def _fit(
     source: HostRois,
     inside: NDArray[np.bool_],
     roi_shape: tuple[int, int],

@@ -24,7 +24,7 @@ LIBRARY = "NAPARI_SPOTFIT_LIBRARY"
 _FILES = {"win32": "spotfit.dll", "darwin": "libspotfit.dylib"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Library:
     """The library and the instruction set to use.
 

@@ -49,13 +49,25 @@ def fit_rois(
 ) -> dict[str, Any]:
     """Fit ROIs where they lie in the frames, of NumPy or of CuPy on the current device.
 
-    The rest is as :func:`napari_spotfit.engine.cpu.fit.fit_rois` says, its CPU twin.
-
     Parameters
     ----------
-    frames, corners, roi_shape, settings, start, planes, variance_map
-        As on the CPU; arrays may also be CuPy's. Cut-outs of NumPy may have any real number type
-        and layout.
+    frames : array, shape (n_frames, Y, X)
+        In a type that kernels read; cut-outs of NumPy in any real number type and layout.
+    corners : array of int64, shape (n, 3), or None
+        Frame, first row and first column of each ROI; a negative frame stands for a
+        ROI outside the image, whose fit is INVALID. None: every frame is a ROI.
+    roi_shape : tuple of int
+        Rows and columns of the ROIs.
+    settings : Settings
+        How to fit.
+    start : array of float32, shape (n, K), optional
+        Start values of the shape parameters in the order of the profile, y and x from
+        the ROI's first pixel; NaN asks for the built-in value.
+    planes : Planes, optional
+        Weights for least squares, read-out variances for maximum likelihood.
+    variance_map : Planes, optional
+        Read-out variances in counts², which the standard errors of least squares count
+        where the gain is known; by default the settings' one number.
     on_device : bool
         Leave the results on the device, and do not wait for them: they are made on
         CuPy's current stream.

@@ -113,7 +113,7 @@ class ImageVerdicts:
     """
 
     def __init__(self, columns: dict[str, Any], settings: Settings) -> None:
-        names, self._numbers = verdict_settings(settings, settings.roi_shape)
+        names, self.numbers = verdict_settings(settings, settings.roi_shape)
         where, doubles, *kept = _places_of(columns, names)
         where[1:3] = 0, 0  # y and x are those in the ROIs, whatever the columns were before
         count = self._count = len(columns["y"])
@@ -123,8 +123,10 @@ class ImageVerdicts:
         errors = None if filtered is None else error_columns(columns, filtered.columns)
         #: What must outlast the addresses.
         self._kept = kept, made, work, filtered, errors
-        self._fits, self._threads = _FIT_COLUMNS.pack(*where, doubles), settings.threads
-        self._library, self._numbers_at = load(), ctypes.byref(self._numbers)
+        #: The columns, packed as FitColumns.
+        self.fits = _FIT_COLUMNS.pack(*where, doubles)
+        self._threads = settings.threads
+        self._library, self._numbers_at = load(), ctypes.byref(self.numbers)
         first = address(made)
         self._memory = (
             ctypes.addressof(filtered.noise) if filtered else 0,
@@ -137,13 +139,10 @@ class ImageVerdicts:
         corners = np.ascontiguousarray(origin.corners, _LONG)
         places = np.ascontiguousarray(origin.places, _DOUBLE)
         bad = None if origin.bad is None else np.ascontiguousarray(to_host(origin.bad))
-        image = _IMAGE_FITS.pack(
-            address(corners), address(places), self._count, *origin.shape,
-            math.nan if origin.sigma is None else origin.sigma,
-            address(bad), 0 if bad is None else len(bad), *_lost(origin.saturated),
-            *_lost(origin.lone), *self._memory,
-        )  # fmt: skip
-        library, fits, numbers = self._library, self._fits, self._numbers_at
+        image = self.image(
+            corners, places, origin.shape, origin.sigma, bad, origin.saturated, origin.lone
+        )
+        library, fits, numbers = self._library, self.fits, self._numbers_at
 
         def work(first: int, last: int) -> None:
             library.functions.spotfit_judge_in_image(
@@ -154,6 +153,24 @@ class ImageVerdicts:
             work(0, self._count)
         else:
             threads.in_pieces(work, self._count, _SHARE, self._threads)
+
+    def image(
+        self,
+        corners: NDArray[np.int64],
+        places: NDArray[np.float64],
+        shape: tuple[int, int],
+        sigma: float | None,
+        bad: NDArray[np.bool_] | None,
+        saturated: Lost | None = None,
+        lone: Lost | None = None,
+        first_row: int = 0,
+    ) -> bytes:
+        """Return ImageFits, packed; the arrays must outlast it."""
+        return _IMAGE_FITS.pack(
+            address(corners), address(places), self._count, *shape,
+            math.nan if sigma is None else sigma, address(bad), 0 if bad is None else len(bad),
+            *_lost(saturated), *_lost(lone), *self._memory, first_row,
+        )  # fmt: skip
 
 
 def _places_of(columns: Columns, names: tuple[str, ...]) -> tuple[list[int], int, list[Any]]:

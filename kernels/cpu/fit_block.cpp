@@ -1,0 +1,325 @@
+// Fits of ROIs in a block of frames. A pixel is excluded from a fit where it is nearer to another spot, hot or dead,
+// saturated, or no data. ROIs with excluded pixels are cut out and fitted apart, with a mask each.
+#include "../layouts/fit_block.h"
+
+#include "detection_functions.h"
+#include "instruction_sets.h"
+#include "own_pixels.h"
+#include "verdicts.h"
+
+using namespace spotfit;
+
+namespace {
+
+constexpr double UNKNOWN = __builtin_nan("");
+// Of a pixel, by its type.
+constexpr int BYTES[] = {1, 2, 2, 4, 8};
+// ROIs that are looked at together, cut out at most, and pixels of those; where one in so many is cut out, the others
+// are not put together for that.
+constexpr long long BATCH = 256, MOST_PIXELS = 1 << 15, LANES_AT_MOST = 16, FEW = 8;
+
+// The nearest whole number, the even one of two, as NumPy has it.
+double rounded(double x) {
+    constexpr double WHOLE = 6755399441055744.0;
+    volatile double sum = x + WHOLE;
+    return sum - WHOLE;
+}
+
+// Memory that is divided up.
+struct Memory {
+    unsigned char* at;
+    template <class T> T* take(long long count) {
+        T* const own = reinterpret_cast<T*>(at);
+        at += (count * static_cast<long long>(sizeof(T)) + 15) / 16 * 16;
+        return own;
+    }
+};
+
+// Results of some fits that go to rows of others.
+struct Apart {
+    long long* rows;  // which they are
+    FitResults results;
+
+    void take(Memory& memory, long long room, int numbers) {
+        rows = memory.take<long long>(room);
+        results.length = room;
+        results.y = memory.take<double>(room), results.x = memory.take<double>(room);
+        results.values = memory.take<float>(room * numbers);
+        results.iterations = memory.take<unsigned short>(room);
+        results.stop_condition = memory.take<unsigned char>(room);
+    }
+    void put(long long count, int numbers, const FitResults& to) const {
+        const FitResults& from = results;
+        for (long long k = 0; k < count; ++k) {
+            const long long i = rows[k];
+            to.y[i] = from.y[k], to.x[i] = from.x[k];
+            to.iterations[i] = from.iterations[k], to.stop_condition[i] = from.stop_condition[k];
+        }
+        for (int j = 0; j < numbers; ++j) {
+            float* const column = to.values + j * to.length;
+            const float* const values = from.values + j * from.length;
+            for (long long k = 0; k < count; ++k) column[rows[k]] = values[k];
+        }
+    }
+};
+
+class Range {
+    BlockFits& b;
+    const Functions& functions;
+    const long long area, room;
+    Memory memory;
+    void* fit_work;
+    // Of a batch: what ROIs are suspected of, whether they have neighbours, hot pixels, and are cut out.
+    unsigned char *suspected, *crowded, *hot, *is_cut;
+    // The others of a batch, and the ROIs that are cut out, until there are enough to be fitted.
+    Apart whole, cut;
+    long long *whole_corners, cut_count = 0;
+    float *whole_start, *start, *own, *planes, *variances;
+    unsigned char *pixels, *hot_of_one, *top_of_one, *ground_of_one, *saturated, *padding;
+
+    const long long* corner(long long i) const { return b.source.corners + 3 * i; }
+    bool masks_neighbours() const { return b.spots.down > 0 && b.spots.count > 1; }
+
+    void fit(const HostRois& source, int estimator, long long first, long long last, const FitResults& results) const {
+        functions.fits_of(b.profile).by_estimator[estimator](source, first, last, b.rows, b.columns, *b.settings,
+                                                             fit_work, results);
+    }
+
+    // Fetches ROIs, and a pixel around them: a frame fresh from a camera is in no cache, and one row after the other
+    // comes as late as all at once.
+    void fetch(long long first, long long last) const {
+        const long long bytes = BYTES[b.source.pixel_type], row = b.source.width * bytes;
+        const char* const frames = static_cast<const char*>(b.source.frames);
+        for (long long i = first; i < last; ++i) {
+            const char* const frame = frames + corner(i)[0] * b.source.height * row;
+            const char* const end = frame + b.source.height * row - 1;
+            const long long ends[] = {0, (b.columns + 2) * bytes - 1};
+            const char* place = frame + (corner(i)[1] - 1) * row + (corner(i)[2] - 1) * bytes;
+            for (int k = 0; k < b.rows + 2; ++k, place += row)
+                for (const long long side : ends) {
+                    const char* const at = place + side;
+                    if (at >= frame && at <= end) __builtin_prefetch(at);
+                }
+        }
+    }
+
+    double highest_of(long long frame) const {
+        double& known = b.highest[frame];
+        if (known != known) {
+            const long long size = b.source.height * b.source.width;
+            const char* const pixels_of_all = static_cast<const char*>(b.taken);
+            known =
+                functions.own_pixels->highest(pixels_of_all + frame * size * BYTES[b.taken_type], b.taken_type, size);
+        }
+        return known;
+    }
+
+    // Marks saturated pixels of a ROI, and such as are no data, if it is suspected of some; returns whether any are.
+    bool has_flat_area(long long i, unsigned char what, unsigned char* top, unsigned char* ground) const {
+        bool found = false;
+        const auto clear = [&](unsigned char* mask) {
+            for (long long k = 0; k < area; ++k) mask[k] = 0;
+        };
+        clear(top), clear(ground);
+        if (what & FLAT_TOP) {
+            const double highest = highest_of(corner(i)[0]);
+            const bool any =
+                functions.own_pixels->find_saturated(b.taken, b.taken_type, b.source.height, b.source.width, corner(i),
+                                                     b.rows, b.columns, b.areas, highest, top);
+            if (any && highest < b.areas.largest) b.saturated = 1;
+            found |= any;
+        }
+        if (what & FLAT_GROUND)
+            found |= functions.own_pixels->find_padding(b.taken, b.taken_type, b.source.height, b.source.width,
+                                                        corner(i), b.rows, b.columns, ground);
+        return found;
+    }
+
+    // Cuts out what there is of frames, or of a map, at one ROI.
+    void cut_out(const void* values, int bytes, bool shared, long long i, void* to) const {
+        functions.own_pixels->cut_out(values, bytes, b.source.height, b.source.width, shared, corner(i), 1, b.rows,
+                                      b.columns, to);
+    }
+
+    // Makes ready what the fit of a ROI without some of its pixels reads; those in flat areas are known.
+    void add_cut(long long i, bool has_hot) {
+        const long long place = cut_count++;
+        const bool likelihood = b.estimator >= 2;
+        const float kept = likelihood ? 0.0f : 1.0f, lost = likelihood ? float(UNKNOWN) : 0.0f;
+        const int bytes = BYTES[b.source.pixel_type];
+        float* const mask = own + place * area;
+        unsigned char *const top = saturated + place * area, *const bad = padding + place * area;
+        cut.rows[place] = i;
+        cut_out(b.source.frames, bytes, false, i, pixels + place * area * bytes);
+        if (masks_neighbours()) functions.own_pixels->mark(b.spots, &i, 1, kept, lost, mask);
+        else
+            for (long long k = 0; k < area; ++k) mask[k] = kept;
+        if (has_hot) {
+            unsigned char found;
+            functions.detection->find_lone_pixels(*b.detection, corner(i), 0, 1, b.rows, b.columns, &found, hot_of_one);
+            for (long long k = 0; k < area; ++k) bad[k] |= hot_of_one[k];
+        }
+        for (long long k = 0; k < area; ++k) mask[k] = (top[k] | bad[k]) ? lost : mask[k];
+        if (b.source.planes.values) {
+            cut_out(b.source.planes.values, sizeof(float), b.source.planes.shared, i, planes);
+            for (long long k = 0; k < area; ++k) mask[k] = likelihood ? mask[k] + planes[k] : mask[k] * planes[k];
+        }
+        if (b.source.variance.values)
+            cut_out(b.source.variance.values, sizeof(float), b.source.variance.shared, i, variances + place * area);
+        for (int j = 0; j < b.shape; ++j) start[place * b.shape + j] = b.source.start[i * b.shape + j];
+    }
+
+    // Fits the ROIs that are cut out.
+    void fit_cut() {
+        if (!cut_count) return;
+        HostRois source = b.source;
+        source.frames = pixels, source.height = b.rows, source.width = b.columns;
+        source.corners = nullptr, source.start = start;
+        source.planes = {own, 0};
+        if (source.variance.values) source.variance = {variances, 0};
+        fit(source, b.estimator | 1, 0, cut_count, cut.results);
+        for (long long k = 0; k < cut_count; ++k)
+            b.image->flags[cut.rows[k]] =
+                functions.verdicts->pixel_flags(*b.quality, cut.results.y[k], cut.results.x[k], corner(cut.rows[k]),
+                                                b.first_row, saturated + k * area, padding + k * area);
+        cut.put(cut_count, b.numbers, b.results);
+        cut_count = 0;
+    }
+
+    // Fits those of a batch that are fitted where they lie; the few that are not are fitted all the same.
+    void fit_whole(long long first, long long last, long long without) const {
+        if (without == last - first) return;
+        if (without * FEW <= last - first) {
+            fit(b.source, b.estimator, first, last, b.results);
+            return;
+        }
+        long long count = 0;
+        for (long long i = first; i < last; ++i) {
+            if (is_cut[i - first]) continue;
+            whole.rows[count] = i;
+            for (int j = 0; j < 3; ++j) whole_corners[3 * count + j] = corner(i)[j];
+            for (int j = 0; j < b.shape; ++j) whole_start[b.shape * count + j] = b.source.start[b.shape * i + j];
+            ++count;
+        }
+        HostRois source = b.source;
+        source.corners = whole_corners, source.start = whole_start;
+        fit(source, b.estimator, 0, count, whole.results);
+        whole.put(count, b.numbers, b.results);
+    }
+
+    void fit_batch(long long first, long long last) {
+        const OwnPixelFunctions& look = *functions.own_pixels;
+        const long long count = last - first;
+        // Of many, the search for flat areas fetches a few ahead.
+        if (b.spots.count <= BATCH) fetch(first, last);
+        look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count, b.rows,
+                             b.columns, b.areas, suspected);
+        if (masks_neighbours()) look.find_crowded(b.spots, first, last, crowded - first);
+        if (b.detection)
+            functions.detection->find_lone_pixels(*b.detection, corner(first), 0, count, b.rows, b.columns, hot,
+                                                  nullptr);
+        long long without = 0;
+        for (long long k = 0; k < count; ++k) {
+            if (!b.detection) hot[k] = 0;
+            is_cut[k] = hot[k] || (masks_neighbours() && crowded[k]) ||
+                        (suspected[k] && has_flat_area(first + k, suspected[k], top_of_one, ground_of_one));
+            without += is_cut[k];
+            b.image->flags[first + k] = 0;
+        }
+        fit_whole(first, last, without);
+        for (long long k = 0; k < count && without; ++k) {
+            if (!is_cut[k]) continue;
+            if (cut_count == room) fit_cut();
+            unsigned char *const top = saturated + cut_count * area, *const ground = padding + cut_count * area;
+            has_flat_area(first + k, suspected[k], top, ground);
+            add_cut(first + k, hot[k]);
+        }
+    }
+
+    // Divides up the memory.
+    void divide() {
+        suspected = memory.take<unsigned char>(BATCH), crowded = memory.take<unsigned char>(BATCH);
+        hot = memory.take<unsigned char>(BATCH), is_cut = memory.take<unsigned char>(BATCH);
+        whole.take(memory, BATCH, b.numbers), cut.take(memory, room, b.numbers);
+        whole_corners = memory.take<long long>(3 * BATCH);
+        whole_start = memory.take<float>(b.shape * BATCH), start = memory.take<float>(b.shape * room);
+        own = memory.take<float>(area * room), planes = memory.take<float>(area);
+        variances = memory.take<float>(area * room);
+        pixels = memory.take<unsigned char>(area * room * BYTES[b.source.pixel_type]);
+        hot_of_one = memory.take<unsigned char>(area), top_of_one = memory.take<unsigned char>(area);
+        ground_of_one = memory.take<unsigned char>(area);
+        saturated = memory.take<unsigned char>(area * room), padding = memory.take<unsigned char>(area * room);
+    }
+
+  public:
+    Range(BlockFits& fits, const Functions& own_functions, void* work)
+        : b(fits), functions(own_functions), area(static_cast<long long>(fits.rows) * fits.columns),
+          room(room_for(area)), memory{static_cast<unsigned char*>(work)} {
+        fit_work = memory.take<unsigned char>(b.fit_bytes);
+        if (b.source.corners) divide();
+    }
+
+    static long long room_for(long long area) {
+        const long long fitting = MOST_PIXELS / area / LANES_AT_MOST * LANES_AT_MOST;
+        return fitting < LANES_AT_MOST ? LANES_AT_MOST : fitting > BATCH ? BATCH : fitting;
+    }
+    // Behind all of its memory.
+    const unsigned char* end() const { return memory.at; }
+
+    void run(long long first, long long last) {
+        if (!b.source.corners) {
+            fit(b.source, b.estimator, first, last, b.results);
+            if (b.noise) functions.verdicts->correct_errors(*b.noise, *b.errors, first, last);
+            return;
+        }
+        for (long long begin = first; begin < last; begin += BATCH)
+            fit_batch(begin, begin + BATCH < last ? begin + BATCH : last);
+        fit_cut();
+        functions.verdicts->judge_each(*b.fits, *b.quality, *b.image, first, last);
+    }
+};
+
+// Puts the ROIs around all positions, shifted into the frame; returns whether all positions lie in it.
+bool place_rois(const BlockFits& b) {
+    long long* corner = const_cast<long long*>(b.source.corners);
+    float* start = const_cast<float*>(b.source.start);
+    const double* place = b.image->places;
+    const long long sides[] = {b.rows, b.columns}, sizes[] = {b.frame_rows, b.source.width};
+    const long long firsts[] = {b.first_row, 0};
+    for (long long i = 0; i < b.spots.count; ++i, corner += 3, start += b.shape, place += 2) {
+        corner[0] = b.frame ? b.frame[i] : 0;
+        for (int axis = 0; axis < 2; ++axis) {
+            if (!(place[axis] >= -0.5 && place[axis] <= double(sizes[axis]) - 0.5)) return false;
+            const long long most = sizes[axis] - sides[axis];
+            long long first = static_cast<long long>(rounded(place[axis])) - sides[axis] / 2;
+            first = first < 0 ? 0 : first > most ? most : first;
+            corner[1 + axis] = first - firsts[axis];
+            start[axis] = float(place[axis] - double(first));
+        }
+        for (int j = 2; j < b.shape; ++j) start[j] = float(UNKNOWN);
+    }
+    return true;
+}
+
+}  // namespace
+
+// The memory that a range takes.
+SPOTFIT_EXPORT long long spotfit_block_bytes(int index, BlockFits* fits) {
+    unsigned char none[1];
+    return Range(*fits, *instruction_set(index).functions, none).end() - none;
+}
+
+// Does some steps for the fits first ... last - 1; returns -1 without any of them if a position is outside of its
+// frame.
+SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first, long long last, void* work,
+                                     int steps) {
+    const Functions& functions = *instruction_set(index).functions;
+    if (steps & PLACE_ROIS) {
+        if (!place_rois(*fits)) return -1;
+        if (fits->spots.down > 0 && fits->spots.count > 1) functions.own_pixels->sort(fits->spots);
+    }
+    if (steps & FIT_RANGE) Range(*fits, functions, work).run(first, last);
+    if (steps & FLAG_TOGETHER)
+        functions.verdicts->judge_together(*fits->fits, *fits->quality, *fits->image, first, last);
+    return 0;
+}

@@ -1,0 +1,41 @@
+// Fits of ROIs in a block of frames, by kernels/cpu/fit_block.cpp.
+#pragma once
+#include "detection_settings.h"
+#include "fit_settings.h"
+#include "flat_areas.h"
+#include "rois.h"
+#include "spots.h"
+#include "verdicts.h"
+
+namespace spotfit {
+
+// A block, the positions in it, and memory for all results. Without ROIs (`source.corners`), the frames are cut-outs,
+// which are fitted whole.
+struct BlockFits {
+    HostRois source;    // the frames; `corners` and `start` of positions are filled in
+    const void* taken;  // the same frames as the camera took them
+    int taken_type;
+    int profile, estimator, rows, columns;
+    int shape, numbers;  // how many shape parameters there are, and numbers of single precision of a fit
+    long long fit_bytes;
+    const FitSettings* settings;
+    const DetectionSource* detection;  // by which hot pixels are found; null: they count
+    FlatAreaRule areas;
+    SpotCells spots;         // the positions; with no row of cells, pixels of other spots count
+    const long long* frame;  // of each position; null: the first
+    long long first_row;     // of a frame, of which some rows are here,
+    long long frame_rows;    // and how many it has
+    double* highest;         // the largest number of each frame, NaN until it is needed
+    FitResults results;
+    const FitColumns* fits;
+    const VerdictSettings* quality;
+    const ImageFits* image;
+    const FilteredNoise* noise;  // of cut-outs of an image that a filter went over; else null
+    const ErrorColumns* errors;
+    int saturated;  // is written: whether there are pixels that `highest` alone calls saturated
+};
+
+// What to do: put the ROIs around all positions, fit a range of them, flag what follows from other fits.
+constexpr int PLACE_ROIS = 1, FIT_RANGE = 2, FLAG_TOGETHER = 4;
+
+}  // namespace spotfit

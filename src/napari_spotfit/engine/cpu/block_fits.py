@@ -1,0 +1,295 @@
+"""Fits in blocks of frames on the CPU: one call of the library for any range of them."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...images.arrays import to_host, to_native
+from ...images.pixel_calibration import Planes
+from ...settings.validation import ROI_MAX
+from .. import threads
+from ..backend import Columns
+from ..block import Block, Positions
+from ..columns import numbers_per_fit
+from ..detection.band import make_bands
+from ..detection.detection_settings import make_detection_settings
+from ..filtered_noise import correct_errors, error_columns, filtered_noise
+from ..fit_job import FitJob
+from ..fit_steps import beside, fit_in_steps, fit_inside
+from ..flat_areas import rule_for
+from ..kernel_arguments import (
+    PIXEL_TYPES,
+    Results,
+    address,
+    fit_results,
+    pixel_map,
+    row_bytes,
+)
+from ..lost_pixels import lost_pixels
+from ..own_pixels import fit_own_pixels
+from ..quality.verdicts import ImageVerdicts
+from .fit_kind import fit_kind
+from .large_rois import fit_rois
+from .layouts import (
+    FIT_RANGE,
+    FLAG_TOGETHER,
+    PLACE_ROIS,
+    BlockFits,
+    DetectionSource,
+    HostRois,
+    SpotCells,
+)
+from .library import Library
+
+#: Fits that one thread makes, in memory that is kept; and pixels of a thread's share, at most:
+#: small enough to share the work evenly and to be done soon after an interruption.
+SMALL_SHARE, _LARGE_SHARE = 1024, 1 << 20
+#: Fits of a thread's share where they are flagged by others of their frame.
+_FLAGGED = 1 << 14
+
+
+class CpuFitter:
+    """Fits of one job, by one thread at a time, in memory that is kept.
+
+    Parameters
+    ----------
+    library : Library
+        The library and its instruction set.
+    job : FitJob
+        How to fit.
+    """
+
+    #: Where the library reads and writes, and the columns that it fills in.
+    _given: BlockFits
+    _columns: Columns
+    _count: int
+    #: y and x in the image, and in the rows that are here.
+    _places: NDArray[np.float64]
+    _places_here: NDArray[np.float64]
+    _highest: NDArray[np.float64]
+    _hot_source: DetectionSource | None
+    #: What is known of the pixels.
+    _planes: Planes | None
+    _variances: Planes | None
+    _bad: Any
+    _first_row: int
+
+    def __init__(self, library: Library, job: FitJob) -> None:
+        self._library, self._job = library, job
+        self._is_large = max(job.roi_shape) > ROI_MAX
+        self._prepared_for: tuple[Any, ...] = ()
+
+    def fit(
+        self,
+        block: Block,
+        positions: Positions | None = None,
+        start: NDArray[np.float32] | None = None,
+    ) -> Columns:
+        """Return the columns of fits, which the next call may overwrite."""
+        if self._is_large:
+            return self._fit_large(block, positions, start)
+        pixels, taken = block.pixels, block.taken
+        if type(pixels) is not np.ndarray or type(taken) is not np.ndarray:
+            taken, pixels = to_host(taken), to_host(pixels)
+        count = len(pixels if positions is None else positions.yx)
+        shape = None if positions is None else pixels.shape
+        of_frame = block.level, block.height
+        kind = count, shape, pixels.dtype, taken.dtype, block.planes is None, of_frame
+        if kind != self._prepared_for:
+            self._prepare(kind, pixels, taken, block, count, at=positions is not None)
+        given = self._given
+        given.source.frames, given.taken = address(pixels), address(taken)
+        if block.planes is not self._planes or block.variances is not self._variances:
+            self._planes, self._variances = block.planes, block.variances
+            self._maps = beside(pixels, block.planes), beside(pixels, block.variances)
+            given.source.planes, given.source.variance = map(pixel_map, self._maps)
+        steps = FIT_RANGE
+        if positions is None:
+            given.source.start = address(start)
+        else:
+            steps = PLACE_ROIS | FIT_RANGE | FLAG_TOGETHER
+            self._take(block, positions)
+        few = count <= SMALL_SHARE
+        done = self._work(*self._call, steps) if few else self._share_out(steps)
+        if positions is None:
+            return self._columns
+        if done < 0:  # rare: a position is outside
+            return fit_inside(self._fit_others, self._job, block, positions)
+        highest = block.highest
+        if given.saturated and highest is not None and highest.of_all() != highest.here:
+            self._highest.fill(highest.of_all())
+            self._share_out(steps)
+        return self._columns
+
+    def _take(self, block: Block, positions: Positions) -> None:
+        """Take positions, and where their frames are."""
+        given, first_row = self._given, block.first_row
+        self._places[:] = positions.yx
+        if self._places_here is not self._places:
+            np.subtract(self._places, (first_row, 0), out=self._places_here)
+        self._frame = positions.frame
+        if self._frame is not None:
+            self._frame = np.ascontiguousarray(self._frame, np.int64)
+        given.frame, given.first_row = address(self._frame), first_row
+        if self._hot_source is not None:
+            self._hot_source.frames = given.source.frames
+        if block.bad is not self._bad or first_row != self._first_row:
+            self._know_image(block)
+        self._highest.fill(math.nan if block.highest is None else block.highest.here)
+        given.saturated = 0
+
+    def _fit_others(self, block: Block, positions: Positions) -> Columns:
+        """Fit at the positions that are inside."""
+        return CpuFitter(self._library, self._job).fit(block, positions)
+
+    def _share_out(self, steps: int) -> int:
+        """Do what the library can do; several threads share many fits."""
+        work, count, workers = self._work, self._count, self._job.threads
+        index, given = self._library.index, self._by_reference
+        if steps & PLACE_ROIS and work(index, given, 0, count, 0, PLACE_ROIS) < 0:
+            return -1
+
+        def fit(first: int, last: int) -> None:
+            memory = np.empty(self._work_bytes, np.uint8)
+            work(index, given, first, last, address(memory), FIT_RANGE)
+
+        def flag(first: int, last: int) -> None:
+            work(index, given, first, last, 0, FLAG_TOGETHER)
+
+        share = count // (4 * (workers or threads.available()))
+        share = max(min(share, _LARGE_SHARE // math.prod(self._job.roi_shape)), SMALL_SHARE)
+        threads.in_pieces(fit, count, share, workers)
+        if steps & FLAG_TOGETHER:
+            threads.in_pieces(flag, count, _FLAGGED, workers)
+        return 0
+
+    def _prepare(
+        self, kind: tuple[Any, ...], pixels: Any, taken: Any, block: Block, count: int, *, at: bool
+    ) -> None:
+        """Take memory for so many fits, and say once where all of it is."""
+        self._prepared_for = ()  # until all is there: an error leaves nothing half made
+        job, settings, (rows, columns) = self._job, self._job.settings, self._job.roi_shape
+        fits = fit_kind(settings, job.roi_shape, block.planes is not None)
+        self._count = count
+        #: What must outlast the addresses.
+        self._kept: list[Any] = [fits]
+        self._planes = self._variances = None
+        memory = self._new((row_bytes(settings) * count,), np.uint8)
+        self._columns = Results.within(memory, count, settings).columns(settings.profile)
+        self._given = given = BlockFits(
+            source=HostRois(
+                height=pixels.shape[1], width=pixels.shape[2],
+                program=ctypes.addressof(fits.encoded.program) if fits.encoded else 0,
+                pixel_type=PIXEL_TYPES[pixels.dtype.str[1:]],
+            ),
+            taken_type=PIXEL_TYPES[taken.dtype.str[1:]], profile=fits.profile,
+            estimator=fits.estimator, rows=rows, columns=columns,
+            shape=len(settings.profile.shape), numbers=numbers_per_fit(settings),
+            fit_bytes=fits.work_bytes, settings=ctypes.addressof(fits.numbers),
+            areas=rule_for(taken.dtype),
+            results=fit_results(address(memory), count, settings),
+        )  # fmt: skip
+        self._by_reference = ctypes.byref(given)
+        if at:
+            self._prepare_positions(pixels, block)
+        else:
+            self._prepare_errors()
+        bytes_of = self._library.functions.spotfit_block_bytes
+        self._work_bytes: int = bytes_of(self._library.index, self._by_reference)
+        self._work = self._library.functions.spotfit_fit_block
+        if count <= SMALL_SHARE:
+            memory = self._new((self._work_bytes,), np.uint8)
+            self._call = self._library.index, self._by_reference, 0, count, address(memory)
+        self._prepared_for = kind
+
+    def _new(self, size: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """Return memory that is kept as long as what is prepared."""
+        memory: NDArray[Any] = np.empty(size, dtype)
+        self._kept.append(memory)
+        return memory
+
+    def _prepare_errors(self) -> None:
+        """Prepare the errors of cut-outs of an image that a filter went over."""
+        filtered = filtered_noise(self._job.settings, self._job.roi_shape)
+        if filtered is not None:
+            errors = error_columns(self._columns, filtered.columns)
+            self._kept += [filtered, errors]
+            self._given.noise = ctypes.addressof(filtered.noise)
+            self._given.errors = ctypes.addressof(errors)
+
+    def _prepare_positions(self, pixels: Any, block: Block) -> None:
+        """Prepare what belongs to positions: ROIs, neighbours, hot pixels and flags."""
+        given, job, count = self._given, self._job, self._count
+        self._places = self._new((count, 2), float)
+        self._places_here = self._places if not block.height else self._new((count, 2), float)
+        self._corners = self._new((count, 3), np.int64)
+        given.source.corners = address(self._corners)
+        given.source.start = address(self._new((count, len(job.model.shape)), np.float32))
+        given.spots = self._cells(pixels.shape)
+        given.frame_rows = block.frame_shape[0]
+        self._highest = self._new((len(pixels),), float)
+        given.highest = address(self._highest)
+        self._hot_source = None
+        if job.detection is not None and job.detection.sigma is not None:
+            bands = make_bands(job.detection.sigma, pixels.shape[1:])
+            numbers = make_detection_settings(job.detection, bands, address, level=block.level)
+            self._hot_source = DetectionSource(
+                0, ctypes.addressof(numbers), PIXEL_TYPES[pixels.dtype.str[1:]]
+            )
+            self._kept.append((bands, numbers))
+            given.detection = ctypes.addressof(self._hot_source)
+        self._verdicts = ImageVerdicts(self._columns, job.settings)
+        given.fits = self._at(self._verdicts.fits)
+        given.quality = ctypes.addressof(self._verdicts.numbers)
+        self._know_image(block)
+
+    def _know_image(self, block: Block) -> None:
+        """Say where the fits are in an image, and which of its pixels are bad."""
+        self._bad, self._first_row = block.bad, block.first_row
+        bad = None if block.bad is None else np.ascontiguousarray(to_host(block.bad))
+        image = self._verdicts.image(
+            self._corners, self._places, block.frame_shape, self._job.sigma, bad,
+            first_row=block.first_row,
+        )  # fmt: skip
+        self._kept_image = image, bad
+        self._given.image = self._at(image)
+
+    def _at(self, packed: bytes) -> int:
+        """Return where a packed structure is."""
+        self._kept.append(packed)
+        return ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value or 0
+
+    def _cells(self, shape: tuple[int, int, int]) -> SpotCells:
+        """Return the positions by cells of the frames, none where all pixels count."""
+        (frames, height, width), roi_shape, count = shape, self._job.roi_shape, self._count
+        side = max(*roi_shape, math.isqrt(frames * height * width // max(count, 1)))
+        down, across = -(-height // side), -(-width // side)
+        if not self._job.masks_neighbours:
+            down = across = 0
+        return SpotCells(
+            address(self._corners), address(self._places_here), count, frames, down, across,
+            address(self._new((frames * down * across + 1,), np.int64)),
+            address(self._new((count, 2), float)), 0.0, side, *roi_shape,
+        )  # fmt: skip
+
+    def _fit_large(
+        self, block: Block, positions: Positions | None, start: NDArray[np.float32] | None
+    ) -> Columns:
+        """Fit large ROIs, each worked on by several threads, step by step as on a GPU."""
+        pixels, job = to_native(to_host(block.pixels)), self._job
+        if positions is not None:
+            fit = partial(fit_own_pixels, fit_rois)
+            in_steps = partial(fit_in_steps, fit, lost_pixels, pixels, job)
+            return fit_inside(in_steps, job, block, positions)
+        columns = fit_rois(
+            pixels, None, job.roi_shape, job.settings, start,
+            planes=beside(pixels, block.planes), variance_map=beside(pixels, block.variances),
+        )  # fmt: skip
+        correct_errors(columns, job.settings, job.roi_shape)
+        return columns

@@ -1,0 +1,254 @@
+"""The backend of one GPU or several, whichever thread asks for work.
+
+A thread's current CUDA device is its own, so that each call says which it means: frames
+stay on the GPU that they came to. Those that come from the host go to the GPU that has fewest of
+them: a faster one has done its own the sooner. An error says in ``gpu`` where it happened.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ...images.arrays import is_on_device
+from ...settings.settings import Settings
+from ..backend import Columns, Load
+from ..block import Block, Positions
+from ..detection.candidates import Candidates
+from ..errors import Unfinished, cuda_errors
+from ..filtered_noise import correct_errors
+from ..fit_job import FitJob
+from ..fit_steps import fit_in_steps, fit_inside
+from ..lending import lent
+from ..own_pixels import fit_own_pixels
+from ..quality.verdicts import ImageVerdicts, Origin
+from . import detect, fit, lost_pixels, transfer
+from .place_fits import PlaceFits
+from .prepared import PreparedFits
+
+#: Blocks of frames that are copied to a GPU at a time: more of them would take each other's share
+#: of the memory's speed, and the first one would come so much later.
+_COPIED = 8
+
+
+class Uploaded(NamedTuple):
+    """Frames on a GPU."""
+
+    device: int
+    frames: Any
+    #: On which all is done with them, one thing after the other.
+    stream: Any
+    #: What says that they are still there.
+    kept: object
+
+
+class _Kept:
+    """Something that is kept."""
+
+
+class Gpus:
+    """One GPU or several, and how many of the host's blocks each has.
+
+    Parameters
+    ----------
+    devices : sequence of int
+        CUDA's numbers of them.
+    name : str
+        What people call them.
+    load, long_movies : Load
+        What keeps them busy, and busier.
+    """
+
+    kind: Literal["cuda"] = "cuda"
+    reads_all = True
+
+    def __init__(
+        self, devices: Sequence[int], name: str, load: Load, long_movies: Load | None = None
+    ) -> None:
+        self.name, self.load, self.long_movies = name, load, long_movies
+        self._devices, self._turn = devices, itertools.cycle(devices)
+        # Memory may be cleared while a thread chooses.
+        self._waiting, self._choosing = threading.Lock(), threading.RLock()
+        self._busy = dict.fromkeys(devices, 0)
+        self._copying = {device: threading.Semaphore(_COPIED) for device in devices}
+
+    def ran_on(self) -> str:
+        """Return their name."""
+        return self.name
+
+    def detect(self, block: Block, settings: Settings) -> Candidates:
+        """Find spots, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+        found: Candidates = self._call(
+            detect.detect, self._uploaded(block), settings, block.mask, block.noise_map,
+            level=block.level,
+        )  # fmt: skip
+        return found
+
+    def fit(
+        self,
+        job: FitJob,
+        block: Block,
+        positions: Positions | None = None,
+        start: Any = None,
+        *,
+        on_device: bool = False,
+    ) -> Columns:
+        """Fit ROIs, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+        if positions is None:
+            return self._fit_spots(job, block, start, on_device)
+        if (
+            block.uploaded is None
+            and positions.frame is None
+            and isinstance(block.pixels, np.ndarray)
+        ):
+            import cupy
+
+            with lent(GpuFitter, self, job, cupy.cuda.runtime.getDevice()) as fitter:
+                columns = fitter.fit_few(block, positions)
+                if columns is not None:
+                    return {name: column.copy() for name, column in columns.items()}
+        return fit_inside(partial(self.fit_any, job), job, block, positions)
+
+    def fit_any(self, job: FitJob, block: Block, positions: Positions) -> Columns:
+        """Fit at positions that lie in their frames, however many there are."""
+        fit_rois = partial(self._call, partial(fit_own_pixels, fit.fit_rois))
+        find_lost = partial(self._call, lost_pixels.lost_pixels)
+        return fit_in_steps(fit_rois, find_lost, self._uploaded(block), job, block, positions)
+
+    def fitter(self, job: FitJob) -> GpuFitter:
+        """Prepare fits that are made again and again."""
+        return GpuFitter(self, job)
+
+    def _fit_spots(self, job: FitJob, block: Block, start: Any, on_device: bool) -> Columns:
+        """Fit cut-outs; those of the host are shared by all GPUs."""
+        here = isinstance(block.pixels, np.ndarray)
+        known: dict[str, Any] = {"devices": self._devices} if here else {}
+        if on_device:
+            known["on_device"] = True
+        try:
+            columns: Columns = self._call(
+                fit.fit_rois, block.pixels if here or on_device else self._uploaded(block), None,
+                job.roi_shape, job.settings, start, planes=block.planes,
+                variance_map=block.variances, **known,
+            )  # fmt: skip
+        except Unfinished as part:
+            correct_errors(part.columns, job.settings, job.roi_shape)
+            raise
+        correct_errors(columns, job.settings, job.roi_shape)
+        return columns
+
+    def _uploaded(self, block: Block) -> Uploaded:
+        """Return a block's frames on a GPU, to which they are sent when this is asked first."""
+        there: Uploaded | None = block.uploaded
+        if there is None or not (there.device in self._devices or is_on_device(block.pixels)):
+            there = block.uploaded = self._upload(block.pixels)
+        return there
+
+    def _upload(self, frames: Any) -> Uploaded:
+        """Begin to send frames to a GPU."""
+        device = self._device_of(frames)
+        with _on(device):
+            kept = self._taken(device)
+            stream = transfer.stream_for(kept)
+            with stream, self._copying.get(device, nullcontext()):
+                there = self._with_room(lambda: transfer.begin_upload(frames))
+            return Uploaded(device, there, stream, kept)
+
+    def _call(self, function: Callable[..., Any], frames: Any, *rest: Any, **named: Any) -> Any:
+        """Call a function where the frames are that it is given first."""
+        if not isinstance(frames, Uploaded):
+            with _on(self._device_of(frames)):
+                return self._with_room(lambda: function(frames, *rest, **named))
+        # Blocks of frames that are worked on side by side do not wait for each other.
+        with _on(frames.device), frames.stream:
+            return self._with_room(lambda: function(frames.frames, *rest, **named))
+
+    def _with_room(self, work: Callable[[], Any]) -> Any:
+        """Work; if memory runs out, once more, and only one of those to whom this happens."""
+        import cupy
+
+        # Suppressed, the error lets go of the arrays that its traceback holds.
+        with suppress(cupy.cuda.memory.OutOfMemoryError):
+            return work()
+        cupy.get_default_memory_pool().free_all_blocks()
+        with self._waiting:
+            return work()
+
+    def _device_of(self, frames: Any) -> int:
+        # CuPy's arrays say on which GPU they are; NumPy's say 'cpu'.
+        device = getattr(getattr(frames, "device", None), "id", None)
+        if device is not None:
+            return int(device)
+        with self._choosing:
+            least = min(self._busy.values())
+            return next(device for device in self._turn if self._busy[device] == least)
+
+    def _taken(self, device: int) -> object:
+        """Return what counts on a GPU for as long as it is kept."""
+        kept = _Kept()
+        self._count(device, 1)
+        weakref.finalize(kept, self._count, device, -1).atexit = False
+        return kept
+
+    def _count(self, device: int, change: int) -> None:
+        if device in self._busy:
+            with self._choosing:
+                self._busy[device] += change
+
+
+class GpuFitter:
+    """Fits of one job on the GPU that is the current one, in memory that is kept."""
+
+    def __init__(self, backend: Gpus, job: FitJob, _device: int = 0) -> None:
+        self._backend, self._job = backend, job
+        self._spots: PreparedFits | None = None
+        self._places: PlaceFits | None = None
+        self._columns: Columns | None = None
+
+    def fit(self, block: Block, positions: Positions | None = None, start: Any = None) -> Columns:
+        """Return the columns of fits, which the next call may overwrite."""
+        job = self._job
+        if positions is None:
+            self._spots = self._spots or PreparedFits(job)
+            columns = self._spots(block.pixels, start, block.planes, block.variances)
+            correct_errors(columns, job.settings, job.roi_shape)
+            return columns
+        found = None
+        if positions.frame is None and isinstance(block.pixels, np.ndarray):
+            found = self.fit_few(block, positions)
+        return found or fit_inside(partial(self._backend.fit_any, job), job, block, positions)
+
+    def fit_few(self, block: Block, positions: Positions) -> Columns | None:
+        """Fit few ROIs of one frame of the host's; None where that takes more."""
+        self._places = self._places or PlaceFits(self._job)
+        placed = self._places(block, positions.yx)
+        if placed is None:
+            return None
+        columns = placed.columns
+        if columns is not self._columns:
+            self._columns, self._verdicts = columns, ImageVerdicts(columns, self._job.settings)
+        shape, sigma = block.pixels.shape[1:], self._job.sigma
+        self._verdicts.judge(
+            Origin(placed.corners, positions.yx, shape, sigma, block.bad, None, placed.lone)
+        )
+        return columns
+
+
+@contextmanager
+def _on(device: int) -> Iterator[None]:
+    """Make a GPU the thread's own; an error says that it was this one."""
+    import cupy
+
+    try:
+        with cupy.cuda.Device(device):
+            yield
+    except cuda_errors() as error:
+        error.gpu = device  # type: ignore[attr-defined]
+        raise
