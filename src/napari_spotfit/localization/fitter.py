@@ -11,11 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.backend import BlockFitter
 from ..engine.block import Block, Positions
 from ..engine.choice import worth_for_fits
+from ..engine.excluded import ExcludedPixels, excluded_pixels
 from ..engine.fit_job import FitJob
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
+from ..images.frames import inside
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
@@ -163,19 +165,48 @@ class Fitter:
         """
         if type(frame) is not np.ndarray:
             frame = as_array(frame)
-        places = checked_places(centers, 2)
-        given, kind = self.settings, self._frames
-        if kind is None:
-            kind = self._frames = self._frame_kind(frame, places)
-        if frame.shape != kind.shape or frame.dtype != kind.dtype:
-            raise ValueError(
-                f"this Fitter was made for frames of the shape {kind.shape} and dtype "
-                f"{kind.dtype}; got {frame.shape}, {frame.dtype}. Make another one for these"
-            )
+        given = self.settings
+        places, kind = self._checked(frame, centers)
         fits = kind.fit(to_native(frame)[np.newaxis], places)
         if given is not self.settings:
             warn_of_gain(given, self.settings)
         return fits
+
+    def explain(self, frame: Any, centers: ArrayLike) -> ExcludedPixels:
+        """Return which pixels :meth:`fit_at` excludes from the first of some fits, and why.
+
+        Parameters
+        ----------
+        frame : array, shape (Y, X)
+            As :meth:`fit_at` takes it.
+        centers : array, shape (n, 2)
+            y and x of the spot, and of all others of the frame that are fitted with it.
+
+        Returns
+        -------
+        ExcludedPixels
+            First row and column of the ROI, and a mask for each reason: ``bad``, ``saturated``,
+            ``hot`` (or dead), ``padding`` and ``neighbour``.
+
+        Raises
+        ------
+        ValueError
+            If the first spot is outside of the frame, or as :meth:`fit_at` does.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from napari_spotfit import Fitter
+        >>> frame = np.random.default_rng(1).poisson(100, (32, 32)).astype(np.uint16)
+        >>> with Fitter(roi_size=9, sigma=1.3) as fitter:
+        ...     excluded = fitter.explain(frame, [[16, 12], [16, 17]])
+        >>> excluded.corner, int(excluded.neighbour.sum())
+        ((12, 8), 18)
+        """
+        places, kind = self._checked(frame, centers)
+        if not len(places) or not inside(places[:1], kind.shape).all():
+            raise ValueError(f"the spot must lie in the frame of {kind.shape}; got {centers!r}")
+        return kind.explain(to_native(as_array(frame))[np.newaxis], places)
 
     def close(self) -> None:
         """Free all memory that is held; the Fitter is of no use then."""
@@ -196,6 +227,20 @@ class Fitter:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Fitter holds memory of its own; make one in each process")
+
+    def _checked(self, frame: Any, centers: ArrayLike) -> tuple[NDArray[np.float64], _FrameKind]:
+        """Return places, and what fits in frames like this one."""
+        if type(frame) is not np.ndarray:
+            frame = as_array(frame)
+        places, kind = checked_places(centers, 2), self._frames
+        if kind is None:
+            kind = self._frames = self._frame_kind(frame, places)
+        if frame.shape != kind.shape or frame.dtype != kind.dtype:
+            raise ValueError(
+                f"this Fitter was made for frames of the shape {kind.shape} and dtype "
+                f"{kind.dtype}; got {frame.shape}, {frame.dtype}. Make another one for these"
+            )
+        return places, kind
 
     def _check_open(self) -> None:
         if self._closed:
@@ -269,16 +314,21 @@ class _FrameKind(_Kind):
         self._maps: Any = None
 
     def fit(self, taken: Any, places: NDArray[np.float64]) -> SpotFits:
+        block, positions = self._block(taken), Positions(places)
+        fits = self._fit(self._job, block, positions)
+        check_counts(self._calibration, block, positions, self._columns)
+        return fits
+
+    def explain(self, taken: Any, places: NDArray[np.float64]) -> ExcludedPixels:
+        return excluded_pixels(self._job, self._block(taken), Positions(places))
+
+    def _block(self, taken: Any) -> Block:
         calibration = self._calibration
         pixels = calibration.corrected(_FIRST, taken, mark_bad=True)
         if self._maps is None:
             self._maps = calibration.planes(_FIRST, taken), calibration.variances(_FIRST, taken)
         planes, variances = self._maps
-        block = Block(pixels, taken, planes, variances, self._bad)
-        positions = Positions(places)
-        fits = self._fit(self._job, block, positions)
-        check_counts(calibration, block, positions, self._columns)
-        return fits
+        return Block(pixels, taken, planes, variances, self._bad)
 
 
 class _SpotKind(_Kind):

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.cpu.lone_pixels import lone_pixels
-from ...engine.lost_pixels import in_flat_areas
-from ...engine.own_pixels import Lost, Spots
-from ...images.arrays import to_native
+from ...engine.block import Block, Positions
+from ...engine.excluded import excluded_pixels
+from ...engine.fit_job import FitJob
 from ...settings.settings import Settings
 
 Mask = NDArray[np.bool_]
@@ -83,33 +82,19 @@ def left_out(
         How many pixels have counted in the fit. Where the places do not explain it, others have
         taken pixels.
     """
-    shape = (bad.shape[0], bad.shape[1])
-    corners = np.array([[0, *corner]], np.int64)
-    flat = in_flat_areas(to_native(frame.taken)[np.newaxis], corners, shape, 1)
-    saturated, padding = (_of(lost, bad) for lost in flat)
-    none = np.zeros(shape, bool)
-    lone = none
-    if frame.detection.sigma is not None and frame.detection.noise is not None:
-        fitted = np.ascontiguousarray(to_native(frame.fitted))[np.newaxis]
-        known = bad | saturated | padding
-        lone = _of(lone_pixels(fitted, corners, shape, frame.detection), known)
+    detection = frame.detection
+    known = None if detection.sigma is None or detection.noise is None else detection
+    fitted = frame.fitted[np.newaxis]
+    block = Block(fitted, fitted if frame.fitted is frame.taken else frame.taken[np.newaxis])
+    job = FitJob(detection, (bad.shape[0], bad.shape[1]), "f8", detection.sigma, known)
+    found = excluded_pixels(job, block, Positions(places), corner, bad)
+    saturated, padding, lone, none = found.saturated, found.padding, found.hot, np.zeros_like(bad)
     missing = int((~bad & ~saturated & ~padding & ~lone).sum()) - counted
     # The fit is of a time when they counted.
     if missing < 0 and lone.any():
         missing, lone = missing + int(lone.sum()), none
     if missing < 0 and padding.any():
         missing, padding = missing + int(padding.sum()), none
-    if missing <= 0:
-        return LeftOut(bad, saturated, lone, padding, none, 0)
-    rest = bad | saturated | lone | padding
-    size = 1, *frame.taken.shape
-    spots = Spots(np.repeat(corners, len(places), axis=0), places, shape, size)
-    others = (spots.own_pixels(np.array([0]))[0] == 0) & ~rest
-    if int(others.sum()) != missing:
-        return LeftOut(bad, saturated, lone, padding, none, missing)
-    return LeftOut(bad, saturated, lone, padding, others, 0)
-
-
-def _of(lost: Lost | None, known: Mask) -> Mask:
-    """Return the lost pixels of the one region, but for those that are known to be."""
-    return np.zeros(known.shape, bool) if lost is None else lost.pixels[0] & ~known
+    is_known = missing > 0 and int(found.neighbour.sum()) == missing
+    neighbours = found.neighbour if is_known else none
+    return LeftOut(bad, saturated, lone, padding, neighbours, 0 if is_known else max(missing, 0))

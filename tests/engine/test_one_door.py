@@ -1,0 +1,122 @@
+"""One way leads from every public function to the library's fits."""
+
+from __future__ import annotations
+
+import ast
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkout import ROOT
+
+from napari_spotfit import Camera, Fitter, Settings, fit_at, fit_spots, localize, simulate_movie
+from napari_spotfit.engine.cpu import block_fits
+from napari_spotfit.engine.fit_job import FitJob
+
+PACKAGE = ROOT / "src" / "napari_spotfit"
+#: Frames of Python between a public function and the library's fits, at most.
+MOST_FRAMES = 8
+
+
+def callers(path: Path) -> set[str]:
+    """Return the functions of the library that fit which a module calls."""
+    names = {
+        node.attr for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute)
+    }  # fmt: skip
+    fits = {"spotfit_fit", "spotfit_fit_block", "spotfit_large_fit", "spotfit_large_write"}
+    return names & fits
+
+
+def test_two_modules_call_the_fits_of_the_library():
+    found = {path.name: callers(path) for path in PACKAGE.rglob("*.py")}
+    assert {name: functions for name, functions in found.items() if functions} == {
+        "block_fits.py": {"spotfit_fit_block"},
+        "large_rois.py": {"spotfit_large_fit", "spotfit_large_write"},
+    }
+
+
+@pytest.fixture
+def stacks(monkeypatch):
+    """The names of the functions that lead to each call of the fits."""
+    seen = []
+    prepare = block_fits.CpuFitter._prepare
+
+    def prepared(self, *given, **named):
+        prepare(self, *given, **named)
+        work = self._work
+
+        def call(*arguments):
+            seen.append([frame.name for frame in traceback.extract_stack()[:-1]])
+            return work(*arguments)
+
+        self._work = call
+
+    monkeypatch.setattr(block_fits.CpuFitter, "_prepare", prepared)
+    return seen
+
+
+def test_few_frames_lie_between_a_call_and_the_fits(stacks):
+    movie, truth = simulate_movie(2, shape=(48, 48), spots_per_frame=5, seed=1)
+    settings = localize(movie, backend="cpu", threads=1).settings
+    stacks.clear()
+    movie = movie.astype(np.float32)  # what is prepared for others serves no longer
+    places = truth[["frame", "y", "x"]].to_numpy()
+    calls = {
+        "localize": lambda: localize(movie, settings=settings),
+        "fit_at": lambda: fit_at(movie, places, settings=settings),
+        "fit_spots": lambda: fit_spots(movie[:, :9, :9], backend="cpu", threads=1),
+    }
+    for name, call in calls.items():
+        call()
+        stack = stacks.pop()
+        between = len(stack) - 1 - max(i for i, one in enumerate(stack) if one == name)
+        assert between <= MOST_FRAMES, stack
+        stacks.clear()
+
+
+def test_a_job_is_one_for_all_of_its_kind():
+    settings = Settings(roi_size=9, sigma=1.3)
+    jobs = [FitJob.of_spots(settings, (8, 9), np.dtype("u2")) for _ in range(2)]
+    assert jobs[0] is jobs[1]
+    assert jobs[0] != FitJob.of_spots(settings, (9, 9), np.dtype("u2"))
+    assert jobs[0].by_one_thread().threads == 1
+
+
+@pytest.mark.parametrize("neighbours", ["leave out", "ignore"])
+def test_it_is_explained_which_pixels_are_excluded(neighbours):
+    movie, truth = simulate_movie(1, shape=(70, 60), spots_per_frame=30, photons=3000, seed=4)
+    frame = movie[0].astype(np.uint16)
+    frame[20:23, 30:33] = 65535
+    frame[12:60:12, 12:50:12] += 2000
+    frame[:, 52:] = 0
+    bad = np.zeros(frame.shape, bool)
+    bad[40] = True
+    places = np.vstack([[(21, 31), (40, 20)], truth[["y", "x"]], [(36, 24)]])
+    found = dict.fromkeys(("bad", "saturated", "hot", "padding", "neighbour"), 0)
+    with Fitter(9, sigma=1.3, bad_pixels=bad, neighbours=neighbours, backend="cpu") as fitter:
+        fits = fitter.fit_at(frame, places).copy()
+        for i in np.flatnonzero(fits.valid):
+            own = np.vstack([places[i], np.delete(places, i, axis=0)])
+            excluded = fitter.explain(frame, own)
+            assert excluded.corner == (fits.roi_y[i], fits.roi_x[i])
+            masks = {name: getattr(excluded, name) for name in found}
+            assert sum(mask.astype(int) for mask in masks.values()).max() <= 1
+            left = 81 - int(excluded.pixels.sum())
+            assert fits.chi_square[i] / fits.reduced_chi_square[i] == pytest.approx(
+                left - fits.settings.fitted_parameters, abs=0.01
+            )
+            for name, mask in masks.items():
+                found[name] += int(mask.sum())
+        with pytest.raises(ValueError, match="the spot must lie in the frame"):
+            fitter.explain(frame, [(-3.0, 5.0)])
+    assert (found.pop("neighbour") > 0) == (neighbours == "leave out")
+    assert min(found.values()) > 0, found
+
+
+def test_a_camera_with_maps_goes_the_same_way(stacks):
+    movie, truth = simulate_movie(1, shape=(48, 48), spots_per_frame=5, seed=1)
+    camera = Camera(np.zeros((48, 48)), 1.0, np.ones((48, 48)))
+    fit_at(movie[0], truth[["y", "x"]], 9, sigma=1.3, camera=camera, backend="cpu")
+    assert stacks
