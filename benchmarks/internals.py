@@ -28,7 +28,7 @@ class LibraryCall:
     """The compiled library's own call, with all that it needs at hand."""
 
     def __init__(self, spots: np.ndarray, settings: Any) -> None:
-        from napari_spotfit.engine.cpu.fit import fit_kind
+        from napari_spotfit.engine.cpu.fit_kind import fit_kind
         from napari_spotfit.engine.cpu.layouts import HostRois
         from napari_spotfit.engine.kernel_arguments import (
             PIXEL_TYPES,

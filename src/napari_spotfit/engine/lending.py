@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, TypeVar
 
 Lent = TypeVar("Lent")
 
 
-@contextmanager
-def lent(make: Callable[..., Lent], *key: Hashable) -> Iterator[Lent]:
-    """Lend ``make(*key)``, one that nobody else uses; it is made if there is none.
+def lend(make: Callable[..., Lent], *key: Hashable) -> tuple[Lent, list[Any]]:
+    """Return ``make(*key)``, one that nobody else uses, and a list to append it to after use.
 
-    It serves the next caller, unless an error has left it half done.
+    It serves the next caller then; not so one that an error has left half done.
     """
     idle = _idle(make, *key)
     try:
-        one = idle.pop()
+        return idle.pop(), idle
     except IndexError:
-        one = make(*key)
-    yield one
-    idle.append(one)
+        return make(*key), idle
 
 
 @lru_cache(maxsize=16)

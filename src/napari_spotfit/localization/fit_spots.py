@@ -132,7 +132,7 @@ def _fit(
     if not on_device:
         calibration.check_counts(pixels, None)
     block = Block(pixels, pixels, planes, variances)
-    job = FitJob.of_spots(calibration.fitted, block.pixels.shape[1:], pixels.dtype)
+    job = FitJob.of_spots(calibration.fitted, pixels.shape[1:], pixels.dtype)
     return backend.fit(job, block, None, start, on_device=on_device)
 
 

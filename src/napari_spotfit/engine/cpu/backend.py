@@ -14,7 +14,7 @@ from ..backend import Columns, Load
 from ..block import Block, Positions
 from ..detection.candidates import Candidates
 from ..fit_job import FitJob
-from ..lending import lent
+from ..lending import lend
 from .block_fits import CpuFitter
 from .library import load
 
@@ -67,9 +67,11 @@ class Cpu:
         count = len(block.pixels if positions is None else positions.yx)
         if count > _FEW or max(job.roi_shape) > ROI_MAX:
             return CpuFitter(load(), job).fit(block, positions, start)
-        with lent(CpuFitter, load(), job) as fitter:
-            columns = fitter.fit(block, positions, start)
-            return {name: column.copy() for name, column in columns.items()}
+        fitter, idle = lend(CpuFitter, load(), job)
+        columns = fitter.fit(block, positions, start)
+        columns = {name: column.copy() for name, column in columns.items()}
+        idle.append(fitter)
+        return columns
 
     def fitter(self, job: FitJob) -> CpuFitter:
         """Prepare fits that are made again and again."""

@@ -67,6 +67,7 @@ class CpuFitter:
 
     #: Where the library reads and writes, and the columns that it fills in.
     _given: BlockFits
+    _source: HostRois
     _columns: Columns
     _count: int
     #: y and x in the image, and in the rows that are here.
@@ -98,22 +99,22 @@ class CpuFitter:
         if type(pixels) is not np.ndarray or type(taken) is not np.ndarray:
             taken, pixels = to_host(taken), to_host(pixels)
         count = len(pixels if positions is None else positions.yx)
-        shape = None if positions is None else pixels.shape
-        of_frame = block.level, block.height
-        kind = count, shape, pixels.dtype, taken.dtype, block.planes is None, of_frame
+        frames = None if positions is None else (pixels.shape, block.level, block.height)
+        kind = count, frames, pixels.dtype, taken.dtype, block.planes is None
         if kind != self._prepared_for:
             self._prepare(kind, pixels, taken, block, count, at=positions is not None)
-        given = self._given
-        given.source.frames, given.taken = address(pixels), address(taken)
+        given, source = self._given, self._source
+        source.frames = address(pixels)
         if block.planes is not self._planes or block.variances is not self._variances:
             self._planes, self._variances = block.planes, block.variances
             self._maps = beside(pixels, block.planes), beside(pixels, block.variances)
-            given.source.planes, given.source.variance = map(pixel_map, self._maps)
+            source.planes, source.variance = map(pixel_map, self._maps)
         steps = FIT_RANGE
         if positions is None:
-            given.source.start = address(start)
+            source.start = address(start)
         else:
             steps = PLACE_ROIS | FIT_RANGE | FLAG_TOGETHER
+            given.taken = address(taken)
             self._take(block, positions)
         few = count <= SMALL_SHARE
         done = self._work(*self._call, steps) if few else self._share_out(steps)
@@ -138,7 +139,7 @@ class CpuFitter:
             self._frame = np.ascontiguousarray(self._frame, np.int64)
         given.frame, given.first_row = address(self._frame), first_row
         if self._hot_source is not None:
-            self._hot_source.frames = given.source.frames
+            self._hot_source.frames = self._source.frames
         if block.bad is not self._bad or first_row != self._first_row:
             self._know_image(block)
         self._highest.fill(math.nan if block.highest is None else block.highest.here)
@@ -195,7 +196,7 @@ class CpuFitter:
             areas=rule_for(taken.dtype),
             results=fit_results(address(memory), count, settings),
         )  # fmt: skip
-        self._by_reference = ctypes.byref(given)
+        self._source, self._by_reference = given.source, ctypes.byref(given)
         if at:
             self._prepare_positions(pixels, block)
         else:

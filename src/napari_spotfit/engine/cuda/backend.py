@@ -26,7 +26,7 @@ from ..errors import Unfinished, cuda_errors
 from ..filtered_noise import correct_errors
 from ..fit_job import FitJob
 from ..fit_steps import fit_in_steps, fit_inside
-from ..lending import lent
+from ..lending import lend
 from ..own_pixels import fit_own_pixels
 from ..quality.verdicts import ImageVerdicts, Origin
 from . import detect, fit, lost_pixels, transfer
@@ -110,10 +110,12 @@ class Gpus:
         ):
             import cupy
 
-            with lent(GpuFitter, self, job, cupy.cuda.runtime.getDevice()) as fitter:
-                columns = fitter.fit_few(block, positions)
-                if columns is not None:
-                    return {name: column.copy() for name, column in columns.items()}
+            fitter, idle = lend(GpuFitter, self, job, cupy.cuda.runtime.getDevice())
+            found = fitter.fit_few(block, positions)
+            columns = found and {name: column.copy() for name, column in found.items()}
+            idle.append(fitter)
+            if columns is not None:
+                return columns
         return fit_inside(partial(self.fit_any, job), job, block, positions)
 
     def fit_any(self, job: FitJob, block: Block, positions: Positions) -> Columns:
