@@ -22,7 +22,7 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.engine.cuda import filtered_errors as on_a_gpu
-from napari_spotfit.engine.filtered_noise import ErrorColumns, correct_errors, filtered_noise
+from napari_spotfit.engine.filtered_noise import correct_errors, error_columns, filtered_noise
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import MODELS
 
@@ -204,7 +204,7 @@ def test_errors_of_a_filtered_image_are_corrected_alike_on_a_gpu():
     here, there = ({name: one.copy() for name, one in plain.items()} for _ in range(2))
     correct_errors(here, known, (SIDE, SIDE))
     names, numbers = filtered_noise(known, (SIDE, SIDE))
-    columns = ErrorColumns.of(there, names)
+    columns = error_columns(there, names)
     on_a_gpu.correct_errors(numbers, columns, len(spots), detection_on_host.HOST.kernel)
     assert names == tuple(f"{name}_stderr" for name in ("y", "x", *PULLED[2:], "photons"))
     dark = np.maximum(1.5 * (plain["background"].astype(float) + 20) - 30, 5)

@@ -68,6 +68,10 @@ def agreement(spots, fits):
     return both.mean(), close[both].mean()
 
 
+#: So that fits end where the minimum is, however flat it is.
+TO_THE_BOTTOM = {"min_delta": 1e-8, "max_iterations": 200}
+
+
 @pytest.mark.parametrize(("roi_size", "photons"), [(7, 400), (9, 1600), (11, 20_000)])
 def test_agrees_with_double_precision_on_simulated_spots(backend, roi_size, photons):
     spots, _ = simulate_spots(1000, roi_size, photons=photons, sigma=(1.0, 2.0), seed=roi_size)
@@ -90,9 +94,10 @@ def test_agrees_with_double_precision_on_real_spots(backend, dax, paint):
         if 0 <= top <= 23 and 0 <= left <= 23:
             rois.append(movie[spot["frame"], top : top + 9, left : left + 9])
     spots = np.stack(rois).astype(np.float32)[rng.permutation(len(rois))[:1000]]
-    both, close = agreement(spots, fit_spots(spots, backend=backend))
+    # ROIs of crowded STORM have flat valleys, at whose bottom fits end later than others.
+    both, close = agreement(spots, fit_spots(spots, backend=backend, **TO_THE_BOTTOM))
     assert both > 0.8
-    assert close >= SHARE
+    assert close >= 0.997
 
 
 @pytest.mark.parametrize(("photons", "background"), list(PAPER))

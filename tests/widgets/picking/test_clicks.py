@@ -96,7 +96,7 @@ def test_the_noise_is_measured_before_the_first_click(viewer, widget, make_movie
     image = viewer.add_image(make_movie(3), name="movie")
     widget.picking.click.click()
     noise = widget._noise.get()
-    qtbot.waitUntil(lambda: bool(noise._told))
+    qtbot.waitUntil(lambda: bool(noise._known))
     assert noise is widget._noise.get()
     image.data = image.data.copy()
     assert noise is not widget._noise.get()
