@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import gc
+import threading
 import traceback
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkout import ROOT
+from same_fits import assert_same
 
 from napari_spotfit import Camera, Fitter, Settings, fit_at, fit_spots, localize, simulate_movie
 from napari_spotfit.engine.cpu import block_fits
@@ -120,3 +125,72 @@ def test_a_camera_with_maps_goes_the_same_way(stacks):
     camera = Camera(np.zeros((48, 48)), 1.0, np.ones((48, 48)))
     fit_at(movie[0], truth[["y", "x"]], 9, sigma=1.3, camera=camera, backend="cpu")
     assert stacks
+
+
+def test_positions_outside_of_the_frame_are_nobodys_neighbours():
+    frame = np.random.default_rng(1).poisson(100, (32, 32)).astype(np.uint16)
+    centers = [[2, 16], [-1, 16], [np.nan, 16], [np.inf, 16], [1e300, 16]]
+    with Fitter(roi_size=9, sigma=1.3, backend="cpu") as fitter:
+        assert not fitter.explain(frame, centers).pixels.any()
+        fits = fitter.fit_at(frame, centers)
+        counted = fits.chi_square[0] / fits.reduced_chi_square[0] + 5
+        assert counted == pytest.approx(81, rel=1e-5)
+
+
+def test_pixels_without_a_number_or_a_weight_are_explained():
+    frame = np.random.default_rng(1).poisson(100, (32, 32)).astype(np.float32)
+    frame[18:20, 18:22] = np.nan
+    weights = np.ones(frame.shape)
+    weights[21] = 0
+    with Fitter(9, sigma=1.3, estimator="wlse", weights=weights, backend="cpu") as fitter:
+        bad = fitter.explain(frame, [[20, 20]]).bad
+    assert (
+        np.argwhere(bad).tolist()
+        == np.argwhere((np.isnan(frame) | (weights == 0))[16:25, 16:25]).tolist()
+    )
+
+
+def test_a_fitter_that_two_threads_use_says_so():
+    """It keeps memory, which two threads would write to at once."""
+    frame = np.random.default_rng(1).poisson(100, (60, 70)).astype(np.uint16)
+    places = np.random.default_rng(2).uniform(0, 59, (25, 2))
+    begun, go_on = threading.Event(), threading.Event()
+
+    with Fitter(9, sigma=1.3, backend="cpu") as fitter:
+        expected = fitter.fit_at(frame, places).copy()
+        kept = fitter._frames.fit
+
+        def fit(*given):
+            begun.set()
+            assert go_on.wait(30)
+            return kept(*given)
+
+        fitter._frames.fit = fit
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(fitter.fit_at, frame, places)
+            assert begun.wait(30)
+            for use in (fitter.fit_at, fitter.explain):
+                with pytest.raises(RuntimeError, match="in use by another thread"):
+                    use(frame, places)
+            go_on.set()
+            assert_same(first.result(), expected)
+        fitter._frames.fit = kept
+        assert_same(fitter.fit_at(frame, places), expected)
+
+
+def test_what_a_caller_knows_of_pixels_is_not_kept():
+    image = np.random.default_rng(1).poisson(100, (64, 64)).astype(np.uint16)
+    weights = np.ones(image.shape, np.float32)
+    kept = weakref.ref(weights)
+    fit_at(image, [[20, 20]], 9, sigma=1.3, estimator="wlse", weights=weights, backend="cpu")
+    del weights
+    gc.collect()
+    assert kept() is None
+
+
+def test_the_gain_that_is_taken_is_warned_of_by_whatever_comes_first():
+    frame = np.random.default_rng(1).poisson(100, (64, 64)).astype(np.uint16)
+    with Fitter(9, sigma=1.3, estimator="mle", backend="cpu") as fitter:
+        with pytest.warns(UserWarning, match="needs the camera's gain"):
+            fitter.explain(frame, [[20, 20]])
+        fitter.fit_at(frame, [[20, 20]])

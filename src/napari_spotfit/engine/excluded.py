@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import to_host, to_native
+from ..images.frames import inside
 from .block import Block, Positions
 from .fit_job import FitJob
 from .lost_pixels import lost_pixels
@@ -22,8 +23,8 @@ class ExcludedPixels(NamedTuple):
 
     #: First row and first column of the ROI.
     corner: tuple[int, int]
-    #: Of the shape of the ROI: named bad by the caller; at the end of the camera's range; far
-    #: above or below all around them; without data; nearer to another spot.
+    #: Of the shape of the ROI: named bad by the caller, of weight 0, or no number; at the end of
+    #: the camera's range; far above or below all around them; without data; nearer to another spot.
     bad: Mask
     saturated: Mask
     hot: Mask
@@ -56,13 +57,14 @@ def excluded_pixels(
     """
     pixels, taken = (to_native(to_host(frames)) for frames in (block.pixels, block.taken))
     shape, yx = job.roi_shape, np.ascontiguousarray(positions.yx, float)
+    # A position outside of the frame is nobody's neighbour.
+    yx = yx[inside(yx, pixels.shape[1:])]
+    positions = Positions(yx)
     rois = rois_around(positions.frames, yx, pixels.shape[1:], shape, len(job.model.shape))
     first = (int(rois.corners[0, 1]), int(rois.corners[0, 2])) if corner is None else corner
     corners = np.array([[0, *first]], np.int64)
-    if bad is None:
-        here = slice(first[0], first[0] + shape[0]), slice(first[1], first[1] + shape[1])
-        none = np.zeros(shape, bool)
-        bad = none if block.bad is None else np.asarray(to_host(block.bad)[0])[here]
+    bad = _bad(job, block, first) if bad is None else bad
+    bad = bad | ~np.isfinite(pixels[0][_at(first, shape)])
     known = None if job.detection is None or job.detection.sigma is None else job.detection
     lost = lost_pixels(pixels, corners, shape, 1, detection=known, taken=taken)
     found = [bad]
@@ -71,6 +73,22 @@ def excluded_pixels(
         found.append(mask & ~np.logical_or.reduce(found))
     bad, saturated, padding, hot, neighbour = found
     return ExcludedPixels(first, bad, saturated, hot, padding, neighbour)
+
+
+def _at(first: tuple[int, int], shape: tuple[int, int]) -> tuple[slice, slice]:
+    return slice(first[0], first[0] + shape[0]), slice(first[1], first[1] + shape[1])
+
+
+def _bad(job: FitJob, block: Block, first: tuple[int, int]) -> Mask:
+    """Return which pixels of a ROI the caller excludes, as bad or by their weights."""
+    bad, here = np.zeros(job.roi_shape, bool), _at(first, job.roi_shape)
+    if block.bad is not None:
+        bad |= np.asarray(to_host(block.bad)[0])[here]
+    if block.planes is not None:
+        values = np.asarray(to_host(block.planes.values)[0])[here]
+        is_variance = job.settings.estimator_kind.is_likelihood
+        bad |= np.isnan(values) if is_variance else values == 0
+    return bad
 
 
 def _of_others(

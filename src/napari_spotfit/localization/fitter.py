@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from types import TracebackType
 from typing import Any, NoReturn, Unpack
 
@@ -99,7 +100,7 @@ class Fitter:
         self._known = {"weights": weights, "bad_pixels": bad_pixels, "camera": camera}
         self._spots: _SpotKind | None = None
         self._frames: _FrameKind | None = None
-        self._closed = False
+        self._closed, self._in_use = False, _OneThread()
 
     def fit(self, spots: Any, start: Any = None) -> SpotFits:
         """Fit spots that were cut out already.
@@ -120,6 +121,8 @@ class Fitter:
         ------
         ValueError
             If rows, columns or dtype are others than before, or if the Fitter is closed.
+        RuntimeError
+            If another thread is using this Fitter.
 
         Examples
         --------
@@ -141,7 +144,9 @@ class Fitter:
                 f"this Fitter was made for cut-outs of the shape (n, {rows}, {columns}) and dtype "
                 f"{kind.dtype}; got {spots.shape}, {spots.dtype}. Make another one for these"
             )
-        return kind.fit(spots, checked_start(start, len(spots), self.settings))
+        own_start = checked_start(start, len(spots), self.settings)
+        with self._in_use:
+            return kind.fit(spots, own_start)
 
     def fit_at(self, frame: Any, centers: ArrayLike) -> SpotFits:
         """Fit the spots at given places of a frame.
@@ -162,15 +167,14 @@ class Fitter:
         ------
         ValueError
             If the frame's shape or dtype are others than before, or if the Fitter is closed.
+        RuntimeError
+            If another thread is using this Fitter.
         """
         if type(frame) is not np.ndarray:
             frame = as_array(frame)
-        given = self.settings
         places, kind = self._checked(frame, centers)
-        fits = kind.fit(to_native(frame)[np.newaxis], places)
-        if given is not self.settings:
-            warn_of_gain(given, self.settings)
-        return fits
+        with self._in_use:
+            return kind.fit(to_native(frame)[np.newaxis], places)
 
     def explain(self, frame: Any, centers: ArrayLike) -> ExcludedPixels:
         """Return which pixels :meth:`fit_at` excludes from the first of some fits, and why.
@@ -206,7 +210,8 @@ class Fitter:
         places, kind = self._checked(frame, centers)
         if not len(places) or not inside(places[:1], kind.shape).all():
             raise ValueError(f"the spot must lie in the frame of {kind.shape}; got {centers!r}")
-        return kind.explain(to_native(as_array(frame))[np.newaxis], places)
+        with self._in_use:
+            return kind.explain(to_native(as_array(frame))[np.newaxis], places)
 
     def close(self) -> None:
         """Free all memory that is held; the Fitter is of no use then."""
@@ -234,7 +239,9 @@ class Fitter:
             frame = as_array(frame)
         places, kind = checked_places(centers, 2), self._frames
         if kind is None:
+            given = self.settings
             kind = self._frames = self._frame_kind(frame, places)
+            warn_of_gain(given, self.settings)
         if frame.shape != kind.shape or frame.dtype != kind.dtype:
             raise ValueError(
                 f"this Fitter was made for frames of the shape {kind.shape} and dtype "
@@ -270,6 +277,23 @@ class Fitter:
         calibration = estimated(reader, calibration, places=known)
         self.settings = calibration.settings
         return _FrameKind(calibration, frame)
+
+
+class _OneThread:
+    """Lets one thread use the memory of a Fitter at a time."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError(
+                "this Fitter is in use by another thread. A Fitter is for one thread at a time; "
+                "make one for each"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class _Kind:

@@ -70,6 +70,7 @@ class Cpu:
         fitter, idle = lend(CpuFitter, load(), job)
         columns = fitter.fit(block, positions, start)
         columns = {name: column.copy() for name, column in columns.items()}
+        fitter.release_maps()
         idle.append(fitter)
         return columns
 

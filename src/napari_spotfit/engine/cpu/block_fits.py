@@ -79,10 +79,12 @@ class CpuFitter:
     _planes: Planes | None
     _variances: Planes | None
     _bad: Any
+    _kept_image: Any
     _first_row: int
 
     def __init__(self, library: Library, job: FitJob) -> None:
         self._library, self._job = library, job
+        self._bad = None
         self._is_large = max(job.roi_shape) > ROI_MAX
         self._prepared_for: tuple[Any, ...] = ()
 
@@ -106,9 +108,10 @@ class CpuFitter:
         given, source = self._given, self._source
         source.frames = address(pixels)
         if block.planes is not self._planes or block.variances is not self._variances:
-            self._planes, self._variances = block.planes, block.variances
             self._maps = beside(pixels, block.planes), beside(pixels, block.variances)
             source.planes, source.variance = map(pixel_map, self._maps)
+            # Last: what interrupts this leaves no maps that are taken for these.
+            self._planes, self._variances = block.planes, block.variances
         steps = FIT_RANGE
         if positions is None:
             source.start = address(start)
@@ -127,6 +130,15 @@ class CpuFitter:
             self._highest.fill(highest.of_all())
             self._share_out(steps)
         return self._columns
+
+    def release_maps(self) -> None:
+        """Release what a caller knows of the pixels, which may be as large as the image."""
+        if self._prepared_for and any(
+            one is not None for one in (self._planes, self._variances, self._bad)
+        ):
+            self._prepared_for = ()
+            self._planes = self._variances = self._bad = None
+            self._maps, self._kept_image = (None, None), None
 
     def _take(self, block: Block, positions: Positions) -> None:
         """Take positions, and where their frames are."""
@@ -252,7 +264,6 @@ class CpuFitter:
 
     def _know_image(self, block: Block) -> None:
         """Say where the fits are in an image, and which of its pixels are bad."""
-        self._bad, self._first_row = block.bad, block.first_row
         bad = None if block.bad is None else np.ascontiguousarray(to_host(block.bad))
         image = self._verdicts.image(
             self._corners, self._places, block.frame_shape, self._job.sigma, bad,
@@ -260,6 +271,7 @@ class CpuFitter:
         )  # fmt: skip
         self._kept_image = image, bad
         self._given.image = self._at(image)
+        self._bad, self._first_row = block.bad, block.first_row
 
     def _at(self, packed: bytes) -> int:
         """Return where a packed structure is."""
