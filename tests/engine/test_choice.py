@@ -1,11 +1,11 @@
-"""What "auto" takes, at the edges of the rule: engine/choice.py has the numbers."""
+"""What "auto" takes, at the edges of the rule: engine/select.py has the numbers."""
 
 from __future__ import annotations
 
 import pytest
 
 from napari_spotfit import Settings
-from napari_spotfit.engine.choice import worth_for_fits, worth_for_search
+from napari_spotfit.engine.select import worth_for_fits, worth_for_search
 
 LEAST_SQUARES = Settings()
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..models.columns import TRACK
 from ..results.spot_fits import SpotFits
-from .fiducial_shifts import agreed_shifts, by_track, refuse_untold, spans
-from .shifts import Floats
+from .shifts import Floats, agreed_shifts, by_track, refuse_untold, spans
 from .tracks import leading_axes
 
 if TYPE_CHECKING:

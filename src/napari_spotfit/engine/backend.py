@@ -1,8 +1,10 @@
-"""What every backend offers."""
+"""Define the interface of a backend, and lend prepared resources to its callers."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,3 +113,24 @@ class Backend(Protocol):
 
     def fitter(self, job: FitJob) -> BlockFitter:
         """Prepare fits of one job that are made again and again."""
+
+
+Lent = TypeVar("Lent")
+
+
+def lend(make: Callable[..., Lent], *key: Hashable) -> tuple[Lent, list[Any]]:
+    """Return ``make(*key)``, one that nobody else uses, and a list to append it to after use.
+
+    It serves the next caller then; not so one that an error has left half done.
+    """
+    idle = _idle(make, *key)
+    try:
+        return idle.pop(), idle
+    except IndexError:
+        return make(*key), idle
+
+
+@lru_cache(maxsize=16)
+def _idle(*_key: Hashable) -> list[Any]:
+    """Return what was made with a key and is not in use."""
+    return []

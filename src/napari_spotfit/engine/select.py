@@ -1,4 +1,8 @@
-"""Which backend runs the fits.
+"""Select the backend that runs the fits.
+
+With ``backend="auto"``, one rule decides on any machine. Data in a GPU's memory are processed on
+the GPU; data on the host, if one core would take longer than the start of a GPU run. The numbers
+are those of an NVIDIA H200 and an Intel Xeon with 32 cores, 2026-11-23 (docs/performance.md).
 
 What a backend needs is imported when it is chosen: the first fit on the CPU waits for nothing else.
 """
@@ -10,12 +14,63 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..settings.settings import Settings
+from ..settings.validation import ROI_MAX
 from . import threads
 from .backend import Backend, Load
 from .errors import BackendUnavailableError
 
 if TYPE_CHECKING:
     from .cuda.devices import Gpu
+
+#: Nanoseconds of a core for a fit: for each, and for each of its pixels.
+#: Sums along the axes (separable models, least squares); sums over the pixels (all others).
+_SEPARABLE, _PIXELWISE = (130.0, 1.1), (0.0, 9.0)
+#: Nanoseconds of a core from which on a GPU is worth its beginning: of fits of cut-outs and at
+#: places.
+_WORTH_A_GPU = 110_000.0
+#: Pixels of large ROIs, one by one, for which it is, and pixels that are searched for spots.
+_LARGE_PIXELS, _SEARCHED_PIXELS = 81_000, 1 << 18
+
+
+def worth_for_fits(
+    settings: Settings, count: int, roi_shape: tuple[int, int], *, weighted: bool = False
+) -> bool:
+    """Whether a GPU is worth its beginning for fits of ROIs in the host's memory.
+
+    Parameters
+    ----------
+    settings : Settings
+        The model and the estimator count here.
+    count : int
+        How many fits are to come.
+    roi_shape : tuple of int
+        Rows and columns of the ROIs.
+    weighted : bool
+        Whether pixels have weights, or some are bad.
+
+    Examples
+    --------
+    >>> worth_for_fits(Settings(), 100, (9, 9)), worth_for_fits(Settings(), 1000, (9, 9))
+    (False, True)
+    """
+    pixels = roi_shape[0] * roi_shape[1]
+    if max(roi_shape) > ROI_MAX:
+        return count * pixels >= _LARGE_PIXELS
+    is_fast = settings.profile.separable and settings.estimator_kind.is_separable and not weighted
+    each, per_pixel = _SEPARABLE if is_fast else _PIXELWISE
+    return count * (each + per_pixel * pixels) >= _WORTH_A_GPU
+
+
+def worth_for_search(pixels: int) -> bool:
+    """Whether a GPU is worth its beginning to find spots in so many pixels of the host.
+
+    Examples
+    --------
+    >>> worth_for_search(256 * 256), worth_for_search(4 * 256 * 256)
+    (False, True)
+    """
+    return pixels >= _SEARCHED_PIXELS
+
 
 #: Bytes of a block of frames. One that goes to a GPU holds the interpreter's lock for 4 ms in all,
 #: whether it has one frame or a thousand.
@@ -52,7 +107,7 @@ def select_backend(settings: Settings, worth_a_gpu: bool = True) -> Backend:
     settings : Settings
         ``backend``, ``devices`` and ``threads`` count here.
     worth_a_gpu : bool
-        Whether "auto" takes a GPU where there is one, see :mod:`~.choice`.
+        Whether "auto" takes a GPU where there is one, see :func:`worth_for_fits`.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from ..settings.settings import Settings
 from .image_noise import measured_noise, sample_frames
 from .measured_noise import BLOCK
 from .psf_width import with_psf
-from .width_sample import glance_frames
+from .width_search import glance_frames
 
 #: Of the least variance so much stays, whatever a map says of the pixels it was measured in.
 _LEAST_LEFT = 0.05

@@ -14,8 +14,7 @@ from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
-from .width_sample import samples
-from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, width_of
+from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
 
 __all__ = ["PsfWidth", "estimate_sigma", "with_psf"]
 

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.block import Block
-from ..engine.choice import worth_for_fits
 from ..engine.fit_job import FitJob
-from ..engine.select import recorded, select_backend
+from ..engine.select import recorded, select_backend, worth_for_fits
 from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration

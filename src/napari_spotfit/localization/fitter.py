@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import BlockFitter
 from ..engine.block import Block, Positions
-from ..engine.choice import worth_for_fits
 from ..engine.excluded import ExcludedPixels, excluded_pixels
 from ..engine.fit_job import FitJob
-from ..engine.select import recorded, select_backend
+from ..engine.select import recorded, select_backend, worth_for_fits
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
@@ -22,8 +21,8 @@ from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
+from .fit_at import check_counts, checked_places, checked_reader, frame_numbers
 from .fit_spots import checked_spots, checked_start
-from .rois import check_counts, checked_places, checked_reader, frame_numbers
 
 _FIRST = np.zeros(1, np.int64)
 

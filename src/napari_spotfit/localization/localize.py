@@ -17,8 +17,7 @@ from ..results.joining import joined_parts
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
-from .plan import Fitted, Maps, fitted, planned
-from .progress import check_progress
+from .plan import Fitted, Maps, check_progress, fitted, planned
 
 if TYPE_CHECKING:
     import dask.dataframe as dd

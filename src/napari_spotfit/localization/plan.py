@@ -1,4 +1,4 @@
-"""What is the same for all frames of an image, and the fits of some of them."""
+"""Prepare what all frames of an image have in common, and fit some of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..engine.fit_job import FitJob
 from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
-from ..estimation.noise_doubts import warn_of_noise
+from ..estimation.image_noise import warn_of_noise
 from ..images.camera import Camera, PerPixel
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration
@@ -24,7 +24,7 @@ from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
 from .chunks import Chunk, cut, read_ahead, read_chunks, side_by_side, worth_a_gpu
-from .rois import check_counts, checked_reader, collected, leading_indices
+from .fit_at import check_counts, checked_reader, collected, leading_indices
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
 #: From so many blocks a core on, each core takes blocks of its own. Larger ones are handed over
@@ -187,3 +187,11 @@ def _block_bytes(total: int, cores: int) -> int:
     """Return how many bytes a block has at least, for cores that take one each."""
     large = min(_LARGE_BLOCK, _IN_MEMORY // (2 * cores))
     return large if total >= _ENOUGH * cores * large else 0
+
+
+def check_progress(progress: object, *, lazy: bool = False) -> None:
+    """Raise an error if progress cannot be told to this, or there is none as all is done later."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
+    if lazy and progress is not None:
+        raise ValueError("with lazy=True nothing is done yet; Dask tells of its progress itself")

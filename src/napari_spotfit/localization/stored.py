@@ -1,7 +1,8 @@
-"""A run whose parts are stored in a folder, from which it goes on if it was killed."""
+"""Store the results of a run part by part in a folder, so that an interrupted run continues."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
+from ..engine.cpu import library
 from ..engine.select import select_backend
 from ..files.parts import (
     Run,
@@ -30,15 +32,53 @@ from ..files.parts import (
     remove_unfinished,
     write_run,
 )
+from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
+from ..images.identity import identity, values_identity
 from ..images.reading import all_before
-from ..results.load import fits_of
+from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
+from ..version import __version__
 from .chunks import worth_a_gpu
-from .key import key_of, with_settings
 from .plan import Fitted, Maps, Plan, fitted, measured
 from .tiles import works_in_tiles
+
+#: Settings that change nothing about the numbers.
+_NO_MATTER = ("threads", "devices")
+
+
+def key_of(image: Any, maps: Maps) -> dict[str, Any]:
+    """Return what fits depend on besides settings and backend: image, maps, this version."""
+    camera = maps.camera or Camera()
+    values = {
+        "mask": maps.mask, "weights": maps.weights, "bad_pixels": maps.bad_pixels,
+        "offset": camera.offset, "gain": camera.gain, "variance": camera.variance,
+    }  # fmt: skip
+    given = {name: values_identity(one) for name, one in values.items() if one is not None}
+    return {"version": __version__, "image": identity(image), **given}
+
+
+def with_settings(
+    key: dict[str, Any], settings: Settings, kind: str, numbers: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Return a key with settings, the kind of backend, its instruction set here, and frames."""
+    return {
+        **key,
+        "settings": {
+            name: value for name, value in settings.to_dict().items() if name not in _NO_MATTER
+        },
+        "backend": kind,
+        "instruction_set": library.load().instruction_set if kind == "cpu" else None,
+        "frames": _frames(numbers),
+    }
+
+
+def _frames(numbers: NDArray[np.int64]) -> dict[str, Any]:
+    ends = [int(numbers[0]), int(numbers[-1])] if len(numbers) else None
+    found = hashlib.blake2b(np.ascontiguousarray(numbers, "<i8").tobytes(), digest_size=16)
+    return {"count": len(numbers), "first_and_last": ends, "numbers": found.hexdigest()}
+
 
 #: Bytes of the frames of a part: as much as a killed run loses, a second's work or so. A GPU works
 #: on several blocks of one part at a time.

@@ -1,9 +1,9 @@
-"""Frames too large for memory: found and fitted in blocks of rows, with a halo around each.
+"""Detect and fit in frames too large for memory, in blocks of rows with a halo around each.
 
 A block is some rows of a frame, as wide as the frame, and the halo rows beside them. Rows are read
-once, in order, and stay in memory as long as a block needs them. Spots are found in a block with
-its halo as in a frame of its own, which counts from the whole frame's level; those in the block's
-own rows are kept. The result equals the whole frame's to the bit where nothing connected (the flat
+once, in order, and stay in memory as long as a block needs them. Spots are detected in a block with
+its halo as in a separate frame, relative to the whole frame's level; those in the block's own rows
+are kept. The result equals the whole frame's to the bit where nothing connected (the flat
 area of a saturated spot, a chain of maxima closer than ``min_distance``) is larger than the halo.
 """
 
@@ -24,7 +24,6 @@ from ..engine.cpu.detect import strip_rows
 from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
-from ..engine.detection.level import level_of, level_places
 from ..engine.fit_job import FitJob
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
@@ -33,9 +32,30 @@ from ..images.camera import PerPixel
 from ..images.frames import FrameReader
 from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
+from ..images.reading import evenly_spread
 from ..settings.settings import Settings
 from .chunks import read_ahead
-from .rois import check_counts
+from .fit_at import check_counts
+
+_SAMPLES = 63
+
+
+def level_places(pixels: int) -> NDArray[np.int64]:
+    """Return which pixels of a frame tell its level."""
+    return evenly_spread(_SAMPLES, pixels)
+
+
+def level_of(sample: NDArray[Any]) -> float:
+    """Return the level that they tell: one of them, the upper of two in the middle.
+
+    Examples
+    --------
+    >>> level_of(np.array([4.0, 1.0, np.nan, 3.0, 2.0]))
+    3.0
+    """
+    good = np.sort(sample[np.isfinite(sample)])
+    return float(good[len(good) // 2]) if len(good) else 0.0
+
 
 #: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
 _LONE_PIXELS = 2

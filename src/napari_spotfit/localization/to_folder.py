@@ -16,13 +16,12 @@ from ..files.table import UnreadableFileError
 from ..images.camera import Camera
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
-from ..results.load import load_fits
+from ..results.saving import load_fits
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .lazy import lazy_stored
-from .plan import Maps, planned
-from .progress import check_progress
+from .plan import Maps, check_progress, planned
 from .stored import StoredPart, parts_of, refuse_other, store_in, warn_of_other
 
 
