@@ -195,7 +195,7 @@ class FitJob:
     @property
     def masks_neighbours(self) -> bool:
         """Whether pixels nearer to other spots are excluded."""
-        return self.settings.neighbours == "leave out"
+        return self.settings.neighbours == "exclude"
 
     @property
     def threads(self) -> int | None:

@@ -181,11 +181,11 @@ RULES = {
         "neighbour",
         "Another spot lies in the same ROI.",
         "another detection, or given place, is within half the ROI's side along y and x",
-        'the pixels nearer to it are left out, or with neighbours="ignore" its light draws the '
+        'the pixels nearer to it are excluded, or with neighbours="ignore" its light draws the '
         "centre and raises the background, but most such fits are right",
         False,
         "an image",
-        "Leave neighbours out; a smaller ROI size takes in less of them.",
+        "Exclude neighbours; a smaller ROI size takes in less of them.",
     ),
     Flag.EDGE: Rule(
         "at the edge",
