@@ -45,13 +45,13 @@ def robust_mean(shifts: Floats, errors: Floats, candidates: NDArray[np.bool_]) -
     """
     shifts, errors = (np.ascontiguousarray(values, float) for values in (shifts, errors))
     candidates = np.ascontiguousarray(candidates, bool)
-    work, taken, told = np.empty(len(shifts)), np.empty(len(shifts), bool), np.empty((2, 2))
+    work, taken, mean = np.empty(len(shifts)), np.empty(len(shifts), bool), np.empty((2, 2))
     given = Shifts(
         *map(address, (shifts, errors, candidates)), len(shifts), *map(address, (work, taken)),
-        address(told), address(told[1]),
+        address(mean), address(mean[1]),
     )  # fmt: skip
     load().functions.spotfit_robust_mean(ctypes.byref(given))
-    return Mean(told[0], told[1], taken)
+    return Mean(mean[0], mean[1], taken)
 
 
 class Similarity(NamedTuple):
@@ -92,9 +92,9 @@ def similarity(
         rows.append(row / errors[:, axis, np.newaxis])
     columns = [0, 1, *([2] if rotation else []), *([3] if scale else [])]
     design = np.concatenate(rows)[:, columns]
-    told = np.concatenate([shifts[:, axis] / errors[:, axis] for axis in (0, 1)])
+    scaled = np.concatenate([shifts[:, axis] / errors[:, axis] for axis in (0, 1)])
     inverse = np.linalg.pinv(design.T @ design)
-    found, spread = inverse @ (design.T @ told), np.sqrt(np.diagonal(inverse))
+    found, spread = inverse @ (design.T @ scaled), np.sqrt(np.diagonal(inverse))
     known = dict(zip(columns, zip(found, spread, strict=True), strict=True))
     turned, turned_error = known.get(2, (math.nan, math.nan))
     grown, grown_error = known.get(3, (math.nan, math.nan))
@@ -106,7 +106,7 @@ def similarity(
 
 #: Rounds in which displacements and places of fiducials are made to agree.
 _ROUNDS = 6
-#: How far fiducials scatter is told by so many deviates of frames that follow each other, at least.
+#: Least number of deviates of successive frames from which the scatter of fiducials is estimated.
 _DEVIATES = 200
 #: So many frames on end without fiducials are no chance.
 _STRETCH = 10
@@ -180,7 +180,7 @@ def _scatter(
 ) -> Floats:
     """Return how many times their standard errors fiducials scatter around each frame's shift.
 
-    It is 1 at least. Half of all deviates tell it, of the frame and of those beside it.
+    At least 1. It is estimated from half of all deviates, of the frame and of those beside it.
     """
     seen = known.sum(axis=0)
     # What one fiducial does is the shift itself, and of few the mean follows each.
@@ -198,7 +198,7 @@ def _scatter(
 
 
 def _tied(places: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Return where fiducials are at home, and first shifts.
+    """Return the positions of fiducials without shift, and initial shifts.
 
     The one that is seen most ties others to it over the frames they share, and these tie others.
     """
@@ -234,7 +234,7 @@ def _refuse_untied(seen: NDArray[np.bool_], tied: NDArray[np.bool_]) -> None:
         )
 
 
-def refuse_untold(columns: Columns, used: NDArray[np.int64], least_share: float) -> None:
+def refuse_unlinked(columns: Columns, used: NDArray[np.int64], least_share: float) -> None:
     """Raise ValueError if frames without fiducials have tracks that could be of some.
 
     They are seen in as large a share of those frames as fiducials are of the movie.

@@ -19,7 +19,7 @@ Columns = dict[str, Any]
 
 
 class Load(NamedTuple):
-    """What keeps a backend busy."""
+    """Sizes and numbers of blocks that keep a backend busy."""
 
     #: Of a block of frames: how many frames, and how many bytes.
     frames: int
@@ -29,7 +29,7 @@ class Load(NamedTuple):
 
 
 class BlockFitter(Protocol):
-    """Fits of one job again and again, by one thread at a time, in memory that is kept."""
+    """Repeats fits of one job, one thread at a time, in the same memory."""
 
     def fit(
         self,
@@ -41,7 +41,7 @@ class BlockFitter(Protocol):
 
 
 class Backend(Protocol):
-    """What finds and fits spots: the CPU, GPUs, or GPUs with others to go on when one fails."""
+    """Detects and fits spots: the CPU, GPUs, or GPUs with a fallback."""
 
     @property
     def name(self) -> str:
@@ -119,7 +119,7 @@ Lent = TypeVar("Lent")
 
 
 def lend(make: Callable[..., Lent], *key: Hashable) -> tuple[Lent, list[Any]]:
-    """Return ``make(*key)``, one that nobody else uses, and a list to append it to after use.
+    """Return an unused ``make(*key)``, and a list to append it to after use.
 
     It serves the next caller then; not so one that an error has left half done.
     """

@@ -28,7 +28,7 @@ def kernel_order(profile: Profile) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSettings:
-    """Return the settings as the fits take them, only to be read; open bounds become infinite.
+    """Return the settings as numbers, read-only; open bounds become infinite.
 
     Maximum likelihood knows no negative light: there, amplitude and background are bounded
     by 0 where the settings leave them open.
@@ -105,7 +105,7 @@ def _turns(settings: Settings) -> int:
 
 @dataclass(frozen=True)
 class FitJob:
-    """What fits are made with, made in one place when all is estimated; the key of all caches.
+    """All settings of fits of one kind, resolved after estimation; the key of all caches.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class FitJob:
     pixel_type : str
         That of the pixels as the kernels read them, as NumPy has it: ``"u2"``.
     sigma : float or None
-        The PSF's, by which fits are flagged; None where nobody has said it.
+        The PSF's, by which fits are flagged; None where it is unknown.
     detection : Settings or None
         What finds spots, and hot pixels among their ROIs. None: hot pixels count in fits.
 

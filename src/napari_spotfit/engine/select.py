@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 #: Nanoseconds of a core for a fit: for each, and for each of its pixels.
 #: Sums along the axes (separable models, least squares); sums over the pixels (all others).
 _SEPARABLE, _PIXELWISE = (130.0, 1.1), (0.0, 9.0)
-#: Nanoseconds of a core from which on a GPU is worth its beginning: of fits of cut-outs and at
+#: CPU time in nanoseconds above which a GPU launch pays off: of fits of cut-outs and at
 #: places.
-_WORTH_A_GPU = 110_000.0
+_LEAST_CPU_TIME = 110_000.0
 #: Pixels of large ROIs, one by one, for which it is, and pixels that are searched for spots.
 _LARGE_PIXELS, _SEARCHED_PIXELS = 81_000, 1 << 18
 
 
-def worth_for_fits(
+def gpu_pays_off_for_fits(
     settings: Settings, count: int, roi_shape: tuple[int, int], *, weighted: bool = False
 ) -> bool:
-    """Whether a GPU is worth its beginning for fits of ROIs in the host's memory.
+    """Whether a GPU pays off for fits of ROIs in the host's memory.
 
     Parameters
     ----------
@@ -50,23 +50,23 @@ def worth_for_fits(
 
     Examples
     --------
-    >>> worth_for_fits(Settings(), 100, (9, 9)), worth_for_fits(Settings(), 1000, (9, 9))
-    (False, True)
+    >>> [gpu_pays_off_for_fits(Settings(), count, (9, 9)) for count in (100, 1000)]
+    [False, True]
     """
     pixels = roi_shape[0] * roi_shape[1]
     if max(roi_shape) > ROI_MAX:
         return count * pixels >= _LARGE_PIXELS
     is_fast = settings.profile.separable and settings.estimator_kind.is_separable and not weighted
     each, per_pixel = _SEPARABLE if is_fast else _PIXELWISE
-    return count * (each + per_pixel * pixels) >= _WORTH_A_GPU
+    return count * (each + per_pixel * pixels) >= _LEAST_CPU_TIME
 
 
-def worth_for_search(pixels: int) -> bool:
-    """Whether a GPU is worth its beginning to find spots in so many pixels of the host.
+def gpu_pays_off_for_search(pixels: int) -> bool:
+    """Whether a GPU pays off to detect spots in this many pixels of the host.
 
     Examples
     --------
-    >>> worth_for_search(256 * 256), worth_for_search(4 * 256 * 256)
+    >>> gpu_pays_off_for_search(256 * 256), gpu_pays_off_for_search(4 * 256 * 256)
     (False, True)
     """
     return pixels >= _SEARCHED_PIXELS
@@ -84,7 +84,7 @@ _LARGE_GPU_BYTES, _MOST_WORKERS, _BYTES_OF_WORKER = 256 << 20, 24, 800 << 20
 
 
 class Description(NamedTuple):
-    """What would run the fits, for people; as a string, its name."""
+    """What would run the fits, in words; as a string, its name."""
 
     #: Such as 'NVIDIA H200' or 'CPU (2 threads)'.
     name: str
@@ -99,22 +99,22 @@ class Description(NamedTuple):
         return self.name
 
 
-def select_backend(settings: Settings, worth_a_gpu: bool = True) -> Backend:
-    """Return the backend that the settings ask for, to be used for one run.
+def select_backend(settings: Settings, use_gpu: bool = True) -> Backend:
+    """Return the backend that the settings ask for, for one run.
 
     Parameters
     ----------
     settings : Settings
         ``backend``, ``devices`` and ``threads`` count here.
-    worth_a_gpu : bool
-        Whether "auto" takes a GPU where there is one, see :func:`worth_for_fits`.
+    use_gpu : bool
+        Whether "auto" takes a GPU where there is one, see :func:`gpu_pays_off_for_fits`.
 
     Raises
     ------
     BackendUnavailableError
         If the settings ask for CUDA and there is no GPU to be used.
     """
-    if settings.backend == "cpu" or (settings.backend == "auto" and not worth_a_gpu):
+    if settings.backend == "cpu" or (settings.backend == "auto" and not use_gpu):
         return _cpu(settings)
     from .cuda import devices
     from .fallback import Fallback
@@ -139,7 +139,7 @@ def _recorded(settings: Settings, kind: str) -> Settings:
 
 
 def recorded(settings: Settings, backend: Backend) -> Settings:
-    """Return the settings of results: they choose this backend again, wherever "auto" did."""
+    """Return the settings of results, with the backend that "auto" selected."""
     return _recorded(settings, backend.kind) if settings.backend == "auto" else settings
 
 

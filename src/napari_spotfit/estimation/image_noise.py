@@ -22,9 +22,9 @@ from ..settings.settings import Settings
 from .measured_noise import measure_noise, noise_over_line
 from .psf_width import FALLBACK_SIGMA, with_psf
 
-#: Frames with this many pixels tell the noise: no fewer than the one, no more than the other.
+#: Noise is measured in frames with this many pixels in all; their least and largest number.
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
-#: Of frames with more pixels than this, so many squares along each axis tell it, of such a side.
+#: In frames with more pixels than this it is measured in squares: number along each axis, side.
 _LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
 
 
@@ -37,7 +37,7 @@ def noise_model(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> NoiseModel:
-    """Learn an image's noise: the variance of a pixel by its brightness.
+    """Estimate an image's noise: the variance of a pixel by its brightness.
 
     It is measured in detail as fine as the pixels, which no spot has, in frames evenly spread
     over the image: as many as make a million pixels, from 4 to 64; of frames of more than 67
@@ -61,7 +61,7 @@ def noise_model(
     Returns
     -------
     NoiseModel
-        Its text says what the image tells, and what it cannot.
+        Its text states what the image shows, and what it cannot.
 
     Raises
     ------
@@ -83,12 +83,12 @@ def noise_model(
 
 
 def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
-    """Return the noise that an image shows in a few of its frames, corrected for the camera."""
+    """Return the noise in a few frames of an image, corrected for the camera."""
     return measure_noise(*_sample(reader, calibration))
 
 
 def noise_over(reader: FrameReader, calibration: PixelCalibration, noise: NoiseModel) -> float:
-    """Return how many times a model's variance the same frames have; NaN if they do not tell."""
+    """Return the variance of the same frames over a model's; NaN if it cannot be measured."""
     return noise_over_line(*_sample(reader, calibration), noise)
 
 
@@ -111,7 +111,7 @@ def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray
 def _windows(
     reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """Return parts of large frames, evenly spread over each, as frames of their own."""
+    """Return squares of large frames, evenly spread over each, as separate frames."""
     side = min(_SIDE, *reader.frame_shape)
     corners = [evenly_spread(_ACROSS, size - side).tolist() for size in reader.frame_shape]
     found = []
@@ -140,13 +140,13 @@ _NARROW = 0.7
 
 
 def warn_of_noise(reader: FrameReader, calibration: PixelCalibration, given: Settings) -> None:
-    """Say what is to be said of the noise to whoever called this package."""
+    """Warn the caller of doubts about the noise."""
     if doubts := noise_doubts(reader, calibration, given):
         warn_caller(doubts)
 
 
 def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Settings) -> str:
-    """Return what is to be said of noise that one camera cannot make, or not the one that is given.
+    """Return a warning of noise that no camera makes, or not the given one.
 
     Parameters
     ----------
@@ -155,8 +155,8 @@ def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Sett
     calibration : PixelCalibration
         Its pixels, with the noise that all goes by.
     given : Settings
-        Those before anything was estimated. If they hold a noise, as those of results do, all has
-        been said.
+        Those before anything was estimated. If they hold a noise, as those of results do, there
+        was a warning before.
 
     Returns
     -------

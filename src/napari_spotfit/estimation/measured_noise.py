@@ -42,7 +42,7 @@ _ROUNDS = 4
 
 
 def without_constant_areas(frames: NDArray[Any]) -> NDArray[Any]:
-    """Return frames with their constant areas as bad pixels, as floating-point numbers if any.
+    """Return frames with NaN in their constant areas, in floating point if there are any.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def without_constant_areas(frames: NDArray[Any]) -> NDArray[Any]:
 
 
 def constant_areas(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
-    """Return which pixels lie in squares of one number that chance does not make; None if none.
+    """Return which pixels lie in squares of one value, too large for chance; None if none.
 
     Were pixels independent, and a part p of them differed from most, a square of n×n would be
     constant with a probability of (1 - p)^(n²). The side goes by the pixels outside of the areas.
@@ -97,7 +97,7 @@ def constant_areas(frames: NDArray[Any]) -> NDArray[np.bool_] | None:
 
 
 def _may_have_areas(frames: NDArray[Any]) -> bool:
-    """Whether some rows have as many equal pixels, one beside the other, as a square has."""
+    """Whether some rows have as many equal pixels in succession as a square has."""
     rows = frames[:, :: _LEAST_SIDE // 2]
     equal = rows[:, :, 1:] == rows[:, :, :-1]
     length = _LEAST_SIDE - 1
@@ -119,7 +119,7 @@ def _changes(frames: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _side(share: float, pixels: int) -> int:
-    """Return the side of squares of which chance makes none."""
+    """Return the least side of squares that chance does not make."""
     if share <= 0:
         return _LEAST_SIDE
     least = math.log(pixels / _BY_CHANCE) / -math.log1p(-min(share, 0.9))
@@ -139,13 +139,13 @@ def _in_squares(changes: NDArray[np.bool_], side: int) -> NDArray[np.bool_]:
     return found
 
 
-#: Blocks tell the noise well enough when there are about so many.
+#: About this many blocks are enough to measure the noise.
 _ENOUGH_BLOCKS = 4096
 #: The scatter of filtered frames is looked at where there are about so many pixels.
 _ENOUGH_PIXELS = 1 << 19
 #: Side of a block, and how far pixels reach that its detail is made of, as in kernels/noise.h.
 BLOCK, _REACH = 16, 6
-#: So few blocks tell no noise where pixels are bad.
+#: Where pixels are bad, noise is not measured in fewer blocks.
 _FEW_BLOCKS = 32
 #: Spots of a narrower PSF have fine detail of their own.
 _LEAST_PSF = 0.95
@@ -193,9 +193,9 @@ def measure_noise(frames: NDArray[Any], settings: Settings) -> NoiseModel:
 
 
 def noise_over_line(frames: NDArray[Any], settings: Settings, noise: NoiseModel) -> float:
-    """Return how many times a model's variance blocks of frames without spots have.
+    """Return the variance of blocks without spots over a model's.
 
-    NaN if too few blocks tell. Frames and settings are as :func:`measure_noise` takes them.
+    NaN with too few blocks. Frames and settings are as :func:`measure_noise` takes them.
     """
     if frames.size == 0:
         return math.nan

@@ -62,7 +62,7 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     skewness = max(float(np.median(usable["cube"])), 0.0) / variance
     line = line_through(blocks, skewness)
     if line is None:
-        # Few blocks tell no slope: a single spot makes them as skewed as anything.
+        # Few blocks have no slope: a single spot makes them as skewed as anything.
         middle = variance / MEDIAN_OVER_MEAN
         least = min(max(float(usable["both"].min()) / 2, least), middle)
         return NoiseModel(0.0, middle, least, blocks=len(usable))
@@ -103,7 +103,7 @@ def _by_skewness(
 
 
 def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
-    """Return blocks; those whose columns differ in brightness, as by a spot, tell nothing."""
+    """Return blocks; those whose columns differ in brightness, as by a spot, become unusable."""
     usable = blocks[is_usable(blocks)]
     if not len(usable):
         return blocks
@@ -130,7 +130,7 @@ def _by_columns(blocks: NDArray[np.void]) -> tuple[float, float]:
 
 
 def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
-    """Return how much stronger coarse noise is than fine noise, as detail along the axes tells.
+    """Return how much stronger coarse noise is than fine noise, from detail along the axes.
 
     The spectrum of filtered noise is taken for a product of one along y and one along x. What
     chance does to white noise is no more than 1. Counts that were rounded after the filter have
@@ -153,12 +153,12 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
 
 
 def _least_of_sets(blocks: NDArray[np.void]) -> float:
-    """Return the least variance of blocks that are alike in brightness."""
+    """Return the least variance of blocks of similar brightness."""
     ordered = blocks["both"][np.argsort(blocks["mean"], kind="stable")]
     return float(of_sets(median, ordered).min()) / MEDIAN_OVER_MEAN
 
 
-#: Fewer blocks tell nothing of a frame, or of a part of all frames.
+#: Fewer blocks of a frame, or of a part of all frames, are ignored.
 _LEAST_BLOCKS = 12
 #: The logarithm of a block's fine detail scatters by so much at least, a median's error is so many
 #: times that of a mean, and two of them have to differ by so many errors.
@@ -176,7 +176,7 @@ _PARTS = 3
 def unevenness(blocks: NDArray[np.void], noise: NoiseModel) -> float:
     """Return how many times as strong noise is in some frames, or parts of all, as in others.
 
-    In variance, by what the model says for their brightness; what chance does is left out.
+    In variance, by what the model says for their brightness; the part of chance is excluded.
 
     Parameters
     ----------
@@ -205,12 +205,12 @@ def _steeper_between_frames(
     Channels of two gains make a line from one to the other, and light and shade in each frame know
     better.
     """
-    tells = ratios > 0
-    if noise.slope_error is None or not tells.any():
+    measured = ratios > 0
+    if noise.slope_error is None or not measured.any():
         return 1.0
-    frame = np.nonzero(tells)[0]
-    brightness, ratio = blocks["mean"][tells], np.minimum(ratios[tells], _MOST_RATIO)
-    line = blocks["both"][tells] / ratios[tells]
+    frame = np.nonzero(measured)[0]
+    brightness, ratio = blocks["mean"][measured], np.minimum(ratios[measured], _MOST_RATIO)
+    line = blocks["both"][measured] / ratios[measured]
     weight = line**-2.0
 
     def without_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -239,12 +239,12 @@ def usual_over_line(blocks: NDArray[np.void], noise: NoiseModel) -> float:
 
 
 def _over_line(blocks: NDArray[np.void], noise: NoiseModel) -> NDArray[np.float64]:
-    """Return blocks' fine detail over what a line says for their brightness, or 0."""
+    """Return the fine detail of blocks over a line's value at their brightness, or 0."""
     line = np.maximum(noise.slope * blocks["mean"] + noise.intercept, noise.least)
-    tells = is_usable(blocks) & (line > 0)
+    usable = is_usable(blocks) & (line > 0)
     ratios = np.zeros(blocks.shape)
     with np.errstate(over="ignore"):
-        np.divide(blocks["both"], line, out=ratios, where=tells)
+        np.divide(blocks["both"], line, out=ratios, where=usable)
     return np.where(np.isfinite(ratios), ratios, 0.0)
 
 

@@ -15,40 +15,39 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Load
-from ..engine.select import worth_for_search
+from ..engine.select import gpu_pays_off_for_search
 from ..images.arrays import is_on_device, to_host
 from ..images.camera import PerPixel
 from ..images.frames import FrameReader, FrameSelection
 from ..images.reading import all_before, up_to_damage
 
-#: A reading takes no longer than the one number of seconds, if chunks allow it, and no less than
-#: the other, if there are as many frames.
+#: The longest and the shortest time of one reading in seconds, as far as chunks and frames allow.
 _LONG, _SHORT = 1.0, 0.25
-#: The first one has this share of the frames that it may have.
+#: The share of the frames that the first reading may have.
 _FIRST = 1 / 8
 
 
-class Pace:
-    """The pace at which an image's frames are read.
+class AdaptiveReader:
+    """Reads frames, fewer at a time where reading is slow.
 
     Parameters
     ----------
     reader : FrameReader
         The image; what is in memory is read at once.
     least : int
-        So many frames are read at once in any case, as they may be computed side by side.
+        The least number of frames to read at once, as they may be processed in parallel.
     """
 
     def __init__(self, reader: FrameReader, least: int) -> None:
         self._reader, self._least, self._frames = reader, max(least, 1), 0
 
     def read(self, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Any]]:
-        """Yield numbers and pixels of frames, which may all be read at once, some after the other.
+        """Yield numbers and pixels of successive frames, all of which may be read at once.
 
         Raises
         ------
         Exception
-            After those before a frame that cannot be read: what is wrong with it.
+            What is wrong with a frame that cannot be read, after those before it.
         """
         for piece in self._pieces(numbers):
             begun = time.perf_counter()
@@ -73,7 +72,7 @@ class Pace:
             first = last
 
     def _learn(self, seconds: float) -> None:
-        """Learn from how long a piece has taken."""
+        """Adapt the number of frames to the time that a piece took."""
         if seconds < _SHORT:
             self._frames *= 2
         elif seconds > _LONG:
@@ -99,7 +98,7 @@ class Chunk(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """How an image's frames are read and worked on."""
+    """How an image's frames are read and processed."""
 
     #: The numbers of those that are read at once, and how many of them are worked on at once.
     reads: list[NDArray[np.int64]]
@@ -107,14 +106,14 @@ class Blocks(NamedTuple):
 
     @property
     def chunks(self) -> int:
-        """How many chunks come of them."""
+        """The number of chunks."""
         return sum(max(-(-len(block) // self.at_once), 1) for block in self.reads)
 
 
-def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool:
-    """Whether a GPU is worth its beginning to search the chosen frames of an image."""
+def gpu_pays_off(image: Any, reader: FrameReader, frames: FrameSelection) -> bool:
+    """Whether a GPU pays off to search the chosen frames of an image."""
     pixels = len(reader.select(frames)) * math.prod(reader.frame_shape)
-    return is_on_device(image) or worth_for_search(pixels)
+    return is_on_device(image) or gpu_pays_off_for_search(pixels)
 
 
 def cut(
@@ -133,13 +132,13 @@ def cut(
 def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:
     """Read frames block by block, with the mask of each; lazy ones while others are used."""
     masks = PerPixel.of_mask(mask, reader.shape)
-    pace = Pace(reader, threads.available())
-    chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks, pace))
+    frames = AdaptiveReader(reader, threads.available())
+    chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks, frames))
     return read_ahead(chunks) if reader.is_lazy else chunks
 
 
 def _read_blocks(
-    reader: FrameReader, blocks: Blocks, masks: PerPixel | None, pace: Pace
+    reader: FrameReader, blocks: Blocks, masks: PerPixel | None, frames: AdaptiveReader
 ) -> Iterator[Chunk]:
     before = True
     for block, complete in zip(blocks.reads, all_before(blocks.reads), strict=True):
@@ -147,7 +146,7 @@ def _read_blocks(
             yield Chunk(block, np.empty((0, *reader.frame_shape), np.float32), None)
             continue
         left = len(block)
-        for read, pixels in pace.read(block):
+        for read, pixels in frames.read(block):
             where = None if masks is None else _mask(masks, read)
             for first in range(0, len(read), blocks.at_once):
                 part = slice(first, first + blocks.at_once)
@@ -158,7 +157,7 @@ def _read_blocks(
 
 
 def read_ahead(items: Iterator[Given]) -> Iterator[Given]:
-    """Yield items in order, while a thread of its own makes the next one."""
+    """Yield items in order, while another thread makes the next one."""
     with ThreadPoolExecutor(1, "napari-spotfit reader") as reader:
         coming = reader.submit(next, items, None)
         while (item := coming.result()) is not None:

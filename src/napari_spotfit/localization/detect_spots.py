@@ -20,7 +20,7 @@ from ..images.frames import FrameReader, FrameSelection, HeldFrame
 from ..images.pixel_calibration import detection_calibration
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
-from .chunks import Chunk, cut, read_chunks, side_by_side, worth_a_gpu
+from .chunks import Chunk, cut, gpu_pays_off, read_chunks, side_by_side
 from .fit_at import leading_indices
 from .tiles import Tiled, spots_in_tiles, works_in_tiles
 
@@ -40,7 +40,7 @@ def detect_spots(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> NDArray[np.float64]:
-    """Find spots, without fitting them.
+    """Detect spots, without fitting them.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def find(
         warn_of_noise(reader, calibration, settings)
     settings = calibration.settings
     detection, variances = for_detection(calibration)
-    backend = select_backend(settings, worth_a_gpu(image, reader, frames))
+    backend = select_backend(settings, gpu_pays_off(image, reader, frames))
 
     if works_in_tiles(reader, backend):
         masks = PerPixel.of_mask(mask, reader.shape)
@@ -134,7 +134,7 @@ def peak_near(
     bad_pixels: Any = None,
     camera: Camera | None = None,
 ) -> NDArray[np.float64]:
-    """Return where the detection finds the brightest spot within half a ROI of a place.
+    """Return the brightest detected spot within half a ROI of a position.
 
     A fit there is the fit of :func:`~napari_spotfit.localize`. Where it finds none, it is the
     brightest maximum of the filtered frame.
@@ -181,7 +181,7 @@ _ALL = 20_000.0
 
 
 def peak_heights(image: Any, settings: Settings, **where: Any) -> NDArray[np.float32]:
-    """Return how much maxima stand out, in the unit of the threshold.
+    """Return the scores or heights of maxima, in the unit of the threshold.
 
     Parameters
     ----------

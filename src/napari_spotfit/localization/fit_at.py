@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..engine.backend import Backend
 from ..engine.block import Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
-from ..engine.select import recorded, select_backend, worth_for_fits
+from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.camera import Camera
@@ -39,7 +39,7 @@ def fit_at(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> SpotFits:
-    """Fit the spots at given places of an image.
+    """Fit the spots at given positions of an image.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def fit_at(
     settings : Settings, optional
         All settings at once; ``options`` change single ones. ``sigma`` is the PSF's, by which the
         fits' ``flags`` judge their widths; unset, it is estimated from the spots at the centres,
-        if there are three. Where they do not tell it, widths are not judged.
+        if there are three. Where that is impossible, widths are not flagged.
 
     Returns
     -------
@@ -76,8 +76,8 @@ def fit_at(
     Warns
     -----
     UserWarning
-        If three centres or more do not tell the PSF's σ, and none is given. For maximum
-        likelihood without the camera's gain: what was taken for it.
+        If the PSF's σ cannot be estimated from three centres or more, and none is given. For
+        maximum likelihood without the camera's gain: what was taken for it.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def fit_at(
     calibration = estimated(reader, calibration, places=known)
     detection, _ = for_detection(calibration)
     settings, one = calibration.settings, _only_frame(reader, numbers)
-    worth = is_on_device(image) or worth_for_fits(
+    worth = is_on_device(image) or gpu_pays_off_for_fits(
         settings, len(places), settings.roi_shape, weighted=calibration.is_weighted
     )
     backend = select_backend(settings, worth)
@@ -121,7 +121,7 @@ def fit_at(
 
 
 def _only_frame(reader: FrameReader, numbers: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """Return the number of the frame that all places lie in, if it is one."""
+    """Return the number of the only frame with positions; None if there are several."""
     if not reader.leading:
         return _FIRST
     if numbers is None or not len(numbers) or numbers[0] < 0:
@@ -137,7 +137,7 @@ def _in_frames(
     places: NDArray[np.float64],
     numbers: NDArray[np.int64],
 ) -> dict[str, NDArray[Any]]:
-    """Fit at places in the numbered frames of an image, block by block."""
+    """Fit at positions in the numbered frames of an image, block by block."""
     load = backend.load
     job = job if load.workers == 1 else job.by_one_thread()
     used = np.unique(numbers[numbers >= 0])
@@ -177,7 +177,7 @@ def checked_reader(image: Any, settings: Settings) -> FrameReader:
 
 
 def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:
-    """Return the frame number of each place, -1 for places outside the image."""
+    """Return the frame number of each position, -1 outside the image."""
     there = inside(places, reader.shape)
     numbers = np.full(len(places), -1, np.int64)
     if reader.leading:
@@ -210,7 +210,7 @@ def check_counts(
     positions: Positions,
     columns: dict[str, NDArray[Any]],
 ) -> None:
-    """Check once for a run that the counts of some of the ROIs can be those of photons."""
+    """Check once for each run that the counts of some ROIs can be those of photons."""
     if calibration.counts_are_open:
         calibration.check_counts(block.pixels, corners_of(columns, block, positions))
 
@@ -239,7 +239,7 @@ def collected(
 
 
 def checked_places(centers: ArrayLike, axes: int) -> NDArray[np.float64]:
-    """Return places in an image of so many axes, or raise an error that says what is accepted."""
+    """Return positions in an image, or raise an error that states what is accepted."""
     places = to_host(as_array(centers))
     if places.dtype == np.float64 and places.ndim == 2 and places.shape[1] == axes:
         known: NDArray[np.float64] = places

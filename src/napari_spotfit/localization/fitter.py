@@ -1,4 +1,4 @@
-"""Fits again and again with the same settings: all that can be is prepared once."""
+"""Repeat fits with the same settings, which are prepared once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..engine.backend import BlockFitter
 from ..engine.block import Block, Positions
 from ..engine.excluded import ExcludedPixels, excluded_pixels
 from ..engine.fit_job import FitJob
-from ..engine.select import recorded, select_backend, worth_for_fits
+from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
@@ -143,7 +143,7 @@ class Fitter:
         return kind.fit(spots, checked_start(start, len(spots), self.settings))
 
     def fit_at(self, frame: Any, centers: ArrayLike) -> SpotFits:
-        """Fit the spots at given places of a frame.
+        """Fit the spots at given positions of a frame.
 
         Parameters
         ----------
@@ -208,7 +208,7 @@ class Fitter:
         return kind.explain(to_native(as_array(frame))[np.newaxis], places)
 
     def close(self) -> None:
-        """Free all memory that is held; the Fitter is of no use then."""
+        """Free all memory; the Fitter cannot be used afterwards."""
         self._spots = self._frames = None
         self._known, self._closed = {}, True
 
@@ -287,7 +287,7 @@ class _Kind:
         pixels, settings = block.pixels, self._settings
         count = len(pixels if positions is None else positions.yx)
         on_device = type(pixels) is not np.ndarray and is_on_device(pixels)
-        worth = on_device or worth_for_fits(
+        worth = on_device or gpu_pays_off_for_fits(
             settings, count, job.roi_shape, weighted=self._calibration.is_weighted
         )
         if worth not in self._by_worth:

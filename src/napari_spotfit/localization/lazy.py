@@ -39,7 +39,7 @@ class File(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What the fits of some frames are made of: nothing is left open, nothing else has a say.
+    """All that the fits of some frames depend on, with nothing left to estimate.
 
     Image and maps are files, things that read themselves wherever they are, or the frames of this
     part, NumPy's, of shape (n, Y, X).
@@ -57,7 +57,7 @@ class Part(NamedTuple):
     camera: Camera | None = None
 
     def plan(self) -> Plan:
-        """Return the plan by which it is fitted here."""
+        """Return the plan of its fits on this machine."""
         # Dask gives each of its threads a part: more of our own would be in each other's way.
         settings = self.settings.changed(threads=self.settings.threads or 1)
         image, mask, weights, bad = map(
@@ -66,7 +66,7 @@ class Part(NamedTuple):
         return planned(image, settings, None, Maps(mask, weights, bad, self.camera))
 
     def _here(self, given: Any) -> Any:
-        """Return an image, or a map, as it is read here."""
+        """Return an image, or a map, as this machine reads it."""
         if isinstance(given, File):
             return _opened(given, threading.get_ident())
         if not isinstance(given, np.ndarray) or given.ndim == 2:
@@ -84,7 +84,7 @@ def table_of(part: Part) -> pd.DataFrame:
 
 
 def stored(part: Part, store: Store) -> StoredPart:
-    """Return the part that is in a folder, where it is written first if it is not there."""
+    """Return the part in a folder, after writing it there if it is missing."""
     run = StoredRun(store, part.settings, [part.numbers])
     spots = sum(len(fits) for fits, _ in parts_of(part.plan(), run))
     return StoredPart(store.path(part.numbers), spots)
@@ -97,7 +97,7 @@ def _opened(file: File, thread: int) -> Any:
 
 
 def _read(frames: NDArray[Any], numbers: NDArray[np.int64], first: int, count: int) -> NDArray[Any]:
-    """Return frames from a first one on; as many as are asked for are here."""
+    """Return ``count`` frames from a first one on."""
     place = int(np.searchsorted(numbers, first))
     return frames[place : place + count]
 
@@ -107,7 +107,7 @@ def lazy_table(
 ) -> tuple[dd.DataFrame, Settings]:
     """Return the spots as a Dask DataFrame, one partition for the frames of a part.
 
-    And their settings, of which nothing is left open: a few frames of the image are looked at.
+    Its settings, too: a few frames of the image are read to estimate what they leave open.
     """
     _need_dask()
     import dask.dataframe as dd
@@ -138,7 +138,7 @@ def _tasks(
     maps: Maps,
     *more: Any,
 ) -> Iterator[Delayed]:
-    """Return what Dask does for each part; nothing that is large is there more than once."""
+    """Yield the Dask task of each part; large values are sent once."""
     from dask.delayed import delayed
 
     shape, camera = FrameReader(image).shape, maps.camera
@@ -163,7 +163,7 @@ def _done(
 
 
 def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool) -> list[Any]:
-    """Return what each part gets of an image, or of a map."""
+    """Return the part of an image, or of a map, that each task needs."""
     from dask.delayed import delayed
 
     if values is None:
@@ -195,7 +195,7 @@ def _chosen(frames: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _frames_of_dask(array: da.Array, ranges: list[NDArray[np.int64]]) -> list[Any]:
-    """Return the frames of each part as what Dask makes of its graph."""
+    """Return the frames of each part as tasks of Dask's graph."""
     frames = array.reshape(-1, *known_shape(array, "the image")[-2:])
     numbers = np.concatenate(ranges)
     if not len(numbers):

@@ -41,12 +41,12 @@ _SAMPLES = 63
 
 
 def level_places(pixels: int) -> NDArray[np.int64]:
-    """Return which pixels of a frame tell its level."""
+    """Return the pixels of a frame from which its level is estimated."""
     return evenly_spread(_SAMPLES, pixels)
 
 
 def level_of(sample: NDArray[Any]) -> float:
-    """Return the level that they tell: one of them, the upper of two in the middle.
+    """Return the median of sampled pixels: of two in the middle, the upper one.
 
     Examples
     --------
@@ -64,12 +64,12 @@ _FLAT_AREA, _CHAIN = 128, 32
 
 
 def works_in_tiles(reader: FrameReader, backend: Backend) -> bool:
-    """Whether frames are worked in tiles: large ones that do not lie where they are worked on."""
+    """Whether frames are processed in tiles: large ones that are not where they are processed."""
     return reader.in_tiles and not (reader.on_device and backend.kind == "cuda")
 
 
 class Tiled(NamedTuple):
-    """What is the same for all frames that are worked in tiles."""
+    """What all frames that are processed in tiles have in common."""
 
     backend: Backend
     reader: FrameReader
@@ -128,7 +128,7 @@ def row_blocks(tiled: Tiled, number: int) -> Iterator[RowBlock]:
 
 
 def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
-    """Return how many rows a halo has: strips of the detection, as many as are needed.
+    """Return the number of rows of a halo: as many strips of the detection as are needed.
 
     They cover the largest ROI and filter: the spots that the fit of a spot depends on, the pixels
     of their ROIs, and the pixels that tell where these spots are.
@@ -186,7 +186,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
 
 
 def _cut(planes: Planes | None, rows: slice) -> Planes | None:
-    """Return what is known of some rows of pixels."""
+    """Return the maps of some rows of pixels."""
     return None if planes is None else Planes(planes.values[:, rows])
 
 
@@ -265,7 +265,7 @@ def _reach_of_fits(settings: Settings) -> int:
 
 
 def _reach_of_pixels(settings: Settings) -> int:
-    """Return how far from a ROI pixels are that tell which of its own are lone ones."""
+    """Return how far around a ROI the search for lone pixels reaches."""
     return max(_LONE_PIXELS, round(_LONE_PIXELS * settings.known_sigma)) + 2
 
 

@@ -1,4 +1,4 @@
-"""The result of fits: one column per quantity, with units."""
+"""Hold the results of fits: one column per quantity, with units."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ _LEAST_DISTANCE = 1.0
 
 
 def join_bands(maxima: Maxima, settings: DetectionSettings, distance: float) -> None:
-    """Mark which maxima of both bands are spots of their own, if none is closer than a distance."""
+    """Mark which maxima of both bands are separate spots, at least a distance apart."""
     library = load()
     row_starts = _memory_for_rows(maxima, int(settings.height))
     partners = np.empty(len(maxima), np.int32)
@@ -86,7 +86,7 @@ def choose_spots(
     distance: float,
     merge: Callable[[Maxima], Maxima],
 ) -> Candidates:
-    """Return the spots that marked maxima are, in the masks, less those too close.
+    """Return marked maxima as spots, in the masks, without those too close.
 
     Of those too close to each other the higher stays; of equal ones, the first.
 
@@ -143,7 +143,7 @@ def _chosen(
 
 
 def merge_plateaus(maxima: Maxima, frames: NDArray[Any], level: float | None = None) -> Maxima:
-    """Make the maxima on one flat area of a frame one, in the middle of the area, or none.
+    """Merge the maxima on one flat area of a frame to one in its middle, or to none.
 
     The band-pass of a saturated spot is highest along the edge of what is saturated. Large areas
     that are no brighter than the level have no spots.
@@ -204,7 +204,7 @@ def strips_in_order(maxima: Maxima, height: int) -> Maxima:
 
 
 def joined_maxima(parts: list[Maxima]) -> Maxima:
-    """Return maxima of several parts; NumPy's own way copies them number by number."""
+    """Join maxima of several parts; NumPy's own way copies them number by number."""
     maxima: Maxima = np.concatenate([part.view(np.uint8) for part in parts]).view(MAXIMUM)
     return maxima
 
@@ -220,6 +220,6 @@ def in_order(maxima: Maxima) -> Maxima:
 
 
 def _memory_for_rows(maxima: Maxima, height: int) -> NDArray[np.int64]:
-    """Return memory for where the maxima of each row of each frame begin."""
+    """Return memory for the first maximum of each row of each frame."""
     frames = int(maxima["frame"][-1] - maxima["frame"][0]) + 1 if len(maxima) else 0
     return np.empty(frames * height + 1, np.int64)

@@ -29,12 +29,12 @@ _SIGMA = np.array([0.5, 0.6, 0.8, 1.0, 1.3, 1.7, 2.3, 3.5, 6.0, 10.0])
 _SHARE = (0.073, 0.089, 0.152, 0.206, 0.268, 0.352, 0.462, 0.637, 0.735, 0.997)
 _FALL = (0.80, 0.88, 0.75, 0.66, 0.63, 0.53, 0.44, 0.22, 0.17, 0.0)
 _SIMULATED_AT, _FALLS_TO = 4.0, 5.0
-#: Scores between which the one is looked for that so many maxima exceed.
+#: Range of the search for a score.
 _LEAST, _MOST = 1.0, 40.0
 
 
 def expected_false_spots(score: float, sigma: float) -> float:
-    """Return how many maxima of white noise exceed a score, per 10⁶ pixels.
+    """Return the expected number of maxima of white noise above a score, per 10⁶ pixels.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def expected_false_spots(score: float, sigma: float) -> float:
 
 @lru_cache(maxsize=64)
 def score_for(false_spots: float, sigma: float) -> float:
-    """Return the score that so many maxima of white noise exceed per 10⁶ pixels."""
+    """Return the score that this many maxima of white noise exceed per 10⁶ pixels."""
     low, high = _LEAST, _MOST
     for _ in range(60):
         middle = (low + high) / 2
@@ -63,7 +63,7 @@ def score_for(false_spots: float, sigma: float) -> float:
 
 @lru_cache(maxsize=64)
 def _density(sigma: float) -> float:
-    """Return how many maxima a smooth field has per pixel, but for a factor of the score."""
+    """Return the density of maxima of a smooth field per pixel, up to a factor of the score."""
     unlikeness: float = sum(band.unlikeness for band in make_bands(sigma, (1, 1)).bands)
     return unlikeness / float((2 * math.pi) ** 1.5)
 
@@ -74,7 +74,7 @@ MAXIMUM = np.dtype(Maximum)
 #: Of an image without noise: all that is higher than its surroundings stands out.
 NO_NOISE = NoiseModel(0.0, 0.0, 0.0)
 
-#: From this score on, a maximum of the narrow band tells a place better than that of the wide one
+#: From this score on, a maximum of the narrow band locates a spot better than that of the wide one
 #: that it belongs to; and how far it may be from it, in units of the PSF's σ, and in pixels: on
 #: neighbouring pixels they are always one spot's.
 _CLEAR, _REACH, _LEAST_REACH = 8.0, 1.6, 1.5
@@ -83,12 +83,12 @@ _LONE_DISTANCE, _LEAST_LONE_DISTANCE = 2, 2
 
 
 def reach_in_pixels(settings: DetectionSettings) -> int:
-    """Return how many rows and columns around a maximum tell that it is one."""
+    """Return how far from a maximum the pixels lie that decide whether it is one."""
     return int(max(settings.step, 1) + settings.radius[-1] + settings.lone_distance + 1)
 
 
 def detection_source(frames: NDArray[Any], settings: DetectionSettings) -> DetectionSource:
-    """Return frames (n, Y, X), C-contiguous, which must outlast it."""
+    """Return a view of frames (n, Y, X), C-contiguous, which must outlast it."""
     pixel_type = PIXEL_TYPES[frames.dtype.str[1:]]
     source = DetectionSource(address(frames), ctypes.addressof(settings), pixel_type)
     source.kept = settings
@@ -103,7 +103,7 @@ def make_detection_settings(
     variance_map: Any = None,
     level: float | None = None,
 ) -> DetectionSettings:
-    """Return what the settings ask for.
+    """Return the settings of detection as numbers.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def make_detection_settings(
 def _heights(
     bands: Bands, threshold: float | None, address_of: Callable[[Any], int | None]
 ) -> tuple[BandSettings, ...]:
-    """Return what is told of each band; a threshold is that of the wide one."""
+    """Return the settings of each band; a threshold is that of the wide one."""
     return tuple(
         BandSettings(
             address_of(band.gain_y), address_of(band.gain_x), band.gain,
@@ -157,7 +157,7 @@ def _heights(
 
 
 def _least_height(band: Band, wide: Band, threshold: float | None) -> float:
-    """Return what spots whose height in the wide band is the threshold have in a band."""
+    """Return the height in a band of spots at the threshold in the wide band."""
     return 0.0 if threshold is None else threshold * band.response / wide.response
 
 

@@ -42,7 +42,7 @@ _ROUNDING = 2e-7
 _MEASURED = 0.1
 #: The columns before those of the shape parameters.
 COLUMNS = tuple(map(str.lower, FitColumn.NAMES[: FitColumn.SHAPE]))
-#: Parameters that tell a width.
+#: Parameters that are widths.
 WIDTHS = tuple(map(str.lower, WidthParameter.NAMES[: WidthParameter.WIDTH_PARAMETERS]))
 
 _NO_ENDS = MAX_SHAPE * (math.nan,)
@@ -52,7 +52,7 @@ _NO_ENDS = MAX_SHAPE * (math.nan,)
 def verdict_settings(
     settings: Settings | None, roi_shape: tuple[int, int] | None
 ) -> tuple[tuple[str, ...], VerdictSettings]:
-    """Return the columns that verdicts go by, and all other numbers, only to be read."""
+    """Return the columns that the rules use, and all other numbers, read-only."""
     numbers = VerdictSettings(
         low=_NO_ENDS, high=_NO_ENDS, amplitude_low=math.nan,
         amplitude_high=math.nan, background_low=math.nan, background_high=math.nan,
@@ -74,7 +74,7 @@ def verdict_settings(
 
 
 def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, int]) -> None:
-    """Fill in the bounds at which a fit is no good: the engine leaves it exactly there.
+    """Fill in the bounds that flag a fit: the engine leaves its parameter exactly there.
 
     It does so in single precision.
     """
@@ -103,7 +103,7 @@ def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[i
 
 
 def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, int]) -> None:
-    """Fill in what is known of the noise, and by that of the amplitude's error and of χ²."""
+    """Fill in the noise and, derived from it, the amplitude's error and χ²."""
     noise = noise_of(settings)
     if noise is None:
         return
@@ -112,7 +112,7 @@ def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[in
     numbers.pixels = math.prod(roi_shape)
     numbers.least_with_light = noise.slope**2 / numbers.pixels
     estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
-    # Where the image does not show that light has noise, nobody knows how much a spot has.
+    # Where the image does not show the noise of light, that of a spot is unknown.
     if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
         return
     electrons = electrons_of(settings)
@@ -141,7 +141,7 @@ _FIT_COLUMNS, _IMAGE_FITS = struct.Struct(FitColumns.FORMAT), struct.Struct(Imag
 
 
 class Origin(NamedTuple):
-    """Where in an image fits began, and what is known of its pixels."""
+    """Positions of the ROIs in an image, and its PSF and excluded pixels."""
 
     #: Frame, first row and first column of each ROI; the frames rise, and all their fits are there.
     corners: NDArray[np.int64]
@@ -149,7 +149,7 @@ class Origin(NamedTuple):
     places: NDArray[np.float64]
     #: Rows and columns of a frame.
     shape: tuple[int, int]
-    #: The PSF's σ; None where nobody has said it.
+    #: The PSF's σ; None where it is unknown.
     sigma: float | None
     #: Which pixels are bad, (1, Y, X) or (frames, Y, X).
     bad: Any = None
@@ -161,7 +161,7 @@ class Origin(NamedTuple):
 def judge(
     columns: Columns, settings: Settings | None, roi_shape: tuple[int, int] | None
 ) -> NDArray[np.uint32]:
-    """Return the flags of fits that follow from their numbers alone, :class:`Flag` by bits.
+    """Set the flags of fits that follow from their columns alone, :class:`Flag` by bits.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def judge(
 
 
 def judge_in_image(columns: dict[str, Any], settings: Settings, origin: Origin) -> None:
-    """Make the columns of fits in ROIs those of an image, with all of their flags.
+    """Convert columns of ROIs to those of an image, and set all flags.
 
     y and x become pixels of the image, and standard errors those that the noise of a filtered one
     gives, both in place; ``roi_y``, ``roi_x`` and ``flags`` are added.
@@ -307,7 +307,7 @@ def _lost(pixels: Lost | None) -> tuple[int, int, int]:
 
 
 def mean_sigma(columns: Mapping[str, Any], gain: float = 1.0) -> NDArray[np.float64]:
-    """Return the width of each spot in pixels; NaN where the columns do not tell it.
+    """Return the width of each spot in pixels; NaN where the columns do not contain it.
 
     The σ of a round Gaussian; the geometric mean of an elliptical one's; that of the round
     Gaussian which is as wide at half maximum as a Moffat profile, whose wings may have
