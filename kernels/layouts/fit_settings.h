@@ -1,5 +1,5 @@
 // The settings of a fit as numbers, the same for all fits of a call;
-// napari_spotfit/engine/fit_settings.py fills them in.
+// napari_spotfit/engine/fit_job.py fills them in.
 #pragma once
 
 namespace spotfit {

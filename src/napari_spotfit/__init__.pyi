@@ -32,7 +32,7 @@ from .localization.to_folder import localize_to_folder as localize_to_folder
 from .models.profiles import Profile as Profile
 from .models.stopping import StopCondition as StopCondition
 from .precision import localization_precision as localization_precision
-from .results.load import load_fits as load_fits
+from .results.saving import load_fits as load_fits
 from .results.saving import save_fits as save_fits
 from .results.spot_fits import SpotFits as SpotFits
 from .settings.noise_model import NoiseModel as NoiseModel

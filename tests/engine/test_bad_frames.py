@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel
 from napari_spotfit.engine.detection.candidates import Candidates
-from napari_spotfit.engine.detection.false_spots import score_for
+from napari_spotfit.engine.detection.detection_settings import score_for
 from napari_spotfit.settings.settings import Settings
 
 

@@ -1,11 +1,11 @@
-"""What "auto" takes, at the edges of the rule: engine/choice.py has the numbers."""
+"""What "auto" takes, at the edges of the rule: engine/select.py has the numbers."""
 
 from __future__ import annotations
 
 import pytest
 
 from napari_spotfit import Settings
-from napari_spotfit.engine.choice import worth_for_fits, worth_for_search
+from napari_spotfit.engine.select import gpu_pays_off_for_fits, gpu_pays_off_for_search
 
 LEAST_SQUARES = Settings()
 
@@ -30,21 +30,21 @@ LEAST_SQUARES = Settings()
     ],
 )
 def test_fits_from_the_host(settings, side, least):
-    assert not worth_for_fits(settings, least - 1, (side, side))
-    assert worth_for_fits(settings, least, (side, side))
-    assert not worth_for_fits(settings, 0, (side, side))
+    assert not gpu_pays_off_for_fits(settings, least - 1, (side, side))
+    assert gpu_pays_off_for_fits(settings, least, (side, side))
+    assert not gpu_pays_off_for_fits(settings, 0, (side, side))
 
 
 def test_pixels_that_count_less_take_the_longer_way():
-    assert not worth_for_fits(LEAST_SQUARES, 200, (9, 9))
-    assert worth_for_fits(LEAST_SQUARES, 200, (9, 9), weighted=True)
+    assert not gpu_pays_off_for_fits(LEAST_SQUARES, 200, (9, 9))
+    assert gpu_pays_off_for_fits(LEAST_SQUARES, 200, (9, 9), weighted=True)
 
 
 def test_rectangles_count_by_their_pixels():
-    assert worth_for_fits(LEAST_SQUARES, 503, (3 * 9, 3))
-    assert not worth_for_fits(LEAST_SQUARES, 502, (3, 3 * 9))
+    assert gpu_pays_off_for_fits(LEAST_SQUARES, 503, (3 * 9, 3))
+    assert not gpu_pays_off_for_fits(LEAST_SQUARES, 502, (3, 3 * 9))
 
 
 def test_images_from_the_host():
-    assert not worth_for_search((1 << 18) - 1)
-    assert worth_for_search(1 << 18)
+    assert not gpu_pays_off_for_search((1 << 18) - 1)
+    assert gpu_pays_off_for_search(1 << 18)

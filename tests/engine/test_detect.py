@@ -26,13 +26,8 @@ from scipy.spatial import cKDTree
 
 from napari_spotfit import NoiseModel
 from napari_spotfit.engine.cpu.layouts import Mark
-from napari_spotfit.engine.detection.detection_settings import MAXIMUM
-from napari_spotfit.engine.detection.false_spots import score_for
-from napari_spotfit.engine.detection.nonmax_suppression import (
-    choose_spots,
-    in_order,
-    strips_in_order,
-)
+from napari_spotfit.engine.detection.candidates import choose_spots, in_order, strips_in_order
+from napari_spotfit.engine.detection.detection_settings import MAXIMUM, score_for
 from napari_spotfit.models.bounds import LARGEST
 from napari_spotfit.settings.settings import Settings
 

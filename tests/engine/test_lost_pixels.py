@@ -8,8 +8,8 @@ import pytest
 
 from napari_spotfit import Settings
 from napari_spotfit.engine.cuda.lost_pixels import lost_pixels_on
-from napari_spotfit.engine.detection.level import level_of, level_places
 from napari_spotfit.engine.lost_pixels import lost_pixels
+from napari_spotfit.localization.tiles import level_of, level_places
 from napari_spotfit.settings.noise_model import NoiseModel
 
 SETTINGS = Settings(sigma=1.3, noise=NoiseModel(0.0, 0.0, 400.0), threads=1)

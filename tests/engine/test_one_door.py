@@ -89,7 +89,7 @@ def test_a_job_is_one_for_all_of_its_kind():
     assert jobs[0].by_one_thread().threads == 1
 
 
-@pytest.mark.parametrize("neighbours", ["leave out", "ignore"])
+@pytest.mark.parametrize("neighbours", ["exclude", "ignore"])
 def test_it_is_explained_which_pixels_are_excluded(neighbours):
     movie, truth = simulate_movie(1, shape=(70, 60), spots_per_frame=30, photons=3000, seed=4)
     frame = movie[0].astype(np.uint16)
@@ -116,7 +116,7 @@ def test_it_is_explained_which_pixels_are_excluded(neighbours):
                 found[name] += int(mask.sum())
         with pytest.raises(ValueError, match="the spot must lie in the frame"):
             fitter.explain(frame, [(-3.0, 5.0)])
-    assert (found.pop("neighbour") > 0) == (neighbours == "leave out")
+    assert (found.pop("neighbour") > 0) == (neighbours == "exclude")
     assert min(found.values()) > 0, found
 
 

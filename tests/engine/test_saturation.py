@@ -127,7 +127,7 @@ def test_lost_pixels_are_found_among_rois():
 
 
 @pytest.mark.parametrize("estimator", ["lse", "mle"])
-@pytest.mark.parametrize("neighbours", ["leave out", "ignore"])
+@pytest.mark.parametrize("neighbours", ["exclude", "ignore"])
 def test_a_fit_without_them_finds_the_light_that_was_cut_off(estimator, neighbours):
     frames = scene(np.random.default_rng(2), 20)
     known = {"sigma": 1.3, "estimator": estimator, "gain": 1.0, "offset": 100.0, "variance": 0.0}

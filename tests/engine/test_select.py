@@ -56,14 +56,14 @@ def test_cuda_without_a_gpu_is_an_error(no_gpu):
     with pytest.raises(BackendUnavailableError, match="CUDA_VISIBLE_DEVICES='' hides every GPU"):
         select_backend(CUDA)
     with pytest.raises(BackendUnavailableError):
-        select_backend(CUDA, worth_a_gpu=False)
+        select_backend(CUDA, use_gpu=False)
     with pytest.raises(BackendUnavailableError):
         localize(np.zeros((9, 9)), sigma=1.3, settings=CUDA)
 
 
 def test_auto_without_a_gpu_is_the_cpu(no_gpu):
     assert select_backend(AUTO).name == "CPU (3 threads)"
-    assert select_backend(AUTO, worth_a_gpu=True).name == "CPU (3 threads)"
+    assert select_backend(AUTO, use_gpu=True).name == "CPU (3 threads)"
 
 
 @pytest.mark.parametrize("which", ["one", "all"])
@@ -111,7 +111,7 @@ def test_results_settings_record_what_was_chosen(no_gpu):
 @pytest.mark.parametrize("settings", [AUTO, CUDA])
 def test_the_gpu_is_taken(gpu, settings):
     (first,) = devices.usable("one")
-    backend = select_backend(settings, worth_a_gpu=True)
+    backend = select_backend(settings, use_gpu=True)
     assert backend.name == backend.ran_on() == first.name
     assert describe(settings) == (first.name, "", devices.count(), "")
     every = select_backend(settings.changed(devices="all"))
@@ -121,8 +121,8 @@ def test_the_gpu_is_taken(gpu, settings):
 
 @pytest.mark.gpu
 def test_a_few_fits_stay_on_the_cpu(gpu):
-    assert select_backend(AUTO, worth_a_gpu=False).name == "CPU (3 threads)"
-    assert select_backend(CUDA, worth_a_gpu=False).name != "CPU (3 threads)"
+    assert select_backend(AUTO, use_gpu=False).name == "CPU (3 threads)"
+    assert select_backend(CUDA, use_gpu=False).name != "CPU (3 threads)"
 
 
 @pytest.mark.gpu

@@ -17,9 +17,9 @@ from napari_spotfit import (
     noise_model,
     simulate_movie,
 )
-from napari_spotfit.engine.detection.false_spots import score_for
+from napari_spotfit.engine.detection.detection_settings import score_for
 from napari_spotfit.images.frames import HeldFrame
-from napari_spotfit.localization.peaks import peak_heights, peak_near
+from napari_spotfit.localization.detect_spots import peak_heights, peak_near
 
 da = pytest.importorskip("dask.array")
 

@@ -41,7 +41,7 @@ def any_settings(draw: st.DrawFn) -> Settings:
         "background_max": draw(st.none() | _numbers(1, 1e30)),
         "emccd": draw(st.booleans()),
         "threads": draw(st.none() | st.integers(1, 1024)),
-        "neighbours": draw(st.sampled_from(["leave out", "ignore"])),
+        "neighbours": draw(st.sampled_from(["exclude", "ignore"])),
     }
     if draw(st.booleans()):
         options["threshold"] = draw(_numbers(0, 1e9))

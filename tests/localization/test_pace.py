@@ -6,7 +6,7 @@ import pytest
 from same_fits import assert_same
 
 from napari_spotfit import SpotFits, localize, localize_iter, simulate_movie
-from napari_spotfit.localization import chunks, pace
+from napari_spotfit.localization import chunks
 
 SHAPE = 40, 44
 
@@ -18,7 +18,7 @@ class Slow:
         self.shape, self.dtype, self.chunks = movie.shape, movie.dtype, (*chunks_of, *SHAPE)
         self._movie, self._seconds = movie, seconds
         self._now, self.reads = 0.0, []
-        monkeypatch.setattr(pace.time, "perf_counter", lambda: self._now)
+        monkeypatch.setattr(chunks.time, "perf_counter", lambda: self._now)
         monkeypatch.setattr(chunks.threads, "available", lambda: 2)
 
     def __getitem__(self, index):

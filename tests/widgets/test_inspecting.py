@@ -188,7 +188,7 @@ def test_the_residual_of_a_fit_that_left_its_neighbours_out_is_known_again():
         assert not changed.is_of(spot["chi_square"])
 
 
-@pytest.mark.parametrize("neighbours", ["leave out", "ignore"])
+@pytest.mark.parametrize("neighbours", ["exclude", "ignore"])
 def test_it_is_known_which_pixels_have_counted(neighbours):
     movie, _ = napari_spotfit.simulate_movie(
         2, shape=(70, 60), spots_per_frame=40, photons=3000, seed=4
@@ -211,7 +211,7 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
         assert chi == pytest.approx(spot.values["chi_square"], rel=SAME_CHI)
         assert sample.is_of(spot.values["chi_square"])
         assert not sample.is_of(1.1 * spot.values["chi_square"])
-        assert left_out.neighbours.any() <= (neighbours == "leave out")
+        assert left_out.neighbours.any() <= (neighbours == "exclude")
         some += left_out.saturated.any()
         alone += left_out.lone.any()
         assert (
@@ -226,7 +226,7 @@ def test_it_is_known_which_pixels_have_counted(neighbours):
     assert masked >= 2
     # A spot alone in its layer does not know of its neighbours.
     crowded = [row for row in range(len(fits)) if fits.flags[row] & Flag.NEIGHBOUR]
-    for row in crowded if neighbours == "leave out" else ():
+    for row in crowded if neighbours == "exclude" else ():
         alone = napari_spotfit.to_points_layer(fits[row : row + 1])
         spot = spot_of(alone, 0)
         frame = movie[spot.index]

@@ -9,8 +9,8 @@ from hand import SHIFT
 from inspector import docked, note, shows
 
 from napari_spotfit import Camera, localize
-from napari_spotfit.engine.detection.false_spots import score_for
-from napari_spotfit.localization.peaks import peak_heights
+from napari_spotfit.engine.detection.detection_settings import score_for
+from napari_spotfit.localization.detect_spots import peak_heights
 
 #: Milliseconds, on a busy machine.
 PATIENCE = 300_000

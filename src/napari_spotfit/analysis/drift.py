@@ -1,4 +1,4 @@
-"""The drift of a sample, by fiducials that are seen in many frames of a movie."""
+"""Estimate the drift of a sample by fiducials that are seen in many frames of a movie."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..models.columns import TRACK
 from ..results.spot_fits import SpotFits
-from .fiducial_shifts import agreed_shifts, by_track, refuse_untold, spans
-from .shifts import Floats
+from .shifts import Floats, agreed_shifts, by_track, refuse_unlinked, spans
 from .tracks import leading_axes
 
 if TYPE_CHECKING:
@@ -71,13 +70,13 @@ class Drift:
 
 
 def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: float = 0.5) -> Drift:
-    """Return the drift that the tracks of fiducials tell.
+    """Estimate the drift from the tracks of fiducials.
 
     It is the mean of their shifts by their own standard errors, without those that lie apart from
     the others in a frame. Where most scatter more than their errors say, as they do on a sample
     that turns, its errors are as much larger. Each fiducial is measured from a place of its own, on
     which all frames have agreed: which ones are seen in a frame does not change the drift.
-    Fiducials that are seen one after the other tell it as well, if each is seen together with
+    Fiducials that are seen one after the other are used as well, if each is seen together with
     another for some frames.
 
     Parameters
@@ -130,12 +129,12 @@ def fiducial_drift(fits: SpotFits, frames: int | None = None, *, least_share: fl
     if not known.any():
         raise ValueError("no fiducial has standard errors above 0: fit y and x, with errors=True")
     shifts, spread, used = agreed_shifts(places, errors, known)
-    told = np.flatnonzero(used)
-    refuse_untold(columns, used, least_share)
-    _warn_of_ends(told, count)
+    seen = np.flatnonzero(used)
+    refuse_unlinked(columns, used, least_share)
+    _warn_of_ends(seen, count)
     numbers = np.arange(count)
-    shifts -= shifts[told[0]]
-    y, x = (np.interp(numbers, told, shifts[told, axis]) for axis in (0, 1))
+    shifts -= shifts[seen[0]]
+    y, x = (np.interp(numbers, seen, shifts[seen, axis]) for axis in (0, 1))
     return Drift(y, x, spread[:, 0], spread[:, 1], used)
 
 
@@ -152,12 +151,12 @@ def _refuse_several_movies(columns: dict[str, NDArray[np.generic]]) -> None:
             )
 
 
-def _warn_of_ends(told: NDArray[np.int64], count: int) -> None:
+def _warn_of_ends(seen: NDArray[np.int64], count: int) -> None:
     """Warn of a movie's ends without fiducials, whose drift is a guess."""
-    untold = np.concatenate([np.arange(told[0]), np.arange(told[-1] + 1, count)])
-    if len(untold) > _UNSEEN * count:
+    unseen = np.concatenate([np.arange(seen[0]), np.arange(seen[-1] + 1, count)])
+    if len(unseen) > _UNSEEN * count:
         warn_caller(
-            f"no fiducial is seen in {spans(untold)}: as if the sample had not moved there, their "
+            f"no fiducial is seen in {spans(unseen)}: as if the sample had not moved there, their "
             "drift is that of the next frame with fiducials",
         )
 

@@ -1,4 +1,4 @@
-"""Spots per label: which cell each spot lies in, and what the spots of every cell add up to."""
+"""Assign spots to labels, and sum the spots of each label (such as a cell)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One displacement of many shifts: their weighted mean, robust against some that are wrong."""
+"""Average shifts robustly: those of many spots, and those of the frames of a movie by fiducials."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from ..engine.cpu.layouts import Shifts
 from ..engine.cpu.library import load
 from ..engine.kernel_arguments import address
+from ..estimation.noise_line import SIGMA_PER_MAD
+from ..models.columns import TRACK
+from .tracks import NO_TRACK
 
 Floats = NDArray[np.float64]
 
@@ -42,13 +45,13 @@ def robust_mean(shifts: Floats, errors: Floats, candidates: NDArray[np.bool_]) -
     """
     shifts, errors = (np.ascontiguousarray(values, float) for values in (shifts, errors))
     candidates = np.ascontiguousarray(candidates, bool)
-    work, taken, told = np.empty(len(shifts)), np.empty(len(shifts), bool), np.empty((2, 2))
+    work, taken, mean = np.empty(len(shifts)), np.empty(len(shifts), bool), np.empty((2, 2))
     given = Shifts(
         *map(address, (shifts, errors, candidates)), len(shifts), *map(address, (work, taken)),
-        address(told), address(told[1]),
+        address(mean), address(mean[1]),
     )  # fmt: skip
     load().functions.spotfit_robust_mean(ctypes.byref(given))
-    return Mean(told[0], told[1], taken)
+    return Mean(mean[0], mean[1], taken)
 
 
 class Similarity(NamedTuple):
@@ -89,9 +92,9 @@ def similarity(
         rows.append(row / errors[:, axis, np.newaxis])
     columns = [0, 1, *([2] if rotation else []), *([3] if scale else [])]
     design = np.concatenate(rows)[:, columns]
-    told = np.concatenate([shifts[:, axis] / errors[:, axis] for axis in (0, 1)])
+    scaled = np.concatenate([shifts[:, axis] / errors[:, axis] for axis in (0, 1)])
     inverse = np.linalg.pinv(design.T @ design)
-    found, spread = inverse @ (design.T @ told), np.sqrt(np.diagonal(inverse))
+    found, spread = inverse @ (design.T @ scaled), np.sqrt(np.diagonal(inverse))
     known = dict(zip(columns, zip(found, spread, strict=True), strict=True))
     turned, turned_error = known.get(2, (math.nan, math.nan))
     grown, grown_error = known.get(3, (math.nan, math.nan))
@@ -99,3 +102,169 @@ def similarity(
         found[:2], spread[:2], math.degrees(turned), math.degrees(turned_error),
         1.0 + grown, grown_error,
     )  # fmt: skip
+
+
+#: Rounds in which displacements and places of fiducials are made to agree.
+_ROUNDS = 6
+#: Least number of deviates of successive frames from which the scatter of fiducials is estimated.
+_DEVIATES = 200
+#: So many frames on end without fiducials are no chance.
+_STRETCH = 10
+
+Columns = dict[str, NDArray[np.generic]]
+
+
+def by_track(columns: Columns, count: int, least_share: float) -> tuple[Floats, Floats]:
+    """Return places and standard errors by track and frame, NaN where a track was not seen."""
+    track, frame, linked = _linked_spots(columns, count)
+    numbers, own = np.unique(track[linked], return_inverse=True)
+    seen = np.bincount(own, minlength=len(numbers))
+    long = np.flatnonzero(seen >= max(least_share * count, 1))
+    if not len(long):
+        most = int(seen.max(initial=0))
+        raise ValueError(
+            f"no track is seen in {least_share:.0%} of the {count} frames, the longest in {most}: "
+            "link with a larger max_distance or memory, or take a smaller least_share"
+        )
+    row = np.full(len(numbers), -1)
+    row[long] = np.arange(len(long))
+    rows, at = row[own], frame[linked]
+    places, errors = (np.full((len(long), count, 2), math.nan) for _ in range(2))
+    for axis, name in enumerate("yx"):
+        for to, column in ((places, name), (errors, f"{name}_stderr")):
+            to[rows[rows >= 0], at[rows >= 0], axis] = columns[column][linked][rows >= 0]
+    errors[errors <= 0] = math.nan
+    return places, errors
+
+
+def _linked_spots(
+    columns: Columns, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the track and the frame of each spot, and which are on a track in a movie's frames."""
+    track, frame = columns[TRACK].astype(np.int64), columns["frame"].astype(np.int64)
+    return track, frame, (track != NO_TRACK) & (frame < count)
+
+
+def agreed_shifts(
+    places: Floats, errors: Floats, known: NDArray[np.bool_]
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Return shifts, their standard errors, and how many fiducials each frame has.
+
+    In turns, the places of the fiducials follow from the shifts, and these from the places; then
+    how far they scatter from both.
+    """
+    count = places.shape[1]
+    spread, used = np.full((count, 2), math.nan), np.zeros(count, np.int64)
+    weights = np.where(known[..., np.newaxis], 1.0 / errors**2, 0.0)
+    homes, shifts = _tied(places, known)
+    own_errors = errors
+    for turn in range(_ROUNDS):
+        if turn:
+            errors = own_errors * _scatter(places, homes, shifts, own_errors, known)[:, np.newaxis]
+        taken = np.zeros_like(known)
+        for frame in range(count):
+            mean = robust_mean(places[:, frame] - homes, errors[:, frame], known[:, frame])
+            used[frame] = np.count_nonzero(mean.taken)
+            if used[frame]:
+                shifts[frame], spread[frame] = mean.shift, mean.errors
+                taken[:, frame] = mean.taken
+        own = np.where(taken[..., np.newaxis], weights, 0.0)
+        total = own.sum(axis=1)
+        sums = (own * np.where(taken[..., np.newaxis], places - shifts, 0.0)).sum(axis=1)
+        homes = np.where(total > 0, sums / np.where(total > 0, total, 1.0), homes)
+    return shifts, spread, used
+
+
+def _scatter(
+    places: Floats, homes: Floats, shifts: Floats, errors: Floats, known: NDArray[np.bool_]
+) -> Floats:
+    """Return how many times their standard errors fiducials scatter around each frame's shift.
+
+    At least 1. It is estimated from half of all deviates, of the frame and of those beside it.
+    """
+    seen = known.sum(axis=0)
+    # What one fiducial does is the shift itself, and of few the mean follows each.
+    free = np.sqrt(np.maximum(seen - 1, 0) / np.maximum(seen, 1))
+    away = np.abs(places - homes[:, np.newaxis] - shifts) / errors
+    found = np.ones(places.shape[1])
+    ends = np.cumsum(np.where(seen > 1, 2 * seen, 0))
+    for frame in np.flatnonzero(seen > 1):
+        middle = ends[frame] - seen[frame]
+        first, last = np.searchsorted(ends, [middle - _DEVIATES / 2, middle + _DEVIATES / 2])
+        part = slice(first, last + 1)
+        deviates = away[:, part][known[:, part] & (seen[part] > 1)]
+        found[frame] = max(SIGMA_PER_MAD * float(np.median(deviates)) / free[frame], 1.0)
+    return found
+
+
+def _tied(places: Floats, known: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Return the positions of fiducials without shift, and initial shifts.
+
+    The one that is seen most ties others to it over the frames they share, and these tie others.
+    """
+    homes = np.full((len(places), 2), math.nan)
+    shifts = np.full(places.shape[1:], math.nan)
+    shared, tied = np.zeros(len(places), np.int64), np.zeros(places.shape[1], np.bool_)
+    one = int(np.argmax(known.sum(axis=1)))
+    homes[one] = np.median(places[one, known[one]], axis=0)
+    while True:
+        new = known[one] & ~tied
+        shifts[new] = places[one, new] - homes[one]
+        tied |= new
+        shared += np.count_nonzero(known[:, new], axis=1)
+        # The one that shares most frames is next: its home is the surest.
+        left = np.where(np.isnan(homes[:, 0]), shared, 0)
+        one = int(np.argmax(left))
+        if left[one] == 0:
+            break
+        common = known[one] & tied
+        homes[one] = np.median(places[one, common] - shifts[common], axis=0)
+    _refuse_untied(np.asarray(known.any(axis=0)), tied)
+    return homes, shifts
+
+
+def _refuse_untied(seen: NDArray[np.bool_], tied: NDArray[np.bool_]) -> None:
+    """Raise ValueError if some frames that have fiducials share none with the others."""
+    apart = np.flatnonzero(seen & ~tied)
+    if len(apart):
+        raise ValueError(
+            f"no track ties {spans(apart)} to {spans(np.flatnonzero(tied))}, so nobody knows how "
+            "far the sample moved between them: link with a larger max_distance or memory, or take "
+            "a smaller least_share"
+        )
+
+
+def refuse_unlinked(columns: Columns, used: NDArray[np.int64], least_share: float) -> None:
+    """Raise ValueError if frames without fiducials have tracks that could be of some.
+
+    They are seen in as large a share of those frames as fiducials are of the movie.
+    """
+    track, frame, linked = _linked_spots(columns, len(used))
+    has_spots = np.bincount(frame[linked], minlength=len(used)) > 0
+    for stretch in _stretches(np.flatnonzero(has_spots & (used == 0))):
+        if len(stretch) < _STRETCH:
+            continue
+        there = linked & (frame >= stretch[0]) & (frame <= stretch[-1])
+        seen = np.unique(track[there], return_counts=True)[1]
+        if seen.max(initial=0) >= least_share * len(stretch):
+            raise ValueError(
+                f"spots are seen all along {spans(stretch)}, but in tracks of less than "
+                f"{least_share:.0%} of the {len(used)} frames, so that none tells how far the "
+                "sample moved there: link with a larger max_distance or memory, or take a smaller "
+                "least_share"
+            )
+
+
+def _stretches(frames: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return sorted frames in stretches without a gap."""
+    if not len(frames):
+        return []
+    return np.split(frames, np.flatnonzero(np.diff(frames) > 1) + 1)
+
+
+def spans(frames: NDArray[np.int64]) -> str:
+    """Return words for sorted frames: the first stretches of them."""
+    spans = _stretches(frames)
+    words = [f"{one[0]}–{one[-1]}" if len(one) > 1 else f"{one[0]}" for one in spans[:3]]
+    more = " and others" if len(spans) > 3 else ""
+    return f"frame{'s' * (len(frames) > 1)} {', '.join(words)}{more}"

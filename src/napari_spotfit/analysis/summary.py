@@ -1,4 +1,4 @@
-"""What many fits say together: medians and spreads, and counts frame by frame."""
+"""Summarise fits: medians and spreads, and counts frame by frame."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def per_frame(
 
 
 def usual_columns(fits: SpotFits) -> list[str]:
-    """Return what one asks for first: shape, photons, background, and standard errors."""
+    """Return the usual columns: shape, photons, background, and standard errors."""
     shape = () if fits.settings is None else fits.settings.profile.shape
     known = [describe(name, [one.column for one in shape]) for name in fits.columns]
     values = [one.name for one in known if one.group == "shape" and not one.error_of]

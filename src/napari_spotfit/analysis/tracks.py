@@ -1,4 +1,4 @@
-"""Spots of successive frames that are one: their tracks."""
+"""Link spots of successive frames to tracks."""
 
 from __future__ import annotations
 

@@ -22,10 +22,9 @@ from ..files.writing import FileLockedError, file_lock, unfinished
 from ..images.files.opening import open_image
 from ..images.frames import FrameReader
 from ..images.identity import identity
-from ..localization.key import key_of, with_settings
 from ..localization.localize import localize_iter
 from ..localization.plan import NO_MAPS
-from ..localization.stored import kind_of
+from ..localization.stored import key_of, kind_of, with_settings
 from ..results.saving import save_fits
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings

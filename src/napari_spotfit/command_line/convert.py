@@ -12,7 +12,7 @@ import numpy as np
 from ..files.exchange.registry import EXCHANGE
 from ..files.formats import FormatWarning, check_ending, read, write
 from ..files.table import LAYER, SpotTable
-from ..results.load import fits_of
+from ..results.saving import fits_of
 from .options import AboveZero
 from .output import USUAL, write_message
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..analysis.drift import fiducial_drift, load_drift, save_drift, subtract_drift
 from ..analysis.tracks import link_spots
-from ..results.load import load_fits
+from ..results.saving import load_fits
 from .options import AboveZero
 from .output import USUAL, write_message
 

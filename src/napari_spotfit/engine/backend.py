@@ -1,8 +1,10 @@
-"""What every backend offers."""
+"""Define the interface of a backend, and lend prepared resources to its callers."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ Columns = dict[str, Any]
 
 
 class Load(NamedTuple):
-    """What keeps a backend busy."""
+    """Sizes and numbers of blocks that keep a backend busy."""
 
     #: Of a block of frames: how many frames, and how many bytes.
     frames: int
@@ -27,7 +29,7 @@ class Load(NamedTuple):
 
 
 class BlockFitter(Protocol):
-    """Fits of one job again and again, by one thread at a time, in memory that is kept."""
+    """Repeats fits of one job, one thread at a time, in the same memory."""
 
     def fit(
         self,
@@ -39,7 +41,7 @@ class BlockFitter(Protocol):
 
 
 class Backend(Protocol):
-    """What finds and fits spots: the CPU, GPUs, or GPUs with others to go on when one fails."""
+    """Detects and fits spots: the CPU, GPUs, or GPUs with a fallback."""
 
     @property
     def name(self) -> str:
@@ -111,3 +113,24 @@ class Backend(Protocol):
 
     def fitter(self, job: FitJob) -> BlockFitter:
         """Prepare fits of one job that are made again and again."""
+
+
+Lent = TypeVar("Lent")
+
+
+def lend(make: Callable[..., Lent], *key: Hashable) -> tuple[Lent, list[Any]]:
+    """Return an unused ``make(*key)``, and a list to append it to after use.
+
+    It serves the next caller then; not so one that an error has left half done.
+    """
+    idle = _idle(make, *key)
+    try:
+        return idle.pop(), idle
+    except IndexError:
+        return make(*key), idle
+
+
+@lru_cache(maxsize=16)
+def _idle(*_key: Hashable) -> list[Any]:
+    """Return what was made with a key and is not in use."""
+    return []

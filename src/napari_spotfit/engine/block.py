@@ -1,4 +1,4 @@
-"""Frames on the way to their fits, and positions of spots in them."""
+"""Hold a block of frames, and positions of spots in it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Positions(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Some frames, or cut-outs, and what is known of their pixels."""
+    """Frames, or cut-outs, with the weights, variances and masks of their pixels."""
 
     #: As fits read them, corrected, NaN where they are bad; and as the camera took them.
     pixels: Any
@@ -55,7 +55,7 @@ class Block:
 
     @classmethod
     def of(cls, calibration: PixelCalibration, numbers: NDArray[np.int64], pixels: Any) -> Block:
-        """Return frames of these numbers, corrected, with what is known of them.
+        """Return frames of these numbers, corrected and calibrated.
 
         Bad pixels are NaN, so that neither spots nor hot pixels are found beside them.
         """

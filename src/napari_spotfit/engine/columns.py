@@ -1,4 +1,4 @@
-"""Which columns a fit has, in the order in which the backends write them."""
+"""Define the columns of a fit, in the order in which the backends write them."""
 
 from __future__ import annotations
 

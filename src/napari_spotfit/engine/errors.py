@@ -1,4 +1,4 @@
-"""What a backend raises and warns of."""
+"""Define the errors and warnings of backends."""
 
 from __future__ import annotations
 

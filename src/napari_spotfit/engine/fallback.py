@@ -1,4 +1,4 @@
-"""A backend that begins on GPUs and, should one fail, goes on with the others, then the CPU."""
+"""Run on GPUs and, if one fails, continue on the others, then on the CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class Fallback:
-    """A backend for one run that does elsewhere what a GPU fails to do.
+    """Repeats on another backend what a GPU fails to do, for one run.
 
     When a call fails with an error of CUDA's, the other GPUs do the same piece of work and all
     that comes later, and when there is none left, the CPU does. One warning says so. Other errors
@@ -133,7 +133,7 @@ class Fallback:
                 raise
             except cuda_errors() as error:
                 if not elsewhere:
-                    raise  # nobody else can leave results on this GPU
+                    raise  # only this GPU can leave results in its memory
                 self._leave(cuda, {_gpu_of(error): error})
         return self._on_cpu(work, block)
 

@@ -1,4 +1,4 @@
-"""What a filter that an image went through does to standard errors.
+"""Correct standard errors for the filter that an image went through.
 
 Its noise is the stronger the coarser it is, as if white noise had gone through a Gaussian filter:
 how wide that is, two bands of detection tell. The fit takes noise for white, and as strong as it is
@@ -36,7 +36,7 @@ _USUAL_SIGMA = 1.3
 #: A filter's width is told by bands of spots of this σ, or narrower ones; by how much noise may be
 #: stronger in the PSF's band, after such a filter, than it is there.
 _FINE, _AGREES = 1.0, 1.5
-#: The widest filter that is told, in pixels, and how often the range is halved in the search.
+#: The widest filter that is recognised, in pixels, and how often the range is halved in the search.
 _WIDEST, _HALVINGS = 3.0, 20
 #: Before the filter a spot is no narrower than so many of its σ.
 _NARROWEST = 0.4
@@ -107,7 +107,7 @@ def error_columns(columns: dict[str, Any], names: tuple[str, ...]) -> ErrorColum
 
 
 class FilteredNoise(NamedTuple):
-    """What the noise of a filtered image does to standard errors."""
+    """Effect of the noise of a filtered image on standard errors."""
 
     #: Those columns of them that it changes.
     columns: tuple[str, ...]
@@ -115,7 +115,7 @@ class FilteredNoise(NamedTuple):
 
 
 def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple[int, int]) -> None:
-    """Make the standard errors of fits, here or on a GPU, those of a filtered image's noise."""
+    """Correct the standard errors of fits, on host or device, for a filtered image's noise."""
     filtered = filtered_noise(settings, roi_shape)
     if filtered is None:
         return

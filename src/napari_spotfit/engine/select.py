@@ -1,4 +1,8 @@
-"""Which backend runs the fits.
+"""Select the backend that runs the fits.
+
+With ``backend="auto"``, one rule decides on any machine. Data in a GPU's memory are processed on
+the GPU; data on the host, if one core would take longer than the start of a GPU run. The numbers
+are those of an NVIDIA H200 and an Intel Xeon with 32 cores, 2026-11-23 (docs/performance.md).
 
 What a backend needs is imported when it is chosen: the first fit on the CPU waits for nothing else.
 """
@@ -10,12 +14,63 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..settings.settings import Settings
+from ..settings.validation import ROI_MAX
 from . import threads
 from .backend import Backend, Load
 from .errors import BackendUnavailableError
 
 if TYPE_CHECKING:
     from .cuda.devices import Gpu
+
+#: Nanoseconds of a core for a fit: for each, and for each of its pixels.
+#: Sums along the axes (separable models, least squares); sums over the pixels (all others).
+_SEPARABLE, _PIXELWISE = (130.0, 1.1), (0.0, 9.0)
+#: CPU time in nanoseconds above which a GPU launch pays off: of fits of cut-outs and at
+#: places.
+_LEAST_CPU_TIME = 110_000.0
+#: Pixels of large ROIs, one by one, for which it is, and pixels that are searched for spots.
+_LARGE_PIXELS, _SEARCHED_PIXELS = 81_000, 1 << 18
+
+
+def gpu_pays_off_for_fits(
+    settings: Settings, count: int, roi_shape: tuple[int, int], *, weighted: bool = False
+) -> bool:
+    """Whether a GPU pays off for fits of ROIs in the host's memory.
+
+    Parameters
+    ----------
+    settings : Settings
+        The model and the estimator count here.
+    count : int
+        How many fits are to come.
+    roi_shape : tuple of int
+        Rows and columns of the ROIs.
+    weighted : bool
+        Whether pixels have weights, or some are bad.
+
+    Examples
+    --------
+    >>> [gpu_pays_off_for_fits(Settings(), count, (9, 9)) for count in (100, 1000)]
+    [False, True]
+    """
+    pixels = roi_shape[0] * roi_shape[1]
+    if max(roi_shape) > ROI_MAX:
+        return count * pixels >= _LARGE_PIXELS
+    is_fast = settings.profile.separable and settings.estimator_kind.is_separable and not weighted
+    each, per_pixel = _SEPARABLE if is_fast else _PIXELWISE
+    return count * (each + per_pixel * pixels) >= _LEAST_CPU_TIME
+
+
+def gpu_pays_off_for_search(pixels: int) -> bool:
+    """Whether a GPU pays off to detect spots in this many pixels of the host.
+
+    Examples
+    --------
+    >>> gpu_pays_off_for_search(256 * 256), gpu_pays_off_for_search(4 * 256 * 256)
+    (False, True)
+    """
+    return pixels >= _SEARCHED_PIXELS
+
 
 #: Bytes of a block of frames. One that goes to a GPU holds the interpreter's lock for 4 ms in all,
 #: whether it has one frame or a thousand.
@@ -29,7 +84,7 @@ _LARGE_GPU_BYTES, _MOST_WORKERS, _BYTES_OF_WORKER = 256 << 20, 24, 800 << 20
 
 
 class Description(NamedTuple):
-    """What would run the fits, for people; as a string, its name."""
+    """What would run the fits, in words; as a string, its name."""
 
     #: Such as 'NVIDIA H200' or 'CPU (2 threads)'.
     name: str
@@ -44,22 +99,22 @@ class Description(NamedTuple):
         return self.name
 
 
-def select_backend(settings: Settings, worth_a_gpu: bool = True) -> Backend:
-    """Return the backend that the settings ask for, to be used for one run.
+def select_backend(settings: Settings, use_gpu: bool = True) -> Backend:
+    """Return the backend that the settings ask for, for one run.
 
     Parameters
     ----------
     settings : Settings
         ``backend``, ``devices`` and ``threads`` count here.
-    worth_a_gpu : bool
-        Whether "auto" takes a GPU where there is one, see :mod:`~.choice`.
+    use_gpu : bool
+        Whether "auto" takes a GPU where there is one, see :func:`gpu_pays_off_for_fits`.
 
     Raises
     ------
     BackendUnavailableError
         If the settings ask for CUDA and there is no GPU to be used.
     """
-    if settings.backend == "cpu" or (settings.backend == "auto" and not worth_a_gpu):
+    if settings.backend == "cpu" or (settings.backend == "auto" and not use_gpu):
         return _cpu(settings)
     from .cuda import devices
     from .fallback import Fallback
@@ -84,7 +139,7 @@ def _recorded(settings: Settings, kind: str) -> Settings:
 
 
 def recorded(settings: Settings, backend: Backend) -> Settings:
-    """Return the settings of results: they choose this backend again, wherever "auto" did."""
+    """Return the settings of results, with the backend that "auto" selected."""
     return _recorded(settings, backend.kind) if settings.backend == "auto" else settings
 
 

@@ -1,4 +1,4 @@
-"""What settings leave open and the image tells: measured once, and kept in the settings."""
+"""Estimate once what settings leave open, and keep it in the settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..settings.settings import Settings
 from .image_noise import measured_noise, sample_frames
 from .measured_noise import BLOCK
 from .psf_width import with_psf
-from .width_sample import glance_frames
+from .width_search import glance_frames
 
 #: Of the least variance so much stays, whatever a map says of the pixels it was measured in.
 _LEAST_LEFT = 0.05
@@ -29,7 +29,7 @@ def estimated(
     *,
     places: NDArray[np.float64] | None = None,
 ) -> PixelCalibration:
-    """Return a calibration whose settings hold the PSF and the noise that all goes by.
+    """Return a calibration whose settings hold the PSF and the noise.
 
     They are what the settings hold, the noise the camera's where all of it is known, or else they
     are measured in a few frames evenly spread over the whole image, whichever of them are fitted:
@@ -43,7 +43,7 @@ def estimated(
     calibration : PixelCalibration
         What is known of its pixels, and the settings.
     places : ndarray, shape (n, 3), optional
-        Number of the frame, y and x of the spots that tell the PSF, all that are to be fitted.
+        Frame number, y and x of the spots from which the PSF is estimated: all that will be fitted.
     """
     calibration = with_psf(reader, calibration, places=places)
     settings = calibration.settings
@@ -58,7 +58,7 @@ def estimated(
 
 @contextmanager
 def frames_that_tell(reader: FrameReader, settings: Settings) -> Iterator[None]:
-    """Read the frames that tell what settings leave open, once for all that is asked of them."""
+    """Read the frames of all estimates once."""
     asked = [np.empty(0, np.int64)]
     if reader.held is None and settings.noise is None:
         asked.append(sample_frames(reader))
@@ -69,7 +69,7 @@ def frames_that_tell(reader: FrameReader, settings: Settings) -> Iterator[None]:
 
 
 def for_detection(calibration: PixelCalibration) -> tuple[Settings, NDArray[np.float32] | None]:
-    """Return settings whose noise leaves out what a map of variances has, and the map.
+    """Return settings whose noise excludes that of a map of variances, and the map.
 
     Where there is none, it is None, and the settings are the calibration's.
     """
@@ -79,7 +79,7 @@ def for_detection(calibration: PixelCalibration) -> tuple[Settings, NDArray[np.f
 
 
 def without_map(settings: Settings, variances: NDArray[np.float32] | None) -> Settings:
-    """Return settings whose noise leaves out what a map of variances has."""
+    """Return settings whose noise excludes that of a map of variances."""
     noise = settings.noise
     if variances is None or noise is None:
         return settings
@@ -93,7 +93,7 @@ def without_map(settings: Settings, variances: NDArray[np.float32] | None) -> Se
 
 
 def _block_means(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the means of blocks, as noise is measured in them; of all where there is none."""
+    """Return the means of the blocks in which noise is measured, or else of all pixels."""
     rows, columns = (size // BLOCK * BLOCK for size in values.shape)
     blocks = values[:rows, :columns].reshape(rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
     means: NDArray[np.float32]
@@ -102,7 +102,7 @@ def _block_means(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def warn_of_gain(given: Settings, found: Settings | None) -> None:
-    """Warn whoever asks for maximum likelihood without a gain."""
+    """Warn of maximum likelihood without a gain."""
     if found is None or found.gain is not None:
         return
     if not given.estimator_kind.is_likelihood or given.noise is not None:

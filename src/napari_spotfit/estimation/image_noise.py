@@ -1,4 +1,4 @@
-"""The noise of an image, learnt from the image itself."""
+"""Estimate the noise of an image, and warn where one camera cannot have made it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from ..caller import warn_caller
 from ..images.arrays import to_host
 from ..images.camera import Camera
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..images.reading import evenly_spread, without_damage
-from ..settings.noise_model import NoiseModel
+from ..settings.noise_model import UNLIKE, NoiseModel
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
 from .measured_noise import measure_noise, noise_over_line
 from .psf_width import FALLBACK_SIGMA, with_psf
 
-#: Frames with this many pixels tell the noise: no fewer than the one, no more than the other.
+#: Noise is measured in frames with this many pixels in all; their least and largest number.
 _PIXELS, _LEAST_FRAMES, _MOST_FRAMES = 1 << 20, 4, 64
-#: Of frames with more pixels than this, so many squares along each axis tell it, of such a side.
+#: In frames with more pixels than this it is measured in squares: number along each axis, side.
 _LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
 
 
@@ -36,7 +37,7 @@ def noise_model(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> NoiseModel:
-    """Learn an image's noise: the variance of a pixel by its brightness.
+    """Estimate an image's noise: the variance of a pixel by its brightness.
 
     It is measured in detail as fine as the pixels, which no spot has, in frames evenly spread
     over the image: as many as make a million pixels, from 4 to 64; of frames of more than 67
@@ -60,7 +61,7 @@ def noise_model(
     Returns
     -------
     NoiseModel
-        Its text says what the image tells, and what it cannot.
+        Its text states what the image shows, and what it cannot.
 
     Raises
     ------
@@ -82,12 +83,12 @@ def noise_model(
 
 
 def measured_noise(reader: FrameReader, calibration: PixelCalibration) -> NoiseModel:
-    """Return the noise that an image shows in a few of its frames, corrected for the camera."""
+    """Return the noise in a few frames of an image, corrected for the camera."""
     return measure_noise(*_sample(reader, calibration))
 
 
 def noise_over(reader: FrameReader, calibration: PixelCalibration, noise: NoiseModel) -> float:
-    """Return how many times a model's variance the same frames have; NaN if they do not tell."""
+    """Return the variance of the same frames over a model's; NaN if it cannot be measured."""
     return noise_over_line(*_sample(reader, calibration), noise)
 
 
@@ -110,7 +111,7 @@ def _sample(reader: FrameReader, calibration: PixelCalibration) -> tuple[NDArray
 def _windows(
     reader: FrameReader, calibration: PixelCalibration, numbers: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """Return parts of large frames, evenly spread over each, as frames of their own."""
+    """Return squares of large frames, evenly spread over each, as separate frames."""
     side = min(_SIDE, *reader.frame_shape)
     corners = [evenly_spread(_ACROSS, size - side).tolist() for size in reader.frame_shape]
     found = []
@@ -131,3 +132,84 @@ def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
     if reader.count <= wanted:
         return np.arange(reader.count)
     return evenly_spread(wanted, reader.count)
+
+
+#: Of narrower spots some of the light is taken for noise: of σ 0.6 px and 5000 photons six times as
+#: much as there is, of 0.7 px less than twice.
+_NARROW = 0.7
+
+
+def warn_of_noise(reader: FrameReader, calibration: PixelCalibration, given: Settings) -> None:
+    """Warn the caller of doubts about the noise."""
+    if doubts := noise_doubts(reader, calibration, given):
+        warn_caller(doubts)
+
+
+def noise_doubts(reader: FrameReader, calibration: PixelCalibration, given: Settings) -> str:
+    """Return a warning of noise that no camera makes, or not the given one.
+
+    Parameters
+    ----------
+    reader : FrameReader
+        The image.
+    calibration : PixelCalibration
+        Its pixels, with the noise that all goes by.
+    given : Settings
+        Those before anything was estimated. If they hold a noise, as those of results do, there
+        was a warning before.
+
+    Returns
+    -------
+    str
+        Nothing where there is no doubt.
+    """
+    noise, camera = calibration.settings.noise, calibration.camera_noise
+    if given.noise is not None or noise is None:
+        return ""
+    if camera is None:
+        return _of_parts(noise) if noise.is_uneven else _of_narrow_spots(calibration, noise)
+    known = calibration.knows_variance
+    names = _in_words(calibration.fitted, camera.least if known else 0.0)
+    ratio = noise_over(reader, calibration, camera)
+    if ratio < 1 / UNLIKE or (known and ratio > UNLIKE):
+        return _of_camera(f"{ratio:.2g} times the noise that a camera of {names} has", "")
+    # Of an unknown read-out variance, noise may have any; not its slope.
+    if known or noise.gain is None or 1 / UNLIKE < noise.gain / camera.slope < UNLIKE:
+        return ""
+    return _of_camera(
+        f"noise that grows {noise.gain / camera.slope:.2g} times as fast with the light as that of "
+        f"a camera of {names}",
+        f": it suggests {noise.gain:.3g} counts per electron",
+    )
+
+
+def _of_parts(noise: NoiseModel) -> str:
+    return (
+        f"parts of the image have {noise.uneven:.2g} times the noise of others that are as bright, "
+        "as channels have, and frames that were scaled: false spots and standard errors go by one "
+        "noise for all. Fit them one by one, as image[:, 1], and as the camera took them"
+    )
+
+
+def _of_narrow_spots(calibration: PixelCalibration, noise: NoiseModel) -> str:
+    sigma, error = calibration.settings.sigma, noise.slope_error
+    if sigma is None or sigma >= _NARROW or error is None or error < noise.slope:
+        return ""
+    return (
+        f"spots of σ {sigma:.2g} px have detail as fine as noise has, so that the image does not "
+        "tell how noisy light is: standard errors may be several times too large, and dim spots "
+        "missed. Give the camera's gain and offset"
+    )
+
+
+def _of_camera(found: str, suggested: str) -> str:
+    return (
+        f"the image has {found}{suggested}. False spots and standard errors go by that camera: the "
+        "gain is in counts per electron, not electrons per count, the offset is the counts without "
+        "light, and the image should be as the camera took it"
+    )
+
+
+def _in_words(settings: Settings, variance: float) -> str:
+    numbers = {"gain": settings.gain, "offset": settings.offset, "variance": variance}
+    return ", ".join(f"{name} {number:.4g}" for name, number in numbers.items() if number)

@@ -1,4 +1,4 @@
-"""The line of variance over brightness that most blocks of an image follow.
+"""Fit the line of variance over brightness that most blocks of an image follow.
 
 Hot pixels, cosmic rays, dead columns and the edges of what is sharp make some blocks differ from
 it, and most of all the brightest ones: they are left out by how far they are from the line of the
@@ -19,7 +19,7 @@ Numbers = NDArray[np.float64]
 #: The standard deviation of a normal distribution over its median absolute deviation.
 SIGMA_PER_MAD = 1.482602218505602
 
-#: Fewer blocks tell no line.
+#: Fewer blocks have no line.
 LEAST_BLOCKS = 8
 #: Blocks of similar brightness: no fewer than so many together, and no more than so many sets.
 _LEAST_TOGETHER, _MOST_SETS = 12, 32
@@ -30,7 +30,7 @@ _LOW, _LOW_OVER_MEAN = 0.3, 0.76
 _USUAL_SHAPE, _LEAST_SHAPE = 6.0, 2.5
 #: Blocks count within so many standard deviations of the line, and not at all beyond so many.
 _NEAR, _FAR = 3.0, 5.0
-#: Where more of them are farther away than this, the others tell nothing either.
+#: Where more of them are farther away than this, there is no line.
 _BEYOND, _MOST_BEYOND = 4.0, 0.12
 _ROUNDS = 8
 #: Fine detail reaches beyond its block: so much of the light of each neighbour is in it.
@@ -102,22 +102,22 @@ def line_through(blocks: NDArray[np.void], skewness: float) -> Line | None:
 
 
 def is_usable(blocks: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which blocks have no bad pixels, and some noise: there is none outside of a mask."""
+    """Return which blocks have noise and no bad pixels; outside of a mask there is no noise."""
     finite = np.all([np.isfinite(blocks[name]) for name in blocks.dtype.names or ()], axis=0)
     usable: NDArray[np.bool_] = finite & (blocks["both"] > 0)
     return usable
 
 
-def of_sets(tell: Callable[[Numbers], Numbers], values: Numbers) -> Numbers:
-    """Return what is told of numbers that follow each other, as many at a time as make a set.
+def of_sets(statistic: Callable[[Numbers], Numbers], values: Numbers) -> Numbers:
+    """Return a statistic of successive numbers, set by set.
 
-    ``tell`` is given rows of numbers, and returns a number for each.
+    ``statistic`` takes rows of numbers, and returns a number for each.
     """
     sets = int(np.clip(len(values) // _LEAST_TOGETHER, 1, _MOST_SETS))
     size, larger = divmod(len(values), sets)
     end = larger * (size + 1)
     rows = (values[:end].reshape(-1, size + 1), values[end:].reshape(-1, size))
-    return np.concatenate([tell(own) for own in rows if len(own)])
+    return np.concatenate([statistic(own) for own in rows if len(own)])
 
 
 def median(rows: Numbers) -> Numbers:

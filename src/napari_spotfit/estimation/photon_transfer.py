@@ -1,19 +1,20 @@
-"""The noise model of an image, from the noise of its blocks.
+"""Fit the noise model of an image to the noise of its blocks, and check that one model is enough.
 
-What is measured in a block, kernels/noise.h says: its mean; the mean squares of detail that is fine
-along both axes, along x, and along y, which no spot has; the mean cube of its noise; its lowest
-pixel; and how much more noise its brighter columns have.
+kernels/noise.h defines what is measured in a block: its mean; the mean squares of detail that is
+fine along both axes, along x, and along y, which no spot has; the mean cube of its noise; its
+lowest pixel; and how much more noise its brighter columns have.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..settings.noise_model import FILTERED, TOLD, NoiseModel
-from .noise_line import Line, is_usable, line_through, median, of_sets
+from .noise_line import LEAST_LEFT, OF_MEAN, Line, is_usable, line_through, median, of_sets
 
 #: A block's measurements.
 BLOCK_NOISE = np.dtype(
@@ -61,7 +62,7 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
     skewness = max(float(np.median(usable["cube"])), 0.0) / variance
     line = line_through(blocks, skewness)
     if line is None:
-        # Few blocks tell no slope: a single spot makes them as skewed as anything.
+        # Few blocks have no slope: a single spot makes them as skewed as anything.
         middle = variance / MEDIAN_OVER_MEAN
         least = min(max(float(usable["both"].min()) / 2, least), middle)
         return NoiseModel(0.0, middle, least, blocks=len(usable))
@@ -102,7 +103,7 @@ def _by_skewness(
 
 
 def without_spots(blocks: NDArray[np.void]) -> NDArray[np.void]:
-    """Return blocks; those whose columns differ in brightness, as by a spot, tell nothing."""
+    """Return blocks; those whose columns differ in brightness, as by a spot, become unusable."""
     usable = blocks[is_usable(blocks)]
     if not len(usable):
         return blocks
@@ -129,7 +130,7 @@ def _by_columns(blocks: NDArray[np.void]) -> tuple[float, float]:
 
 
 def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
-    """Return how much stronger coarse noise is than fine noise, as detail along the axes tells.
+    """Return how much stronger coarse noise is than fine noise, from detail along the axes.
 
     The spectrum of filtered noise is taken for a product of one along y and one along x. What
     chance does to white noise is no more than 1. Counts that were rounded after the filter have
@@ -152,6 +153,109 @@ def spectral_correlation(blocks: NDArray[np.void], whole_counts: bool) -> float:
 
 
 def _least_of_sets(blocks: NDArray[np.void]) -> float:
-    """Return the least variance of blocks that are alike in brightness."""
+    """Return the least variance of blocks of similar brightness."""
     ordered = blocks["both"][np.argsort(blocks["mean"], kind="stable")]
     return float(of_sets(median, ordered).min()) / MEDIAN_OVER_MEAN
+
+
+#: Fewer blocks of a frame, or of a part of all frames, are ignored.
+_LEAST_BLOCKS = 12
+#: The logarithm of a block's fine detail scatters by so much at least, a median's error is so many
+#: times that of a mean, and two of them have to differ by so many errors.
+_SCATTER, _OF_MEDIAN, _MODEL_CHANCE = 0.4, 1.25, 3.0
+#: What lies between these is twice the scatter.
+_BELOW_AND_ABOVE = (0.16, 0.5, 0.84)
+#: Half the number of independent numbers in a block's fine detail; no more than so many times what
+#: the line says counts of it; a slope is surely no more than so many of its errors above what is
+#: found.
+_SHAPE, _MOST_RATIO, _SURELY = 6.0, 3.0, 3.0
+#: Parts of the frames along each axis.
+_PARTS = 3
+
+
+def unevenness(blocks: NDArray[np.void], noise: NoiseModel) -> float:
+    """Return how many times as strong noise is in some frames, or parts of all, as in others.
+
+    In variance, by what the model says for their brightness; the part of chance is excluded.
+
+    Parameters
+    ----------
+    blocks : ndarray, shape (frames, rows, columns)
+        What was measured in the blocks of each frame.
+    noise : NoiseModel
+        The line that all are held against.
+    """
+    ratios, low, high = _over_line(blocks, noise), math.inf, -math.inf
+    for part in _parts(blocks.shape):
+        own = ratios[part]
+        own = own[own > 0]
+        if len(own) >= _LEAST_BLOCKS:
+            below, middle, above = np.log(np.quantile(own, _BELOW_AND_ABOVE))
+            scatter = max((above - below) / 2, _SCATTER)
+            chance = _MODEL_CHANCE * _OF_MEDIAN * scatter / math.sqrt(len(own))
+            low, high = min(low, middle + chance), max(high, middle - chance)
+    return max(math.exp(max(high - low, 0.0)), _steeper_between_frames(blocks, ratios, noise))
+
+
+def _steeper_between_frames(
+    blocks: NDArray[np.void], ratios: NDArray[np.float64], noise: NoiseModel
+) -> float:
+    """Return how many times too steep the line is for the blocks of each frame; 1 if it is not.
+
+    Channels of two gains make a line from one to the other, and light and shade in each frame know
+    better.
+    """
+    measured = ratios > 0
+    if noise.slope_error is None or not measured.any():
+        return 1.0
+    frame = np.nonzero(measured)[0]
+    brightness, ratio = blocks["mean"][measured], np.minimum(ratios[measured], _MOST_RATIO)
+    line = blocks["both"][measured] / ratios[measured]
+    weight = line**-2.0
+
+    def without_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        total = np.maximum(np.bincount(frame, weight), np.finfo(float).tiny)
+        away: NDArray[np.float64] = values - (np.bincount(frame, weight * values) / total)[frame]
+        return away
+
+    away = without_mean(brightness)
+    spread = float(np.sum(weight * away * away))
+    # Noise alone makes blocks of equal light differ.
+    own_spread = spread - OF_MEAN * float(np.sum(weight * line))
+    if not own_spread > LEAST_LEFT * spread:
+        return 1.0
+    slope = float(np.sum(weight * away * without_mean(ratio * line))) / own_spread
+    most = max(slope, 0.0) + _SURELY * math.sqrt(spread / _SHAPE) / own_spread
+    return max(noise.slope / most, 1.0)
+
+
+def usual_over_line(blocks: NDArray[np.void], noise: NoiseModel) -> float:
+    """Return how many times a line's variance blocks have; NaN where there are too few."""
+    ratios = _over_line(blocks, noise)
+    ratios = ratios[ratios > 0]
+    if len(ratios) < _LEAST_BLOCKS:
+        return math.nan
+    return float(np.median(ratios)) / MEDIAN_OVER_MEAN
+
+
+def _over_line(blocks: NDArray[np.void], noise: NoiseModel) -> NDArray[np.float64]:
+    """Return the fine detail of blocks over a line's value at their brightness, or 0."""
+    line = np.maximum(noise.slope * blocks["mean"] + noise.intercept, noise.least)
+    usable = is_usable(blocks) & (line > 0)
+    ratios = np.zeros(blocks.shape)
+    with np.errstate(over="ignore"):
+        np.divide(blocks["both"], line, out=ratios, where=usable)
+    return np.where(np.isfinite(ratios), ratios, 0.0)
+
+
+def _parts(shape: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Yield each frame's blocks, then those of a part of all frames."""
+    for frame in range(shape[0]):
+        yield (slice(frame, frame + 1),)
+    rows, columns = (
+        [slice(size * i // _PARTS, size * (i + 1) // _PARTS) for i in range(_PARTS)]
+        for size in shape[1:]
+    )
+    for across in rows:
+        for along in columns:
+            yield slice(None), across, along

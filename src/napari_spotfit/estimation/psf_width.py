@@ -1,4 +1,4 @@
-"""The width of the PSF, learnt from the spots of an image."""
+"""Estimate the width of the PSF from the spots of an image."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import DEFAULT_FALSE_SPOTS, Settings
-from .width_sample import samples
-from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, width_of
+from .width_search import TOO_FEW, NoWidthError, PsfWidth, roi_for, samples, width_of
 
 __all__ = ["PsfWidth", "estimate_sigma", "with_psf"]
 
-#: What is taken where an image does not tell it.
+#: Used where it cannot be estimated from an image.
 FALLBACK_SIGMA = 1.3
 
 
@@ -34,7 +33,7 @@ def estimate_sigma(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> PsfWidth:
-    """Fit bright spots to learn the PSF's width.
+    """Estimate the PSF's width by fits of bright spots.
 
     It is the width that the round Gaussian has in the fits: that of the light with
     ``pixel="integrated"``, and with the default, ``"sampled"``, √(σ² + 1/12 px²) of it, as pixels
@@ -72,7 +71,7 @@ def estimate_sigma(
     ------
     TypeError, ValueError
         If the image, the mask or the settings are not of the kind above, or if fewer
-        than three spots tell.
+        than three spots are usable.
 
     Examples
     --------
@@ -112,7 +111,7 @@ def with_psf(
         Number of the frame, y and x of all spots. Without a width of theirs, σ stays None: only
         detection needs one.
     warn : bool or callable, default True
-        Say where the image does not tell it: as a warning, or to what is called with the sentence.
+        Warn if it cannot be estimated; a function is called with the sentence instead.
     """
     sigma, roi = calibration.settings.sigma, calibration.settings.roi_size
     if sigma is not None and roi is not None:

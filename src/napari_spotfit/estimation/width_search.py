@@ -1,28 +1,133 @@
-"""The search for the width of an image's spots: what their fits tell."""
+"""Search for the width of an image's spots, by fits in a few frames or in parts of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.block import Block, Positions
-from ..engine.detection.false_spots import expected_false_spots
+from ..engine.detection.detection_settings import expected_false_spots
 from ..engine.fit_job import FitJob
 from ..engine.quality.flags import LEAST_ERRORS, NOT_GOOD, Flag, reasons_in_words
 from ..engine.select import select_backend
+from ..images.arrays import to_host
+from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
+from ..images.reading import evenly_spread, without_damage
 from ..settings.noise_model import NoiseModel
 from ..settings.settings import Settings
 from ..settings.validation import ROI_MAX, ROI_MIN
 from .measured_noise import measure_noise
 from .noise_line import SIGMA_PER_MAD
-from .width_sample import Sample
 
-#: So many spots tell the width well; no fewer than that tell it at all.
+#: Pixels that are searched: at a glance, and more where these have too few spots.
+_PIXELS = (1 << 18, 1 << 20, 1 << 22)
+
+
+class Sample(NamedTuple):
+    """Frames, or a part of them, in the host's memory; all as one camera would have taken them."""
+
+    pixels: NDArray[Any]
+    bad: NDArray[np.bool_] | None
+    #: Where to search.
+    mask: NDArray[np.bool_] | None
+    #: Frame, y and x of the spots, if they are known.
+    places: NDArray[np.float64] | None
+    #: Whether it is the first and there are more.
+    is_glance: bool
+
+
+def samples(
+    reader: FrameReader,
+    calibration: PixelCalibration,
+    chosen: NDArray[np.int64],
+    *,
+    read_mask: Callable[[NDArray[np.int64]], Any] | None = None,
+    places: NDArray[np.float64] | None = None,
+) -> Iterator[Sample]:
+    """Yield samples to estimate the width from: a small one and, if asked for, a larger one.
+
+    Parameters
+    ----------
+    reader : FrameReader
+        The image.
+    calibration : PixelCalibration
+        What is known of its pixels.
+    chosen : ndarray of int
+        Numbers of the frames to choose from.
+    read_mask : callable, optional
+        Returns where to search in frames of these numbers.
+    places : ndarray, shape (n, 3), optional
+        Number of the frame, y and x of spots; what is looked at lies around their middle.
+    """
+    shape = np.array(reader.frame_shape)
+    middle = (shape - 1) / 2 if places is None else np.median(places[:, 1:], axis=0)
+    each = [_frames_and_size(pixels, shape, len(chosen)) for pixels in _PIXELS]
+    parts = {int(count * size.prod()): (count, size) for count, size in each}
+    least, most = min(parts), max(parts)
+    for pixels in sorted(parts) if len(chosen) else ():
+        count, size = parts[pixels]
+        numbers = chosen[evenly_spread(count, len(chosen))]
+        corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
+        rows, columns = (
+            slice(n, n + m) for n, m in zip(corner.tolist(), size.tolist(), strict=True)
+        )
+        window = (..., rows, columns)
+        if reader.in_tiles:
+            part = rows, columns
+            numbers, there = without_damage(partial(reader.read_part, part=part), numbers)
+            there = calibration.corrected(numbers, there, part=part)
+        else:
+            numbers, there = without_damage(reader.read_here, numbers)
+            there = _part(calibration.corrected(numbers, there), window)
+        bad = calibration.bad_pixels(numbers)
+        yield Sample(
+            there,
+            None if bad is None else _part(bad, window),
+            None if read_mask is None else _part(read_mask(numbers), window),
+            None if places is None else _in_part(places, numbers, corner, size),
+            pixels == least < most,
+        )
+
+
+def glance_frames(reader: FrameReader) -> NDArray[np.int64]:
+    """Return the numbers of the frames that are looked at first, of all."""
+    count, _ = _frames_and_size(_PIXELS[0], np.array(reader.frame_shape), reader.count)
+    return evenly_spread(count, reader.count)
+
+
+def _frames_and_size(
+    pixels: int, shape: NDArray[np.int64], count: int
+) -> tuple[int, NDArray[np.int64]]:
+    """Return how many of so many frames are looked at, and how much of each."""
+    size = np.minimum(shape, max(math.isqrt(pixels), pixels // max(shape.max(), 1)))
+    return min(max(pixels // max(size.prod(), 1), 1), count), size
+
+
+def _part(values: Any, window: tuple[Any, ...]) -> NDArray[Any]:
+    return np.ascontiguousarray(to_host(values[window]))
+
+
+def _in_part(
+    places: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    corner: NDArray[Any],
+    size: NDArray[Any],
+) -> NDArray[np.float64]:
+    """Return the places in a part of some frames, counted from there."""
+    at = places[:, 1:] - corner
+    rows = np.isin(places[:, 0], numbers) & inside(at, size)
+    frame = np.searchsorted(numbers, places[rows, 0])
+    order = np.argsort(frame, kind="stable")
+    return np.column_stack([frame, at[rows]])[order]
+
+
+#: How many spots are enough for the width, and how many are the least.
 ENOUGH, TOO_FEW = 30, 3
 #: The largest standard error, as a fraction of the width, with which a glance is all it takes; that
 #: of a median, over that of a mean.
@@ -64,7 +169,7 @@ _ROI_SIGMAS, _ROI_LEAST = 6.0, 9
 
 
 class NoWidthError(ValueError):
-    """Too few spots tell the PSF's width.
+    """Too few spots are usable to estimate the PSF's width.
 
     Parameters
     ----------
@@ -83,7 +188,7 @@ class PsfWidth(NamedTuple):
     #: Median σ in pixels, and the standard deviation of a single spot's σ around it.
     sigma: float
     scatter: float
-    #: How many spots tell.
+    #: How many spots it is estimated from.
     spots: int
 
 
@@ -103,12 +208,12 @@ def roi_for(sigma: float, shape: tuple[int, int]) -> int | tuple[int, int]:
 def width_of(
     looked_at: Iterable[Sample], calibration: PixelCalibration, guess: float | None = None
 ) -> PsfWidth:
-    """Return the width of the spots in samples, taking more of these until enough spots tell.
+    """Return the width of the spots in samples, taking more samples until there are enough.
 
     Raises
     ------
     NoWidthError
-        If fewer than three spots tell.
+        If fewer than three spots are usable.
     """
     best, why, noise = None, "there are no frames", None
     first = min(max(guess or _WIDTHS[0], 0.5), 10.0)
@@ -123,7 +228,7 @@ def width_of(
         if best is not None and best.spots >= ENOUGH:
             break
         why = search.why
-        # A part without light and noise, such as outside of a mask, tells nothing of the others.
+        # A part without light and noise, such as outside of a mask, says nothing about the others.
         noise = search.noise if search.noise is not None and search.noise.blocks else None
     if best is None:
         raise NoWidthError(f"the PSF's width needs {TOO_FEW} good fits of spots, but {why}")
@@ -151,7 +256,7 @@ class _Search:
         self.why = "found 0"
 
     def width_at_a_glance(self, guess: float) -> PsfWidth | None:
-        """Return the width of most spots if they tell it so well that no more are needed."""
+        """Return the width of most spots if it is so precise that no more are needed."""
         if self._sample.places is not None and len(self._sample.places) < ENOUGH:
             return None
         width = self._look(guess)
@@ -170,12 +275,12 @@ class _Search:
         width = self._look(guess)
         enough = width is not None and (sure or width.spots >= ENOUGH)
         if width is None or not enough or not _agree(width.sigma, guess):
-            told = {sigma: seen for sigma in (guess, *_WIDTHS) if (seen := self._look(sigma))}
-            if not told:
+            found = {sigma: seen for sigma in (guess, *_WIDTHS) if (seen := self._look(sigma))}
+            if not found:
                 return None
-            agreeing = [sigma for sigma, seen in told.items() if _agree(seen.sigma, sigma)]
-            guess = max(agreeing or told, key=lambda sigma: told[sigma].spots)
-            width = told[guess]
+            agreeing = [sigma for sigma, seen in found.items() if _agree(seen.sigma, sigma)]
+            guess = max(agreeing or found, key=lambda sigma: found[sigma].spots)
+            width = found[guess]
         for _ in range(_ROUNDS):
             if abs(width.sigma / guess - 1) < _SETTLED:
                 break
@@ -184,13 +289,13 @@ class _Search:
         return width if _agree(width.sigma, guess) else None
 
     def _look(self, sigma: float) -> PsfWidth | None:
-        """Return the width of the spots that are found with one; None where too few tell."""
+        """Return the width of the spots detected with a width; None with too few."""
         if sigma not in self._seen:
-            self._seen[sigma] = self._told(*self._fits(sigma))
+            self._seen[sigma] = self._estimate(*self._fits(sigma))
         return self._seen[sigma]
 
     def _fits(self, sigma: float) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """Return the fits of spots that are found with a width, and which stand out of noise."""
+        """Return the fits of spots detected with a width, and which stand out of the noise."""
         count, *frame_shape = self._sample.pixels.shape
         roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), (frame_shape[0], frame_shape[1]))
         settings = self._settings.changed(sigma=sigma, roi_size=roi)
@@ -214,7 +319,7 @@ class _Search:
         return measure_noise(pixels, settings)
 
     def _spots(self, block: Block, settings: Settings) -> tuple[Positions, NDArray[np.bool_]]:
-        """Return the positions of the spots around the middle, with all neighbours there.
+        """Return the positions of the spots around the middle, with all their neighbours.
 
         And which of them noise hardly makes.
         """
@@ -238,7 +343,7 @@ class _Search:
         return Positions(places, frame), real
 
     def _pixels(self) -> int:
-        """Return how many pixels are searched."""
+        """Return the number of pixels that are searched."""
         searched = np.ones(self._sample.pixels.shape, bool)
         if self._sample.mask is not None:
             searched &= self._sample.mask
@@ -246,16 +351,16 @@ class _Search:
             searched &= ~self._sample.bad
         return int(searched.sum())
 
-    def _told(self, fits: dict[str, NDArray[Any]], real: NDArray[np.bool_]) -> PsfWidth | None:
-        """Return the width of fits: what most of the bright, good ones have."""
+    def _estimate(self, fits: dict[str, NDArray[Any]], real: NDArray[np.bool_]) -> PsfWidth | None:
+        """Return the width that most of the bright, good fits have."""
         flags, sigma = fits["flags"], fits["sigma"].astype(float)
         with np.errstate(invalid="ignore", divide="ignore"):
             error = fits["sigma_stderr"] / sigma
             good = real & ((flags & int(_DOUBTFUL)) == 0) & (error < _WORST)
             # Of so few photons that their own noise hides the amplitude, some that lie close make
             # a narrow spot, whose error looks small.
-            telling = good & (fits["amplitude"] > LEAST_ERRORS * fits["amplitude_stderr"])
-        count = int(telling.sum())
+            usable = good & (fits["amplitude"] > LEAST_ERRORS * fits["amplitude_stderr"])
+        count = int(usable.sum())
         if count < TOO_FEW and real.sum() < TOO_FEW <= len(real):
             self.why = f"found {len(real)}, which noise alone may make"
             return None
@@ -264,7 +369,7 @@ class _Search:
             self.why = f"found {len(flags)}{judged}"
             return None
         for doubt in _BETTER_WITHOUT:
-            rows = np.flatnonzero(telling & ((flags & int(doubt)) == 0))
+            rows = np.flatnonzero(usable & ((flags & int(doubt)) == 0))
             if len(rows) >= max(min(ENOUGH, count / 2), TOO_FEW):
                 break
         if len(rows) > ENOUGH:
@@ -275,8 +380,8 @@ class _Search:
             return None
         middle = float(np.median(near))
         scatter = float(SIGMA_PER_MAD * np.median(abs(near - middle)))
-        # That is so of fits that nobody has chosen; and light of neighbours makes them wide.
-        alone = float(np.mean((flags[telling] & int(Flag.NEIGHBOUR)) == 0))
+        # That holds for fits without selection; and light of neighbours makes them wide.
+        alone = float(np.mean((flags[usable] & int(Flag.NEIGHBOUR)) == 0))
         narrow = alone * (float(np.median(error[rows])) * count / int(good.sum())) ** 2
         return PsfWidth(middle * (1 + _NARROW * narrow), scatter, len(near))
 

@@ -1,8 +1,9 @@
-"""Frames in chunks, one after the other or several at once."""
+"""Read the frames of an image in chunks, and process several chunks at once."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,12 +15,69 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Load
-from ..engine.choice import worth_for_search
+from ..engine.select import gpu_pays_off_for_search
 from ..images.arrays import is_on_device, to_host
 from ..images.camera import PerPixel
 from ..images.frames import FrameReader, FrameSelection
-from ..images.reading import all_before
-from .pace import Pace
+from ..images.reading import all_before, up_to_damage
+
+#: The longest and the shortest time of one reading in seconds, as far as chunks and frames allow.
+_LONG, _SHORT = 1.0, 0.25
+#: The share of the frames that the first reading may have.
+_FIRST = 1 / 8
+
+
+class AdaptiveReader:
+    """Reads frames, fewer at a time where reading is slow.
+
+    Parameters
+    ----------
+    reader : FrameReader
+        The image; what is in memory is read at once.
+    least : int
+        The least number of frames to read at once, as they may be processed in parallel.
+    """
+
+    def __init__(self, reader: FrameReader, least: int) -> None:
+        self._reader, self._least, self._frames = reader, max(least, 1), 0
+
+    def read(self, numbers: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Any]]:
+        """Yield numbers and pixels of successive frames, all of which may be read at once.
+
+        Raises
+        ------
+        Exception
+            What is wrong with a frame that cannot be read, after those before it.
+        """
+        for piece in self._pieces(numbers):
+            begun = time.perf_counter()
+            pixels, damage = up_to_damage(self._reader.read, piece)
+            self._learn(time.perf_counter() - begun)
+            yield piece[: len(pixels)], pixels
+            if damage is not None:
+                raise damage
+
+    def _pieces(self, numbers: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """Yield frame numbers in pieces; no chunk of the image is in two of them."""
+        ends = self._reader.chunk_ends(numbers) if self._reader.is_lazy else None
+        if ends is None:
+            yield numbers
+            return
+        self._frames = self._frames or max(int(len(numbers) * _FIRST), self._least)
+        first = 0
+        while first < len(numbers):
+            place = int(np.searchsorted(ends, first + self._frames))
+            last = int(ends[min(place, len(ends) - 1)])
+            yield numbers[first:last]
+            first = last
+
+    def _learn(self, seconds: float) -> None:
+        """Adapt the number of frames to the time that a piece took."""
+        if seconds < _SHORT:
+            self._frames *= 2
+        elif seconds > _LONG:
+            self._frames = max(self._frames // 2, self._least)
+
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -40,7 +98,7 @@ class Chunk(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """How an image's frames are read and worked on."""
+    """How an image's frames are read and processed."""
 
     #: The numbers of those that are read at once, and how many of them are worked on at once.
     reads: list[NDArray[np.int64]]
@@ -48,14 +106,14 @@ class Blocks(NamedTuple):
 
     @property
     def chunks(self) -> int:
-        """How many chunks come of them."""
+        """The number of chunks."""
         return sum(max(-(-len(block) // self.at_once), 1) for block in self.reads)
 
 
-def worth_a_gpu(image: Any, reader: FrameReader, frames: FrameSelection) -> bool:
-    """Whether a GPU is worth its beginning to search the chosen frames of an image."""
+def gpu_pays_off(image: Any, reader: FrameReader, frames: FrameSelection) -> bool:
+    """Whether a GPU pays off to search the chosen frames of an image."""
     pixels = len(reader.select(frames)) * math.prod(reader.frame_shape)
-    return is_on_device(image) or worth_for_search(pixels)
+    return is_on_device(image) or gpu_pays_off_for_search(pixels)
 
 
 def cut(
@@ -74,13 +132,13 @@ def cut(
 def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:
     """Read frames block by block, with the mask of each; lazy ones while others are used."""
     masks = PerPixel.of_mask(mask, reader.shape)
-    pace = Pace(reader, threads.available())
-    chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks, pace))
+    frames = AdaptiveReader(reader, threads.available())
+    chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks, frames))
     return read_ahead(chunks) if reader.is_lazy else chunks
 
 
 def _read_blocks(
-    reader: FrameReader, blocks: Blocks, masks: PerPixel | None, pace: Pace
+    reader: FrameReader, blocks: Blocks, masks: PerPixel | None, frames: AdaptiveReader
 ) -> Iterator[Chunk]:
     before = True
     for block, complete in zip(blocks.reads, all_before(blocks.reads), strict=True):
@@ -88,7 +146,7 @@ def _read_blocks(
             yield Chunk(block, np.empty((0, *reader.frame_shape), np.float32), None)
             continue
         left = len(block)
-        for read, pixels in pace.read(block):
+        for read, pixels in frames.read(block):
             where = None if masks is None else _mask(masks, read)
             for first in range(0, len(read), blocks.at_once):
                 part = slice(first, first + blocks.at_once)
@@ -99,7 +157,7 @@ def _read_blocks(
 
 
 def read_ahead(items: Iterator[Given]) -> Iterator[Given]:
-    """Yield items in order, while a thread of its own makes the next one."""
+    """Yield items in order, while another thread makes the next one."""
     with ThreadPoolExecutor(1, "napari-spotfit reader") as reader:
         coming = reader.submit(next, items, None)
         while (item := coming.result()) is not None:

@@ -1,27 +1,27 @@
-"""Fits at given places of an image."""
+"""Fit at given positions of an image."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import Backend
-from ..engine.block import Positions, in_order, outside
-from ..engine.choice import worth_for_fits
+from ..engine.block import Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
-from ..engine.select import recorded, select_backend
+from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
-from ..images.arrays import is_on_device
+from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.camera import Camera
-from ..images.frames import FrameReader
+from ..images.frames import FrameReader, inside
 from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
+from ..settings.validation import ROI_MIN
 from .chunks import side_by_side
-from .rois import checked_places, checked_reader, collected, fit_in, frame_numbers
 
 _FAR = 1 << 62
 _FIRST = np.zeros(1, np.int64)
@@ -39,7 +39,7 @@ def fit_at(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> SpotFits:
-    """Fit the spots at given places of an image.
+    """Fit the spots at given positions of an image.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def fit_at(
     settings : Settings, optional
         All settings at once; ``options`` change single ones. ``sigma`` is the PSF's, by which the
         fits' ``flags`` judge their widths; unset, it is estimated from the spots at the centres,
-        if there are three. Where they do not tell it, widths are not judged.
+        if there are three. Where that is impossible, widths are not flagged.
 
     Returns
     -------
@@ -76,8 +76,8 @@ def fit_at(
     Warns
     -----
     UserWarning
-        If three centres or more do not tell the PSF's σ, and none is given. For maximum
-        likelihood without the camera's gain: what was taken for it.
+        If the PSF's σ cannot be estimated from three centres or more, and none is given. For
+        maximum likelihood without the camera's gain: what was taken for it.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def fit_at(
     calibration = estimated(reader, calibration, places=known)
     detection, _ = for_detection(calibration)
     settings, one = calibration.settings, _only_frame(reader, numbers)
-    worth = is_on_device(image) or worth_for_fits(
+    worth = is_on_device(image) or gpu_pays_off_for_fits(
         settings, len(places), settings.roi_shape, weighted=calibration.is_weighted
     )
     backend = select_backend(settings, worth)
@@ -121,7 +121,7 @@ def fit_at(
 
 
 def _only_frame(reader: FrameReader, numbers: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """Return the number of the frame that all places lie in, if it is one."""
+    """Return the number of the only frame with positions; None if there are several."""
     if not reader.leading:
         return _FIRST
     if numbers is None or not len(numbers) or numbers[0] < 0:
@@ -137,7 +137,7 @@ def _in_frames(
     places: NDArray[np.float64],
     numbers: NDArray[np.int64],
 ) -> dict[str, NDArray[Any]]:
-    """Fit at places in the numbered frames of an image, block by block."""
+    """Fit at positions in the numbered frames of an image, block by block."""
     load = backend.load
     job = job if load.workers == 1 else job.by_one_thread()
     used = np.unique(numbers[numbers >= 0])
@@ -162,3 +162,97 @@ def _in_frames(
     chunks = ((number, reader.read(block)) for number, block in enumerate(blocks))
     parts += side_by_side(fit, chunks, min(load.workers, len(blocks)))
     return {name: in_order([part[name] for part in parts], order) for name in parts[0]}
+
+
+def checked_reader(image: Any, settings: Settings) -> FrameReader:
+    """Return the image's frames, or raise a ValueError if a ROI does not fit into one."""
+    reader = FrameReader(image)
+    rows, columns = (ROI_MIN + 1,) * 2 if settings.roi_size is None else settings.roi_shape
+    if reader.frame_shape[0] < rows or reader.frame_shape[1] < columns:
+        raise ValueError(
+            f"the image ({reader.frame_shape[0]}×{reader.frame_shape[1]} px) is smaller than the "
+            f"ROI ({rows}×{columns} px); choose a smaller ROI size (roi_size)"
+        )
+    return reader
+
+
+def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[np.int64]:
+    """Return the frame number of each position, -1 outside the image."""
+    there = inside(places, reader.shape)
+    numbers = np.full(len(places), -1, np.int64)
+    if reader.leading:
+        last = np.array(reader.leading) - 1
+        index = np.minimum(np.rint(places[there, :-2]).astype(np.int64), last)
+        numbers[there] = np.ravel_multi_index(tuple(index.T), reader.leading)
+    else:
+        numbers[there] = 0
+    return numbers
+
+
+def fit_in(
+    backend: Backend,
+    job: FitJob,
+    calibration: PixelCalibration,
+    numbers: NDArray[np.int64],
+    pixels: Any,
+    positions: Positions,
+) -> dict[str, NDArray[Any]]:
+    """Fit at positions in frames of these numbers."""
+    block = Block.of(calibration, numbers, pixels)
+    columns = backend.fit(job, block, positions)
+    check_counts(calibration, block, positions, columns)
+    return columns
+
+
+def check_counts(
+    calibration: PixelCalibration,
+    block: Block,
+    positions: Positions,
+    columns: dict[str, NDArray[Any]],
+) -> None:
+    """Check once for each run that the counts of some ROIs can be those of photons."""
+    if calibration.counts_are_open:
+        calibration.check_counts(block.pixels, corners_of(columns, block, positions))
+
+
+def leading_indices(numbers: NDArray[np.int64], reader: FrameReader) -> NDArray[np.int64]:
+    """Return the indices along the leading axes, shape (n, number of leading axes)."""
+    if not reader.leading:
+        return np.empty((len(numbers), 0), np.int64)
+    if len(reader.leading) == 1:
+        return numbers[:, np.newaxis]
+    return np.column_stack(np.unravel_index(numbers, reader.leading))
+
+
+def collected(
+    columns: dict[str, NDArray[Any]], index: NDArray[np.int64], settings: Settings
+) -> SpotFits:
+    """Put the index columns before the fitted ones: frame, or axis_0, axis_1, … and frame."""
+    count = index.shape[1]
+    if not count:
+        return SpotFits(columns, (), settings)
+    names = ["frame"] if count == 1 else [f"axis_{i}" for i in range(count)]
+    leading = {name: np.ascontiguousarray(index[:, i]) for i, name in enumerate(names)}
+    if count > 1:
+        leading["frame"] = leading[names[-1]]
+    return SpotFits(leading | columns, names, settings)
+
+
+def checked_places(centers: ArrayLike, axes: int) -> NDArray[np.float64]:
+    """Return positions in an image, or raise an error that states what is accepted."""
+    places = to_host(as_array(centers))
+    if places.dtype == np.float64 and places.ndim == 2 and places.shape[1] == axes:
+        known: NDArray[np.float64] = places
+        return known
+    if places.shape == (0,):
+        places = np.empty((0, axes))
+    if places.dtype == object:  # numbers, perhaps, as of a table whose columns have several types
+        with contextlib.suppress(TypeError, ValueError):
+            places = places.astype(float)
+    check_real(places.dtype, "centers")
+    if places.ndim != 2 or places.shape[1] != axes:
+        raise ValueError(
+            f"centers must have the shape (n, {axes}), one column per axis of the image; "
+            f"got {places.shape}"
+        )
+    return np.asarray(places, float)

@@ -1,4 +1,4 @@
-"""Fits of spots that were cut out already."""
+"""Fit spots that were cut out already."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from ..engine.backend import Backend
 from ..engine.block import Block
-from ..engine.choice import worth_for_fits
 from ..engine.fit_job import FitJob
-from ..engine.select import recorded, select_backend
+from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
@@ -61,8 +60,8 @@ def fit_spots(
         on CuPy's current stream, and the call does not wait for them, unless weights, bad
         pixels or the camera's maps have to be checked.
     settings : Settings, optional
-        All settings at once; ``options`` change single ones. Cut-outs do not tell their noise:
-        without gain and ``noise``, the standard errors follow the residuals' scatter.
+        All settings at once; ``options`` change single ones. The noise of cut-outs cannot be
+        estimated: without gain and ``noise``, the standard errors follow the residuals' scatter.
 
     Returns
     -------
@@ -99,7 +98,7 @@ def fit_spots(
     )
     if on_device:
         return _fit_on_device(array, own_start, calibration)
-    worth = is_on_device(array) or worth_for_fits(
+    worth = is_on_device(array) or gpu_pays_off_for_fits(
         settings, len(array), roi_shape, weighted=calibration.is_weighted
     )
     backend = select_backend(settings, worth)
@@ -126,7 +125,7 @@ def _fit(
     *,
     on_device: bool = False,
 ) -> dict[str, Any]:
-    """Fit cut-outs of these numbers, in the type in which a backend reads them."""
+    """Fit cut-outs of these numbers, in a type that the backend reads."""
     planes, variances = calibration.planes(numbers, pixels), calibration.variances(numbers, pixels)
     pixels = calibration.corrected(numbers, pixels)
     if not on_device:
@@ -158,7 +157,7 @@ def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np
 
 
 def checked_spots(spots: Any) -> Any:
-    """Return cut-outs as an array, or raise an error that says what is accepted."""
+    """Return cut-outs as an array, or raise an error that states what is accepted."""
     array = as_array(spots)
     check_real(array.dtype, "spots")
     if array.ndim != 3:

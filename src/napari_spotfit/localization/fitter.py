@@ -1,4 +1,4 @@
-"""Fits again and again with the same settings: all that can be is prepared once."""
+"""Repeat fits with the same settings, which are prepared once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..engine.backend import BlockFitter
 from ..engine.block import Block, Positions
-from ..engine.choice import worth_for_fits
 from ..engine.excluded import ExcludedPixels, excluded_pixels
 from ..engine.fit_job import FitJob
-from ..engine.select import recorded, select_backend
+from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, is_on_device, native_type, to_native
 from ..images.camera import Camera
@@ -23,8 +22,8 @@ from ..images.pixel_calibration import PixelCalibration
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
+from .fit_at import check_counts, checked_places, checked_reader, frame_numbers
 from .fit_spots import checked_spots, checked_start
-from .rois import check_counts, checked_places, checked_reader, frame_numbers
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -149,7 +148,7 @@ class Fitter:
             return kind.fit(spots, own_start)
 
     def fit_at(self, frame: Any, centers: ArrayLike) -> SpotFits:
-        """Fit the spots at given places of a frame.
+        """Fit the spots at given positions of a frame.
 
         Parameters
         ----------
@@ -214,7 +213,7 @@ class Fitter:
             return kind.explain(to_native(as_array(frame))[np.newaxis], places)
 
     def close(self) -> None:
-        """Free all memory that is held; the Fitter is of no use then."""
+        """Free all memory; the Fitter cannot be used afterwards."""
         self._spots = self._frames = None
         self._known, self._closed = {}, True
 
@@ -312,7 +311,7 @@ class _Kind:
         pixels, settings = block.pixels, self._settings
         count = len(pixels if positions is None else positions.yx)
         on_device = type(pixels) is not np.ndarray and is_on_device(pixels)
-        worth = on_device or worth_for_fits(
+        worth = on_device or gpu_pays_off_for_fits(
             settings, count, job.roi_shape, weighted=self._calibration.is_weighted
         )
         if worth not in self._by_worth:

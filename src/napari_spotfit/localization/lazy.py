@@ -1,29 +1,105 @@
-"""Fits that Dask makes, on as many machines as it has: one task for the frames of a part."""
+"""Localize with Dask, on any number of machines: one task for the frames of each part."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..images.arrays import as_array, is_on_device, known_shape, to_host
+from ..images.camera import Camera
 from ..images.files.image_file import ImageFile
 from ..images.files.opening import opened
 from ..images.frames import FrameReader, FrameSelection
+from ..results.joining import joined_parts
 from ..settings.settings import Settings
-from .part import File, Part, stored, table_of
-from .plan import Maps, fitted, measured, planned
-from .stored import StoredRun, kind_of, ranges_of, with_estimates
+from .plan import Maps, Plan, fitted, measured, planned
+from .stored import Store, StoredPart, StoredRun, kind_of, parts_of, ranges_of, with_estimates
 
 if TYPE_CHECKING:
     import dask.array as da
     import dask.dataframe as dd
+    import pandas as pd
     from dask.delayed import Delayed
+
+
+class File(NamedTuple):
+    """An image file, which is opened where it is read."""
+
+    path: Path
+    #: When it was changed last: another file of the same name is another task.
+    changed: int
+
+
+class Part(NamedTuple):
+    """All that the fits of some frames depend on, with nothing left to estimate.
+
+    Image and maps are files, things that read themselves wherever they are, or the frames of this
+    part, NumPy's, of shape (n, Y, X).
+    """
+
+    #: The shape of the whole image.
+    shape: tuple[int, ...]
+    numbers: NDArray[np.int64]
+    #: With estimates and the kind of backend.
+    settings: Settings
+    image: Any
+    mask: Any = None
+    weights: Any = None
+    bad_pixels: Any = None
+    camera: Camera | None = None
+
+    def plan(self) -> Plan:
+        """Return the plan of its fits on this machine."""
+        # Dask gives each of its threads a part: more of our own would be in each other's way.
+        settings = self.settings.changed(threads=self.settings.threads or 1)
+        image, mask, weights, bad = map(
+            self._here, (self.image, self.mask, self.weights, self.bad_pixels)
+        )
+        return planned(image, settings, None, Maps(mask, weights, bad, self.camera))
+
+    def _here(self, given: Any) -> Any:
+        """Return an image, or a map, as this machine reads it."""
+        if isinstance(given, File):
+            return _opened(given, threading.get_ident())
+        if not isinstance(given, np.ndarray) or given.ndim == 2:
+            return given
+        if not len(self.numbers):
+            return np.broadcast_to(np.zeros((), given.dtype), self.shape)
+        read = partial(_read, given, self.numbers)
+        return ImageFile(Path("frames"), self.shape, given.dtype, read)
+
+
+def table_of(part: Part) -> pd.DataFrame:
+    """Return the fits of a part as a table."""
+    parts = fitted(part.plan(), [part.numbers])
+    return joined_parts((fits.to_host(), 1.0) for fits, _ in parts).to_dataframe()
+
+
+def stored(part: Part, store: Store) -> StoredPart:
+    """Return the part in a folder, after writing it there if it is missing."""
+    run = StoredRun(store, part.settings, [part.numbers])
+    spots = sum(len(fits) for fits, _ in parts_of(part.plan(), run))
+    return StoredPart(store.path(part.numbers), spots)
+
+
+@lru_cache(maxsize=16)
+def _opened(file: File, thread: int) -> Any:
+    """Return an open image: the next part's is the same; each thread reads one of its own."""
+    return opened(file.path)
+
+
+def _read(frames: NDArray[Any], numbers: NDArray[np.int64], first: int, count: int) -> NDArray[Any]:
+    """Return ``count`` frames from a first one on."""
+    place = int(np.searchsorted(numbers, first))
+    return frames[place : place + count]
 
 
 def lazy_table(
@@ -31,7 +107,7 @@ def lazy_table(
 ) -> tuple[dd.DataFrame, Settings]:
     """Return the spots as a Dask DataFrame, one partition for the frames of a part.
 
-    And their settings, of which nothing is left open: a few frames of the image are looked at.
+    Its settings, too: a few frames of the image are read to estimate what they leave open.
     """
     _need_dask()
     import dask.dataframe as dd
@@ -62,7 +138,7 @@ def _tasks(
     maps: Maps,
     *more: Any,
 ) -> Iterator[Delayed]:
-    """Return what Dask does for each part; nothing that is large is there more than once."""
+    """Yield the Dask task of each part; large values are sent once."""
     from dask.delayed import delayed
 
     shape, camera = FrameReader(image).shape, maps.camera
@@ -87,7 +163,7 @@ def _done(
 
 
 def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool) -> list[Any]:
-    """Return what each part gets of an image, or of a map."""
+    """Return the part of an image, or of a map, that each task needs."""
     from dask.delayed import delayed
 
     if values is None:
@@ -119,7 +195,7 @@ def _chosen(frames: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _frames_of_dask(array: da.Array, ranges: list[NDArray[np.int64]]) -> list[Any]:
-    """Return the frames of each part as what Dask makes of its graph."""
+    """Return the frames of each part as tasks of Dask's graph."""
     frames = array.reshape(-1, *known_shape(array, "the image")[-2:])
     numbers = np.concatenate(ranges)
     if not len(numbers):

@@ -1,4 +1,4 @@
-"""The spots of an image, found and fitted: a few frames at a time, or all at once."""
+"""Detect and fit the spots of an image: a few frames at a time, or all at once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..results.joining import joined_parts
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
-from .plan import Fitted, Maps, fitted, planned
-from .progress import check_progress
+from .plan import Fitted, Maps, check_progress, fitted, planned
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -81,7 +80,7 @@ def localize(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> SpotFits | dd.DataFrame:
-    """Find the spots of an image and fit them.
+    """Detect and fit the spots of an image.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ def localize(
     -----
     UserWarning
         If the image's axes have names, as xarray's ``dims``, and one is z: each plane is fitted
-        by itself. If the image does not tell the PSF's σ, and none is given. For maximum
+        by itself. If the PSF's σ cannot be estimated from the image, and none is given. For maximum
         likelihood without the camera's gain: what was taken for it.
 
     Examples
@@ -180,7 +179,7 @@ def localize_iter(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> Iterator[SpotFits]:
-    """Find the spots of an image and fit them, a few frames at a time.
+    """Detect and fit the spots of an image, a few frames at a time.
 
     For movies whose spots do not fit into memory, and for who wants to do something with the
     first ones while the others are found. Joined, the parts are what
@@ -230,7 +229,7 @@ def localize_iter(
     -----
     UserWarning
         As :func:`~napari_spotfit.localize` does. If the folder to resume from has parts of another
-        run: what differs. All is done anew then.
+        run: what differs. All is fitted again then.
 
     Examples
     --------
@@ -247,13 +246,13 @@ def localize_iter(
         image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
         camera=camera, resume=resume,
     )  # fmt: skip
-    return _told(parts, settings, progress)
+    return _with_progress(parts, settings, progress)
 
 
-def _told(
+def _with_progress(
     parts: Iterator[Part], settings: Settings, progress: Callable[[int, int], object] | None
 ) -> Iterator[SpotFits]:
-    """Yield the fits of parts; tell of the gain with the first, and of each how far it is."""
+    """Yield the fits of parts; warn of the gain with the first, and report progress with each."""
     for number, part in enumerate(parts):
         if not number:
             warn_of_gain(settings, part.fits.settings)

@@ -1,4 +1,4 @@
-"""What is the same for all frames of an image, and the fits of some of them."""
+"""Prepare what all frames of an image have in common, and fit some of them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from ..engine.fit_job import FitJob
 from ..engine.rois import places_of
 from ..engine.select import recorded, select_backend
 from ..estimation.estimates import estimated, for_detection, frames_that_tell
-from ..estimation.noise_doubts import warn_of_noise
+from ..estimation.image_noise import warn_of_noise
 from ..images.camera import Camera, PerPixel
 from ..images.frames import FrameReader, FrameSelection
 from ..images.pixel_calibration import PixelCalibration
 from ..results.joining import in_frame_order
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
-from .chunks import Chunk, cut, read_ahead, read_chunks, side_by_side, worth_a_gpu
-from .rois import check_counts, checked_reader, collected, leading_indices
+from .chunks import Chunk, cut, gpu_pays_off, read_ahead, read_chunks, side_by_side
+from .fit_at import check_counts, checked_reader, collected, leading_indices
 from .tiles import Tiled, fits_in_tiles, works_in_tiles
 
-#: From so many blocks a core on, each core takes blocks of its own. Larger ones are handed over
-#: less often, where a movie has as many all the same; those in memory have so many bytes at most.
+#: From this many blocks per core on, each core takes separate blocks. Larger blocks are handed over
+#: less often, in movies with enough of them; the last number is the most bytes of one in memory.
 _SIDE_BY_SIDE, _ENOUGH, _LARGE_BLOCK, _IN_MEMORY = 4, 8, 16 << 20, 512 << 20
 #: A movie in memory is long for a GPU that so many blocks come to each worker.
 _ROUNDS = 1.5
 
 
 class Maps(NamedTuple):
-    """What there is for each pixel of an image, as :func:`~.localize.localize` takes it."""
+    """Maps of the pixels of an image, as :func:`~.localize.localize` takes it."""
 
     mask: Any = None
     weights: Any = None
@@ -47,7 +47,7 @@ NO_MAPS = Maps()
 
 
 class Plan(NamedTuple):
-    """What is the same for all frames: nothing is left open, nothing depends on other frames."""
+    """What all frames have in common: settings with estimates, independent of which are fitted."""
 
     reader: FrameReader
     #: What is known of the pixels; its settings have all that was estimated.
@@ -73,7 +73,7 @@ class Fitted(NamedTuple):
 
 
 def measured(image: Any, settings: Settings, maps: Maps) -> tuple[FrameReader, PixelCalibration]:
-    """Return the frames of an image, and what is known of its pixels.
+    """Return the frames of an image, and the calibration of its pixels.
 
     What the settings leave open is measured in a few frames.
     """
@@ -93,12 +93,12 @@ def planned(
 ) -> Plan:
     """Return the plan for an image."""
     reader, calibration = measured(image, settings, maps)
-    backend = select_backend(calibration.settings, worth_a_gpu(image, reader, frames))
+    backend = select_backend(calibration.settings, gpu_pays_off(image, reader, frames))
     return Plan(reader, calibration, backend, maps.mask, reader.select(frames))
 
 
 def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted, None, None]:
-    """Yield the fits of some frames of a plan after the other, and how many frames they are.
+    """Yield the fits of successive frames of a plan, and the number of these frames.
 
     Frames that are worked in tiles come in parts, each so much of a frame.
 
@@ -167,7 +167,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
 
 
 def _fitted_in_tiles(plan: Plan, tiled: Tiled, numbers: NDArray[np.int64]) -> Iterator[Fitted]:
-    """Yield the fits of some rows of a frame after the other, and the rows' share of it."""
+    """Yield the fits of successive rows of a frame, and the rows' share of it."""
     settings = plan.settings
     for number in numbers.tolist():
         for columns, share in fits_in_tiles(tiled, number):
@@ -176,7 +176,7 @@ def _fitted_in_tiles(plan: Plan, tiled: Tiled, numbers: NDArray[np.int64]) -> It
 
 
 def _for_movies_in_memory(backend: Backend, total: int) -> Load:
-    """Return what keeps a backend busy with so many bytes of frames that are there already."""
+    """Return the sizes of blocks that keep a backend busy with frames in memory."""
     load = backend.long_movies
     if load is None or total < _ROUNDS * load.workers * load.block_bytes:
         return backend.load
@@ -184,6 +184,14 @@ def _for_movies_in_memory(backend: Backend, total: int) -> Load:
 
 
 def _block_bytes(total: int, cores: int) -> int:
-    """Return how many bytes a block has at least, for cores that take one each."""
+    """Return the least bytes of a block, for cores that take one each."""
     large = min(_LARGE_BLOCK, _IN_MEMORY // (2 * cores))
     return large if total >= _ENOUGH * cores * large else 0
+
+
+def check_progress(progress: object, *, lazy: bool = False) -> None:
+    """Raise an error if progress cannot be reported: to no function, or with ``lazy``."""
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function of two numbers; got {progress!r}")
+    if lazy and progress is not None:
+        raise ValueError("with lazy=True nothing is done yet; Dask tells of its progress itself")

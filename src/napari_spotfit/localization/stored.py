@@ -1,7 +1,8 @@
-"""A run whose parts are stored in a folder, from which it goes on if it was killed."""
+"""Store the results of a run part by part in a folder, so that an interrupted run continues."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..caller import warn_caller
+from ..engine.cpu import library
 from ..engine.select import select_backend
 from ..files.parts import (
     Run,
@@ -30,15 +32,53 @@ from ..files.parts import (
     remove_unfinished,
     write_run,
 )
+from ..images.camera import Camera
 from ..images.frames import FrameReader, FrameSelection
+from ..images.identity import identity, values_identity
 from ..images.reading import all_before
-from ..results.load import fits_of
+from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from ..settings.settings import Settings
-from .chunks import worth_a_gpu
-from .key import key_of, with_settings
+from ..version import __version__
+from .chunks import gpu_pays_off
 from .plan import Fitted, Maps, Plan, fitted, measured
 from .tiles import works_in_tiles
+
+#: Settings that change nothing about the numbers.
+_NO_MATTER = ("threads", "devices")
+
+
+def key_of(image: Any, maps: Maps) -> dict[str, Any]:
+    """Return what fits depend on besides settings and backend: image, maps and version."""
+    camera = maps.camera or Camera()
+    values = {
+        "mask": maps.mask, "weights": maps.weights, "bad_pixels": maps.bad_pixels,
+        "offset": camera.offset, "gain": camera.gain, "variance": camera.variance,
+    }  # fmt: skip
+    given = {name: values_identity(one) for name, one in values.items() if one is not None}
+    return {"version": __version__, "image": identity(image), **given}
+
+
+def with_settings(
+    key: dict[str, Any], settings: Settings, kind: str, numbers: NDArray[np.int64]
+) -> dict[str, Any]:
+    """Return a key with settings, the kind of backend, its instruction set here, and frames."""
+    return {
+        **key,
+        "settings": {
+            name: value for name, value in settings.to_dict().items() if name not in _NO_MATTER
+        },
+        "backend": kind,
+        "instruction_set": library.load().instruction_set if kind == "cpu" else None,
+        "frames": _frames(numbers),
+    }
+
+
+def _frames(numbers: NDArray[np.int64]) -> dict[str, Any]:
+    ends = [int(numbers[0]), int(numbers[-1])] if len(numbers) else None
+    found = hashlib.blake2b(np.ascontiguousarray(numbers, "<i8").tobytes(), digest_size=16)
+    return {"count": len(numbers), "first_and_last": ends, "numbers": found.hexdigest()}
+
 
 #: Bytes of the frames of a part: as much as a killed run loses, a second's work or so. A GPU works
 #: on several blocks of one part at a time.
@@ -46,11 +86,11 @@ _PART_BYTES, _GPU_PART_BYTES = 128 << 20, 1 << 30
 
 
 class OtherRunError(ValueError):
-    """A folder has parts of another run; the message says in what it differs."""
+    """A folder has parts of another run; the message states the differences."""
 
 
 class StoredPart(NamedTuple):
-    """A part that lies in a folder."""
+    """A part in a folder."""
 
     #: Its file.
     path: Path
@@ -60,7 +100,7 @@ class StoredPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """A folder where the parts of a run are and come to lie."""
+    """A folder of the parts of a run."""
 
     folder: Path
     #: What all parts are made of.
@@ -69,17 +109,17 @@ class Store:
     settings: Settings
 
     def path(self, numbers: NDArray[np.int64]) -> Path:
-        """Return where the part of some frames lies."""
+        """Return the path of the part of some frames."""
         return part_path(self.folder, first_of(numbers))
 
     def load(self, numbers: NDArray[np.int64]) -> Iterator[SpotFits] | None:
-        """Return the fits of a part in pieces, None where it is to be made."""
+        """Return the fits of a part in pieces, None where it is missing."""
         pieces = part_pieces(self.path(numbers), self._key(numbers))
         return None if pieces is None else (self._known(fits_of(piece)) for piece in pieces)
 
     @contextmanager
     def saving(self, numbers: NDArray[np.int64]) -> Iterator[Callable[[SpotFits], None]]:
-        """Give what adds fits to a part."""
+        """Yield a function that adds fits to a part."""
         with part_writer(self.path(numbers), self._key(numbers)) as add:
             yield lambda fits: add(self._known(fits).to_table())
 
@@ -103,7 +143,7 @@ class StoredRun(NamedTuple):
     settings: Settings
     #: Numbers of the frames of each part.
     ranges: list[NDArray[np.int64]]
-    #: Whether nobody else may work in its folder meanwhile, as Dask's workers do.
+    #: Whether the folder is locked, so that no other process, as Dask's workers, writes to it.
     alone: bool = False
 
 
@@ -187,19 +227,19 @@ def store_in(
 
 
 def kind_of(image: Any, settings: Settings, frames: FrameSelection) -> Literal["cpu", "cuda"]:
-    """Return the kind of backend that fits an image; one that is asked for need not be here."""
+    """Return the kind of backend that fits an image; a requested one need not be available."""
     if settings.backend != "auto":
         return settings.backend
-    return select_backend(settings, worth_a_gpu(image, FrameReader(image), frames)).kind
+    return select_backend(settings, gpu_pays_off(image, FrameReader(image), frames)).kind
 
 
 def with_estimates(settings: Settings, known: Settings) -> Settings:
-    """Return settings with what others have estimated; the rest of them is of a camera's maps."""
+    """Return settings with the estimates of others, which include a camera's maps."""
     return settings.changed(sigma=known.sigma, roi_size=known.roi_size, noise=known.noise)
 
 
 def _difference(folder: Path, there: Run | None, asked: dict[str, Any]) -> str:
-    """Say in what the run in a folder differs from the one that is asked for."""
+    """State in what the run in a folder differs from the requested one."""
     if there is not None:
         return difference(there.asked, asked)
     if parts_in(folder):
@@ -208,7 +248,7 @@ def _difference(folder: Path, there: Run | None, asked: dict[str, Any]) -> str:
 
 
 def parts_of(plan: Plan, run: StoredRun) -> Iterator[Fitted]:
-    """Yield the fits of all parts in order, and how many frames they are.
+    """Yield the fits of all parts in order, and the number of their frames.
 
     Those that are stored are read, and all others made and stored. Whoever stops iterating
     cancels the rest.

@@ -1,9 +1,9 @@
-"""Frames too large for memory: found and fitted in blocks of rows, with a halo around each.
+"""Detect and fit in frames too large for memory, in blocks of rows with a halo around each.
 
 A block is some rows of a frame, as wide as the frame, and the halo rows beside them. Rows are read
-once, in order, and stay in memory as long as a block needs them. Spots are found in a block with
-its halo as in a frame of its own, which counts from the whole frame's level; those in the block's
-own rows are kept. The result equals the whole frame's to the bit where nothing connected (the flat
+once, in order, and stay in memory as long as a block needs them. Spots are detected in a block with
+its halo as in a separate frame, relative to the whole frame's level; those in the block's own rows
+are kept. The result equals the whole frame's to the bit where nothing connected (the flat
 area of a saturated spot, a chain of maxima closer than ``min_distance``) is larger than the halo.
 """
 
@@ -24,7 +24,6 @@ from ..engine.cpu.detect import strip_rows
 from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
-from ..engine.detection.level import level_of, level_places
 from ..engine.fit_job import FitJob
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
@@ -33,9 +32,30 @@ from ..images.camera import PerPixel
 from ..images.frames import FrameReader
 from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
+from ..images.reading import evenly_spread
 from ..settings.settings import Settings
 from .chunks import read_ahead
-from .rois import check_counts
+from .fit_at import check_counts
+
+_SAMPLES = 63
+
+
+def level_places(pixels: int) -> NDArray[np.int64]:
+    """Return the pixels of a frame from which its level is estimated."""
+    return evenly_spread(_SAMPLES, pixels)
+
+
+def level_of(sample: NDArray[Any]) -> float:
+    """Return the median of sampled pixels: of two in the middle, the upper one.
+
+    Examples
+    --------
+    >>> level_of(np.array([4.0, 1.0, np.nan, 3.0, 2.0]))
+    3.0
+    """
+    good = np.sort(sample[np.isfinite(sample)])
+    return float(good[len(good) // 2]) if len(good) else 0.0
+
 
 #: How far away the surroundings of a lone pixel are looked at, in units of σ, and at least in px.
 _LONE_PIXELS = 2
@@ -44,12 +64,12 @@ _FLAT_AREA, _CHAIN = 128, 32
 
 
 def works_in_tiles(reader: FrameReader, backend: Backend) -> bool:
-    """Whether frames are worked in tiles: large ones that do not lie where they are worked on."""
+    """Whether frames are processed in tiles: large ones that are not where they are processed."""
     return reader.in_tiles and not (reader.on_device and backend.kind == "cuda")
 
 
 class Tiled(NamedTuple):
-    """What is the same for all frames that are worked in tiles."""
+    """What all frames that are processed in tiles have in common."""
 
     backend: Backend
     reader: FrameReader
@@ -108,7 +128,7 @@ def row_blocks(tiled: Tiled, number: int) -> Iterator[RowBlock]:
 
 
 def halo_rows(fit: Settings, detection: Settings, strip: int) -> int:
-    """Return how many rows a halo has: strips of the detection, as many as are needed.
+    """Return the number of rows of a halo: as many strips of the detection as are needed.
 
     They cover the largest ROI and filter: the spots that the fit of a spot depends on, the pixels
     of their ROIs, and the pixels that tell where these spots are.
@@ -166,7 +186,7 @@ def fits_in_tiles(tiled: Tiled, number: int) -> Iterator[tuple[dict[str, NDArray
 
 
 def _cut(planes: Planes | None, rows: slice) -> Planes | None:
-    """Return what is known of some rows of pixels."""
+    """Return the maps of some rows of pixels."""
     return None if planes is None else Planes(planes.values[:, rows])
 
 
@@ -245,7 +265,7 @@ def _reach_of_fits(settings: Settings) -> int:
 
 
 def _reach_of_pixels(settings: Settings) -> int:
-    """Return how far from a ROI pixels are that tell which of its own are lone ones."""
+    """Return how far around a ROI the search for lone pixels reaches."""
     return max(_LONE_PIXELS, round(_LONE_PIXELS * settings.known_sigma)) + 2
 
 

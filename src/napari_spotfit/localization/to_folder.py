@@ -1,4 +1,4 @@
-"""The spots of an image in a folder of parts: written as they are found, and read again."""
+"""Localize into a folder of parts, written as they are made, and load them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from ..files.table import UnreadableFileError
 from ..images.camera import Camera
 from ..images.files.opening import opened
 from ..images.frames import FrameSelection
-from ..results.load import load_fits
+from ..results.saving import load_fits
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, takes_settings, with_roi
 from ..settings.settings import Settings
 from .lazy import lazy_stored
-from .plan import Maps, planned
-from .progress import check_progress
+from .plan import Maps, check_progress, planned
 from .stored import StoredPart, parts_of, refuse_other, store_in, warn_of_other
 
 
@@ -43,11 +42,11 @@ def localize_to_folder(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> list[Any]:
-    """Find the spots of an image, fit them, and write them to a folder of Parquet files.
+    """Detect and fit the spots of an image, and write them to a folder of Parquet files.
 
     Each file, ``part-<number of its first frame>.parquet``, has the spots of some frames, and takes
     its name when it is complete. Called again with the same, a run that was killed goes on from the
-    parts that are there; a damaged one is made anew. :func:`~napari_spotfit.load_parts`,
+    parts that are there; a damaged one is written again. :func:`~napari_spotfit.load_parts`,
     ``dask.dataframe.read_parquet(folder)`` and ``pandas.read_parquet(folder)`` read them.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Fits that come in parts, joined while the next ones are made."""
+"""Join fits that come in parts, while the next ones are made."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def in_frame_order(parts: Sequence[SpotFits], leading: tuple[int, ...]) -> SpotF
 
 
 def _wait(under_way: deque[Future[None]], most: int) -> None:
-    """Wait until no more than so many are under way."""
+    """Wait until no more than ``most`` are under way."""
     while len(under_way) > most:
         under_way.popleft().result()
 

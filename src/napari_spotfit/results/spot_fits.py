@@ -1,4 +1,4 @@
-"""The result of fits: one column per quantity, with units."""
+"""Hold the results of fits: one column per quantity, with units."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from ..engine.quality import flags as flag_bits
 from ..engine.quality.flags import Flag
-from ..engine.quality.verdicts import judge
-from ..engine.quality.widths import mean_sigma
+from ..engine.quality.verdicts import judge, mean_sigma
 from ..images.arrays import like, to_host
 from ..models.columns import COLUMNS, STOP, Column
 from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition

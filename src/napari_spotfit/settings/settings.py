@@ -32,7 +32,7 @@ from .validation import (
 
 Backend = Literal["auto", "cpu", "cuda"]
 Pixel = Literal["sampled", "integrated"]
-Neighbours = Literal["leave out", "ignore"]
+Neighbours = Literal["exclude", "ignore"]
 Devices = Literal["one", "all"]
 
 #: False spots per 10⁶ pixels that are as rare as a careful reader of an image would have them.
@@ -169,11 +169,11 @@ class Settings:
         words={estimator.name: estimator.words for estimator in ESTIMATORS.values()},
     )
     neighbours: Neighbours = setting(
-        "leave out",
+        "exclude",
         "Neighbours",
-        "leave out: only those pixels of the ROI count that are nearer to its own spot than to any "
-        "other detection or given place of the frame. ignore: all count, so that a neighbour's "
-        "light draws the centre and changes the width.",
+        "exclude: a fit uses only those pixels of the ROI that are nearer to its own spot than to "
+        "any other detection or given position of the frame. ignore: it uses all of them, so that "
+        "a neighbour's light shifts the centre and changes the width.",
         "fit",
     )
     fixed: Mapping[str, float | None] = setting(

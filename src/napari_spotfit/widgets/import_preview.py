@@ -14,7 +14,7 @@ from ..files.exchange.delimited import titles_of
 from ..files.exchange.registry import EXCHANGE, HEAD, by_content
 from ..files.formats import FORMATS, read
 from ..files.table import UnreadableFileError
-from ..results.load import fits_of
+from ..results.saving import fits_of
 from ..results.spot_fits import SpotFits
 from .layers.points import layer_arguments, points_arguments
 from .parts.layout import explain

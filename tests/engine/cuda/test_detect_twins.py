@@ -11,7 +11,7 @@ from scenes import DTYPES, assert_same, light, movie_of, scattered
 from napari_spotfit import NoiseModel, Settings
 from napari_spotfit.engine.cpu import detect as cpu
 from napari_spotfit.engine.cuda import detect as cuda
-from napari_spotfit.engine.detection.level import level_of, level_places
+from napari_spotfit.localization.tiles import level_of, level_places
 
 NOISE = NoiseModel(1.0, -100.0, 4.0)
 

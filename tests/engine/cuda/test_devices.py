@@ -222,7 +222,7 @@ def test_nothing_is_imported_before_it_is_needed(driver):
         "from napari_spotfit.engine.select import select_backend\n"
         "settings = napari_spotfit.Settings()\n"
         "assert select_backend(settings.changed(backend='cpu')).name.startswith('CPU')\n"
-        "assert select_backend(settings, worth_a_gpu=False).name.startswith('CPU')\n"
+        "assert select_backend(settings, use_gpu=False).name.startswith('CPU')\n"
         "print('cupy' in sys.modules)"
     )
     assert run(code, **driver()) == "False"

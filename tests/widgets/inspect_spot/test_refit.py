@@ -74,7 +74,7 @@ def test_other_settings_and_back_to_the_bit(viewer, inspector, until, refitted, 
         assert old.values[name] == float(fits.columns[name][row]), name
     texts = panel.comparison.texts()
     assert texts["ROI size"] == ("9", "7")
-    assert texts["Neighbours"] == ("leave out", "ignore")
+    assert texts["Neighbours"] == ("exclude", "ignore")
     for column, spot in enumerate((old, new)):
         value, _, error = texts["σ (px)"][column].partition(" ± ")
         assert float(value) == pytest.approx(spot.values["sigma"], abs=spot.values["sigma_stderr"])
@@ -90,7 +90,7 @@ def test_other_settings_and_back_to_the_bit(viewer, inspector, until, refitted, 
     assert inspector.panel.verdict.text.text()
     # Its own settings again: the same fit to the bit.
     bar.controls["roi_size"].value = 9
-    bar.controls["neighbours"].value = "leave out"
+    bar.controls["neighbours"].value = "exclude"
     until(lambda: no_worker() and bar.text.text().startswith("These are the settings"))
     _, new = inspector.refit.fits()
     assert new.values == old.values

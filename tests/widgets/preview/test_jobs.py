@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from napari_spotfit import localize, noise_model
-from napari_spotfit.engine.detection.false_spots import score_for
-from napari_spotfit.localization.peaks import peak_heights
+from napari_spotfit.engine.detection.detection_settings import score_for
+from napari_spotfit.localization.detect_spots import peak_heights
 from napari_spotfit.settings.settings import Settings
 from napari_spotfit.widgets.layers.maps import LayerMaps
 from napari_spotfit.widgets.layers.measured_noise import MeasuredNoise

@@ -9,7 +9,7 @@ from hand import Mouse, in_plot
 from qtpy.QtCore import QPointF, Qt
 from qtpy.QtWidgets import QApplication, QStyle, QStyleOptionSlider
 
-from napari_spotfit.engine.detection.false_spots import expected_false_spots, score_for
+from napari_spotfit.engine.detection.detection_settings import expected_false_spots, score_for
 from napari_spotfit.engine.quality.flags import Flag
 from napari_spotfit.results.spot_fits import SpotFits
 from napari_spotfit.settings.settings import Settings

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from ...images.arrays import to_host
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
-from ..backend import Columns, Load
+from ..backend import Columns, Load, lend
 from ..block import Block, Positions
 from ..detection.candidates import Candidates
 from ..fit_job import FitJob
-from ..lending import lend
 from .block_fits import CpuFitter
 from .library import load
 

@@ -11,16 +11,19 @@ from numpy.typing import NDArray
 from ...settings.settings import Settings
 from .. import threads
 from ..detection.band import make_bands
-from ..detection.candidates import Candidates, joined, masks_of, nothing
-from ..detection.detection_settings import MAXIMUM, detection_source, make_detection_settings
-from ..detection.nonmax_suppression import (
+from ..detection.candidates import (
+    Candidates,
     Maxima,
     choose_spots,
     in_order,
     join_bands,
+    joined,
+    masks_of,
     merge_plateaus,
+    nothing,
     strips_in_order,
 )
+from ..detection.detection_settings import MAXIMUM, detection_source, make_detection_settings
 from ..kernel_arguments import address
 from .layouts import DetectionSettings
 from .library import load
@@ -63,8 +66,7 @@ def detect(
     variance_map : ndarray of float32, shape (Y, X), optional
         Variances of all pixels beside the settings' noise.
     level : float, optional
-        That of a frame of which the frames are parts, as :func:`~..detection.level.level_of`
-        tells it; else they tell it themselves.
+        Level of the whole frame, where only parts of it are given; by default that of each frame.
 
     Returns
     -------

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...settings.settings import Settings
-from ..fit_settings import make_fit_settings
+from ..fit_job import make_fit_settings
 from .layouts import EXPRESSION_SIZES, FitSettings
 from .library import Library, load
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from .. import threads
-from ..fit_settings import make_fit_settings
+from ..fit_job import make_fit_settings
 from ..kernel_arguments import (
     PIXEL_TYPES,
     Results,

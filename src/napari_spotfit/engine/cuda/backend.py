@@ -19,14 +19,13 @@ import numpy as np
 
 from ...images.arrays import is_on_device
 from ...settings.settings import Settings
-from ..backend import Columns, Load
+from ..backend import Columns, Load, lend
 from ..block import Block, Positions
 from ..detection.candidates import Candidates
 from ..errors import Unfinished, cuda_errors
 from ..filtered_noise import correct_errors
 from ..fit_job import FitJob
 from ..fit_steps import fit_in_steps, fit_inside
-from ..lending import lend
 from ..own_pixels import fit_own_pixels
 from ..quality.verdicts import ImageVerdicts, Origin
 from . import detect, fit, lost_pixels, transfer

@@ -18,14 +18,17 @@ from ...images.arrays import to_host
 from ...settings.settings import Settings
 from ..cpu.layouts import MAX_RADIUS, BandNumber, DetectionSettings, DetectionWork, Strip
 from ..detection.band import Bands, make_bands
-from ..detection.candidates import Candidates, joined, masks_of, nothing
-from ..detection.detection_settings import MAXIMUM, make_detection_settings
-from ..detection.nonmax_suppression import (
+from ..detection.candidates import (
+    Candidates,
     Maxima,
     choose_spots,
     in_order,
+    joined,
+    masks_of,
     merge_plateaus,
+    nothing,
 )
+from ..detection.detection_settings import MAXIMUM, make_detection_settings
 from .compile import PIXEL_TYPES
 from .device import Device, current_device
 

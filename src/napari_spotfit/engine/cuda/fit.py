@@ -15,7 +15,7 @@ from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from ..cpu.layouts import PixelMap, RoiSource
-from ..fit_settings import make_fit_settings
+from ..fit_job import make_fit_settings
 from ..kernel_arguments import Results, address, fit_results, row_bytes
 from . import large_rois, staging, transfer
 from .compile import as_argument

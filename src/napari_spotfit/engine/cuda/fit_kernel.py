@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...models.profiles import Profile
 from ...settings.settings import Settings
-from ..fit_settings import make_fit_settings
+from ..fit_job import make_fit_settings
 from .compile import PIXEL_TYPES, compiled, with_includes
 
 #: Threads of a warp, and shared memory that a block may use on every GPU.

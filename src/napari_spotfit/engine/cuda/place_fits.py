@@ -230,7 +230,7 @@ class PlaceFits:
         roi_shape, new = self._settings.roi_shape, self._kept_new
         side = max(*roi_shape, math.isqrt(height * width // room))
         down, across = -(-height // side), -(-width // side)
-        if self._settings.neighbours != "leave out":
+        if self._settings.neighbours != "exclude":
             down = across = 0
         return SpotCells(
             corners=address(self._all_corners),

@@ -1,7 +1,7 @@
-"""The two bands that detection filters frames by, and what they make of noise and of a spot.
+"""Define the two bands of detection, and their response to noise and to a spot.
 
 Each is a Gaussian less a wider one: the wide band, of the PSF's width and 1.6 of it, finds dim
-spots; the narrow one, of 0.625 of the width and the width, tells crowded ones apart. What is made
+spots; the narrow one, of 0.625 of the width and the width, separates crowded ones. What is made
 of the filtered frames is in kernels/detection.h.
 """
 
@@ -47,7 +47,7 @@ class Band(NamedTuple):
 
     def lowest_border(self) -> float:
         """Return the least noise of a pixel over that away from the border."""
-        # There it is the same everywhere, so that a few rows and columns tell all.
+        # There it is the same everywhere, so that a few rows and columns are enough.
         few_y, few_x = (_unlike_the_last(sums) for sums in (self.gain_y, self.gain_x))
         lowest = np.einsum("i,iy,ix->yx", _SIGNS, few_y, few_x).min()
         return math.sqrt(max(lowest, 0.0)) / self.gain
@@ -161,7 +161,7 @@ def _overlaps(
     inner: NDArray[np.float64], outer: NDArray[np.float64], size: int
 ) -> NDArray[np.float64]:
     """Return Σ of inner², inner·outer and outer² along an axis, mirrored at its ends."""
-    # They are the same everywhere but near the ends, so that a short axis tells all.
+    # They are the same everywhere but near the ends, so that a short axis is enough.
     short = min(size, 4 * len(outer))
     i, o = _folded(inner, short), _folded(outer, short)
     head = short // 2

@@ -1,4 +1,4 @@
-"""What may be wrong with a fit: one bit for each reason, and one table that says all about them."""
+"""Define the flags of doubtful fits: one bit for each reason, and one table of their rules."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Flag(IntFlag):
 
 
 class Rule(NamedTuple):
-    """All there is to say about one flag."""
+    """When a flag is set, what it means, and what to try."""
 
     #: What it says of a fit, in a word or two, and in a sentence.
     word: str
@@ -66,7 +66,7 @@ class Rule(NamedTuple):
     advice: str
 
 
-#: Every flag, the one that tells most of what has happened first.
+#: Every flag, the most informative first.
 RULES = {
     Flag.NOT_CONVERGED: Rule(
         "not converged",
@@ -181,11 +181,11 @@ RULES = {
         "neighbour",
         "Another spot lies in the same ROI.",
         "another detection, or given place, is within half the ROI's side along y and x",
-        'the pixels nearer to it are left out, or with neighbours="ignore" its light draws the '
+        'the pixels nearer to it are excluded, or with neighbours="ignore" its light draws the '
         "centre and raises the background, but most such fits are right",
         False,
         "an image",
-        "Leave neighbours out; a smaller ROI size takes in less of them.",
+        "Exclude neighbours; a smaller ROI size takes in less of them.",
     ),
     Flag.EDGE: Rule(
         "at the edge",
@@ -209,7 +209,7 @@ RULES = {
     ),
 }
 
-#: The flags of which each makes a fit not good.
+#: Flags that make a fit not good.
 NOT_GOOD = Flag(sum(int(flag) for flag, rule in RULES.items() if rule.spoils))
 
 
@@ -219,7 +219,7 @@ def good(flags: Any) -> Any:
 
 
 def main_reasons(flags: NDArray[Any]) -> dict[Flag, int]:
-    """Count the fits that are not good, each under the reason that tells most.
+    """Count the fits that are not good, each under its most informative reason.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def main_reasons(flags: NDArray[Any]) -> dict[Flag, int]:
 
 
 def reasons_in_words(flags: NDArray[Any]) -> str:
-    """Say how many fits are not good, and why: each has one reason, that which tells most.
+    """State how many fits are not good, and why, each by its most informative reason.
 
     Examples
     --------
@@ -253,10 +253,10 @@ def reasons_in_words(flags: NDArray[Any]) -> str:
 
 
 def thousands(count: int) -> str:
-    """Return a whole number with its thousands apart, by a narrow space that does not break."""
+    """Return a whole number with narrow no-break spaces between its thousands."""
     return f"{count:,}".replace(",", "\u202f")
 
 
 def flags_of(value: int) -> list[Flag]:
-    """Return the flags of one fit, the one that tells most first."""
+    """Return the flags of one fit, the most informative first."""
     return [flag for flag in RULES if value & flag]

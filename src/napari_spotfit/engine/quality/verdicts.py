@@ -1,4 +1,4 @@
-"""Which fits get which flags: the rules of kernels/verdict.h, on columns where they lie."""
+"""Flag fits and measure the widths of spots, by the rules of kernels/verdict.h."""
 
 from __future__ import annotations
 
@@ -6,20 +6,127 @@ import ctypes
 import math
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...images.arrays import to_host
+from ...settings.bounds import bounds_of, light_ends
+from ...settings.camera_noise import electrons_of, noise_of
+from ...settings.noise_model import excess_of
 from ...settings.settings import Settings
 from .. import threads
-from ..cpu.layouts import MAX_SHAPE, WORK_OF_VERDICT, FitColumns, ImageFits
+from ..cpu.layouts import (
+    MAX_SHAPE,
+    WORK_OF_VERDICT,
+    ChiBy,
+    FitColumn,
+    FitColumns,
+    ImageFits,
+    VerdictSettings,
+    WidthParameter,
+)
 from ..cpu.library import load
 from ..filtered_noise import error_columns, filtered_noise
 from ..kernel_arguments import address
 from ..own_pixels import Lost
-from .verdict_settings import COLUMNS, verdict_settings
+from . import flags
+
+#: Bounds of angles are given in degrees and kept in radians: they are met within so much.
+_DEGREES = 1e-3
+#: What single precision leaves of a number, as a fraction of it.
+_ROUNDING = 2e-7
+#: How far a noise model that was measured may be too low, as a fraction.
+_MEASURED = 0.1
+#: The columns before those of the shape parameters.
+COLUMNS = tuple(map(str.lower, FitColumn.NAMES[: FitColumn.SHAPE]))
+#: Parameters that are widths.
+WIDTHS = tuple(map(str.lower, WidthParameter.NAMES[: WidthParameter.WIDTH_PARAMETERS]))
+
+_NO_ENDS = MAX_SHAPE * (math.nan,)
+
+
+@lru_cache(maxsize=64)
+def verdict_settings(
+    settings: Settings | None, roi_shape: tuple[int, int] | None
+) -> tuple[tuple[str, ...], VerdictSettings]:
+    """Return the columns that the rules use, and all other numbers, read-only."""
+    numbers = VerdictSettings(
+        low=_NO_ENDS, high=_NO_ENDS, amplitude_low=math.nan,
+        amplitude_high=math.nan, background_low=math.nan, background_high=math.nan,
+        least_errors=flags.LEAST_ERRORS, most_chi=flags.MOST_CHI, farthest=flags.FARTHEST,
+        widest=flags.WIDEST, narrowest=flags.NARROWEST, same_spot=flags.SAME_SPOT,
+        same_spot_px=flags.SAME_SPOT_PX, width_at=len(WIDTHS) * (-1,),
+    )  # fmt: skip
+    if settings is None or roi_shape is None:
+        return COLUMNS, numbers
+    shape = [parameter.name for parameter in settings.profile.shape]
+    numbers.shape, numbers.photon = len(shape), settings.gain or 1.0
+    numbers.rows, numbers.columns = roi_shape
+    numbers.width_at = tuple(shape.index(one) if one in shape else -1 for one in WIDTHS)
+    is_held = not settings.fixed.keys().isdisjoint(settings.profile.widths)
+    numbers.widths_judged = not is_held and settings.profile.expression is None
+    _put_bounds(numbers, settings, roi_shape)
+    _put_noise(numbers, settings, roi_shape)
+    return (*COLUMNS, *shape), numbers
+
+
+def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, int]) -> None:
+    """Fill in the bounds that flag a fit: the engine leaves its parameter exactly there.
+
+    It does so in single precision.
+    """
+    for i, parameter in enumerate(settings.profile.shape):
+        name = parameter.name
+        if name in settings.fixed:
+            continue
+        low, high = bounds_of(name, settings, roi_shape)
+        slack = _DEGREES if name == "angle" else 0.0
+        if math.isfinite(low):
+            numbers.low[i] = np.float32(low + slack)
+        # From its highest exponent on, a Moffat profile is a Gaussian, which spots may well be.
+        is_own = settings.profile.expression is not None
+        is_gaussian = name == "exponent" and high == parameter.high and not is_own
+        if math.isfinite(high) and not is_gaussian:
+            numbers.high[i] = np.float32(high - slack)
+    for name in ("amplitude", "background"):
+        given = getattr(settings, f"{name}_min"), getattr(settings, f"{name}_max")
+        # The background is bounded with the camera's offset, from which it is taken then.
+        shift = abs(settings.offset) if name == "background" else 0.0
+        low, high = (end.value for end in light_ends(settings, name))
+        if given[0] is not None:
+            setattr(numbers, f"{name}_low", np.float32(low + _ROUNDING * (abs(low) + shift)))
+        if given[1] is not None:
+            setattr(numbers, f"{name}_high", np.float32(high - _ROUNDING * (abs(high) + shift)))
+
+
+def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, int]) -> None:
+    """Fill in the noise and, derived from it, the amplitude's error and χ²."""
+    noise = noise_of(settings)
+    if noise is None:
+        return
+    numbers.noise_known, numbers.slope, numbers.least = True, noise.slope, noise.least
+    numbers.dark = noise.intercept + noise.slope * settings.offset
+    numbers.pixels = math.prod(roi_shape)
+    numbers.least_with_light = noise.slope**2 / numbers.pixels
+    estimator, own_model = settings.estimator_kind, settings.profile.expression is not None
+    # Where the image does not show the noise of light, that of a spot is unknown.
+    if noise.is_filtered or not noise.slope > 0 or not estimator.chi_is_judged or own_model:
+        return
+    electrons = electrons_of(settings)
+    numbers.fitted = settings.fitted_parameters
+    numbers.measured = 1.0 if settings.gain is not None else 1 + _MEASURED
+    numbers.correlated = noise.correlation**2
+    numbers.gain, numbers.excess = electrons.gain, electrons.excess
+    numbers.tails = 3 if settings.emccd else 1
+    if estimator.is_likelihood:
+        numbers.chi_by = ChiBy.CHI_OF_LIKELIHOOD
+        numbers.electron = excess_of(settings.emccd) * electrons.gain**2
+    else:
+        numbers.chi_by, numbers.electron = ChiBy.CHI_OF_COUNTS, noise.slope**2
+
 
 Columns = Mapping[str, Any]
 
@@ -34,7 +141,7 @@ _FIT_COLUMNS, _IMAGE_FITS = struct.Struct(FitColumns.FORMAT), struct.Struct(Imag
 
 
 class Origin(NamedTuple):
-    """Where in an image fits began, and what is known of its pixels."""
+    """Positions of the ROIs in an image, and its PSF and excluded pixels."""
 
     #: Frame, first row and first column of each ROI; the frames rise, and all their fits are there.
     corners: NDArray[np.int64]
@@ -42,7 +149,7 @@ class Origin(NamedTuple):
     places: NDArray[np.float64]
     #: Rows and columns of a frame.
     shape: tuple[int, int]
-    #: The PSF's σ; None where nobody has said it.
+    #: The PSF's σ; None where it is unknown.
     sigma: float | None
     #: Which pixels are bad, (1, Y, X) or (frames, Y, X).
     bad: Any = None
@@ -54,7 +161,7 @@ class Origin(NamedTuple):
 def judge(
     columns: Columns, settings: Settings | None, roi_shape: tuple[int, int] | None
 ) -> NDArray[np.uint32]:
-    """Return the flags of fits that follow from their numbers alone, :class:`Flag` by bits.
+    """Set the flags of fits that follow from their columns alone, :class:`Flag` by bits.
 
     Parameters
     ----------
@@ -84,7 +191,7 @@ def judge(
 
 
 def judge_in_image(columns: dict[str, Any], settings: Settings, origin: Origin) -> None:
-    """Make the columns of fits in ROIs those of an image, with all of their flags.
+    """Convert columns of ROIs to those of an image, and set all flags.
 
     y and x become pixels of the image, and standard errors those that the noise of a filtered one
     gives, both in place; ``roi_y``, ``roi_x`` and ``flags`` are added.
@@ -197,3 +304,39 @@ def _lost(pixels: Lost | None) -> tuple[int, int, int]:
     if pixels is None:
         return 0, 0, 0
     return address(pixels.rois), address(pixels.pixels), len(pixels.rois)
+
+
+def mean_sigma(columns: Mapping[str, Any], gain: float = 1.0) -> NDArray[np.float64]:
+    """Return the width of each spot in pixels; NaN where the columns do not contain it.
+
+    The σ of a round Gaussian; the geometric mean of an elliptical one's; that of the round
+    Gaussian which is as wide at half maximum as a Moffat profile, whose wings may have
+    much of its light; else that of the round Gaussian with the same height and the same
+    light, which for models of one's own is that in the ROI. In one table, spots may differ in
+    that. The formulas are in kernels/verdict.h.
+
+    Parameters
+    ----------
+    columns : mapping of str to array
+        Columns of fits, by name, or the numbers of one.
+    gain : float
+        Counts per photon with which the photons were computed.
+
+    Examples
+    --------
+    >>> float(mean_sigma({"sigma_x": np.float64(1), "sigma_y": np.float64(4)}))
+    2.0
+    """
+    given = {name: columns[name] for name in (*WIDTHS, "amplitude", "photons") if name in columns}
+    shape = np.broadcast_shapes(*map(np.shape, (given or columns).values()))
+    values = np.full((len(WIDTHS) + 2, *shape), np.nan)
+    for place, name in enumerate((*WIDTHS, "amplitude", "photons")):
+        if name in given:
+            values[place] = given[name]
+    values[-1] *= gain
+    widths = np.empty(shape)
+    library = load()
+    library.functions.spotfit_mean_widths(
+        library.index, address(values), widths.size, address(widths)
+    )
+    return widths

@@ -19,7 +19,7 @@ from ...batch.outcome import FAILED, RUNNING, Outcome
 from ...batch.request import Batch, images_of
 from ...batch.run import run_batch
 from ...images.files.opening import open_image
-from ...results.load import load_fits
+from ...results.saving import load_fits
 from ...results.spot_fits import SpotFits
 from ..layers.history import history_of
 from ..layers.points import layer_name, make_points_layer, points_arguments

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.quality.widths import mean_sigma
+from ...engine.quality.verdicts import mean_sigma
 from ...estimation.estimates import without_map
 from ...models.stopping import ROUNDING
 from ...settings.settings import Settings

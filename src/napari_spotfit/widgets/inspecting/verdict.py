@@ -11,7 +11,7 @@ import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 
-from ...engine.fit_settings import kernel_order
+from ...engine.fit_job import kernel_order
 from ...engine.quality.flags import RULES, Flag, flags_of
 from ...models.stopping import StopCondition
 from ...settings.bounds import bounds_of

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...estimation.estimates import estimated
-from ...estimation.noise_doubts import noise_doubts
+from ...estimation.image_noise import noise_doubts
 from ...estimation.psf_width import with_psf
 from ...images.arrays import is_on_device
 from ...images.frames import FrameReader

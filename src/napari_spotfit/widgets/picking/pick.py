@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...images.frames import HeldFrame, inside
-from ...localization.detect_spots import find
+from ...localization.detect_spots import find, peak_near
 from ...localization.fit_at import fit_at
-from ...localization.peaks import peak_near
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.maps import NO_MAPS, LayerMaps

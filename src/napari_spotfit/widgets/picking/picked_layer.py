@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import QObject, Signal
 
-from ...engine.quality.widths import mean_sigma
+from ...engine.quality.verdicts import mean_sigma
 from ...models.stopping import STOP_NAMES
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings

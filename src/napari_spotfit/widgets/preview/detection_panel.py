@@ -11,7 +11,7 @@ from qtpy.QtCore import QSignalBlocker, Qt
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QLabel, QSlider, QVBoxLayout, QWidget
 
-from ...engine.detection.false_spots import expected_false_spots, score_for
+from ...engine.detection.detection_settings import expected_false_spots, score_for
 from ...estimation.psf_width import FALLBACK_SIGMA
 from ...results.spot_fits import SpotFits
 from ..parts.form import Number, SettingsForm

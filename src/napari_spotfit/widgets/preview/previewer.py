@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...images.frames import HeldFrame
+from ...localization.detect_spots import peak_heights
 from ...localization.localize import localize_parts
-from ...localization.peaks import peak_heights
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from ..layers.appearance import FACE_COLORMAP
