@@ -226,7 +226,8 @@ def random_scene(random):
     pixels = pixels.astype(dtype)
     options = {"false_spots": random.choice([1.0, 1000.0])}
     if random.random() < 0.4:
-        options = {"threshold": float(random.uniform(0, 3)), "min_distance": random.uniform(1, 12)}
+        # Farther apart, and all maxima of noise would be one chain, larger than any halo.
+        options = {"threshold": float(random.uniform(0, 3)), "min_distance": random.uniform(1, 3.5)}
     return pixels, Settings(sigma=random.choice([0.7, 1.3, 2.5]), backend="cpu", **options)
 
 
