@@ -217,8 +217,9 @@ def random_scene(random):
     if random.random() < 0.3:  # so much that it is the frame's level
         a, b, shift = random.uniform((3, 3, 0), (60, 60, 6))
         share = random.choice([0.02, 0.5, 0.98])
-        # What is bright has spots in its middle: it must not be larger than a halo.
-        padding = np.sin(y / a + x / b) * np.sin(x / a + shift) > (0.5 if share > 0.5 else -0.3)
+        padding = np.sin(y / a + x / b) * np.sin(x / a + shift) > -0.3
+        if share > 0.5:  # what is bright has spots in its middle: none may be larger than a halo
+            padding = np.sin(y / a) * np.sin(x / a + shift) > 0.5
         pixels[padding] = np.quantile(pixels, share)
     dtype = random.choice(["u1", "u2", "i2", "f4", "f8"])
     # A background at the type's end would be one area larger than any halo.
