@@ -84,7 +84,7 @@ class CpuFitter:
 
     def __init__(self, library: Library, job: FitJob) -> None:
         self._library, self._job = library, job
-        self._bad = None
+        self._planes = self._variances = self._bad = None
         self._is_large = max(job.roi_shape) > ROI_MAX
         self._prepared_for: tuple[Any, ...] = ()
 
@@ -133,12 +133,11 @@ class CpuFitter:
 
     def release_maps(self) -> None:
         """Release what a caller knows of the pixels, which may be as large as the image."""
-        if self._prepared_for and any(
-            one is not None for one in (self._planes, self._variances, self._bad)
-        ):
-            self._prepared_for = ()
-            self._planes = self._variances = self._bad = None
-            self._maps, self._kept_image = (None, None), None
+        if self._planes is None and self._variances is None and self._bad is None:
+            return
+        self._prepared_for = ()
+        self._planes = self._variances = self._bad = None
+        self._maps, self._kept_image = (None, None), None
 
     def _take(self, block: Block, positions: Positions) -> None:
         """Take positions, and where their frames are."""
