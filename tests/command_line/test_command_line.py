@@ -256,18 +256,18 @@ def test_parts_of_other_settings_are_not_used(folder, movies, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(batch, "localize_iter", stopped)
             result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5", code=130)
-        assert "Run it again to go on, or with --fresh to begin anew" in result.stderr
+        assert "Run it again to go on, or with --fresh to start over" in result.stderr
         assert list(folder.glob("a.csv.parts/a.npy-*/_run.json"))
 
     stop()
     result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.4")
     told = " ".join(result.stderr.split())
-    assert "all is done anew: settings.sigma is 1.5 there and 1.4 here" in told
+    assert "everything is done again: settings.sigma is 1.5 there and 1.4 here" in told
     assert_same(load_fits("a.csv"), localize(movies[0], sigma=1.4))
     stop()
     os.utime("a.npy", (10**9, 10**9))
     told = " ".join(run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5").stderr.split())
-    assert "all is done anew: image was changed since: then it was of 20" in told
+    assert "everything is done again: image was changed since: then it was of 20" in told
     assert ", now of 2001-09-0" in told
     stop()
     result = run("localize", "a.npy", "-o", "a.csv", "--sigma", "1.5", "--fresh")

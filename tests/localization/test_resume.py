@@ -182,7 +182,7 @@ def test_parts_of_other_runs_are_not_used(movie: np.ndarray, tmp_path: Path, nam
     with pytest.raises(ValueError, match=f"parts of another run: {why}.*fresh=True"):
         localize_to_folder(movie, tmp_path, **options)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    with pytest.warns(UserWarning, match=f"all is done anew: {why}") as told:
+    with pytest.warns(UserWarning, match=f"everything is done again: {why}") as told:
         fits = SpotFits.concatenate(list(localize_iter(movie, resume=tmp_path, **options)))
     assert told[0].filename == __file__
     assert_same(fits, localize(movie, **options))

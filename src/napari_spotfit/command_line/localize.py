@@ -63,7 +63,7 @@ SOME_FAILED = 1
     help="So many files at a time, which share the cores: for small ones on many cores.",
 )  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep what is done when Ctrl-C stops the run.")
-@click.option("--fresh", is_flag=True, help="Begin anew, whatever an earlier run has left or done.")
+@click.option("--fresh", is_flag=True, help="Start over, whatever an earlier run has left or done.")
 @click.option("--json", "as_json", is_flag=True, help="Write a summary as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more of each file.")
@@ -122,7 +122,7 @@ def localize(
     if stop.asked:
         kept = "; the tables have what was done" if keep else ""
         write_message(
-            f"stopped{kept}. Run it again to go on, or with --fresh to begin anew", level, QUIET
+            f"stopped{kept}. Run it again to go on, or with --fresh to start over", level, QUIET
         )
     context.exit(EXIT_STOPPED if stop.asked else SOME_FAILED if failed else 0)
 

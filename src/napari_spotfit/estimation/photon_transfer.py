@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..settings.noise_model import FILTERED, TOLD, NoiseModel
+from ..settings.noise_model import FILTERED, SIGNIFICANT, NoiseModel
 from .noise_line import LEAST_LEFT, OF_MEAN, Line, is_usable, line_through, median, of_sets
 
 #: A block's measurements.
@@ -67,7 +67,7 @@ def photon_transfer(blocks: NDArray[np.void], whole_counts: bool) -> NoiseModel:
         least = min(max(float(usable["both"].min()) / 2, least), middle)
         return NoiseModel(0.0, middle, least, blocks=len(usable))
     least = max(_least_of_sets(usable) / 2, least)
-    if not line.slope > TOLD * line.error:
+    if not line.slope > SIGNIFICANT * line.error:
         return _by_skewness(usable, line, skewness, least, whole_counts)
     return NoiseModel(
         line.slope, line.variance - line.slope * line.level, least, slope_error=line.error,

@@ -132,7 +132,7 @@ def _pieces_again(path: Path) -> Iterator[SpotTable]:
         raise PartsError(
             errno.EIO,
             f"“{path.name}” in “{path.parent}” is lost or was changed while it was read: {error}. "
-            "The other parts are kept: run it again to make this one anew",
+            "The other parts are kept: run it again to make this one again",
         ) from error
 
 

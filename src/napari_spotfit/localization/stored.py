@@ -335,7 +335,9 @@ def warn_of_other(folder: str | os.PathLike[str]) -> Callable[[str], None]:
     """Return what warns that the parts in a folder are not used, and why."""
 
     def warn(why: str) -> None:
-        warn_caller(f"the parts in “{folder}” are of another run, so that all is done anew: {why}")
+        warn_caller(
+            f"the parts in “{folder}” are of another run, so everything is done again: {why}"
+        )
 
     return warn
 

@@ -10,9 +10,9 @@ from typing import Any
 #: Noise that is so many times as strong in what is as coarse as spots as its fine detail says
 #: is no camera's own: the image was filtered, interpolated or compressed.
 FILTERED = 2.0
-#: An image tells a slope if it stands out of its own error so many times, and the camera's gain if
-#: it stands out far.
-TOLD, SURE = 4.0, 8.0
+#: A slope over its standard error: from here on the image shows one, and from there on it is the
+#: camera's gain.
+SIGNIFICANT, SURE = 4.0, 8.0
 #: Noise that is so many times as strong somewhere as elsewhere, at one brightness, or as a camera
 #: makes it, is no one camera's.
 UNLIKE = 1.5

@@ -132,7 +132,7 @@ def test_a_broken_cupy(driver, packages, text, words):
     (packages / "cupy" / "__init__.py").write_text(text, encoding="utf-8")
     said = run(PRINT_REASON, **driver(12020), PYTHONPATH=str(packages))
     assert words in said
-    assert "Install it anew:\n" in said
+    assert "Reinstall it:\n" in said
     assert 'pip install "napari-spotfit[cuda12]"' in said
 
 

@@ -187,32 +187,9 @@ def fit_rois(
     planes: Planes | None = None,
     variance_map: Planes | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Fit large ROIs where they lie in the frames.
+    """Fit large ROIs where they lie in the frames, in native byte order and C-contiguous.
 
-    Parameters
-    ----------
-    frames : ndarray, shape (n_frames, Y, X)
-        C-contiguous uint8, uint16, int16, float32 or float64 in native byte order.
-    corners : ndarray of int64, shape (n, 3), or None
-        Frame, first row and first column of each ROI; a negative frame stands for a
-        ROI outside the image, whose fit is INVALID. None: every frame is a ROI.
-    roi_shape : tuple of int
-        Rows and columns of the ROIs.
-    settings : Settings
-        How to fit.
-    start : ndarray of float32, shape (n, K), optional
-        Start values of the shape parameters in the order of the profile, y and x from
-        the ROI's first pixel; NaN asks for the built-in value.
-    planes : Planes, optional
-        Weights for least squares, read-out variances for maximum likelihood.
-    variance_map : Planes, optional
-        Read-out variances in counts², which the standard errors of least squares count
-        where the gain is known; by default the settings' one number.
-
-    Returns
-    -------
-    dict of ndarray
-        The columns of SpotFits, with y and x from the ROI's first pixel.
+    Parameters and columns are those of :func:`napari_spotfit.engine.cuda.fit.fit_rois`.
     """
     count = len(frames) if corners is None else len(corners)
     memory = np.empty(row_bytes(settings) * count, np.uint8)

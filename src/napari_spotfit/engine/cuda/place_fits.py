@@ -106,7 +106,7 @@ class PlaceFits:
         return Placed(self._columns, self._corners, self._lost(cut) if given.lone_count else None)
 
     def _prepare(self, block: Block, kind: tuple[Any, ...]) -> None:
-        """Begin anew, with frames of another kind."""
+        """Start over, with frames of another kind."""
         self._room = self._count = -1
         self._shape = block.pixels.shape[1:]
         settings = self._settings

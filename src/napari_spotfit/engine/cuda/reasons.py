@@ -177,7 +177,7 @@ def _several(computer: Computer) -> str:
 
 
 def _anew(computer: Computer) -> str:
-    return f"Install it anew:\n{_swap(computer)}"
+    return f"Reinstall it:\n{_swap(computer)}"
 
 
 def _swap(computer: Computer) -> str:

@@ -91,7 +91,7 @@ class BatchForm(QObject):
         self.workers = SpinBox(
             label="At a time", value=1, min=1, max=max(most, 16), tooltip=_WORKERS_TIP
         )
-        self.fresh = CheckBox(text="Begin anew", tooltip=_FRESH_TIP)
+        self.fresh = CheckBox(text="Start over", tooltip=_FRESH_TIP)
         self.container: Container[Widget] = Container(
             widgets=[
                 self.images, self.settings, self.labels, self.output, self.format, self.workers,

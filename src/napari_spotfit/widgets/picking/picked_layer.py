@@ -85,7 +85,7 @@ class PickedLayers(QObject):
     def begin(self, image: Image) -> LayerState | None:
         """Return an image's picked spots as a press of the mouse finds them, and select none.
 
-        So a spot that was selected before is selected anew, with an event. An active result
+        So a spot that was selected before is selected again, with an event. An active result
         loses its selection, too, which Delete would remove instead. Without a layer it is None.
         """
         layer, active = self.layer_of(image), self._viewer.layers.selection.active

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ImageNoise(QObject):
-    """Noise and PSF of the chosen image, measured anew when its pixels or camera maps change.
+    """Noise and PSF of the chosen image, measured again when its pixels or camera maps change.
 
     Measured values are shown in the controls of σ and the ROI's size.
 
@@ -99,7 +99,7 @@ class ImageNoise(QObject):
             self._renew()
 
     def _renew(self, event: Any = None) -> None:
-        """Measure anew; running work keeps the noise that it was given."""
+        """Measure again; running work keeps the noise that it was given."""
         self._noise = MeasuredNoise()
         self.show()
         self.renewed.emit()

@@ -1,4 +1,4 @@
-"""A preview of the spots in the frame shown, drawn anew whenever a setting changes."""
+"""A preview of the spots in the frame shown, redrawn whenever a setting changes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .estimates import ImageNoise
 
 _TIP = (
-    "<p>Find and fit the spots of the frame that the viewer shows, and draw them anew whenever "
+    "<p>Find and fit the spots of the frame that the viewer shows, and redraw them whenever "
     "the settings or the frame change. They are what <b>Fit</b> finds in this frame. The layer "
     "of the preview goes when this is unticked.</p>"
 )
@@ -106,7 +106,7 @@ class Preview(QObject):
         self.box.setChecked(False)
 
     def ask(self) -> None:
-        """Draw anew, once for all changes until the next turn of the event loop."""
+        """Redraw, once for all changes until the next turn of the event loop."""
         if self._bound:
             self._soon()
 
@@ -226,7 +226,7 @@ class Preview(QObject):
         self.ask()
 
     def _on_step(self, event: Any = None) -> None:
-        """Draw anew if the image shows another frame."""
+        """Redraw if the image shows another frame."""
         if self._image is not None:
             try:
                 index = images.current_frame(self._viewer, self._image)

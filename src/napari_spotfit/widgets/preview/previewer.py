@@ -111,7 +111,7 @@ class _Kept(Generic[Thing]):
         self._thing: Thing | None = None
 
     def get(self, key: Any, make: Callable[[], Thing]) -> Thing:
-        """Return the thing for a key, made anew only if the key is another one."""
+        """Return the thing for a key, made again only if the key is another one."""
         if self._thing is None or key != self._key:
             self._thing = None  # so that there are never two
             self._key, self._thing = key, make()

@@ -93,7 +93,7 @@ class FeatureChoice(QComboBox):
         self._on_activated()
 
     def show_features(self) -> None:
-        """List the features anew; the choice stays where it can."""
+        """List the features again; the choice stays where it can."""
         self.clear()
         for name, column in self._spots.columns.items():
             if column.is_number:
