@@ -1,9 +1,9 @@
 // From pixels to a search before its first step: pixels without unit or level, and start values
 // where the caller gives none (Fit2DGaussian's rule).
 //
-// The centre is the maximum of a 3x3 moving average. Sigma follows from the number M of pixels
+// The centre is the maximum of a moving average over 3 pixels along each axis. Sigma follows from the number M of pixels
 // above the spot's exp(-1/2) level, which a Gaussian exceeds within one sigma of its centre:
-// sigma = root of M/pi. The other parameters follow from sigma, as the table of models says; a
+// sigma = root of M/pi, in volumes the cube root of M/(4 pi/3). The other parameters follow from sigma, as the table of models says; a
 // turned Gaussian's from the second moments of the light that stands out.
 #pragma once
 #include "likelihood.h"
@@ -32,9 +32,9 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE PixelSummary<L> normalise_pixels(Roi& roi, State<L> state) {
     constexpr bool WEIGHTS = Variant::PLANES && !PlanesAreVariances<Variant>::value;
     L total = 0.0f, low = INFINITE, high = -INFINITE, weights = 0.0f, valid = 0.0f;
-    UNROLL_ROWS
-    for (int k = 0; k < roi.own_rows(); ++k) {
-        if (!roi.has_row(k)) break;
+    UNROLL_LINES
+    for (int k = 0; k < roi.own_lines(); ++k) {
+        if (!roi.has_line(k)) break;
         UNROLL_PIXELS
         for (int i = 0; i < roi.own_columns(); ++i) {
             if (!roi.has_column(i)) break;
@@ -61,7 +61,7 @@ SPOTFIT_INLINE PixelSummary<L> normalise_pixels(Roi& roi, State<L> state) {
         }
     }
     total = roi.sum(total), low = roi.lowest(low), high = -roi.lowest(-high);
-    L mean = total * (1.0f / float(roi.rows * roi.columns)), weight = 1.0f;
+    L mean = total * (1.0f / float(roi.lines * roi.columns)), weight = 1.0f;
     if constexpr (Variant::PLANES) {
         weights = roi.sum(weights), valid = roi.sum(valid);
         mean = total / weights;
@@ -71,9 +71,9 @@ SPOTFIT_INLINE PixelSummary<L> normalise_pixels(Roi& roi, State<L> state) {
     }
     const L scale = 1.0f / (high - low), lowest = (low - mean) * scale;
     L bright = 0.0f;
-    UNROLL_ROWS
-    for (int k = 0; k < roi.own_rows(); ++k) {
-        if (!roi.has_row(k)) break;
+    UNROLL_LINES
+    for (int k = 0; k < roi.own_lines(); ++k) {
+        if (!roi.has_line(k)) break;
         UNROLL_PIXELS
         for (int i = 0; i < roi.own_columns(); ++i) {
             if (!roi.has_column(i)) break;
@@ -95,17 +95,21 @@ SPOTFIT_INLINE PixelSummary<L> normalise_pixels(Roi& roi, State<L> state) {
     return {lowest, roi.sum(bright), usable};
 }
 
-// Where the 3x3 moving average is highest; of equal ones, the first.
-template <class L, class Roi> SPOTFIT_INLINE void brightest_pixel(const Roi& roi, L& x, L& y) {
-    const int left_end = roi.first_column(), top_end = roi.first_row();
-    L best = -INFINITE;
-    x = y = L(0.0f);
-    UNROLL_ROWS
-    for (int k = 0; k < roi.own_rows(); ++k) {
-        const int row = top_end + k;
-        if (row < 1 || row > roi.rows - 2) continue;
+// Where the moving average over 3 pixels along each axis is highest; of equal ones, the first.
+template <class L, int AXES, class Roi> SPOTFIT_INLINE void brightest_pixel(const Roi& roi, L (&place)[AXES]) {
+    const int left_end = roi.first_column(), top_end = roi.first_line(), rows = roi.lines_of_plane();
+    L best = -INFINITE, x = 0.0f, line = 0.0f;
+    UNROLL_LINES
+    for (int k = 0; k < roi.own_lines(); ++k) {
+        const int own = top_end + k, row = AXES == 2 ? own : own % rows;
+        if (row < 1 || row > rows - 2) continue;
+        if (AXES == 3 && (own < rows || own >= roi.lines - rows)) continue;
         const auto column_sum = [&](int column) SPOTFIT_INLINE_LAMBDA {
-            return roi.around(row - 1, column) + roi.around(row, column) + roi.around(row + 1, column);
+            const auto of_plane = [&](int middle) SPOTFIT_INLINE_LAMBDA {
+                return roi.around(middle - 1, column) + roi.around(middle, column) + roi.around(middle + 1, column);
+            };
+            if constexpr (AXES == 2) return of_plane(own);
+            else return of_plane(own - rows) + of_plane(own) + of_plane(own + rows);
         };
         const L before = best;
         L left = 0.0f, middle = column_sum(left_end);
@@ -124,9 +128,21 @@ template <class L, class Roi> SPOTFIT_INLINE void brightest_pixel(const Roi& roi
             left = middle;
             middle = right;
         }
-        y = select(best > before, L(float(row)), y);
+        line = select(best > before, L(float(own)), line);
     }
-    roi.highest_place(best, x, y);
+    roi.highest_place(best, x, line);
+    place[0] = x, place[1] = line;
+    if constexpr (AXES == 3) {
+        // Half a line further on, no rounding error leads to another plane.
+        place[2] = round_up((line + 0.5f) * (1.0f / float(rows))) - 1.0f;
+        place[1] = line - place[2] * float(rows);
+    }
+}
+
+// Sigma from how many pixels are within one sigma of the centre: of a disc, or of a ball.
+template <int AXES, class L> SPOTFIT_INLINE L sigma_from_count(L bright) {
+    if constexpr (AXES == 2) return square_root(bright * (1.0f / PI));
+    else return exponential(logarithm(bright * (0.75f / PI)) * (1.0f / 3.0f));
 }
 
 // Second moments around a centre of the light that stands out.
@@ -134,10 +150,10 @@ template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void light_moments(const Roi& roi, L lowest, L x, L y, L sigma, L& xx, L& xy, L& yy) {
     xx = xy = yy = L(0.0f);
     const L reach = square(REACH * sigma);
-    for (int k = 0; k < roi.own_rows(); ++k) {
-        if (!roi.has_row(k)) break;
+    for (int k = 0; k < roi.own_lines(); ++k) {
+        if (!roi.has_line(k)) break;
         for (int i = 0; i < roi.own_columns(); ++i) {
-            const L dx = float(roi.first_column() + i) - x, dy = float(roi.first_row() + k) - y;
+            const L dx = float(roi.first_column() + i) - x, dy = float(roi.first_line() + k) - y;
             L light = roi.at(k, i) - (lowest + STANDS_OUT);
             const MaskOf<L> counts =
                 (light > 0.0f) & (dx * dx + dy * dy <= reach) & (weight_at<Variant, L>(roi, k, i) > 0.0f);
@@ -158,7 +174,7 @@ SPOTFIT_INLINE void turned_start(const Roi& roi, L lowest, L sigma, const FitSet
     using P = typename Variant::Profile;
     L xx, xy, yy;
     light_moments<Variant>(roi, lowest, start[0], start[1], sigma, xx, xy, yy);
-    L &along = start[P::WIDTH_X], &across = start[P::WIDTH_Y], &angle = start[P::ANGLE];
+    L &along = start[P::ALONG], &across = start[P::ACROSS], &angle = start[P::ANGLE];
     const MaskOf<L> open = is_nan(along) | is_nan(across), equal = along == across;
     const MaskOf<L> held = is_held<Variant>(settings, P::ANGLE);
     const MaskOf<L> turned = !is_nan(angle) & (open | !equal | held);
@@ -174,8 +190,8 @@ SPOTFIT_INLINE void turned_start(const Roi& roi, L lowest, L sigma, const FitSet
     ratio = select(nearly_round, select(ratio < 1.0f, L(1.0f / LEAST_RATIO), L(LEAST_RATIO)), ratio);
     angle = select(!turned & !open & (along < across), angle + 0.5f * PI, angle);
     const L stretch = square_root(ratio);
-    const MaskOf<L> held_along = is_held<Variant>(settings, P::WIDTH_X);
-    const MaskOf<L> held_across = is_held<Variant>(settings, P::WIDTH_Y);
+    const MaskOf<L> held_along = is_held<Variant>(settings, P::ALONG);
+    const MaskOf<L> held_across = is_held<Variant>(settings, P::ACROSS);
     along = select(is_nan(along), sigma * stretch, select(equal & !held_along, along * stretch, along));
     across = select(is_nan(across), sigma / stretch, select(equal & !held_across, across / stretch, across));
 }
@@ -185,7 +201,7 @@ SPOTFIT_INLINE void turned_start(const Roi& roi, L lowest, L sigma, const FitSet
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, const L (&given)[Variant::SHAPE],
                                       const FitSettings& settings, Search<L, Variant::SHAPE>& search) {
-    constexpr int S = Variant::SHAPE;
+    constexpr int S = Variant::SHAPE, AXES = Variant::Profile::AXES;
     const PixelSummary<L> pixels = normalise_pixels<Variant, L>(roi, state);
     L start[S];
     UNROLL
@@ -194,18 +210,21 @@ SPOTFIT_INLINE void start_from_pixels(Roi& roi, State<L> state, const L (&given)
     UNROLL
     for (int j = 0; j < S; ++j)  // held at a number
         if (is_held<Variant>(settings, j) && settings.low[j] == settings.high[j]) start[j] = L(settings.low[j]);
-    if (roi.any_fit(is_nan(start[0]) | is_nan(start[1]))) {
-        L x, y;
-        brightest_pixel(roi, x, y);
-        start[0] = select(is_nan(start[0]), x, start[0]);
-        start[1] = select(is_nan(start[1]), y, start[1]);
+    MaskOf<L> unplaced = is_nan(start[0]);
+    UNROLL
+    for (int a = 1; a < AXES; ++a) unplaced = unplaced | is_nan(start[a]);
+    if (roi.any_fit(unplaced)) {
+        L place[AXES];
+        brightest_pixel(roi, place);
+        UNROLL
+        for (int a = 0; a < AXES; ++a) start[a] = select(is_nan(start[a]), place[a], start[a]);
     }
-    const L sigma = square_root(pixels.bright * (1.0f / PI));
+    const L sigma = sigma_from_count<AXES>(pixels.bright);
     if constexpr (Variant::Profile::TURNED) turned_start<Variant>(roi, pixels.lowest, sigma, settings, start);
     UNROLL
     for (int j = 0; j < S; ++j) {
         const L own = multiply_add(sigma, L(settings.start_per_sigma[j]), L(settings.start[j]));
-        if (j >= 2) start[j] = select(is_nan(start[j]), own, start[j]);
+        if (j >= AXES) start[j] = select(is_nan(start[j]), own, start[j]);
         start[j] = clamp(start[j], L(settings.low[j]), L(settings.high[j]));
     }
     MaskOf<L> usable = pixels.usable;

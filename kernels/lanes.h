@@ -9,13 +9,13 @@
 #define UNROLL _Pragma("unroll")
 // Pixels in registers need loops without counters; elsewhere they are short enough as they are.
 #define UNROLL_PIXELS _Pragma("unroll (Roi::UNROLLED)")
-#define UNROLL_ROWS _Pragma("unroll (Roi::ROWS_UNROLLED)")
+#define UNROLL_LINES _Pragma("unroll (Roi::LINES_UNROLLED)")
 #else
 #define SPOTFIT_INLINE inline __attribute__((always_inline))
 #define SPOTFIT_INLINE_LAMBDA __attribute__((always_inline))
 #define UNROLL _Pragma("clang loop unroll(full)")
 #define UNROLL_PIXELS
-#define UNROLL_ROWS
+#define UNROLL_LINES
 #endif
 // Of N x N matrices, loops that need no unrolling would be most of the code where N is large.
 #define SPOTFIT_PRAGMA(text) _Pragma(#text)
@@ -25,7 +25,7 @@ namespace spotfit::SPOTFIT_ISA {
 
 constexpr float INFINITE = __builtin_bit_cast(float, 0x7f800000);
 constexpr float NOT_A_NUMBER = __builtin_bit_cast(float, 0x7fc00000);
-constexpr float PI = 3.14159265358979324f;
+constexpr float PI = 3.14159265358979324f, ROOT_TWO_PI = 2.50662827463100050f;
 
 template <class L> struct Lane;
 template <class L> using MaskOf = typename Lane<L>::Mask;

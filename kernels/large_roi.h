@@ -50,7 +50,7 @@ SPOTFIT_INLINE L residual_sums(Roi& roi, const L (&point)[Variant::ALL], const F
             part = multiply_add(push, residual, part);
         },
         [&]() SPOTFIT_INLINE_LAMBDA {
-            adder.end_row(roi.own_columns());
+            adder.end_line(roi.own_columns());
             chi += part, part = L(0.0f);
         });
     return chi;
@@ -69,7 +69,7 @@ SPOTFIT_INLINE void noise_sums(Roi& roi, const L (&point)[Variant::ALL], const P
             const L w = weight_at<Variant, L>(roi, k, i);
             adder.add(i, d, f, w * w * variance_at(noise, roi, k, i, f, w), L(0.0f));
         },
-        [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
+        [&]() SPOTFIT_INLINE_LAMBDA { adder.end_line(roi.own_columns()); });
 }
 
 // What is asked for, of a block: returns chi-square or the deviance.
@@ -102,10 +102,10 @@ template <class Variant, class L> struct ResidualSums {
     L residual, chi;
 };
 
-// Some neighbouring rows side by side, as in add_rows(). Columns beyond the ROI have the profile 0
+// Some neighbouring lines side by side, as in add_lines(). Columns beyond the ROI have the profile 0
 // and the pixel `background`.
 template <int BLOCK, class Variant, class L, class Roi, class Axis>
-SPOTFIT_INLINE void add_residual_rows(const Roi& roi, int k, Axis& y, L amplitude, L background, AxisSums<L>& along_y,
+SPOTFIT_INLINE void add_residual_lines(const Roi& roi, int k, Axis& y, L amplitude, L background, AxisSums<L>& along_y,
                                       ResidualSums<Variant, L>& sums) {
     AxisProfile<L> v[BLOCK];
     L peak[BLOCK], a[BLOCK], b[BLOCK], c[BLOCK], rest[BLOCK], chi[BLOCK];
@@ -130,7 +130,7 @@ SPOTFIT_INLINE void add_residual_rows(const Roi& roi, int k, Axis& y, L amplitud
     }
     UNROLL
     for (int r = 0; r < BLOCK; ++r) {
-        sums.data.add_row(v[r], a[r], b[r], c[r]);
+        sums.data.template add<1>(v[r], DataSums<Variant, L>::of_line(a[r], b[r], c[r]));
         sums.residual += rest[r];
         sums.chi += chi[r];
     }
@@ -144,7 +144,8 @@ SPOTFIT_INLINE void sums_from_axes(const AxisSums<L>& x, const AxisSums<L>& y, L
     const auto all_of = [](const AxisSums<L>& s) -> AxisSumsOf<Variant, L> {
         return {s.u, s.c, s.s, s.uu, s.uc, s.us, s.cc, s.cs, s.ss};
     };
-    const ShapeSums<Variant, L> shape(all_of(x), all_of(y));
+    const AxisSumsOf<Variant, L> along[] = {all_of(x), all_of(y)};
+    const ShapeSums<Variant, L> shape(along);
     UNROLL
     for (int i = 0; i < S; ++i) {
         UNROLL
@@ -153,8 +154,8 @@ SPOTFIT_INLINE void sums_from_axes(const AxisSums<L>& x, const AxisSums<L>& y, L
         sums.s.at(i, ONE) = shape.f[i];
         sums.s.b[i] = own.data.p[i];
     }
-    sums.s.at(F, F) = x.uu * y.uu;
-    sums.s.at(F, ONE) = x.u * y.u;
+    sums.s.at(F, F) = shape.squares;
+    sums.s.at(F, ONE) = shape.sum;
     sums.s.at(ONE, ONE) = pixels;
     sums.s.b[F] = own.data.f;
     sums.s.b[ONE] = own.residual;

@@ -154,7 +154,7 @@ SPOTFIT_INLINE MaskOf<L> is_short_step(const Equations<L, N>& equations, const L
     MaskOf<L> is_short = true;
     UNROLL
     for (int j = 0; j < N; ++j) {
-        const float unit = j < 2 ? P::CENTER_UNIT : P::WIDTH_UNIT;
+        const float unit = P::unit(j);
         is_short =
             is_short & (Variant::PLAIN ? absolute(step[j]) < SKIPPED_STEP / unit
                                        : step[j] * step[j] * equations.at(j, j) <= SKIPPED_STEP * SKIPPED_STEP * norm);
@@ -226,7 +226,7 @@ SPOTFIT_INLINE void move(const L (&from)[N], const L (&step)[N], L stretch, cons
         if (sheared) {
             const L shear = Variant::LIKELIHOOD ? step[P::ANGLE] * stretch : step[P::ANGLE];
             to[P::ANGLE] = from[P::ANGLE];
-            add_shear(shear, to[P::WIDTH_X], to[P::WIDTH_Y], to[P::ANGLE]);
+            add_shear(shear, to[P::ALONG], to[P::ACROSS], to[P::ANGLE]);
         }
     }
     UNROLL

@@ -48,7 +48,7 @@ SPOTFIT_INLINE L likelihood_sums(Roi& roi, const L (&point)[Variant::ALL], const
             lowest = lower_of(h, lowest);
         },
         [&]() SPOTFIT_INLINE_LAMBDA {
-            adder.end_row(roi.own_columns());
+            adder.end_line(roi.own_columns());
             total += part, part = L(0.0f);
         });
     sums.template join<true, !FISHER>(roi);
@@ -109,9 +109,9 @@ SPOTFIT_INLINE Outcome<L> evaluate_likelihood(Roi& roi, State<L> state, const L 
 template <class Variant, class L, class Roi>
 SPOTFIT_INLINE L to_electrons(Roi& roi, L unit, L level) {
     L total = 0.0f;
-    UNROLL_ROWS
-    for (int k = 0; k < roi.own_rows(); ++k) {
-        if (!roi.has_row(k)) break;
+    UNROLL_LINES
+    for (int k = 0; k < roi.own_lines(); ++k) {
+        if (!roi.has_line(k)) break;
         UNROLL_PIXELS
         for (int i = 0; i < roi.own_columns(); ++i) {
             L e = multiply_add(roi.at(k, i), unit, level);

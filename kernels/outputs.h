@@ -1,13 +1,13 @@
-// From the state of a search to results in counts and pixels: x, y, the other shape parameters,
-// amplitude, background, photons, chi-square and reduced chi-square; NaN for invalid fits.
+// From the state of a search to results in counts and pixels: the position in the array's order, the other shape
+// parameters, amplitude, background, photons, chi-square and reduced chi-square; NaN for invalid fits.
 #pragma once
 #include "initial_values.h"
 
 namespace spotfit::SPOTFIT_ISA {
 
 template <class Variant> struct Outputs {
-    // Values after x and y, and standard errors: of all parameters, and of the photons.
-    static constexpr int VALUES = Variant::SHAPE + 3, ERRORS = Variant::ALL + 1;
+    // Values of single precision, after the position, and standard errors: of all parameters, and of the photons.
+    static constexpr int VALUES = Variant::SHAPE - Variant::Profile::AXES + 5, ERRORS = Variant::ALL + 1;
 };
 
 // One trial, and the next step.
@@ -33,8 +33,13 @@ SPOTFIT_INLINE L profile_integral(Roi& roi, const L (&shape)[Variant::SHAPE], co
     UNROLL
     for (int j = 0; j < S; ++j) slopes[j] = L(0.0f);
     if constexpr (P::SEPARABLE) {
-        slopes[P::WIDTH_X] += L(P::WIDTH_UNIT), slopes[P::WIDTH_Y] += L(P::WIDTH_UNIT);
-        return shape[P::WIDTH_X] * shape[P::WIDTH_Y];
+        L integral = shape[P::width(0)];
+        UNROLL
+        for (int a = 0; a < P::AXES; ++a) {
+            slopes[P::width(a)] += L(P::width_unit(a));
+            if (a > 0) integral = integral * shape[P::width(a)];
+        }
+        return integral;
     } else if constexpr (P::EXPRESSION) {
         L total = 0.0f;
         visit<Variant>(
@@ -65,9 +70,9 @@ template <class Variant, class L> SPOTFIT_INLINE void make_canonical(State<L> st
         state[POINT + P::ANGLE] = state[POINT + P::ANGLE] - turns * turn;
         if (settings.turns == 1) return;
         const MaskOf<L> odd = absolute(turns - 2.0f * round_up(turns * 0.5f - 0.25f)) > 0.5f;
-        const L along = state[POINT + P::WIDTH_X], across = state[POINT + P::WIDTH_Y];
-        state[POINT + P::WIDTH_X] = select(odd, across, along);
-        state[POINT + P::WIDTH_Y] = select(odd, along, across);
+        const L along = state[POINT + P::ALONG], across = state[POINT + P::ACROSS];
+        state[POINT + P::ALONG] = select(odd, across, along);
+        state[POINT + P::ACROSS] = select(odd, along, across);
     }
 }
 
@@ -82,7 +87,7 @@ SPOTFIT_INLINE L degrees_of_freedom(const Roi& roi, State<L> state, const FitSet
     return higher_of(valid_pixels<Variant, L>(roi, state) - settings.fitted, L(1.0f));
 }
 
-// x, y and Outputs::VALUES, given the profile's integral.
+// The position and Outputs::VALUES, given the profile's integral.
 template <class Variant, class L>
 SPOTFIT_INLINE void values_of(State<L> state, L chi, L stop, L integral, L freedom, const FitSettings& settings,
                               L (&out)[Variant::SHAPE + 5]) {
@@ -104,7 +109,7 @@ SPOTFIT_INLINE void values_of(State<L> state, L chi, L stop, L integral, L freed
     }
     L own[S + 5];
     UNROLL
-    for (int j = 0; j < S; ++j) own[j] = state[POINT + j];
+    for (int j = 0; j < S; ++j) own[other_order<P>(j)] = state[POINT + j];
     if constexpr (P::TURNED) own[P::ANGLE] *= DEGREES;
     own[S] = amplitude;
     own[S + 1] = background;

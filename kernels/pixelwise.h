@@ -36,12 +36,12 @@ template <class Variant, class L> struct PixelSums {
 // long to compute. There are too few registers for it and all sums, and each pixel would wait for the
 // one before it.
 template <class Variant, class Roi>
-constexpr bool KEEPS_ROW = Roi::COLUMNS_KEPT > 0 && !Variant::Profile::SEPARABLE && !Variant::Profile::EXPRESSION;
+constexpr bool KEEPS_LINE = Roi::COLUMNS_KEPT > 0 && !Variant::Profile::SEPARABLE && !Variant::Profile::EXPRESSION;
 
 // Adds pixels to sums as they are visited, or row by row; UNIT_WEIGHTS: all w are 1.
 template <bool UNIT_WEIGHTS, class Variant, class L, class Roi> class PixelAdder {
     static constexpr int S = Variant::SHAPE, F = S, ONE = S + 1;
-    static constexpr bool KEEPS = KEEPS_ROW<Variant, Roi>;
+    static constexpr bool KEEPS = KEEPS_LINE<Variant, Roi>;
     struct Pixel { L d[F + 1], w, q; };
     PixelSums<Variant, L>& sums;
     Pixel kept[KEEPS ? Roi::COLUMNS_KEPT : 1];
@@ -75,21 +75,74 @@ template <bool UNIT_WEIGHTS, class Variant, class L, class Roi> class PixelAdder
         p.d[F] = f, p.w = w, p.q = q;
         if (!KEEPS) add_kept(1);
     }
-    SPOTFIT_INLINE void end_row(int columns) {
+    SPOTFIT_INLINE void end_line(int columns) {
         if (KEEPS) add_kept(columns);
     }
 };
 
-// Where the lane's own pixels are, from the ROI's first one.
+// Where the lane's own pixels are along x, from the ROI's first one.
 template <class L, class Roi> SPOTFIT_INLINE L column_at(const Roi& roi, int i) {
     return L(float(roi.first_column() + i));
 }
-template <class L, class Roi> SPOTFIT_INLINE L row_at(const Roi& roi, int k) { return L(float(roi.first_row() + k)); }
 
 // Whether a Roi has the profile along x from elsewhere.
 template <class Roi> struct HasProfileAlongX { static constexpr bool value = false; };
 
-// f and its derivatives, in units of steps, at the pixels of a row.
+// What a separable profile is along a line: a factor, and its derivatives by the parameters of all axes but x.
+template <class Variant, class L> struct LineProfile {
+    using P = typename Variant::Profile;
+    L value, d[Variant::SHAPE];
+
+    template <int AXIS> SPOTFIT_INLINE void set(const AxisProfile<L>& v) {
+        value = v.value, d[AXIS] = v.center, d[P::width(AXIS)] = v.width;
+    }
+    // Times the profile along one more axis.
+    template <int AXIS> SPOTFIT_INLINE void gain(const AxisProfile<L>& w) {
+        UNROLL
+        for (int a = 1; a < AXIS; ++a) d[a] *= w.value;
+        UNROLL
+        for (int a = 1; a < AXIS; ++a)
+            if (a == 1 || !P::shares_width(a)) d[P::width(a)] *= w.value;
+        d[AXIS] = value * w.center;
+        if constexpr (P::shares_width(AXIS)) d[P::width(AXIS)] = multiply_add(value, w.width, d[P::width(AXIS)]);
+        else d[P::width(AXIS)] = value * w.width;
+        value *= w.value;
+    }
+};
+
+// The lines of a plane or a volume, which are asked for in turn.
+template <class Variant, class L, class Roi, int AXES = Variant::Profile::AXES> struct Lines {
+    AxisOf<Variant, L, 1> y;
+
+    SPOTFIT_INLINE Lines(const Roi& roi, const L (&shape)[Variant::SHAPE])
+        : y(axis_from<Variant, 1>(float(roi.first_line()), shape)) {}
+    SPOTFIT_INLINE void read(int k, LineProfile<Variant, L>& line) { line.template set<1>(y.at(k)); }
+};
+
+template <class Variant, class L, class Roi> struct Lines<Variant, L, Roi, 3> {
+    const L (&shape)[Variant::SHAPE];
+    const int rows;
+    int row, end, plane;  // counted from where each axis began
+    AxisOf<Variant, L, 1> y;
+    AxisOf<Variant, L, 2> z;
+    AxisProfile<L> w;
+
+    SPOTFIT_INLINE Lines(const Roi& roi, const L (&shape)[Variant::SHAPE])
+        : shape(shape), rows(roi.lines_of_plane()), row(0), end(rows - roi.first_line() % rows), plane(0),
+          y(axis_from<Variant, 1>(float(rows - end), shape)),
+          z(axis_from<Variant, 2>(float(roi.first_line() / rows), shape)), w(z.at(0)) {}
+    SPOTFIT_INLINE void read(int, LineProfile<Variant, L>& line) {
+        if (row == end) {
+            y = axis_from<Variant, 1>(0.0f, shape);
+            w = z.at(++plane);
+            row = 0, end = rows;
+        }
+        line.template set<1>(y.at(row++));
+        line.template gain<2>(w);
+    }
+};
+
+// f and its derivatives, in units of steps, at the pixels of a line.
 template <class Variant, class L, class Roi, bool SEPARABLE = Variant::Profile::SEPARABLE,
           bool EXPRESSION = Variant::Profile::EXPRESSION>
 struct PixelProfile;
@@ -97,21 +150,25 @@ struct PixelProfile;
 template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi, true, false> {
     using P = typename Variant::Profile;
     Roi& roi;
-    AxisOf<Variant, L> y;
-    AxisProfile<L> v;
+    Lines<Variant, L, Roi> lines;
+    LineProfile<Variant, L> line;
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&)
-        : roi(roi), y(float(roi.first_row()), shape[1], shape[P::WIDTH_Y]) {
+        : roi(roi), lines(roi, shape) {
         if constexpr (!HasProfileAlongX<Roi>::value) profile_along_x<Variant>(roi, shape);
     }
-    SPOTFIT_INLINE void begin_row(int k) { v = y.at(k); }
+    SPOTFIT_INLINE void begin_line(int k) { lines.read(k, line); }
     SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const {
+        constexpr int WIDTH = P::width(0);
         const AxisProfile<L> u = roi.u(i);
-        d[0] = u.center * v.value, d[1] = u.value * v.center;
-        d[P::WIDTH_X] = u.width * v.value;
-        if constexpr (P::WIDTH_X == P::WIDTH_Y) d[P::WIDTH_X] = multiply_add(u.value, v.width, d[P::WIDTH_X]);
-        else d[P::WIDTH_Y] = u.value * v.width;
-        return u.value * v.value;
+        d[0] = u.center * line.value;
+        d[WIDTH] = u.width * line.value;
+        UNROLL
+        for (int j = 1; j < Variant::SHAPE; ++j) {
+            if (j != WIDTH) d[j] = u.value * line.d[j];
+            else if (P::shares_width(1)) d[j] = multiply_add(u.value, line.d[j], d[j]);
+        }
+        return u.value * line.value;
     }
 };
 
@@ -122,28 +179,28 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings& settings)
         : roi(roi), pixels(shape, settings.turns == 2) {}
-    SPOTFIT_INLINE void begin_row(int k) { row = row_at<L>(roi, k); }
+    SPOTFIT_INLINE void begin_line(int k) { row = L(float(roi.first_line() + k)); }
     SPOTFIT_INLINE L at(int i, L (&d)[Variant::SHAPE]) const { return pixels.at(column_at<L>(roi, i), row, d); }
 };
 
-// Calls use(k, i, f, d) for each of the lane's own pixels, and end_row() after each row; the point
+// Calls use(k, i, f, d) for each of the lane's own pixels, and end_line() after each line; the point
 // begins with the shape.
-template <class Variant, class L, int N, class Roi, class Use, class EndRow>
-SPOTFIT_INLINE void visit(Roi& roi, const L (&point)[N], const FitSettings& settings, Use use, EndRow end_row) {
+template <class Variant, class L, int N, class Roi, class Use, class EndLine>
+SPOTFIT_INLINE void visit(Roi& roi, const L (&point)[N], const FitSettings& settings, Use use, EndLine end_line) {
     L shape[Variant::SHAPE];
     UNROLL
     for (int j = 0; j < Variant::SHAPE; ++j) shape[j] = point[j];
     PixelProfile<Variant, L, Roi> profile(roi, shape, settings);
-    for (int k = 0; k < roi.own_rows(); ++k) {
-        if (!roi.has_row(k)) break;
-        profile.begin_row(k);
+    for (int k = 0; k < roi.own_lines(); ++k) {
+        if (!roi.has_line(k)) break;
+        profile.begin_line(k);
         UNROLL_PIXELS
         for (int i = 0; i < roi.own_columns(); ++i) {
             L d[Variant::SHAPE];
             const L f = profile.at(i, d);
             use(k, i, f, d);
         }
-        end_row();
+        end_line();
     }
 }
 
@@ -173,7 +230,7 @@ SPOTFIT_INLINE void add_pixels(Roi& roi, const L (&shape)[Variant::SHAPE], const
             if constexpr (Roi::KEEPS_VALUES) roi.put_value(k, i, f);
             adder.add(i, d, f, w, w * roi.at(k, i));
         },
-        [&]() SPOTFIT_INLINE_LAMBDA { adder.end_row(roi.own_columns()); });
+        [&]() SPOTFIT_INLINE_LAMBDA { adder.end_line(roi.own_columns()); });
 }
 
 template <class Variant, class L, class Roi>
@@ -196,16 +253,16 @@ SPOTFIT_INLINE L weighted_chi_square(Roi& roi, const L (&shape)[Variant::SHAPE],
         const L residual = roi.at(k, i) - multiply_add(a.amplitude, f, a.background);
         part = multiply_add(weight_at<Variant, L>(roi, k, i) * residual, residual, part);
     };
-    const auto end_row = [&]() SPOTFIT_INLINE_LAMBDA { chi += part, part = L(0.0f); };
+    const auto end_line = [&]() SPOTFIT_INLINE_LAMBDA { chi += part, part = L(0.0f); };
     if constexpr (Roi::KEEPS_VALUES) {
-        for (int k = 0; k < roi.own_rows(); ++k) {
+        for (int k = 0; k < roi.own_lines(); ++k) {
             for (int i = 0; i < roi.own_columns(); ++i) add(k, i, roi.value(k, i));
-            end_row();
+            end_line();
         }
     } else {
         visit<Variant>(
             roi, shape, settings,
-            [&](int k, int i, L f, const L(&)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA { add(k, i, f); }, end_row);
+            [&](int k, int i, L f, const L(&)[Variant::SHAPE]) SPOTFIT_INLINE_LAMBDA { add(k, i, f); }, end_line);
     }
     return roi.sum(chi);
 }
@@ -248,7 +305,7 @@ SPOTFIT_INLINE void weighted_equations(const PixelSums<Variant, L>& sums, const 
 
 // How many pixels count.
 template <class Variant, class L, class Roi> SPOTFIT_INLINE L valid_pixels(const Roi& roi, State<L> state) {
-    return Variant::PLANES ? state[VALID] : L(float(roi.rows * roi.columns));
+    return Variant::PLANES ? state[VALID] : L(float(roi.lines * roi.columns));
 }
 
 template <class Variant, class L, class Roi>

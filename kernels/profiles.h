@@ -1,8 +1,9 @@
 // The profiles of a spot, and what a fit is made of. A new profile is one struct here and one
 // row in the table of models (napari_spotfit/models/profiles.py).
 //
-// The first shape parameters are always the centre's x and y. A separable profile says what it
-// is along one axis: f(x, y) = u(x) v(y). Any other one says what it is at a pixel.
+// A separable profile says what it is along one axis: f(x, y, ...) = u(x) v(y) ... Any other one says what it is at a
+// pixel. Results, sizes and positions have their axes in the array's order, (z,) y, x; a step of the search has the last
+// axis first, as pixels are read: x, y(, z), and then widths and all else. `other_order` is the one place where these meet.
 #pragma once
 #include "functions.h"
 
@@ -13,7 +14,7 @@ namespace spotfit::SPOTFIT_ISA {
 // Distances and derivatives are in units that spare divisions and factors: the derivatives are
 // times CENTER_UNIT * width and WIDTH_UNIT * width, so that the steps that follow from them are
 // steps in these units. CENTER_SQUARED_IS_WIDTH: whether u times the derivative by the width is
-// the square of that by the centre. INTEGRAL is that of a profile whose widths are 1. An axis is asked
+// the square of that by the centre. `integral` is that of a profile whose widths are 1. An axis is asked
 // for its pixels in turn, from `first` on. Where all pixels count alike in least squares, an Axis will
 // do; else it is an ExactAxis, which may take longer.
 
@@ -21,8 +22,9 @@ template <class L> struct AxisProfile { L value, center, width; };
 
 struct Gaussian {
     static constexpr float CENTER_UNIT = 0.84932180028801905f;  // root of log2(e)/2
-    static constexpr float WIDTH_UNIT = CENTER_UNIT * CENTER_UNIT, INTEGRAL = 2.0f * PI;
+    static constexpr float WIDTH_UNIT = CENTER_UNIT * CENTER_UNIT;
     static constexpr bool CENTER_SQUARED_IS_WIDTH = true;
+    static constexpr float integral(int axes) { return axes == 2 ? 2.0f * PI : 2.0f * PI * ROOT_TWO_PI; }
 
     // exp(-q^2/2) = exp2(-(CENTER_UNIT q)^2)
     template <class L> struct Axis {
@@ -45,7 +47,8 @@ struct Gaussian {
 // derivatives are of the same kind.
 struct IntegratedGaussian {
     static constexpr float CENTER_UNIT = 1.41421356237309505f, WIDTH_UNIT = 1.0f;
-    static constexpr float INTEGRAL = 2.0f * PI, HALF_ROOT_PI = 0.88622692545275801f;
+    static constexpr float HALF_ROOT_PI = 0.88622692545275801f;
+    static constexpr float integral(int axes) { return Gaussian::integral(axes); }
     static constexpr bool CENTER_SQUARED_IS_WIDTH = false;
     // From here on, in pixels, the series up to c_4 is exact to single precision.
     static constexpr float WIDE = 1.0f;
@@ -144,8 +147,9 @@ struct IntegratedGaussian {
 };
 
 struct Lorentzian {
-    static constexpr float CENTER_UNIT = 0.5f, WIDTH_UNIT = 0.5f, INTEGRAL = PI * PI;
+    static constexpr float CENTER_UNIT = 0.5f, WIDTH_UNIT = 0.5f;
     static constexpr bool CENTER_SQUARED_IS_WIDTH = false;
+    static constexpr float integral(int axes) { return axes == 2 ? PI * PI : PI * PI * PI; }
 
     template <class L> struct Axis {
         L inverse, begin;
@@ -160,15 +164,46 @@ struct Lorentzian {
     template <class L> using ExactAxis = Axis<L>;
 };
 
-// One width for both axes, or one each.
-template <class Along> struct Round : Along {
-    static constexpr int SHAPE = 3, WIDTH_X = 2, WIDTH_Y = 2;
+// A product of what it is in a plane and, in volumes, along z. WIDTHS: the number of the width of each axis, x first, so
+// that axes with the same number share one.
+constexpr int highest(int first) { return first; }
+template <class... Others> constexpr int highest(int first, Others... others) {
+    return first > highest(others...) ? first : highest(others...);
+}
+template <bool FIRST, class A, class B> struct OneOf { using Type = A; };
+template <class A, class B> struct OneOf<false, A, B> { using Type = B; };
+
+template <class Lateral, class Axial, int... WIDTHS> struct Product {
+    static constexpr int AXES = sizeof...(WIDTHS), SHAPE = AXES + 1 + highest(WIDTHS...);
     static constexpr bool SEPARABLE = true, EXPRESSION = false, TURNED = false;
+    static constexpr bool CENTER_SQUARED_IS_WIDTH =
+        Lateral::CENTER_SQUARED_IS_WIDTH && (AXES == 2 || Axial::CENTER_SQUARED_IS_WIDTH);
+    static constexpr float INTEGRAL = Lateral::integral(AXES);
+
+    template <int AXIS> using Along = typename OneOf<(AXIS < 2), Lateral, Axial>::Type;
+
+    // The shape parameter that is an axis' width, and whether an axis before it has the same.
+    static SPOTFIT_INLINE constexpr int width(int axis) {
+        constexpr int NUMBERS[] = {WIDTHS...};
+        return AXES + NUMBERS[axis];
+    }
+    static SPOTFIT_INLINE constexpr bool shares_width(int axis) { return axis > 0 && width(axis) == width(axis - 1); }
+    static SPOTFIT_INLINE constexpr float center_unit(int axis) {
+        return axis < 2 ? Lateral::CENTER_UNIT : Axial::CENTER_UNIT;
+    }
+    static SPOTFIT_INLINE constexpr float width_unit(int axis) {
+        return axis < 2 ? Lateral::WIDTH_UNIT : Axial::WIDTH_UNIT;
+    }
+    // Of the shape parameter j, which some axis has.
+    static SPOTFIT_INLINE constexpr float unit(int j) {
+        return j < AXES ? center_unit(j) : AXES == 3 && j == width(2) ? width_unit(2) : width_unit(0);
+    }
 };
-template <class Along> struct Elliptical : Along {
-    static constexpr int SHAPE = 4, WIDTH_X = 2, WIDTH_Y = 3;
-    static constexpr bool SEPARABLE = true, EXPRESSION = false, TURNED = false;
-};
+template <class Along> using Round = Product<Along, Along, 0, 0>;
+template <class Along> using Elliptical = Product<Along, Along, 0, 1>;
+// A camera adds up light over its pixels, but not from one plane of a stack to the next.
+template <class Lateral> using Round3d = Product<Lateral, Gaussian, 0, 0, 1>;
+template <class Lateral> using Elliptical3d = Product<Lateral, Gaussian, 0, 1, 2>;
 
 // ---- any other: f and its derivatives by all shape parameters, at a pixel ----
 //
@@ -177,8 +212,9 @@ template <class Along> struct Elliptical : Along {
 // What is the same for all of them.
 struct AtPixels {
     static constexpr bool SEPARABLE = false, EXPRESSION = false, INTERPRETED = false, TURNED = false;
-    static constexpr float CENTER_UNIT = 1.0f, WIDTH_UNIT = 1.0f, INTEGRAL = 2.0f * PI;
-    static constexpr int WIDTH_X = 2, WIDTH_Y = 2;
+    static constexpr float INTEGRAL = 2.0f * PI;
+    static constexpr int AXES = 2;
+    static SPOTFIT_INLINE constexpr float unit(int) { return 1.0f; }
 };
 
 // exp(-a^2/2 - b^2/2) with a = (dx cos + dy sin)/sigma_x and b = (dy cos - dx sin)/sigma_y.
@@ -189,7 +225,7 @@ struct AtPixels {
 // whose shear e = (sigma_x - sigma_y) d angle always has one. With bounds on widths or angle
 // there is no such freedom, and no such step (see FitSettings::turns).
 struct RotatedGaussian : AtPixels {
-    static constexpr int SHAPE = 5, WIDTH_Y = 3, ANGLE = 4;
+    static constexpr int SHAPE = 5, ALONG = 2, ACROSS = 3, ANGLE = 4;
     static constexpr bool TURNED = true;
 
     template <class L> struct Pixels {
@@ -260,7 +296,9 @@ template <class... Profiles> struct ProfileList { static constexpr int COUNT = s
 
 // The models in Python's table name their profiles by their places here.
 using BuiltIn = ProfileList<Round<Gaussian>, Elliptical<Gaussian>, Round<IntegratedGaussian>,
-                            Elliptical<IntegratedGaussian>, RotatedGaussian, Round<Lorentzian>, Moffat>;
+                            Elliptical<IntegratedGaussian>, RotatedGaussian, Round<Lorentzian>, Moffat,
+                            Round3d<Gaussian>, Elliptical3d<Gaussian>, Round3d<IntegratedGaussian>,
+                            Elliptical3d<IntegratedGaussian>>;
 
 template <int PLACE, class List = BuiltIn> struct ProfileAt;
 template <class First, class... Others> struct ProfileAt<0, ProfileList<First, Others...>> { using Type = First; };
@@ -270,6 +308,13 @@ struct ProfileAt<PLACE, ProfileList<First, Others...>> : ProfileAt<PLACE - 1, Pr
 // ---- what a fit is made of, as far as code differs; all else comes as numbers ----
 
 constexpr int HELD_AT_RUN_TIME = -1;
+
+// The threads of a GPU that share a volume have no lines in common along z.
+#if defined(__CUDACC_RTC__)
+constexpr int FAST_AXES = 2;
+#else
+constexpr int FAST_AXES = 3;
+#endif
 
 // PLANES: pixels have weights or, for maximum likelihood, variances, and some may not count.
 // HELD: a bit for each shape parameter that stays at its start value.
@@ -282,22 +327,37 @@ struct FitVariant {
     static constexpr bool LIKELIHOOD = LIKELIHOOD_, PLANES = PLANES_;
     static constexpr int HELD = HELD_;
     // Sums along the axes are enough: the fast path.
-    static constexpr bool PLAIN = Profile::SEPARABLE && !LIKELIHOOD && !PLANES;
+    static constexpr bool PLAIN = Profile::SEPARABLE && Profile::AXES <= FAST_AXES && !LIKELIHOOD && !PLANES;
 };
 
 // Whether the planes are read-out variances, no weights.
 template <class Variant> struct PlanesAreVariances { static constexpr bool value = Variant::LIKELIHOOD; };
 
-template <class P, class L, bool PLAIN> struct AxisFor { using Type = typename P::template ExactAxis<L>; };
-template <class P, class L> struct AxisFor<P, L, true> { using Type = typename P::template Axis<L>; };
-template <class Variant, class L> using AxisOf = typename AxisFor<typename Variant::Profile, L, Variant::PLAIN>::Type;
+template <class Along, class L, bool PLAIN> struct AxisFor { using Type = typename Along::template ExactAxis<L>; };
+template <class Along, class L> struct AxisFor<Along, L, true> { using Type = typename Along::template Axis<L>; };
+template <class Variant, class L, int AXIS>
+using AxisOf = typename AxisFor<typename Variant::Profile::template Along<AXIS>, L, Variant::PLAIN>::Type;
+
+// An axis of a profile from its pixel `first` on.
+template <class Variant, int AXIS, class L>
+SPOTFIT_INLINE AxisOf<Variant, L, AXIS> axis_from(float first, const L (&shape)[Variant::SHAPE]) {
+    return {first, shape[AXIS], shape[Variant::Profile::width(AXIS)]};
+}
+
+// Where the array's order has what a step has at place j, and the other way round: the centre the other way round, the
+// other parameters alike.
+template <class Profile> SPOTFIT_INLINE constexpr int other_order(int j) {
+    return j < Profile::AXES ? Profile::AXES - 1 - j : j;
+}
 
 // What a step of 1 along a shape parameter is, given where it starts.
 template <class Variant, class L> SPOTFIT_INLINE L step_unit(const L* from, int j) {
     using P = typename Variant::Profile;
-    if (!P::SEPARABLE || j >= Variant::SHAPE) return L(1.0f);
-    if (j < 2) return P::CENTER_UNIT * from[j == 0 ? P::WIDTH_X : P::WIDTH_Y];
-    return P::WIDTH_UNIT * from[j];
+    if constexpr (!P::SEPARABLE) return L(1.0f);
+    else {
+        if (j >= Variant::SHAPE) return L(1.0f);
+        return P::unit(j) * from[j < P::AXES ? P::width(j) : j];
+    }
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

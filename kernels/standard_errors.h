@@ -81,22 +81,39 @@ template <class L> struct AxisTables {
     }
 };
 
-// The matrix of the parameters' derivatives from tables of both axes. The derivatives are products
-// of 1, u, u', u° (0 to 3) along x and y; that by a width which both axes share has two terms.
-template <class Variant, class L>
-SPOTFIT_INLINE void products_of_axes(const L (&x)[4][4], const L (&y)[4][4], Matrix<L, Variant::ALL>& matrix) {
+// The terms of the model's derivatives: one by each axis' place, one by its width, those by amplitude and background.
+// Each is a product of 1, u, u' or u° (0 to 3) along the axes; a width that axes share has several.
+template <class Variant> struct Terms {
     using P = typename Variant::Profile;
-    constexpr int TERMS = 6, S = Variant::SHAPE;
-    constexpr int parameter[TERMS] = {0, 1, P::WIDTH_X, P::WIDTH_Y, S, S + 1};
-    constexpr int along_x[TERMS] = {2, 1, 3, 1, 1, 0}, along_y[TERMS] = {1, 2, 1, 3, 1, 0};
+    static constexpr int AXES = P::AXES, COUNT = 2 * AXES + 2;
+    static SPOTFIT_INLINE constexpr int parameter(int term) {
+        return term < AXES ? term : term < 2 * AXES ? P::width(term - AXES) : Variant::SHAPE + term - 2 * AXES;
+    }
+    static SPOTFIT_INLINE constexpr int along(int axis, int term) {
+        return term == axis ? 2 : term == AXES + axis ? 3 : term == COUNT - 1 ? 0 : 1;
+    }
+};
+
+// The matrix of the parameters' derivatives from a table of each axis.
+template <class Variant, class L>
+SPOTFIT_INLINE void products_of_axes(const L (*const (&tables)[Variant::Profile::AXES])[4],
+                                     Matrix<L, Variant::ALL>& matrix) {
+    using T = Terms<Variant>;
+    constexpr int LAST = T::AXES - 1;
     matrix = {};
     UNROLL
-    for (int s = 0; s < TERMS; ++s) {
+    for (int s = 0; s < T::COUNT; ++s) {
         UNROLL
-        for (int t = 0; t < TERMS; ++t) {
-            if (parameter[s] > parameter[t]) continue;
-            L& sum = matrix[parameter[s]][parameter[t]];
-            sum = multiply_add(x[along_x[s]][along_x[t]], y[along_y[s]][along_y[t]], sum);
+        for (int t = 0; t < T::COUNT; ++t) {
+            if (T::parameter(s) > T::parameter(t)) continue;
+            const auto along = [&](int axis) SPOTFIT_INLINE_LAMBDA {
+                return tables[axis][T::along(axis, s)][T::along(axis, t)];
+            };
+            L others = along(0);
+            UNROLL
+            for (int axis = 1; axis < LAST; ++axis) others = others * along(axis);
+            L& sum = matrix[T::parameter(s)][T::parameter(t)];
+            sum = multiply_add(others, along(LAST), sum);
         }
     }
 }
@@ -107,12 +124,17 @@ SPOTFIT_INLINE void matrices_from_axes(const Roi& roi, State<L> state, bool sand
                                        Matrix<L, Variant::ALL>& a, Matrix<L, Variant::ALL>& noise) {
     using P = typename Variant::Profile;
     constexpr int N = Variant::ALL;
-    using Axis = typename P::template Axis<L>;
-    const AxisTables<L> x(roi.columns, Axis(0.0f, state[POINT], state[POINT + P::WIDTH_X]));
-    const AxisTables<L> y(roi.rows, Axis(0.0f, state[POINT + 1], state[POINT + P::WIDTH_Y]));
-    products_of_axes<Variant>(x.plain, y.plain, a);
+    L shape[Variant::SHAPE];
+    state.read_point(shape);
+    const AxisTables<L> x(roi.columns, axis_from<Variant, 0>(0.0f, shape));
+    const AxisTables<L> y(roi.lines_of_plane(), axis_from<Variant, 1>(0.0f, shape));
+    const auto fill = [&](const auto&... axes) SPOTFIT_INLINE_LAMBDA {
+        products_of_axes<Variant, L>({axes.plain...}, a);
+        if (sandwich) products_of_axes<Variant, L>({axes.weighted...}, noise);
+    };
+    if constexpr (P::AXES == 2) fill(x, y);
+    else fill(x, y, AxisTables<L>(roi.lines / roi.lines_of_plane(), axis_from<Variant, 2>(0.0f, shape)));
     if (!sandwich) return;
-    products_of_axes<Variant>(x.weighted, y.weighted, noise);
     const PixelNoise<L> own = pixel_noise<Variant>(state, settings);
     UNROLL
     for (int i = 0; i < N; ++i) {
@@ -153,8 +175,8 @@ SPOTFIT_INLINE void matrices_from_pixels(Roi& roi, State<L> state, bool sandwich
                 if (sandwich) noise_adder.add(i, d, f, w * w * variance_at(own, roi, k, i, f, w), L(0.0f));
             },
             [&]() SPOTFIT_INLINE_LAMBDA {
-                if (!Variant::PLAIN) adder.end_row(roi.own_columns());
-                if (sandwich) noise_adder.end_row(roi.own_columns());
+                if (!Variant::PLAIN) adder.end_line(roi.own_columns());
+                if (sandwich) noise_adder.end_line(roi.own_columns());
             });
         if (!Variant::PLAIN) sums.template join<true, false>(roi);
         if (sandwich) noise_sums.template join<true, false>(roi);
@@ -253,7 +275,7 @@ SPOTFIT_INLINE L variance_of(const Matrix<L, N>& inverse, const Matrix<L, N>& no
     return total;
 }
 
-// Outputs::ERRORS, of x, y, the other shape parameters, amplitude, background and photons, from A
+// Outputs::ERRORS, of the position, the other shape parameters, amplitude, background and photons, from A
 // and the noise between its inverses, the profile's integral and the slopes of its logarithm.
 template <class Variant, class L>
 SPOTFIT_INLINE void errors_of(State<L> state, L chi, L stop, Matrix<L, Variant::ALL>& inverse,
@@ -282,7 +304,7 @@ SPOTFIT_INLINE void errors_of(State<L> state, L chi, L stop, Matrix<L, Variant::
         }
         error = select(unknown[p] | !(error < INFINITE), L(NOT_A_NUMBER), error);
         if (is_held<Variant>(settings, p)) error = L(0.0f);
-        out[p] = select(valid, error, L(NOT_A_NUMBER));
+        out[p < S ? other_order<P>(p) : p] = select(valid, error, L(NOT_A_NUMBER));
     }
     // photons = integral * amplitude
     UNROLL

@@ -11,9 +11,9 @@ template <class L> struct BlockOfRoi {
     static constexpr bool KEEPS_VALUES = false;
     static constexpr int COLUMNS_KEPT = 32;
 #if defined(__AVX512F__)
-    static constexpr int ROWS_AT_ONCE = 4;
+    static constexpr int LINES_AT_ONCE = 4;
 #else
-    static constexpr int ROWS_AT_ONCE = 2;  // a row needs five registers
+    static constexpr int LINES_AT_ONCE = 2;  // a row needs five registers
 #endif
 
     int top, rows;      // the first row, and how many
@@ -25,10 +25,10 @@ template <class L> struct BlockOfRoi {
     L* numbers;                        // its memory
     static constexpr bool unit_weights = false;
 
-    SPOTFIT_INLINE int own_rows() const { return rows; }
+    SPOTFIT_INLINE int own_lines() const { return rows; }
     SPOTFIT_INLINE int own_columns() const { return vectors; }
-    SPOTFIT_INLINE int first_row() const { return top - origin_y; }
-    SPOTFIT_INLINE bool has_row(int) const { return true; }
+    SPOTFIT_INLINE int first_line() const { return top - origin_y; }
+    SPOTFIT_INLINE bool has_line(int) const { return true; }
 
     SPOTFIT_INLINE L at(int k, int i) const { return pixels[k * vectors + i]; }
     SPOTFIT_INLINE L plane(int k, int i) const { return planes[k * vectors + i]; }

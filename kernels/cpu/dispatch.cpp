@@ -21,16 +21,16 @@ SPOTFIT_EXPORT int spotfit_lane_width(int index) { return instruction_set(index)
 // How many there are; expressions have numbers from this on.
 SPOTFIT_EXPORT int spotfit_built_in_profiles() { return instruction_set(0).functions->built_in; }
 
-SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int rows, int columns, int expression_lanes) {
-    return instruction_set(index).functions->fit_bytes(rows, columns, expression_lanes);
+SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, const RoiShape* roi, int expression_lanes) {
+    return instruction_set(index).functions->fit_bytes(*roi, expression_lanes);
 }
 
 // Fits the ROIs first ... last - 1 of a source.
 SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const HostRois* source, long long first,
-                                long long last, int rows, int columns, const FitSettings* settings, void* work,
+                                long long last, const RoiShape* roi, const FitSettings* settings, void* work,
                                 const FitResults* results) {
     const FitFunction fit = instruction_set(index).functions->fits_of(profile).by_estimator[estimator];
-    fit(*source, first, last, rows, columns, *settings, work, *results);
+    fit(*source, first, last, *roi, *settings, work, *results);
 }
 
 // Does steps of an expression's program for n places in each of some rows; the memory is aligned to

@@ -119,12 +119,12 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
     int rows, columns, pitch;
 
     SPOTFIT_INLINE PixelProfile(Roi& roi, const L (&shape)[Variant::SHAPE], const FitSettings&)
-        : program(*roi.program), memory(roi.numbers), results(nullptr), rows(roi.own_rows()),
+        : program(*roi.program), memory(roi.numbers), results(nullptr), rows(roi.own_lines()),
           columns(roi.own_columns()), pitch(program.pitch) {
         for (int i = 0; i < program.constant_count; ++i) memory[i] = L(program.constants[i]);
         for (int j = 0; j < program.parameters; ++j) memory[program.constant_count + j] = shape[j];
         for (int i = 0; i < columns; ++i) memory[program.x + i] = column_at<L>(roi, i);
-        for (int k = 0; k < rows; ++k) memory[program.y + k] = L(float(roi.first_row() + k));
+        for (int k = 0; k < rows; ++k) memory[program.y + k] = L(float(roi.first_line() + k));
         for (int i = (1 + program.parameters) * pitch; i < (1 + Variant::SHAPE) * pitch; ++i)
             memory[program.results + i] = L(0.0f);
         const ExpressionStep* steps = program.steps;
@@ -132,7 +132,7 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
         run_steps(steps += program.once, program.by_column, memory, columns, 0, 1);
         run_steps(steps + program.by_column, program.by_row, memory, rows, 0, 1);
     }
-    SPOTFIT_INLINE void begin_row(int k) {
+    SPOTFIT_INLINE void begin_line(int k) {
         const int row = k % program.rows_at_once, left = rows - k;
         results = memory + program.results + row * columns;
         if (row > 0) return;

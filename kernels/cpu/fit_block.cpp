@@ -11,6 +11,8 @@ using namespace spotfit;
 
 namespace {
 
+// Of the frames: ROIs of volumes are cut-outs.
+constexpr int AXES = 2;
 constexpr double UNKNOWN = __builtin_nan("");
 // Of a pixel, by its type.
 constexpr int BYTES[] = {1, 2, 2, 4, 8};
@@ -43,7 +45,7 @@ struct Apart {
     void take(Memory& memory, long long room, int numbers) {
         rows = memory.take<long long>(room);
         results.length = room;
-        results.y = memory.take<double>(room), results.x = memory.take<double>(room);
+        results.positions = memory.take<double>(AXES * room);
         results.values = memory.take<float>(room * numbers);
         results.iterations = memory.take<unsigned short>(room);
         results.stop_condition = memory.take<unsigned char>(room);
@@ -52,7 +54,8 @@ struct Apart {
         const FitResults& from = results;
         for (long long k = 0; k < count; ++k) {
             const long long i = rows[k];
-            to.y[i] = from.y[k], to.x[i] = from.x[k];
+            for (int axis = 0; axis < AXES; ++axis)
+                to.positions[axis * to.length + i] = from.positions[axis * from.length + k];
             to.iterations[i] = from.iterations[k], to.stop_condition[i] = from.stop_condition[k];
         }
         for (int j = 0; j < numbers; ++j) {
@@ -81,8 +84,7 @@ class Range {
     bool masks_neighbours() const { return b.spots.down > 0 && b.spots.count > 1; }
 
     void fit(const HostRois& source, int estimator, long long first, long long last, const FitResults& results) const {
-        functions.fits_of(b.profile).by_estimator[estimator](source, first, last, b.rows, b.columns, *b.settings,
-                                                             fit_work, results);
+        functions.fits_of(b.profile).by_estimator[estimator](source, first, last, b.roi, *b.settings, fit_work, results);
     }
 
     // Fetches ROIs, and a pixel around them: a frame fresh from a camera is in no cache, and one row after the other
@@ -93,9 +95,9 @@ class Range {
         for (long long i = first; i < last; ++i) {
             const char* const frame = frames + corner(i)[0] * b.source.height * row;
             const char* const end = frame + b.source.height * row - 1;
-            const long long ends[] = {0, (b.columns + 2) * bytes - 1};
+            const long long ends[] = {0, (b.roi.columns + 2) * bytes - 1};
             const char* place = frame + (corner(i)[1] - 1) * row + (corner(i)[2] - 1) * bytes;
-            for (int k = 0; k < b.rows + 2; ++k, place += row)
+            for (int k = 0; k < b.roi.rows + 2; ++k, place += row)
                 for (const long long side : ends) {
                     const char* const at = place + side;
                     if (at >= frame && at <= end) __builtin_prefetch(at);
@@ -125,20 +127,20 @@ class Range {
             const double highest = highest_of(corner(i)[0]);
             const bool any =
                 functions.own_pixels->find_saturated(b.taken, b.taken_type, b.source.height, b.source.width, corner(i),
-                                                     b.rows, b.columns, b.areas, highest, top);
+                                                     b.roi.rows, b.roi.columns, b.areas, highest, top);
             if (any && highest < b.areas.largest) b.saturated = 1;
             found |= any;
         }
         if (what & FLAT_GROUND)
             found |= functions.own_pixels->find_padding(b.taken, b.taken_type, b.source.height, b.source.width,
-                                                        corner(i), b.rows, b.columns, ground);
+                                                        corner(i), b.roi.rows, b.roi.columns, ground);
         return found;
     }
 
     // Cuts out what there is of frames, or of a map, at one ROI.
     void cut_out(const void* values, int bytes, bool shared, long long i, void* to) const {
-        functions.own_pixels->cut_out(values, bytes, b.source.height, b.source.width, shared, corner(i), 1, b.rows,
-                                      b.columns, to);
+        functions.own_pixels->cut_out(values, bytes, b.source.height, b.source.width, shared, corner(i), 1, b.roi.rows,
+                                      b.roi.columns, to);
     }
 
     // Makes ready what the fit of a ROI without some of its pixels reads; those in flat areas are known.
@@ -156,7 +158,7 @@ class Range {
             for (long long k = 0; k < area; ++k) mask[k] = kept;
         if (has_hot) {
             unsigned char found;
-            functions.detection->find_lone_pixels(*b.detection, corner(i), 0, 1, b.rows, b.columns, &found, hot_of_one);
+            functions.detection->find_lone_pixels(*b.detection, corner(i), 0, 1, b.roi.rows, b.roi.columns, &found, hot_of_one);
             for (long long k = 0; k < area; ++k) bad[k] |= hot_of_one[k];
         }
         for (long long k = 0; k < area; ++k) mask[k] = (top[k] | bad[k]) ? lost : mask[k];
@@ -173,14 +175,14 @@ class Range {
     void fit_cut() {
         if (!cut_count) return;
         HostRois source = b.source;
-        source.frames = pixels, source.height = b.rows, source.width = b.columns;
+        source.frames = pixels, source.height = b.roi.rows, source.width = b.roi.columns;
         source.corners = nullptr, source.start = start;
         source.planes = {own, 0};
         if (source.variance.values) source.variance = {variances, 0};
         fit(source, b.estimator | 1, 0, cut_count, cut.results);
         for (long long k = 0; k < cut_count; ++k)
             b.image->flags[cut.rows[k]] =
-                functions.verdicts->pixel_flags(*b.quality, cut.results.y[k], cut.results.x[k], corner(cut.rows[k]),
+                functions.verdicts->pixel_flags(*b.quality, cut.results.positions[k], cut.results.positions[room + k], corner(cut.rows[k]),
                                                 b.first_row, saturated + k * area, padding + k * area);
         cut.put(cut_count, b.numbers, b.results);
         cut_count = 0;
@@ -212,11 +214,11 @@ class Range {
         const long long count = last - first;
         // Of many, the search for flat areas fetches a few ahead.
         if (b.spots.count <= BATCH) fetch(first, last);
-        look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count, b.rows,
-                             b.columns, b.areas, suspected);
+        look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count, b.roi.rows,
+                             b.roi.columns, b.areas, suspected);
         if (masks_neighbours()) look.find_crowded(b.spots, first, last, crowded - first);
         if (b.detection)
-            functions.detection->find_lone_pixels(*b.detection, corner(first), 0, count, b.rows, b.columns, hot,
+            functions.detection->find_lone_pixels(*b.detection, corner(first), 0, count, b.roi.rows, b.roi.columns, hot,
                                                   nullptr);
         long long without = 0;
         for (long long k = 0; k < count; ++k) {
@@ -253,7 +255,7 @@ class Range {
 
   public:
     Range(BlockFits& fits, const Functions& own_functions, void* work)
-        : b(fits), functions(own_functions), area(static_cast<long long>(fits.rows) * fits.columns),
+        : b(fits), functions(own_functions), area(static_cast<long long>(fits.roi.rows) * fits.roi.columns),
           room(room_for(area)), memory{static_cast<unsigned char*>(work)} {
         fit_work = memory.take<unsigned char>(b.fit_bytes);
         if (b.source.corners) divide();
@@ -284,7 +286,7 @@ bool place_rois(const BlockFits& b) {
     long long* corner = const_cast<long long*>(b.source.corners);
     float* start = const_cast<float*>(b.source.start);
     const double* place = b.image->places;
-    const long long sides[] = {b.rows, b.columns}, sizes[] = {b.frame_rows, b.source.width};
+    const long long sides[] = {b.roi.rows, b.roi.columns}, sizes[] = {b.frame_rows, b.source.width};
     const long long firsts[] = {b.first_row, 0};
     for (long long i = 0; i < b.spots.count; ++i, corner += 3, start += b.shape, place += 2) {
         corner[0] = b.frame ? b.frame[i] : 0;

@@ -53,22 +53,24 @@ class Work {
   public:
     Tile tiles[3];
     float* stage;
-    L *values, *variances, *along_y, *numbers;
-    AxisProfile<L>* along_x;
+    L *values, *variances, *along_lines, *numbers;
+    AxisProfile<L>*along_x, *along_y;
 
-    static long long rows_needed(int rows, int columns, int expression_lanes) {
-        const long long pixels = padded(rows * columns);
-        return 3 * (2 * pixels + MOST_STATE_ROWS) + 3 * pixels + 3LL * columns + rows + expression_lanes;
+    static long long rows_needed(const RoiShape& roi, int expression_lanes) {
+        const long long pixels = padded(pixels_of(roi));
+        return 3 * (2 * pixels + MOST_STATE_ROWS) + 3 * pixels + 3LL * (roi.columns + roi.rows) + lines_of(roi) +
+               expression_lanes;
     }
-    Work(void* memory, int rows, int columns) {
+    Work(void* memory, const RoiShape& roi) {
         L* m = reinterpret_cast<L*>((reinterpret_cast<unsigned long long>(memory) + 63) / 64 * 64);
-        const int pixels = padded(rows * columns);
+        const int pixels = padded(pixels_of(roi));
         for (Tile& tile : tiles) tile.rows = m, tile.count = 0, m += 2 * pixels + MOST_STATE_ROWS;
         stage = reinterpret_cast<float*>(m), m += pixels;
         values = m, m += pixels;
         variances = m, m += pixels;
-        along_x = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * columns;
-        along_y = m, m += rows;
+        along_x = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * roi.columns;
+        along_y = reinterpret_cast<AxisProfile<L>*>(m), m += 3 * roi.rows;
+        along_lines = m, m += lines_of(roi);
         numbers = m;
     }
 };
@@ -101,32 +103,33 @@ template <class Variant> struct TileFits {
     using Rows = TileRows<Variant>;
     // Maximum likelihood begins with it, on weights of 0 where a variance says that a pixel does not count.
     using LeastSquares = FitVariant<typename Variant::Profile, false, Variant::PLANES, Variant::HELD>;
-    static constexpr int S = Variant::SHAPE, ERRORS = Outputs<Variant>::ERRORS;
+    static constexpr int S = Variant::SHAPE, AXES = Variant::Profile::AXES, ERRORS = Outputs<Variant>::ERRORS;
     static constexpr bool EXPRESSION = Variant::Profile::EXPRESSION;
 
     const HostRois& source;
-    const int rows, columns;
+    const RoiShape& shape;
     const FitSettings& settings;
     const FitResults& results;
     Work& work;
 
-    State<L> state_of(const Tile& tile) const { return {tile.rows + rows * columns * (1 + Variant::PLANES)}; }
+    int pixels() const { return pixels_of(shape); }
+    State<L> state_of(const Tile& tile) const { return {tile.rows + pixels() * (1 + Variant::PLANES)}; }
 
     TileRoi<L> roi_of(const Tile& tile) const {
-        return {
-            rows,         columns,        tile.rows,    tile.rows + rows * columns, work.values, nullptr, work.along_x,
-            work.along_y, source.program, work.numbers, !source.planes.values};
+        return {lines_of(shape), shape.rows,   shape.columns, tile.rows,        tile.rows + pixels(), work.values,
+                nullptr,         work.along_x, work.along_y,  work.along_lines, program_of(source),   work.numbers,
+                !source.planes.values};
     }
 
     // Shape parameters that the model has.
-    int shape_count() const { return EXPRESSION ? source.program->parameters : S; }
+    int shape_count() const { return EXPRESSION ? program_of(source)->parameters : S; }
 
     // The caller's start values, NaN where there are none.
     void load_start(const Tile& tile, L (&start)[S]) const {
         const int given = source.start ? shape_count() : 0;
         for (int j = 0; j < S; ++j) {
             start[j] = L(NOT_A_NUMBER);
-            const int place = j < 2 ? 1 - j : j;  // y and x first
+            const int place = other_order<typename Variant::Profile>(j);
             for (int lane = 0; j < given && lane < tile.count; ++lane)
                 lanes_of(start[j])[lane] = source.start[tile.rois[lane] * given + place];
         }
@@ -135,8 +138,8 @@ template <class Variant> struct TileFits {
     // Weights or variances; where there are none, all pixels have the same weight, or no variance.
     void load_planes(const Tile& tile, L* planes) const {
         if (source.planes.values)
-            return load_map(source, source.planes, tile.rois, tile.count, rows, columns, work.stage, planes);
-        for (int i = 0; i < rows * columns; ++i) planes[i] = L(Variant::LIKELIHOOD ? 0.0f : 1.0f);
+            return load_map(source, source.planes, tile.rois, tile.count, shape, work.stage, planes);
+        for (int i = 0; i < pixels(); ++i) planes[i] = L(Variant::LIKELIHOOD ? 0.0f : 1.0f);
     }
 
     // Loads the ROIs from `first` on, and puts their fits before the first step.
@@ -146,7 +149,7 @@ template <class Variant> struct TileFits {
         tile.count = last - first < LANES ? int(last - first) : LANES;
         for (int lane = 0; lane < tile.count; ++lane) tile.rois[lane] = first + lane;
         L level;
-        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, rows, columns, work.stage,
+        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, shape, work.stage,
                     roi.pixels, lanes_of(level));
         if constexpr (Variant::PLANES) load_planes(tile, Variant::LIKELIHOOD ? work.variances : roi.planes);
         state[LEVEL] = level;
@@ -157,13 +160,13 @@ template <class Variant> struct TileFits {
             first_settings.max_error = 0.0f;
             if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
             if constexpr (Variant::PLANES) {
-                for (int i = 0; i < rows * columns; ++i)
+                for (int i = 0; i < pixels(); ++i)
                     roi.planes[i] = select(work.variances[i] >= 0.0f, L(1.0f), L(0.0f));
             }
             start_fits<LeastSquares>(roi, state, start, first_settings);
             search_fits<LeastSquares>(roi, state, first_settings, 0);
             if constexpr (Variant::PLANES) {
-                for (int i = 0; i < rows * columns; ++i) roi.planes[i] = work.variances[i];
+                for (int i = 0; i < pixels(); ++i) roi.planes[i] = work.variances[i];
             }
             Search<L, Variant::N> search;
             begin_likelihood<Variant>(roi, state, L(state[TileRows<LeastSquares>::STOP]), settings, search);
@@ -175,7 +178,7 @@ template <class Variant> struct TileFits {
 
     // Moves the fits that are still under way to the pool.
     void pool_stragglers(const Tile& tile, Tile& pool) const {
-        const int height = rows * columns * (1 + Variant::PLANES) + Rows::STATE_COUNT;
+        const int height = pixels() * (1 + Variant::PLANES) + Rows::STATE_COUNT;
         const float* stops = lanes_of(state_of(tile)[Rows::STOP]);
         for (int lane = 0; lane < tile.count; ++lane) {
             if (stops[lane] >= 0.0f) continue;
@@ -212,20 +215,20 @@ template <class Variant> struct TileFits {
         L values[S + 5];
         write_values<Variant>(roi, state, chi, stop, settings, values);
         stop = higher_of(stop, L(0.0f));
-        put(tile, neighbours, stops, values[0], results.x);
-        put(tile, neighbours, stops, values[1], results.y);
+        for (int axis = 0; axis < AXES; ++axis)
+            put(tile, neighbours, stops, values[axis], results.positions + axis * results.length);
         put(tile, neighbours, stops, stop, results.stop_condition);
         L iterations = higher_of(state[Rows::ITERATIONS], L(0.0f));
         put(tile, neighbours, stops, iterations, results.iterations);
         float* column = results.values;
-        for (int j = 2; j < S + 5; ++j) {
+        for (int j = AXES; j < S + 5; ++j) {
             if (j >= shape_count() && j < S) continue;
             put(tile, neighbours, stops, values[j], column);
             column += results.length;
         }
         if (!settings.errors) return;
         if (source.variance.values) {
-            load_map(source, source.variance, tile.rois, tile.count, rows, columns, work.stage, work.variances);
+            load_map(source, source.variance, tile.rois, tile.count, shape, work.stage, work.variances);
             roi.variances = work.variances;
         }
         L errors[ERRORS];
@@ -259,11 +262,11 @@ template <class Variant> struct TileFits {
 };
 
 template <class Variant>
-void fit_rois(const HostRois& source, long long first, long long last, int rows, int columns,
+void fit_rois(const HostRois& source, long long first, long long last, const RoiShape& shape,
               const FitSettings& settings, void* memory, const FitResults& results) {
     const SubnormalsAreZero during_this_call;
-    Work work(memory, rows, columns);
-    TileFits<Variant>{source, rows, columns, settings, results, work}.run(first, last);
+    Work work(memory, shape);
+    TileFits<Variant>{source, shape, settings, results, work}.run(first, last);
 }
 
 template <class Profile>

@@ -7,13 +7,13 @@ namespace spotfit::SPOTFIT_ISA {
 
 // NEON, which has 32 registers of 4 numbers, has two for each vector: loops are half as many.
 #if defined(__AVX512F__)
-constexpr int LANES = 16, ROWS_AT_ONCE = 4;
+constexpr int LANES = 16, LINES_AT_ONCE = 4;
 #elif defined(__AVX2__)
-constexpr int LANES = 8, ROWS_AT_ONCE = 4;
+constexpr int LANES = 8, LINES_AT_ONCE = 4;
 #elif defined(__SSE2__)
-constexpr int LANES = 4, ROWS_AT_ONCE = 4;
+constexpr int LANES = 4, LINES_AT_ONCE = 4;
 #else
-constexpr int LANES = 8, ROWS_AT_ONCE = 2;
+constexpr int LANES = 8, LINES_AT_ONCE = 2;
 #endif
 
 using LaneType = Lanes<LANES>;

@@ -1,6 +1,7 @@
 // What marks the library's functions, and what its parts, compiled apart, know of each other. Python is given
 // those functions, and the structures in kernels/layouts/, by tools/layouts.py.
 #pragma once
+#include "../layouts/expression_program.h"
 #include "../layouts/fit_settings.h"
 #include "../layouts/rois.h"
 
@@ -14,7 +15,12 @@ namespace spotfit {
 
 struct LargeRequest;
 
-using FitFunction = void (*)(const HostRois&, long long first, long long last, int rows, int columns,
+// An expression's constants are its program.
+inline const ExpressionProgram* program_of(const HostRois& source) {
+    return static_cast<const ExpressionProgram*>(source.constants);
+}
+
+using FitFunction = void (*)(const HostRois&, long long first, long long last, const RoiShape&,
                              const FitSettings&, void* work, const FitResults&);
 
 // Least squares, the same with planes, maximum likelihood, the same with planes.
@@ -36,7 +42,7 @@ constexpr int FIT_FILES = 4;
 struct Functions {
     int lane_width;  // fits side by side in one vector
     // Memory that a thread needs for fits, in bytes.
-    long long (*fit_bytes)(int rows, int columns, int expression_lanes);
+    long long (*fit_bytes)(const RoiShape& roi, int expression_lanes);
     // Of the built-in profiles, by their places in BuiltIn; each of several files has every so many.
     int built_in;
     const ProfileFits* fits[FIT_FILES];

@@ -63,7 +63,7 @@ template <class Profile> struct Search {
     // Columns of the results as in outputs.h.
     static void write(void* memory, long long roi, int errors, const FitResults& results) {
         const LargeFit<Profile>& fit = fit_in<Profile>(memory);
-        results.x[roi] = fit.values[0], results.y[roi] = fit.values[1];
+        for (int axis = 0; axis < 2; ++axis) results.positions[axis * results.length + roi] = fit.values[axis];
         results.stop_condition[roi] = static_cast<unsigned char>(fit.stop);
         results.iterations[roi] = static_cast<unsigned short>(fit.iterations);
         float* column = results.values + roi;
@@ -79,9 +79,13 @@ struct SearchFunctions {
     void (*take)(void*, const double*, int);
     void (*write)(void*, long long, int, const FitResults&);
 };
-template <class P>
-constexpr SearchFunctions FUNCTIONS = {P::SHAPE, sizeof(LargeFit<P>), Search<P>::begin, Search<P>::take,
-                                       Search<P>::write};
+// Volumes have none.
+template <class P> constexpr SearchFunctions functions_of() {
+    if constexpr (P::AXES == 2)
+        return {P::SHAPE, sizeof(LargeFit<P>), Search<P>::begin, Search<P>::take, Search<P>::write};
+    else return {};
+}
+template <class P> constexpr SearchFunctions FUNCTIONS = functions_of<P>();
 
 // What the search knows of an expression: how many shape parameters there are.
 template <int SHAPE_> struct OwnProfile : AtPixels {

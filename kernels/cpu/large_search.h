@@ -55,7 +55,7 @@ template <class Profile> struct LargeFit {
     State<double> state() { return {rows_of_state}; }
 
   public:
-    // `own_start` are y, x and the other shape parameters, or null; `level` a number near the pixels.
+    // `own_start` are the shape parameters in the array's order, or null; `level` a number near the pixels.
     void begin(int rows, int columns, const FitSettings& all, bool is_likelihood, int planes_are,
                bool origin_is_first_pixel, const float* own_start, double level) {
         settings = all;
@@ -63,7 +63,7 @@ template <class Profile> struct LargeFit {
         request = {};
         request.rows = rows, request.columns = columns, request.planes = planes_are;
         request.level = level, request.scale = 1.0, request.weight = 1.0f;
-        for (int j = 0; j < S; ++j) given[j] = own_start ? own_start[j < 2 ? 1 - j : j] : NOT_A_NUMBER;
+        for (int j = 0; j < S; ++j) given[j] = own_start ? own_start[other_order<Profile>(j)] : NOT_A_NUMBER;
         if constexpr (Profile::TURNED) given[Profile::ANGLE] /= DEGREES;
         for (int j = 0; j < S; ++j)  // held at a number
             if (is_held<Squares>(settings, j) && settings.low[j] == settings.high[j]) given[j] = settings.low[j];
@@ -144,9 +144,11 @@ template <class Profile> struct LargeFit {
             cells[MOST_CELLS + c] = counts ? 1.0f : 0.0f;
         }
         TileRoi<float> roi = {request.cell_rows,
+                              request.cell_rows,
                               request.cell_columns,
                               cells,
                               cells + MOST_CELLS,
+                              nullptr,
                               nullptr,
                               nullptr,
                               nullptr,
@@ -161,10 +163,10 @@ template <class Profile> struct LargeFit {
         for (int j = 0; j < S; ++j) own[j] = float(given[j] * unit[is_length(j)]);
         own[0] = float((given[0] - request.left - half) / cell), own[1] = float((given[1] - request.top - half) / cell);
         if (is_nan(own[0]) || is_nan(own[1])) {
-            float x, y;
-            brightest_pixel(roi, x, y);
-            if (is_nan(own[0])) own[0] = x;
-            if (is_nan(own[1])) own[1] = y;
+            float place[2];
+            brightest_pixel(roi, place);
+            for (int axis = 0; axis < 2; ++axis)
+                if (is_nan(own[axis])) own[axis] = place[axis];
         }
         const double sigma = square_root(double(seen.bright) / PI);
         const double x = request.left + half + cell * double(own[0]), y = request.top + half + cell * double(own[1]);
@@ -173,7 +175,10 @@ template <class Profile> struct LargeFit {
         begin_at(x, y, sigma * cell, own);
     }
 
-    static bool is_length(int j) { return Profile::TURNED && (j == Profile::WIDTH_X || j == Profile::WIDTH_Y); }
+    static bool is_length(int j) {
+        if constexpr (Profile::TURNED) return j == Profile::ALONG || j == Profile::ACROSS;
+        else return false;
+    }
 
     // Level, range and number of pixels, from the cells; whether they can be fitted.
     bool measure(const double* numbers) {
@@ -363,7 +368,7 @@ template <class Profile> struct LargeFit {
 
     // Gives the axes their names in the results, and makes the derivative by a shear one by the angle.
     void turn_information() {
-        constexpr int X = Profile::WIDTH_X, Y = Profile::WIDTH_Y, ANGLE = Profile::ANGLE;
+        constexpr int X = Profile::ALONG, Y = Profile::ACROSS, ANGLE = Profile::ANGLE;
         const double along = state()[POINT + X], across = state()[POINT + Y];
         if (settings.turns == 2)
             for (int j = 0; j < N; ++j) {

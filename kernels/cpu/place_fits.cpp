@@ -140,7 +140,8 @@ struct Work {
         const FitResults &from = p.cut_results, &to = p.results;
         for (long long place = 0; place < count; ++place) {
             const long long i = p.cut[place];
-            to.y[i] = from.y[place], to.x[i] = from.x[place];
+            for (int axis = 0; axis < 2; ++axis)
+                to.positions[axis * to.length + i] = from.positions[axis * from.length + place];
             for (int j = 0; j < p.numbers; ++j) to.values[j * to.length + i] = from.values[j * from.length + place];
             to.iterations[i] = from.iterations[place], to.stop_condition[i] = from.stop_condition[place];
         }

@@ -11,14 +11,14 @@
 namespace spotfit::SPOTFIT_ISA {
 
 // Read-out variances where they lie in memory; errors alone need them, once.
-template <class Roi, bool KNOWN> struct WithVariance : Roi {
+template <class Roi, class Layout, bool KNOWN> struct WithVariance : Roi {
     using Roi::Roi;
     const float* variances;
-    long long row_pitch;
+    const RoiSource* source;
     static SPOTFIT_INLINE constexpr bool has_variance() { return KNOWN; }
     SPOTFIT_INLINE float variance(int k, int i) const {
         if (!KNOWN) return 0.0f;
-        return variances[(Roi::first_row() + k) * row_pitch + Roi::first_column() + i];
+        return variances[Layout::line_at(*source, Roi::first_line() + k) + Roi::first_column() + i];
     }
 };
 
@@ -48,13 +48,14 @@ template <class Variant> struct WarpState {
 // What both kinds of ROIs have in common.
 template <class Variant, class Lanes, class Layout> struct Fits {
     static constexpr int FITS = Lanes::FITS;  // of a warp
-    static constexpr int S = Variant::SHAPE, VALUES = Outputs<Variant>::VALUES, ERRORS = Outputs<Variant>::ERRORS;
+    static constexpr int S = Variant::SHAPE, AXES = Variant::Profile::AXES;
+    static constexpr int VALUES = Outputs<Variant>::VALUES, ERRORS = Outputs<Variant>::ERRORS;
 
     // The caller's start values, NaN where there are none.
     static SPOTFIT_INLINE void load_start(const RoiSource& source, long long fit, bool exists, float (&start)[S]) {
         UNROLL
         for (int j = 0; j < S; ++j) {
-            const int place = j < 2 ? 1 - j : j;  // y and x first
+            const int place = other_order<typename Variant::Profile>(j);
             start[j] = source.start != nullptr && exists ? source.start[fit * S + place] : NOT_A_NUMBER;
         }
     }
@@ -105,10 +106,10 @@ template <class Variant, class Lanes, class Layout> struct Fits {
         float values[S + 5];
         write_values<Variant>(roi, state, search.chi, search.stop, settings, values);
         if (!exists || !Lanes::is_first_lane()) return;
-        results.x[fit] = values[0];
-        results.y[fit] = values[1];
         UNROLL
-        for (int c = 0; c < VALUES; ++c) results.values[c * results.length + fit] = values[2 + c];
+        for (int axis = 0; axis < AXES; ++axis) results.positions[axis * results.length + fit] = values[axis];
+        UNROLL
+        for (int c = 0; c < VALUES; ++c) results.values[c * results.length + fit] = values[AXES + c];
         results.iterations[fit] = static_cast<unsigned short>(search.iterations);
         results.stop_condition[fit] = static_cast<unsigned char>(search.stop);
     }
@@ -120,7 +121,7 @@ template <class Variant, class Lanes, class Layout> struct Fits {
         if (roi.has_variance()) {
             const long long place = exists ? Layout::first_pixel(source, fit, source.variance.shared) : 0;
             roi.variances = source.variance.values + (place < 0 ? 0 : place);  // outside the frames: of no use
-            roi.row_pitch = Layout::row_pitch(source);
+            roi.source = &source;
         }
         float errors[ERRORS];
         write_errors<Variant>(roi, state, chi, stop, settings, errors);
@@ -158,7 +159,7 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
                                         const FitResults& results, const FitSettings& settings) {
         const long long fit = first + Lanes::own_fit();
         const bool exists = fit < last;
-        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
+        WithVariance<RegisterRoi<Lanes, Layout>, Layout, VARIANCE_MAP> roi(memory.edges);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         // Threads without a fit do the last one's, too, and write nothing.
         state[LEVEL] = roi.load(source, Layout::first_pixel(source, exists ? fit : last - 1));
@@ -170,7 +171,7 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
         using Warp = typename Lanes::Warp;
         const int lane = Warp::lane();
         const State<float> state = memory.state.column(lane);
-        WithVariance<RegisterRoi<Lanes, Layout>, VARIANCE_MAP> roi(memory.edges);
+        WithVariance<RegisterRoi<Lanes, Layout>, Layout, VARIANCE_MAP> roi(memory.edges);
         Search<float, Variant::N> search = {};
         search.stop = STOP_INVALID;
         int own = count, next = 0;  // among the warp's fits
@@ -218,9 +219,12 @@ struct RegisterFits : Fits<Variant, Lanes, Layout> {
     static SPOTFIT_INLINE float take_kept(const FitResults& results, long long fit, State<float> state) {
         const auto column = [&](int c) SPOTFIT_INLINE_LAMBDA { return results.values[c * results.length + fit]; };
         constexpr int KEPT = RegisterFits::VALUES;
-        state[POINT] = float(results.x[fit]), state[POINT + 1] = float(results.y[fit]);
+        constexpr int AXES = RegisterFits::AXES;
         UNROLL
-        for (int j = 2; j < S; ++j) state[POINT + j] = column(j - 2);
+        for (int axis = 0; axis < AXES; ++axis)
+            state[POINT + AXES - 1 - axis] = float(results.positions[axis * results.length + fit]);
+        UNROLL
+        for (int j = AXES; j < S; ++j) state[POINT + j] = column(j - AXES);
         state[SCALE] = column(KEPT + 1), state[LEVEL] = column(KEPT + 2);
         state[POINT + S] = column(KEPT + 3), state[POINT + S + 1] = column(KEPT + 4);
         return column(KEPT);
@@ -244,7 +248,7 @@ template <class Variant, class Lanes, class Layout, bool VARIANCE_MAP> struct Sh
         if (first >= last) return;
         const long long fit = first + Lanes::own_fit();
         const bool exists = fit < last;
-        WithVariance<SharedRoi<Lanes, WarpSegments, SEPARABLE>, VARIANCE_MAP> roi(memory.segments);
+        WithVariance<SharedRoi<Lanes, WarpSegments, SEPARABLE>, Layout, VARIANCE_MAP> roi(memory.segments);
         const State<float> state = memory.state.column(Lanes::Warp::lane());
         state[LEVEL] = memory.segments.load(source, fit, exists);
         SharedFits::fit(roi, state, source, fit, exists, settings, results);

@@ -8,21 +8,22 @@
 
 namespace spotfit::SPOTFIT_ISA {
 
-template <class Warp_, int ROWS, int COLUMNS, int LANES_X, int LANES_Y> struct LanesOfFit {
+template <class Warp_, int DEPTH, int ROWS, int COLUMNS, int LANES_X, int LANES_Y> struct LanesOfFit {
     using Warp = Warp_;
-    static constexpr int rows = ROWS, columns = COLUMNS, PIXELS = ROWS * COLUMNS, lanes_x = LANES_X;
+    static constexpr int lines = DEPTH * ROWS, columns = COLUMNS, PIXELS = lines * COLUMNS, lanes_x = LANES_X;
     // Threads of a fit, and fits of a warp.
     static constexpr int LANES = LANES_X * LANES_Y, FITS = WARP / LANES;
-    // At the far edges of the ROI some of a thread's rows and columns may be missing.
-    static constexpr int OWN_ROWS = (ROWS + LANES_Y - 1) / LANES_Y;
+    // At the far edges of the ROI some of a thread's lines and columns may be missing.
+    static constexpr int OWN_LINES = (lines + LANES_Y - 1) / LANES_Y;
     static constexpr int OWN_COLUMNS = (COLUMNS + LANES_X - 1) / LANES_X;
 
-    static SPOTFIT_INLINE constexpr int own_rows() { return OWN_ROWS; }
+    static SPOTFIT_INLINE constexpr int lines_of_plane() { return ROWS; }
+    static SPOTFIT_INLINE constexpr int own_lines() { return OWN_LINES; }
     static SPOTFIT_INLINE constexpr int own_columns() { return OWN_COLUMNS; }
-    static SPOTFIT_INLINE int first_row() { return LANES_Y == 1 ? 0 : Warp::lane() / LANES_X % LANES_Y * OWN_ROWS; }
+    static SPOTFIT_INLINE int first_line() { return LANES_Y == 1 ? 0 : Warp::lane() / LANES_X % LANES_Y * OWN_LINES; }
     static SPOTFIT_INLINE int first_column() { return LANES_X == 1 ? 0 : Warp::lane() % LANES_X * OWN_COLUMNS; }
     // Known to the compiler for most.
-    static SPOTFIT_INLINE bool has_row(int k) { return (LANES_Y - 1) * OWN_ROWS + k < ROWS || first_row() + k < ROWS; }
+    static SPOTFIT_INLINE bool has_line(int k) { return (LANES_Y - 1) * OWN_LINES + k < lines || first_line() + k < lines; }
     static SPOTFIT_INLINE bool has_column(int i) {
         return (LANES_X - 1) * OWN_COLUMNS + i < COLUMNS || first_column() + i < COLUMNS;
     }

@@ -23,11 +23,11 @@ template <class Pixel, int TASK> struct TileOfWarp {
     int top, rows_of_tile, left;  // the thread's first column
     AxisProfile<float> along_x[OWN_COLUMNS];
 
-    SPOTFIT_INLINE int own_rows() const { return rows_of_tile; }
+    SPOTFIT_INLINE int own_lines() const { return rows_of_tile; }
     static SPOTFIT_INLINE constexpr int own_columns() { return OWN_COLUMNS; }
-    SPOTFIT_INLINE int first_row() const { return top - request.origin_y; }
+    SPOTFIT_INLINE int first_line() const { return top - request.origin_y; }
     SPOTFIT_INLINE int first_column() const { return left - request.origin_x; }
-    SPOTFIT_INLINE bool has_row(int) const { return true; }
+    SPOTFIT_INLINE bool has_line(int) const { return true; }
     SPOTFIT_INLINE bool has_column(int i) const { return left + i < request.columns; }
 
     SPOTFIT_INLINE long long place(int k, int i) const { return (top + k) * source.row_pitch + left + i; }

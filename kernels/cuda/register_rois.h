@@ -9,7 +9,7 @@ namespace spotfit::SPOTFIT_ISA {
 
 // The pixels at the edges of what a thread has, for its neighbours of the same fit.
 template <class Lanes> struct Edges {
-    static constexpr int ROWS = Lanes::OWN_ROWS, COLUMNS = Lanes::OWN_COLUMNS;
+    static constexpr int ROWS = Lanes::OWN_LINES, COLUMNS = Lanes::OWN_COLUMNS;
     static constexpr bool BESIDE = COLUMNS < Lanes::columns;
     static constexpr int TOP = 0, BOTTOM = COLUMNS, LEFT = 2 * COLUMNS, RIGHT = LEFT + ROWS;
     static constexpr int COUNT = Lanes::LANES == 1 ? 0 : BESIDE ? RIGHT + ROWS : LEFT;
@@ -35,14 +35,14 @@ template <class Lanes> struct Edges {
 
 template <class Lanes, class Layout> struct RegisterRoi : Lanes {
     using Pixel = typename Layout::Pixel;
-    static constexpr int UNROLLED = 32, ROWS_UNROLLED = 32, ROWS_AT_ONCE = 1;
+    static constexpr int UNROLLED = 32, LINES_UNROLLED = 32, LINES_AT_ONCE = 1;
     static constexpr bool KEEPS_VALUES = false;
     static constexpr int COLUMNS_KEPT = 0;
 
     Edges<Lanes>& edges;
-    float pixels[Lanes::OWN_ROWS][Lanes::OWN_COLUMNS];
+    float pixels[Lanes::OWN_LINES][Lanes::OWN_COLUMNS];
     AxisProfile<float> along_x[Lanes::OWN_COLUMNS];
-    float along_y[Lanes::OWN_ROWS];
+    float along_y[Lanes::OWN_LINES];
 
     SPOTFIT_INLINE explicit RegisterRoi(Edges<Lanes>& edges) : edges(edges) {}
 
@@ -52,8 +52,8 @@ template <class Lanes, class Layout> struct RegisterRoi : Lanes {
         edges.put(k, i, x);
     }
     SPOTFIT_INLINE float around(int row, int column) const {
-        const int k = row - Lanes::first_row(), i = column - Lanes::first_column();
-        if (k >= 0 && k < Lanes::OWN_ROWS && i >= 0 && i < Lanes::OWN_COLUMNS) return pixels[k][i];
+        const int k = row - Lanes::first_line(), i = column - Lanes::first_column();
+        if (k >= 0 && k < Lanes::OWN_LINES && i >= 0 && i < Lanes::OWN_COLUMNS) return pixels[k][i];
         return edges.at(k, i);
     }
     SPOTFIT_INLINE AxisProfile<float> u(int i) const { return along_x[i]; }
@@ -82,7 +82,7 @@ template <class Lanes, class Layout> struct RegisterRoi : Lanes {
   private:
     SPOTFIT_INLINE void clear() {
         UNROLL
-        for (int k = 0; k < Lanes::OWN_ROWS; ++k) {
+        for (int k = 0; k < Lanes::OWN_LINES; ++k) {
             UNROLL
             for (int i = 0; i < Lanes::OWN_COLUMNS; ++i) pixels[k][i] = 0.0f;
         }

@@ -7,20 +7,27 @@ namespace spotfit::SPOTFIT_ISA {
 
 // What is known of ROIs when code is compiled. GATHER: they lie in frames, of which they are a
 // part; else every frame is a ROI.
-template <class Pixel_, bool GATHER_, int ROWS, int COLUMNS> struct RoiLayout {
+template <class Pixel_, bool GATHER_, int DEPTH, int ROWS, int COLUMNS> struct RoiLayout {
     using Pixel = Pixel_;
     static constexpr bool GATHER = GATHER_;
-    static constexpr int PIXELS = ROWS * COLUMNS;
+    static constexpr int PIXELS = DEPTH * ROWS * COLUMNS;
 
     // Where a ROI begins in frames, or in a map that all of them may share; -1 outside of them.
     static SPOTFIT_INLINE long long first_pixel(const RoiSource& source, long long roi, bool shared = false) {
         if (!GATHER) return shared ? 0 : roi * PIXELS;
-        const long long* corner = source.corners + 3 * roi;
+        const long long* corner = source.corners + (DEPTH > 1 ? 4 : 3) * roi;
         const long long frame = corner[0];
         if (frame < 0) return -1;
-        return ((shared ? 0 : frame) * source.height + corner[1]) * source.width + corner[2];
+        long long plane = shared ? 0 : frame;
+        if (DEPTH > 1) plane = plane * source.depth + *++corner;
+        return (plane * source.height + corner[1]) * source.width + corner[2];
     }
     static SPOTFIT_INLINE long long row_pitch(const RoiSource& source) { return GATHER ? source.width : COLUMNS; }
+    // How far from the first pixel a line begins.
+    static SPOTFIT_INLINE long long line_at(const RoiSource& source, int k) {
+        if (DEPTH == 1 || !GATHER) return k * row_pitch(source);
+        return (k / ROWS * source.height + k % ROWS) * source.width;
+    }
 
     // In double precision where the pixels have that. Small whole numbers become the last bits of
     // a large float, which takes less than to convert them, and is as exact.
@@ -41,12 +48,12 @@ template <class Pixel_, bool GATHER_, int ROWS, int COLUMNS> struct RoiLayout {
 template <class Lanes, class Layout> struct PixelRows {
     using Pixel = typename Layout::Pixel;
     static constexpr int BYTES = int(sizeof(Pixel)), OWN = Lanes::OWN_COLUMNS;
-    static constexpr bool WHOLE = Lanes::rows % Lanes::OWN_ROWS == 0 && Lanes::columns % OWN == 0;
+    static constexpr bool WHOLE = Lanes::lines % Lanes::OWN_LINES == 0 && Lanes::columns % OWN == 0;
     // Pieces of 16 bytes, if rows begin where such pieces do.
     static constexpr int PIECE = 16 / BYTES;
     static constexpr bool PIECES = !Layout::GATHER && WHOLE && BYTES < 8 && OWN * BYTES % 16 == 0;
     // Words of two small pixels each, if they all follow one another: they may begin within a word.
-    static constexpr int RUN = Lanes::OWN_ROWS * OWN;
+    static constexpr int RUN = Lanes::OWN_LINES * OWN;
     static constexpr bool HALVES = !Layout::GATHER && WHOLE && !PIECES && BYTES == 2 && OWN == Lanes::columns;
 
     struct alignas(16) Piece { unsigned words[4]; };
@@ -55,7 +62,7 @@ template <class Lanes, class Layout> struct PixelRows {
     long long row_pitch;
 
     SPOTFIT_INLINE PixelRows(const Pixel* roi, long long row_pitch)
-        : first(roi + Lanes::first_row() * row_pitch + Lanes::first_column()), row_pitch(row_pitch) {}
+        : first(roi + Lanes::first_line() * row_pitch + Lanes::first_column()), row_pitch(row_pitch) {}
 
     // Calls use(k, i, pixel) for each that exists.
     template <class Use> SPOTFIT_INLINE void each(Use use) const {
@@ -67,10 +74,10 @@ template <class Lanes, class Layout> struct PixelRows {
             each_of_halves(use, unsigned(address % 4));
         } else {
             UNROLL
-            for (int k = 0; k < Lanes::OWN_ROWS; ++k) {
+            for (int k = 0; k < Lanes::OWN_LINES; ++k) {
                 UNROLL
                 for (int i = 0; i < OWN; ++i)
-                    if (Lanes::has_row(k) && Lanes::has_column(i)) use(k, i, first[k * row_pitch + i]);
+                    if (Lanes::has_line(k) && Lanes::has_column(i)) use(k, i, first[k * row_pitch + i]);
             }
         }
     }
@@ -78,7 +85,7 @@ template <class Lanes, class Layout> struct PixelRows {
   private:
     template <class Use> SPOTFIT_INLINE void each_of_pieces(Use use) const {
         UNROLL
-        for (int k = 0; k < Lanes::OWN_ROWS; ++k) {
+        for (int k = 0; k < Lanes::OWN_LINES; ++k) {
             UNROLL
             for (int i = 0; i < OWN; i += PIECE) {
                 const Piece piece = *reinterpret_cast<const Piece*>(first + k * Lanes::columns + i);

@@ -1,5 +1,5 @@
 // ROIs in shared memory, for fits that visit every pixel with all that is known of it. Threads
-// that share a fit have some rows of it each, in segments of their own.
+// that share a fit have some lines of it each, in segments of their own.
 #pragma once
 #include "../profiles.h"
 #include "lanes_of_fit.h"
@@ -11,8 +11,8 @@ namespace spotfit::SPOTFIT_ISA {
 template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMORY_> struct Segments {
     using Pixel = typename Layout::Pixel;
     // An odd number, so that threads that read the same pixel of several fits use different banks.
-    static constexpr int PITCH = (Lanes::OWN_ROWS * Lanes::columns) | 1;
-    static_assert(Lanes::OWN_COLUMNS == Lanes::columns, "threads have whole rows");
+    static constexpr int PITCH = (Lanes::OWN_LINES * Lanes::columns) | 1;
+    static_assert(Lanes::OWN_COLUMNS == Lanes::columns, "threads have whole lines");
 
     float pixels[WARP * PITCH];
     float planes[PLANES ? WARP * PITCH : 1];
@@ -22,24 +22,24 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
     float along_x[U_IN_MEMORY ? 3 * Lanes::columns * Lanes::FITS : 1];
 
     // Where a pixel of a fit lies in either.
-    static SPOTFIT_INLINE int place(int fit, int row, int column) {
-        return (fit * Lanes::LANES + row / Lanes::OWN_ROWS) * PITCH + row % Lanes::OWN_ROWS * Lanes::columns + column;
+    static SPOTFIT_INLINE int place(int fit, int line, int column) {
+        return (fit * Lanes::LANES + line / Lanes::OWN_LINES) * PITCH + line % Lanes::OWN_LINES * Lanes::columns + column;
     }
 
     // Takes the ROIs of the warp's fits, given the thread's own one; one that does not exist or lies
     // outside the frames is 0, which is no spot. Returns the number taken off the own one's pixels.
     SPOTFIT_INLINE float load(const RoiSource& source, long long fit, bool exists) {
         using Warp = typename Lanes::Warp;
-        const long long row_pitch = Layout::row_pitch(source);
         const long long roi = exists ? Layout::first_pixel(source, fit) : -1;
         const long long plane = PLANES && roi >= 0 ? Layout::first_pixel(source, fit, source.planes.shared) : 0;
         const Pixel reference =
             roi < 0 ? Pixel(0)
-                    : first_that_counts(source, static_cast<const Pixel*>(source.frames) + roi, plane, row_pitch);
+                    : first_that_counts(source, static_cast<const Pixel*>(source.frames) + roi, plane);
         if constexpr (Lanes::LANES == 1) {
-            for (int k = 0; k < Lanes::rows; ++k)
+            for (int k = 0; k < Lanes::lines; ++k)
                 take<Lanes::columns, 1>(
-                    source, roi, plane, reference, 0, [&](int i) SPOTFIT_INLINE_LAMBDA { return k * row_pitch + i; },
+                    source, roi, plane, reference, 0,
+                    [&](int i) SPOTFIT_INLINE_LAMBDA { return Layout::line_at(source, k) + i; },
                     [&](int i) SPOTFIT_INLINE_LAMBDA { return place(Warp::lane(), k, i); });
         } else {
             // Neighbouring threads take neighbouring pixels.
@@ -47,12 +47,14 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
                 const int from = j * Lanes::LANES;
                 take<Lanes::PIXELS, WARP>(
                     source, Warp::of(roi, from), Warp::of(plane, from), Warp::of(reference, from), Warp::lane(),
-                    [&](int t) SPOTFIT_INLINE_LAMBDA { return t / Lanes::columns * row_pitch + t % Lanes::columns; },
+                    [&](int t) SPOTFIT_INLINE_LAMBDA {
+                        return Layout::line_at(source, t / Lanes::columns) + t % Lanes::columns;
+                    },
                     [&](int t) SPOTFIT_INLINE_LAMBDA { return place(j, t / Lanes::columns, t % Lanes::columns); });
             }
-            // Sums along the axes count rows that a thread lacks for 0.
-            for (int k = 0; k < Lanes::OWN_ROWS; ++k)
-                for (int i = 0; i < Lanes::columns && !Lanes::has_row(k); ++i)
+            // Sums along the axes count lines that a thread lacks for 0.
+            for (int k = 0; k < Lanes::OWN_LINES; ++k)
+                for (int i = 0; i < Lanes::columns && !Lanes::has_line(k); ++i)
                     pixels[Warp::lane() * PITCH + k * Lanes::columns + i] = 0.0f;
             Warp::wait();
         }
@@ -86,10 +88,9 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
                 if (first + i * STRIDE < COUNT) values[to(first + i * STRIDE)] = some[i];
         }
     }
-    static SPOTFIT_INLINE Pixel first_that_counts(const RoiSource& source, const Pixel* roi, long long plane,
-                                                  long long row_pitch) {
+    static SPOTFIT_INLINE Pixel first_that_counts(const RoiSource& source, const Pixel* roi, long long plane) {
         for (int p = 0; p < Lanes::PIXELS; ++p) {
-            const long long there = p / Lanes::columns * row_pitch + p % Lanes::columns;
+            const long long there = Layout::line_at(source, p / Lanes::columns) + p % Lanes::columns;
             const Pixel pixel = roi[there];
             if (!(absolute(float(pixel)) < INFINITE)) continue;
             if (!PLANES) return pixel;
@@ -101,7 +102,7 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
 };
 
 template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes {
-    static constexpr int ROWS_AT_ONCE = 1, ROWS_UNROLLED = 1;
+    static constexpr int LINES_AT_ONCE = 1, LINES_UNROLLED = 1;
     static constexpr bool KEEPS_VALUES = false;
     static constexpr int COLUMNS_KEPT = 0;
     static constexpr bool U_IN_REGISTERS = SEPARABLE && !Segments::U_IN_MEMORY;
@@ -119,8 +120,8 @@ template <class Lanes, class Segments, bool SEPARABLE> struct SharedRoi : Lanes 
     SPOTFIT_INLINE void put(int k, int i, float x) { segments.pixels[own(k, i)] = x; }
     SPOTFIT_INLINE float plane(int k, int i) const { return segments.planes[own(k, i)]; }
     SPOTFIT_INLINE void put_plane(int k, int i, float x) { segments.planes[own(k, i)] = x; }
-    SPOTFIT_INLINE float around(int row, int column) const {
-        return segments.pixels[Segments::place(Lanes::own_fit(), row, column)];
+    SPOTFIT_INLINE float around(int line, int column) const {
+        return segments.pixels[Segments::place(Lanes::own_fit(), line, column)];
     }
     SPOTFIT_INLINE AxisProfile<float> u(int i) const {
         if constexpr (U_IN_REGISTERS) return along_x[i];

@@ -15,7 +15,8 @@ struct BlockFits {
     HostRois source;    // the frames; `corners` and `start` of positions are filled in
     const void* taken;  // the same frames as the camera took them
     int taken_type;
-    int profile, estimator, rows, columns;
+    int profile, estimator;
+    RoiShape roi;
     int shape, numbers;  // how many shape parameters there are, and numbers of single precision of a fit
     long long fit_bytes;
     const FitSettings* settings;

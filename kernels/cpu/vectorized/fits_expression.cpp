@@ -8,12 +8,11 @@ namespace spotfit::SPOTFIT_ISA {
 namespace {
 
 template <int SHAPE, bool LIKELIHOOD>
-void fit_expressions(const HostRois& source, long long first, long long last, int rows, int columns,
+void fit_expressions(const HostRois& source, long long first, long long last, const RoiShape& shape,
                      const FitSettings& given, void* memory, const FitResults& results) {
     FitSettings settings = given;
-    for (int j = source.program->parameters; j < SHAPE; ++j) settings.held |= 1 << j;
-    fit_rois<FitVariant<Interpreted<SHAPE>, LIKELIHOOD, true>>(source, first, last, rows, columns, settings, memory,
-                                                               results);
+    for (int j = program_of(source)->parameters; j < SHAPE; ++j) settings.held |= 1 << j;
+    fit_rois<FitVariant<Interpreted<SHAPE>, LIKELIHOOD, true>>(source, first, last, shape, settings, memory, results);
 }
 
 template <int SHAPE>

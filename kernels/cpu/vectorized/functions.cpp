@@ -5,8 +5,8 @@
 namespace spotfit::SPOTFIT_ISA {
 namespace {
 
-long long fit_bytes(int rows, int columns, int expression_lanes) {
-    return Work::rows_needed(rows, columns, expression_lanes) * static_cast<long long>(sizeof(LaneType)) + 64;
+long long fit_bytes(const RoiShape& roi, int expression_lanes) {
+    return Work::rows_needed(roi, expression_lanes) * static_cast<long long>(sizeof(LaneType)) + 64;
 }
 
 void run_expression(const ExpressionStep* steps, int count, void* memory, int n, int row, int rows) {

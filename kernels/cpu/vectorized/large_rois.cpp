@@ -70,7 +70,7 @@ SPOTFIT_INLINE void over_blocks(const HostRois& source, long long roi, const Lar
                            work.planes,
                            variances ? work.variances : nullptr,
                            work.along_x,
-                           source.program,
+                           program_of(source),
                            work.numbers};
     for (; block.top < end; block.top += block.rows) {
         block.rows = end - block.top < most ? end - block.top : most;
@@ -98,7 +98,8 @@ template <class Profile> AxisSums<double> fill_along_x(const LargeRequest& reque
     const L strip = lane_numbers<L>() * float(STRIP);
     for (int first = 0; first < padded; first += LANES * STRIP) {
         const L center = request.shape[0] - strip;
-        AxisOf<LargeSquares<Profile>, L> axis(float(first - request.origin_x), center, request.shape[Profile::WIDTH_X]);
+        AxisOf<LargeSquares<Profile>, L, 0> axis(float(first - request.origin_x), center,
+                                                 request.shape[Profile::width(0)]);
         for (int i = 0; i < STRIP; ++i) {
             const AxisProfile<L> u = axis.at(i);
             for (int lane = 0; lane < LANES; ++lane) {
@@ -118,7 +119,7 @@ template <class Profile> AxisSums<double> fill_along_x(const LargeRequest& reque
 
 // The shape parameters that a model has: code for expressions may be made for more.
 template <class Profile> int shape_count(const HostRois& source) {
-    return Profile::EXPRESSION ? source.program->parameters : Profile::SHAPE;
+    return Profile::EXPRESSION ? program_of(source)->parameters : Profile::SHAPE;
 }
 
 template <class Variant> void write(const PixelSums<Variant, double>& sums, double chi, double* numbers) {
@@ -139,11 +140,11 @@ void sums_along_axes(const HostRois& source, long long roi, const LargeRequest& 
     WideSum f, p[S], residual, chi;
     const Rows rows = rows_of_piece(request, piece);
     over_blocks(source, roi, request, rows.first, rows.end, work, [&](const BlockOfRoi<L>& block) {
-        AxisOf<LargeSquares<Profile>, L> y(float(block.first_row()), request.shape[1], request.shape[Profile::WIDTH_Y]);
+        AxisOf<Variant, L, 1> y(float(block.first_line()), request.shape[1], request.shape[Profile::width(1)]);
         AxisSums<L> own_y = {};
         ResidualSums<Variant, L> own = {};
-        over_rows(block, [&](auto rows_at_once, int k) SPOTFIT_INLINE_LAMBDA {
-            add_residual_rows<decltype(rows_at_once)::value>(block, k, y, L(request.amplitude), L(request.background),
+        over_lines(block, 0, block.own_lines(), [&](auto lines_at_once, int k) SPOTFIT_INLINE_LAMBDA {
+            add_residual_lines<decltype(lines_at_once)::value>(block, k, y, L(request.amplitude), L(request.background),
                                                              own_y, own);
         });
         const auto first = [](L x) { return double(x.v[0]); };
@@ -269,8 +270,13 @@ void large_sums(const HostRois& source, long long roi, const LargeRequest& reque
 
 long long large_bytes(int columns, int expression_lanes) { return LargeWork::needed(columns, expression_lanes); }
 
+// Volumes have none.
+template <class Profile> constexpr LargeSums planar_sums() {
+    if constexpr (Profile::AXES == 2) return large_sums<Profile>;
+    else return nullptr;
+}
 template <class... Profiles> constexpr SumsOfLarge sums_of(ProfileList<Profiles...>) {
-    return {{large_sums<Profiles>..., large_sums<Interpreted<3>>, large_sums<Interpreted<4>>,
+    return {{planar_sums<Profiles>()..., large_sums<Interpreted<3>>, large_sums<Interpreted<4>>,
              large_sums<Interpreted<5>>, large_sums<Interpreted<6>>, large_sums<Interpreted<8>>,
              large_sums<Interpreted<8>>, large_sums<Interpreted<12>>, large_sums<Interpreted<12>>,
              large_sums<Interpreted<12>>, large_sums<Interpreted<12>>}};

@@ -38,22 +38,30 @@ SPOTFIT_INLINE void transpose(const float* source, int stride, L* target) {
 
 // Where a ROI begins in frames, or in a map that all of them share; -1 outside of them.
 long long first_pixel(const HostRois& s, long long roi, bool shared) {
-    if (!s.corners) return shared ? 0 : roi * s.height * s.width;
-    const long long* c = s.corners + 3 * roi;
+    if (!s.corners) return shared ? 0 : roi * s.depth * s.height * s.width;
+    const long long* c = s.corners + (s.depth > 1 ? 4 : 3) * roi;
     if (c[0] < 0) return -1;
-    return ((shared ? 0 : c[0]) * s.height + c[1]) * s.width + c[2];
+    long long line = shared ? 0 : c[0];
+    if (s.depth > 1) line = line * s.depth + *++c;
+    return (line * s.height + c[1]) * s.width + c[2];
+}
+
+// How far from there a line of pixels begins.
+SPOTFIT_INLINE long long line_at(const HostRois& s, const RoiShape& shape, int k) {
+    if (shape.depth == 1) return k * s.width;
+    return (k / shape.rows * s.height + k % shape.rows) * s.width;
 }
 
 SPOTFIT_INLINE bool is_finite(double x) { return x - x == 0; }
 
 // A pixel that counts: a number, with a weight above 0 or a variance. NaN counts for nothing.
 template <class T>
-T reference_of(const HostRois& s, bool variances, const T* pixels, long long roi, int rows, int columns) {
+T reference_of(const HostRois& s, bool variances, const T* pixels, long long roi, const RoiShape& shape) {
     const float* planes = s.planes.values;
     if (planes) planes += first_pixel(s, roi, s.planes.shared);
-    for (int k = 0; k < rows; ++k)
-        for (int i = 0; i < columns; ++i) {
-            const long long place = k * s.width + i;
+    for (int k = 0; k < lines_of(shape); ++k)
+        for (int i = 0; i < shape.columns; ++i) {
+            const long long place = line_at(s, shape, k) + i;
             const float plane = planes ? planes[place] : 1.0f;
             const bool counts = variances ? plane >= 0.0f : plane > 0.0f;
             if (counts && is_finite(double(pixels[place]))) return pixels[place];
@@ -62,16 +70,19 @@ T reference_of(const HostRois& s, bool variances, const T* pixels, long long roi
 }
 
 template <class T>
-void copy_roi(const T* from, long long width, int rows, int columns, T reference, float* to) {
-    if (columns == width) columns *= rows, rows = 1;
-    for (int k = 0; k < rows; ++k)
-        for (int i = 0; i < columns; ++i) to[k * columns + i] = difference(from[k * width + i], reference);
+void copy_roi(const HostRois& s, const T* from, const RoiShape& shape, T reference, float* to) {
+    int lines = lines_of(shape), columns = shape.columns;
+    if (columns == s.width && (shape.depth == 1 || shape.rows == s.height)) columns *= lines, lines = 1;
+    for (int k = 0; k < lines; ++k) {
+        const T* const line = from + line_at(s, shape, k);
+        for (int i = 0; i < columns; ++i) to[k * columns + i] = difference(line[i], reference);
+    }
 }
 
 template <class T, bool PIXELS>
-void load(const HostRois& source, bool variances, const T* all, bool shared, const long long* rois, int count, int rows,
-          int columns, float* stage, L* tile, float* level) {
-    const int pixels = rows * columns, stride = padded(pixels);
+void load(const HostRois& source, bool variances, const T* all, bool shared, const long long* rois, int count,
+          const RoiShape& shape, float* stage, L* tile, float* level) {
+    const int pixels = pixels_of(shape), stride = padded(pixels);
     for (int lane = 0; lane < W; ++lane) {
         float* to = stage + lane * stride;
         const long long first = lane < count ? first_pixel(source, rois[lane], shared) : -1;
@@ -79,8 +90,8 @@ void load(const HostRois& source, bool variances, const T* all, bool shared, con
         if (first < 0) {
             for (int i = 0; i < pixels; ++i) to[i] = NOT_A_NUMBER;
         } else {
-            if (PIXELS) reference = reference_of(source, variances, all + first, rois[lane], rows, columns);
-            copy_roi(all + first, source.width, rows, columns, reference, to);
+            if (PIXELS) reference = reference_of(source, variances, all + first, rois[lane], shape);
+            copy_roi(source, all + first, shape, reference, to);
         }
         if (PIXELS) level[lane] = float(reference);
     }
@@ -88,25 +99,25 @@ void load(const HostRois& source, bool variances, const T* all, bool shared, con
 }
 
 template <class T>
-void load_as(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns,
+void load_as(const HostRois& source, bool variances, const long long* rois, int count, const RoiShape& shape,
              float* stage, L* tile, float* level) {
-    load<T, true>(source, variances, static_cast<const T*>(source.frames), false, rois, count, rows, columns, stage,
+    load<T, true>(source, variances, static_cast<const T*>(source.frames), false, rois, count, shape, stage,
                   tile, level);
 }
 
 }  // namespace
 
-void load_pixels(const HostRois& source, bool variances, const long long* rois, int count, int rows, int columns,
+void load_pixels(const HostRois& source, bool variances, const long long* rois, int count, const RoiShape& shape,
                  float* stage, L* tile, float* level) {
-    using Load = void (*)(const HostRois&, bool, const long long*, int, int, int, float*, L*, float*);
+    using Load = void (*)(const HostRois&, bool, const long long*, int, const RoiShape&, float*, L*, float*);
     constexpr Load LOAD[] = {load_as<unsigned char>, load_as<unsigned short>, load_as<short>, load_as<float>,
                              load_as<double>};
-    LOAD[source.pixel_type](source, variances, rois, count, rows, columns, stage, tile, level);
+    LOAD[source.pixel_type](source, variances, rois, count, shape, stage, tile, level);
 }
 
-void load_map(const HostRois& source, const PixelMap& map, const long long* rois, int count, int rows, int columns,
+void load_map(const HostRois& source, const PixelMap& map, const long long* rois, int count, const RoiShape& shape,
               float* stage, L* tile) {
-    load<float, false>(source, false, map.values, map.shared, rois, count, rows, columns, stage, tile, nullptr);
+    load<float, false>(source, false, map.values, map.shared, rois, count, shape, stage, tile, nullptr);
 }
 
 }  // namespace spotfit::SPOTFIT_ISA

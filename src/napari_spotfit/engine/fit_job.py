@@ -21,13 +21,13 @@ from .cpu.layouts import FitSettings
 _LIGHT = ("amplitude", "background")
 
 
-def kernel_order(profile: Profile) -> tuple[str, ...]:
-    """Return the shape parameters in the order of the kernels: x, y, and the others."""
-    return ("x", "y", *profile.widths)
+def step_order(profile: Profile) -> tuple[str, ...]:
+    """Return the shape parameters in the order of a step, as kernels/profiles.h states it."""
+    return (*reversed(profile.axes), *profile.widths)
 
 
 @lru_cache(maxsize=64)
-def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSettings:
+def make_fit_settings(settings: Settings, roi_shape: tuple[int, ...]) -> FitSettings:
     """Return the settings as numbers, read-only; open bounds become infinite.
 
     Maximum likelihood knows no negative light: there, amplitude and background are bounded
@@ -37,8 +37,8 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
     ----------
     settings : Settings
         The settings.
-    roi_shape : (int, int)
-        Rows and columns of the ROIs, in whose pixels the centre is.
+    roi_shape : tuple of int
+        Pixels of the ROIs along each axis, in whose pixels the centre is.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
     (3.0, -inf)
     """
     profile = settings.profile
-    names = kernel_order(profile)
+    names = step_order(profile)
     shape = {parameter.name: parameter for parameter in profile.shape}
     ends = [_in_radians(name, bounds_of(name, settings, roi_shape)) for name in names]
     light = [end.value for light in _LIGHT for end in light_ends(settings, light)]
@@ -87,7 +87,7 @@ def make_fit_settings(settings: Settings, roi_shape: tuple[int, int]) -> FitSett
 
 def held_shape(settings: Settings) -> int:
     """Return a bit for each shape parameter that stays at its start value."""
-    names = kernel_order(settings.profile)
+    names = step_order(settings.profile)
     return sum((name in settings.fixed) << i for i, name in enumerate(names))
 
 
@@ -111,8 +111,8 @@ class FitJob:
     ----------
     settings : Settings
         Those of corrected frames, with limits, noise, neighbours, errors and threads.
-    roi_shape : (int, int)
-        Rows and columns of the ROIs; of cut-outs, even ones too.
+    roi_shape : tuple of int
+        Pixels of the ROIs along each axis; of cut-outs, even ones too.
     pixel_type : str
         That of the pixels as the kernels read them, as NumPy has it: ``"u2"``.
     sigma : float or None
@@ -125,11 +125,11 @@ class FitJob:
     >>> from napari_spotfit import Settings
     >>> job = FitJob.of_spots(Settings(estimator="mle"), (8, 9), np.dtype(">u2"))
     >>> job.estimator, job.roi_shape, job.axes, job.pixel_type
-    ('mle', (8, 9), ('x', 'y'), 'u2')
+    ('mle', (8, 9), ('y', 'x'), 'u2')
     """
 
     settings: Settings
-    roi_shape: tuple[int, int]
+    roi_shape: tuple[int, ...]
     pixel_type: str
     sigma: float | None = None
     detection: Settings | None = None
@@ -145,7 +145,7 @@ class FitJob:
 
     @classmethod
     def of_spots(
-        cls, settings: Settings, roi_shape: tuple[int, int], pixel_type: np.dtype[Any]
+        cls, settings: Settings, roi_shape: tuple[int, ...], pixel_type: np.dtype[Any]
     ) -> FitJob:
         """Return the job of cut-outs of a type, which are fitted with all of their pixels."""
         return _job(settings, roi_shape, pixel_type, None, None)
@@ -184,8 +184,8 @@ class FitJob:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes of the position, in the order of the kernels."""
-        return tuple(name for name in kernel_order(self.model) if name in ("x", "y"))
+        """The axes of the position, in the order of the array."""
+        return self.model.axes
 
     @property
     def noise(self) -> NoiseModel | None:
@@ -211,7 +211,7 @@ class FitJob:
 @lru_cache(maxsize=64)
 def _job(
     settings: Settings,
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     pixel_type: np.dtype[Any],
     sigma: float | None,
     detection: Settings | None,

@@ -28,8 +28,10 @@ from ..kernel_arguments import (
     Results,
     address,
     fit_results,
+    frame_sizes,
     pixel_map,
     row_bytes,
+    shape_of_roi,
 )
 from ..lost_pixels import lost_pixels
 from ..own_pixels import fit_own_pixels
@@ -186,7 +188,7 @@ class CpuFitter:
     ) -> None:
         """Take memory for so many fits, and say once where all of it is."""
         self._prepared_for = ()  # until all is there: an error leaves nothing half made
-        job, settings, (rows, columns) = self._job, self._job.settings, self._job.roi_shape
+        job, settings = self._job, self._job.settings
         fits = fit_kind(settings, job.roi_shape, block.planes is not None)
         self._count = count
         #: What must outlast the addresses.
@@ -196,12 +198,12 @@ class CpuFitter:
         self._columns = Results.within(memory, count, settings).columns(settings.profile)
         self._given = given = BlockFits(
             source=HostRois(
-                height=pixels.shape[1], width=pixels.shape[2],
-                program=ctypes.addressof(fits.encoded.program) if fits.encoded else 0,
+                **frame_sizes(pixels.shape[1:]),
+                constants=ctypes.addressof(fits.encoded.program) if fits.encoded else 0,
                 pixel_type=PIXEL_TYPES[pixels.dtype.str[1:]],
             ),
             taken_type=PIXEL_TYPES[taken.dtype.str[1:]], profile=fits.profile,
-            estimator=fits.estimator, rows=rows, columns=columns,
+            estimator=fits.estimator, roi=shape_of_roi(job.roi_shape),
             shape=len(settings.profile.shape), numbers=numbers_per_fit(settings),
             fit_bytes=fits.work_bytes, settings=ctypes.addressof(fits.numbers),
             areas=rule_for(taken.dtype),

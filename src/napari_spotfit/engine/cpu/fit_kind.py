@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...settings.settings import Settings
 from ..fit_job import make_fit_settings
+from ..kernel_arguments import shape_of_roi
 from .layouts import EXPRESSION_SIZES, FitSettings
 from .library import Library, load
 
@@ -14,21 +16,22 @@ if TYPE_CHECKING:
     from .expression import Encoded
 
 
-def fit_kind(settings: Settings, roi_shape: tuple[int, int], planes: bool) -> FitKind:
+def fit_kind(settings: Settings, roi_shape: tuple[int, ...], planes: bool) -> FitKind:
     """Return what is the same for all fits of a kind, in ROIs of up to 32 pixels a side."""
     return _fit_kind(load(), settings, roi_shape, planes)
 
 
 @lru_cache(maxsize=64)
 def _fit_kind(
-    library: Library, settings: Settings, roi_shape: tuple[int, int], planes: bool
+    library: Library, settings: Settings, roi_shape: tuple[int, ...], planes: bool
 ) -> FitKind:
     profile, encoded = _profile(library, settings, roi_shape)
     lanes = encoded.lanes if encoded else 0
+    roi = shape_of_roi(roi_shape)
     return FitKind(
         library, profile, encoded, 2 * settings.estimator_kind.is_likelihood + planes, roi_shape,
         make_fit_settings(settings, roi_shape), settings.threads,
-        library.functions.spotfit_fit_bytes(library.index, *roi_shape, lanes),
+        library.functions.spotfit_fit_bytes(library.index, ctypes.byref(roi), lanes),
     )  # fmt: skip
 
 
@@ -39,7 +42,7 @@ class FitKind(NamedTuple):
     profile: int
     encoded: Encoded | None
     estimator: int
-    roi_shape: tuple[int, int]
+    roi_shape: tuple[int, ...]
     numbers: FitSettings
     threads: int | None
     #: Memory that a thread needs.
@@ -47,7 +50,7 @@ class FitKind(NamedTuple):
 
 
 def _profile(
-    library: Library, settings: Settings, roi_shape: tuple[int, int]
+    library: Library, settings: Settings, roi_shape: tuple[int, ...]
 ) -> tuple[int, Encoded | None]:
     """Return a profile's number, and an expression's program, whose memory must outlast fits."""
     expression = settings.profile.expression

@@ -165,7 +165,7 @@ class LargeFit:
         vectors = -(-self._roi_shape[1] // functions.spotfit_lane_width(index))
         block = _ROWS_OF_BLOCK, min(vectors, _VECTORS_OF_BLOCK)
         self._encoded = encode(self._expression, block)
-        source.program = ctypes.addressof(self._encoded.program)
+        source.constants = ctypes.addressof(self._encoded.program)
         return self._encoded.lanes
 
 
@@ -196,7 +196,7 @@ def fit_rois(
     results = Results.within(memory, count, settings)
     target = fit_results(address(memory), count, settings)
     source = HostRois(
-        address(frames), *frames.shape[1:], address(corners), address(start),
+        address(frames), 1, *frames.shape[1:], address(corners), address(start),
         pixel_map(planes), pixel_map(variance_map), 0, PIXEL_TYPES[frames.dtype.str[1:]],
     )  # fmt: skip
     inside = corners[:, 0] >= 0 if corners is not None else np.ones(count, bool)

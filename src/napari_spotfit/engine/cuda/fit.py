@@ -16,7 +16,7 @@ from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from ..cpu.layouts import PixelMap, RoiSource
 from ..fit_job import make_fit_settings
-from ..kernel_arguments import Results, address, fit_results, row_bytes
+from ..kernel_arguments import Results, address, fit_results, frame_sizes, row_bytes
 from . import large_rois, staging, transfer
 from .compile import as_argument
 from .fit_kernel import FitCode, FitKernel, fit_kernel
@@ -37,7 +37,7 @@ _WARPS_AT_ONCE = 4
 def fit_rois(
     frames: Any,
     corners: Any,
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     settings: Settings,
     start: Any = None,
     *,
@@ -155,7 +155,7 @@ class Maps(NamedTuple):
 
 @lru_cache(maxsize=64)
 def task_of(
-    settings: Settings, roi_shape: tuple[int, int], pixel: str, *, gather: bool, planes: bool,
+    settings: Settings, roi_shape: tuple[int, ...], pixel: str, *, gather: bool, planes: bool,
     variance_map: bool,
 ) -> _Task:  # fmt: skip
     """Return what is the same for all fits of a kind; the same, as long as it is in use."""
@@ -174,7 +174,7 @@ class _Task:
 
     code: FitCode
     settings: Settings
-    roi_shape: tuple[int, int]
+    roi_shape: tuple[int, ...]
     pixel: np.dtype[Any]
     row_bytes: int
     numbers: NDArray[Any]
@@ -206,7 +206,7 @@ class _Task:
             count = min(step, n - first)
             rois, output = _arguments(
                 frames_at + (0 if self.code.gather else first * roi_bytes),
-                frames.shape[1:], corners_at and corners_at + 24 * first,
+                frames.shape[1:], corners_at and corners_at + 8 * (1 + len(self.roi_shape)) * first,
                 start_at and start_at + 4 * shape * first,
                 self._from(planes, first), self._from(variance, first),
                 memory, room, self, first,
@@ -222,17 +222,20 @@ class _Task:
         values, shared = place
         if self.code.gather or shared:
             return place
-        return values + 4 * self.code.rows * self.code.columns * first, False
+        return values + 4 * self.code.lines * self.code.columns * first, False
 
 
 @lru_cache(maxsize=256)
 def _arguments(
-    frames: int, frame_shape: tuple[int, int], corners: int, start: int,
+    frames: int, frame_shape: tuple[int, ...], corners: int, start: int,
     planes: _Place, variance: _Place,
     memory: int, n: int, task: _Task, first: int,
 ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
     """Return where a kernel reads and writes; in a closed loop that stays the same."""
-    source = RoiSource(frames, *frame_shape, corners, start, PixelMap(*planes), PixelMap(*variance))
+    source = RoiSource(
+        frames, corners=corners, start=start, planes=PixelMap(*planes),
+        variance=PixelMap(*variance), **frame_sizes(frame_shape),
+    )  # fmt: skip
     return as_argument(source), as_argument(fit_results(memory, n, task.settings, first))
 
 
@@ -255,7 +258,7 @@ def _fits_per_launch(task: _Task, kernel: FitKernel, multiprocessors: int) -> in
 def fit_work(code: FitCode, iterations: int) -> float:
     """Return about how many operations a fit takes that ends after so many iterations."""
     parameters = len(code.profile.shape) + 2
-    pixels = code.rows * code.columns
+    pixels = code.lines * code.columns
     step = 100 + 4 * parameters**3
     if code.in_registers:
         return iterations * (6 * pixels + 40 * (code.rows + code.columns) + step)

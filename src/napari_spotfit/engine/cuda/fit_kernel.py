@@ -27,8 +27,8 @@ using namespace spotfit;
 using namespace spotfit::SPOTFIT_ISA;
 using Kernel = {kind}<
     FitVariant<{profile}, {likelihood}, {planes}, {held}>,
-    LanesOfFit<Warp, {rows}, {columns}, {lanes_x}, {lanes_y}>,
-    RoiLayout<{pixel}, {gather}, {rows}, {columns}>, {variance_map}{several}>;
+    LanesOfFit<Warp, {depth}, {rows}, {columns}, {lanes_x}, {lanes_y}>,
+    RoiLayout<{pixel}, {gather}, {depth}, {rows}, {columns}>, {variance_map}{several}>;
 
 extern "C" __global__ void __launch_bounds__({threads}, {blocks})
     fit(const RoiSource source, const FitResults results, const FitSettings given,
@@ -61,6 +61,7 @@ class FitCode(NamedTuple):
     #: The pixels' type, such as "u2", and whether ROIs lie in frames.
     pixel: str
     gather: bool
+    depth: int
     rows: int
     columns: int
     #: What kernels/layouts/fit_settings.h has under these names.
@@ -73,7 +74,7 @@ class FitCode(NamedTuple):
     @classmethod
     @lru_cache(maxsize=64)
     def of(
-        cls, settings: Settings, roi_shape: tuple[int, int], pixel: str, *, gather: bool,
+        cls, settings: Settings, roi_shape: tuple[int, ...], pixel: str, *, gather: bool,
         planes: bool, variance_map: bool,
     ) -> FitCode:  # fmt: skip
         """Return the code of fits."""
@@ -82,14 +83,20 @@ class FitCode(NamedTuple):
         return cls(
             settings.profile, settings.pixel, likelihood, planes,
             variance_map and settings.errors and not likelihood, pixel, gather,
-            *roi_shape, numbers.held, numbers.turns, bool(numbers.errors),
+            *(1,) * (3 - len(roi_shape)), *roi_shape, numbers.held, numbers.turns, bool(numbers.errors),
             bool(numbers.bounded_amplitudes), bool(numbers.noise_known),
         )  # fmt: skip
 
     @property
     def in_registers(self) -> bool:
         """Whether these are fits of the fast path, whose pixels stay in registers."""
-        return self.profile.separable and not self.likelihood and not self.planes
+        is_planar = len(self.profile.axes) == 2
+        return is_planar and self.profile.separable and not self.likelihood and not self.planes
+
+    @property
+    def lines(self) -> int:
+        """Lines of pixels along x."""
+        return self.depth * self.rows
 
     @property
     def pixel_bytes(self) -> int:
@@ -99,7 +106,7 @@ class FitCode(NamedTuple):
     @property
     def roi_bytes(self) -> int:
         """Bytes of a ROI that is cut out."""
-        return self.rows * self.columns * self.pixel_bytes
+        return self.lines * self.columns * self.pixel_bytes
 
 
 class Threads(NamedTuple):
@@ -168,6 +175,7 @@ def kernel_text(code: FitCode, threads: Threads) -> str:
             several=f", {_literal(threads.several)}" if code.in_registers else "",
             pixel=PIXEL_TYPES[code.pixel],
             gather=_literal(code.gather),
+            depth=code.depth,
             rows=code.rows,
             columns=code.columns,
             held=code.held,
@@ -261,14 +269,14 @@ _NUMBERS_OF_TWO = 128
 def _shared(code: FitCode) -> Threads:
     lanes = 1
     # Weights of a small separable fit lie beside its pixels without need for another thread.
-    small = code.profile.separable and not code.likelihood and code.rows * code.columns <= _NUMBERS
+    small = code.profile.separable and not code.likelihood and code.lines * code.columns <= _NUMBERS
     numbers = code.columns * (2 if code.planes and not small else 1)
     u_in_registers = code.profile.separable and code.columns <= _U_IN_REGISTERS
     most_of_two = _NUMBERS_OF_TWO if code.likelihood and u_in_registers else _NUMBERS
     while (
         lanes < 16
-        and lanes < code.rows
-        and -(-code.rows // lanes) * numbers > (most_of_two if lanes == 2 else _NUMBERS)
+        and lanes < code.lines
+        and -(-code.lines // lanes) * numbers > (most_of_two if lanes == 2 else _NUMBERS)
     ):
         lanes *= 2
     return Threads(1, lanes, 64, _shared_blocks(code, lanes))
@@ -293,7 +301,7 @@ def warp_bytes(code: FitCode, lanes_x: int, lanes_y: int) -> int:
     n = shape + 2 if code.likelihood else shape
     # kernels/state.h
     state = 4 * WARP * (6 + shape + 2 + n * (n + 1) // 2 + n)
-    own_rows, own_columns = -(-code.rows // lanes_y), -(-code.columns // lanes_x)
+    own_rows, own_columns = -(-code.lines // lanes_y), -(-code.columns // lanes_x)
     if code.in_registers:
         # kernels/cuda/register_rois.h
         edges = 2 * own_columns + (2 * own_rows if lanes_x > 1 else 0)

@@ -189,11 +189,12 @@ class PlaceFits:
         settings, kind, new = self._settings, self._kind, self._kept_new
         rows, columns = settings.roi_shape
         source = HostRois(
+            depth=1,
             height=self._shape[0],
             width=self._shape[1],
             corners=address(self._all_corners),
             start=address(self._start),
-            program=ctypes.addressof(kind.encoded.program) if kind.encoded else 0,
+            constants=ctypes.addressof(kind.encoded.program) if kind.encoded else 0,
             pixel_type=PIXEL_TYPES[dtype.str[1:]],
         )
         return layouts.PlaceFits(
