@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.columns import AXES, STDERR, STOP, describe
+from ..models.columns import STDERR, STOP, describe
 from ..models.profiles import Profile
 from ..models.stopping import StopCondition
 from ..settings.settings import Settings
@@ -31,12 +31,12 @@ def values_of(profile: Profile) -> tuple[str, ...]:
 
 def errors_of(profile: Profile) -> tuple[str, ...]:
     """Return the columns of standard errors, which come after the values."""
-    return _errors_of(profile.widths)
+    return _errors_of(profile.axes, profile.widths)
 
 
 @cache
-def _errors_of(widths: tuple[str, ...]) -> tuple[str, ...]:
-    names = (*reversed(AXES), *widths, "amplitude", "background", "photons")
+def _errors_of(axes: tuple[str, ...], widths: tuple[str, ...]) -> tuple[str, ...]:
+    names = (*reversed(axes), *widths, "amplitude", "background", "photons")
     return tuple(name + STDERR for name in names)
 
 
@@ -57,7 +57,7 @@ def invalid_columns(count: int, settings: Settings) -> dict[str, NDArray[Any]]:
     array([5, 5], dtype=uint8)
     """
     profile = settings.profile
-    names = (*AXES, *values_of(profile), "iterations", STOP)
+    names = (*profile.axes, *values_of(profile), "iterations", STOP)
     names += errors_of(profile) if settings.errors else ()
     shape = [parameter.column for parameter in profile.shape]
     values = {"iterations": 0, STOP: StopCondition.INVALID}

@@ -23,7 +23,7 @@ _LIGHT = ("amplitude", "background")
 
 def kernel_order(profile: Profile) -> tuple[str, ...]:
     """Return the shape parameters in the order of the kernels: x, y, and the others."""
-    return ("x", "y", *profile.widths)
+    return (*reversed(profile.axes), *profile.widths)
 
 
 @lru_cache(maxsize=64)

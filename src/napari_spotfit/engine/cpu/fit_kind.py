@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from .expression import Encoded
 
 
-def fit_kind(settings: Settings, roi_shape: tuple[int, int], planes: bool) -> FitKind:
+def fit_kind(settings: Settings, roi_shape: tuple[int, ...], planes: bool) -> FitKind:
     """Return what is the same for all fits of a kind, in ROIs of up to 32 pixels a side."""
     return _fit_kind(load(), settings, roi_shape, planes)
 
 
 @lru_cache(maxsize=64)
 def _fit_kind(
-    library: Library, settings: Settings, roi_shape: tuple[int, int], planes: bool
+    library: Library, settings: Settings, roi_shape: tuple[int, ...], planes: bool
 ) -> FitKind:
     profile, encoded = _profile(library, settings, roi_shape)
     lanes = encoded.lanes if encoded else 0
@@ -39,7 +39,7 @@ class FitKind(NamedTuple):
     profile: int
     encoded: Encoded | None
     estimator: int
-    roi_shape: tuple[int, int]
+    roi_shape: tuple[int, ...]
     numbers: FitSettings
     threads: int | None
     #: Memory that a thread needs.
@@ -47,7 +47,7 @@ class FitKind(NamedTuple):
 
 
 def _profile(
-    library: Library, settings: Settings, roi_shape: tuple[int, int]
+    library: Library, settings: Settings, roi_shape: tuple[int, ...]
 ) -> tuple[int, Encoded | None]:
     """Return a profile's number, and an expression's program, whose memory must outlast fits."""
     expression = settings.profile.expression
