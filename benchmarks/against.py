@@ -107,7 +107,7 @@ def spots_of(arguments: dict[str, Any], size: int, count: int) -> np.ndarray:
         for parameter in model.shape[2:]:
             constant, per_sigma = parameter.start
             values[parameter.name] = (constant + per_sigma * sigma) * rng.uniform(0.9, 1.1)
-        result.append(model.evaluate(rows, columns, values))
+        result.append(model.evaluate((rows, columns), values))
     return rng.poisson(np.resize(result, (count, size, size))).astype(np.uint16)
 
 

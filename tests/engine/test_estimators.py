@@ -148,7 +148,7 @@ def test_agrees_with_double_precision(backend, model, estimator):
         at |= {"amplitude": rng.uniform(60, 300), "background": rng.uniform(1, 10)}
         if model == "moffat":  # its wings show in bright spots
             at |= {"exponent": at["width"] + 1, "amplitude": 10 * at["amplitude"]}
-        spots.append(rng.poisson(profile.evaluate(rows, columns, at)))
+        spots.append(rng.poisson(profile.evaluate((rows, columns), at)))
     weights[:, 1, 1] = 0
     given = weights if estimator == "wlse" else None
     fits = fit_spots(

@@ -47,7 +47,7 @@ def fit(backend):
 def image_of(settings, truth, amplitude=200.0, background=30.0, shape=SHAPE, center=CENTER):
     y, x = np.indices(shape, float)
     light = {"amplitude": amplitude, "background": background}
-    return settings.profile.evaluate(y, x, center | truth | light, settings.pixel)
+    return settings.profile.evaluate((y, x), center | truth | light, settings.pixel)
 
 
 def fit_one(fit, image, settings, plane=None, start=None):
@@ -360,7 +360,7 @@ def test_a_small_spot_is_found_in_a_large_image(fit):
     settings = Settings(model="gaussian_rotated", gain=1.0)
     y, x = np.indices((1500, 1200), float)
     truth = {"y": 1203.4, "x": 77.7, "sigma_x": 4.0, "sigma_y": 2.5, "angle": -30.0}
-    light = settings.profile.evaluate(y, x, truth | {"amplitude": 300, "background": 20})
+    light = settings.profile.evaluate((y, x), truth | {"amplitude": 300, "background": 20})
     image = np.random.default_rng(13).poisson(light).astype(np.uint16)
     found = fit_one(fit, image, settings)
     assert StopCondition(found["stop_condition"]).converged

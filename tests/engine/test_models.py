@@ -13,7 +13,7 @@ from napari_spotfit.models.profiles import GAUSSIAN_ROTATED, MODELS
 
 def noise_free(model, pixel, shape, parameters):
     rows, columns = np.indices(shape, float)
-    return np.array([MODELS[model].evaluate(rows, columns, one, pixel) for one in parameters])
+    return np.array([MODELS[model].evaluate((rows, columns), one, pixel) for one in parameters])
 
 
 @pytest.mark.parametrize("shape", [(7, 7), (9, 12), (16, 16)])

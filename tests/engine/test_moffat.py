@@ -22,7 +22,7 @@ def spots_of(exponent, side=15, fwhm=3.0, count=300, amplitude=2000.0, backgroun
     centres = (side - 1) / 2 + rng.uniform(-0.5, 0.5, (count, 2))
     values = {"width": width, "exponent": exponent, "amplitude": amplitude}
     values["background"] = background
-    clean = [MOFFAT.evaluate(rows, columns, {"y": y, "x": x} | values) for y, x in centres]
+    clean = [MOFFAT.evaluate((rows, columns), {"y": y, "x": x} | values) for y, x in centres]
     return rng.poisson(clean).astype(np.float32), centres, width
 
 

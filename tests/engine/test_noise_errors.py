@@ -63,7 +63,7 @@ def test_agrees_with_the_sandwich(backend, model, estimator, background, amplitu
     shape = {"y": 4.2, "x": 3.8, "angle": 20.0, "sigma_y": 1.3, "exponent": 2.5}
     at = dict.fromkeys(MODELS[model].widths, 1.7) | shape
     at |= {"amplitude": amplitude, "background": background}
-    clean = MODELS[model].evaluate(*np.indices((SIDE, SIDE), float), at)
+    clean = MODELS[model].evaluate(np.indices((SIDE, SIDE), float), at)
     spots = clean + rng.normal(0, 2, (20, SIDE, SIDE))
     weights = rng.uniform(0.5, 2, (SIDE, SIDE)) if estimator == "wlse" else None
     start = np.tile([at[name] for name in ("y", "x", *MODELS[model].widths)], (20, 1))

@@ -74,7 +74,7 @@ def test_agrees_with_the_sandwich(backend, model, estimator):
     bad[0, 0] = bad[7, 3] = True
     shape = {"y": 4.2, "x": 3.8, "angle": 20.0, "sigma_y": 1.3, "exponent": 2.5}
     at = dict.fromkeys(MODELS[model].widths, 1.7) | shape | {"amplitude": 900, "background": 60}
-    clean = MODELS[model].evaluate(*np.indices((SIDE, SIDE), float), at)
+    clean = MODELS[model].evaluate(np.indices((SIDE, SIDE), float), at)
     spots = rng.poisson(clean, (40, SIDE, SIDE)) + rng.normal(
         0, np.sqrt(variance), (40, SIDE, SIDE)
     )

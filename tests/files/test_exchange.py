@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 import zipfile
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import real_files
 from exchange_cases import SIZE, localised
+from volume_model import fits_in_volumes
 
 from napari_spotfit import FormatWarning, Settings, SpotFits, StopCondition, load_fits
 from napari_spotfit.files.exchange import hdf5
@@ -260,6 +262,47 @@ def test_counts_are_told_from_photons(tmp_path):
     assert "counts" not in saved(found, tmp_path / "c.hdf5")[1]
     with pytest.raises(ValueError, match="different units cannot be joined"):
         SpotFits.concatenate([found, SpotFits(found.columns, ("frame",))])
+
+
+@pytest.mark.parametrize("name", EXCHANGE)
+def test_z_of_another_program_stays_in_nm(tmp_path, name):
+    z = np.linspace(-300, 250, 40)
+    fits = localised(z=z, z_stderr=np.linspace(9, 30, 40).astype(np.float32))
+    fits = SpotFits(fits.columns, ("frame",), None, units={"z": "nm", "z_stderr": "nm"})
+    found, told = saved(fits, tmp_path / f"a{EXCHANGE[name].suffix}")
+    if name in ("bigfish", "rsfish", "trackmate"):
+        assert "z" not in found
+        assert "z, z_stderr" in told
+    else:
+        np.testing.assert_allclose(found.z, z, rtol=1e-6)
+        assert found.units["z"] == "nm"
+        assert ("z_stderr" in found) != ("z_stderr" in told)
+        assert found.units.get("z_stderr", "nm") == "nm"
+    if name == "smlm":
+        with zipfile.ZipFile(tmp_path / "a.smlm") as file:
+            (kind,) = json.loads(file.read("manifest.json"))["formats"].values()
+        units = dict(zip(kind["headers"], kind["units"], strict=True))
+        assert units["z"] == units["z_precision"] == "nm"
+
+
+@pytest.mark.parametrize("name", EXCHANGE)
+def test_z_in_planes_is_never_taken_for_nm(volume_model, tmp_path, name):
+    fits, path = fits_in_volumes(), tmp_path / f"a{EXCHANGE[name].suffix}"
+    if name == "napari":  # its first axis is one of whole numbers
+        fits = SpotFits(fits.columns | {"z": np.rint(fits.z)}, ("frame",), fits.settings)
+    found, told = saved(fits, path)
+    assert "z" not in found or not found.z.any()
+    for axis in ("y", "x"):
+        np.testing.assert_allclose(found.columns[axis], fits.columns[axis], atol=1e-5)
+    if name == "bigfish":
+        np.testing.assert_array_equal(found.z_px, fits.z)
+        assert "frame" in told
+    elif name == "napari":
+        assert found.points().tolist() == fits.points().tolist()
+    elif "z_px" in found:
+        np.testing.assert_allclose(found.z_px, fits.z, rtol=1e-6)
+    else:
+        assert "z_px" in told
 
 
 def test_rows_without_a_place_are_counted(tmp_path):

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from settings_cases import OWN, any_settings
+from volume_model import fits_in_volumes
 
 import napari_spotfit
 from napari_spotfit import (
@@ -105,6 +106,20 @@ def test_cut_outs_and_their_settings_come_back(tmp_path, end, options):
     path = tmp_path / f"spots{end}"
     fits.save(path)
     assert_same(load_fits(path), fits)
+
+
+@pytest.mark.parametrize("end", ENDS[:2])
+def test_fits_in_volumes_come_back(volume_model, tmp_path, csv_by, end):
+    fits, path = fits_in_volumes(roi_size=(5, 7, 9)), tmp_path / f"volume{end}"
+    fits.save(path)
+    found = load_fits(path)
+    assert_same(found, fits)
+    assert found.units["z"] == found.units["roi_z"] == "planes"
+    assert read(path).about.roi_shape == (5, 7, 9)
+    columns = {name: values for name, values in fits.columns.items() if name != "z"}
+    SpotFits(columns, fits.index_names, fits.settings).save(path)
+    with pytest.raises(UnreadableFileError, match="no column 'z'"):
+        load_fits(path)
 
 
 @pytest.mark.parametrize("end", ENDS[:2])

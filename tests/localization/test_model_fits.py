@@ -34,7 +34,7 @@ def spots_of(model, pixel="sampled", count=30, size=11, seed=0, **changed):
         values = {"y": y, "x": x, "amplitude": rng.uniform(100, 300), "background": 10.0}
         values |= {name: SHAPES[name] * rng.uniform(0.9, 1.1) for name in profile.widths} | changed
         truth.append(values)
-        spots.append(profile.evaluate(rows, columns, values, pixel))
+        spots.append(profile.evaluate((rows, columns), values, pixel))
     return np.array(spots), {name: np.array([one[name] for one in truth]) for name in truth[0]}
 
 

@@ -17,7 +17,7 @@ from napari_spotfit.models.columns import (
     describe,
     is_index,
 )
-from napari_spotfit.models.profiles import MODELS
+from napari_spotfit.models.profiles import MODELS, Profile
 from napari_spotfit.results.spot_fits import units_of
 
 
@@ -55,6 +55,35 @@ def test_one_row_is_a_column_of_each_axis():
     assert COLUMNS["x_stderr"].error_of == "x"
 
 
+def test_z_is_in_planes_and_called_as_its_formats_do():
+    z, error, roi = (COLUMNS[name] for name in ("z", "z_stderr", "roi_z"))
+    assert [one.unit for one in (z, error, roi, COLUMNS["sigma_z"])] == ["planes"] * 4
+    assert set(z.formats) == {"picasso", "thunderstorm", "smap", "decode", "smlm"}
+    assert error.formats["thunderstorm"] == "uncertainty_z [nm]"
+    assert not {"thunderstorm"} & set(COLUMNS["x_stderr"].formats)
+    assert (z.kind, COLUMNS["y"].kind) == ("number", "position")
+
+
+def test_a_model_says_its_axes(volume_model):
+    assert {model.axes for model in MODELS.values()} == {("y", "x"), ("z", "y", "x")}
+    assert volume_model.widths == ("sigma", "sigma_z")
+    units = units_of(Settings(model="volume"))
+    assert [units[name] for name in ("z", "z_stderr", "roi_z", "sigma_z")] == ["planes"] * 4
+    top = dict.fromkeys(("z", "y", "x"), 2.0) | {"sigma": 1.3, "sigma_z": 1.7}
+    image = volume_model.evaluate(np.indices((5, 5, 5)), top | {"amplitude": 3, "background": 1})
+    assert np.unravel_index(image.argmax(), image.shape) == (2, 2, 2)
+    assert image.max() == 4
+
+
+def test_z_may_be_a_parameter_of_a_model_in_a_plane():
+    own = Profile.from_expression(
+        "exp(-((x-x0)**2 + (y-y0)**2) / (2*(1 + z**2)))", start={"z": 0.5}
+    )
+    assert own.axes == ("y", "x")
+    assert own.widths == ("z",)
+    assert units_of(Settings(model=own)).get("z") is None
+
+
 def test_formats_have_each_title_and_each_column_once():
     for name in EXCHANGE:
         titles = [column.formats[name] for column in columns_in(name)]
@@ -67,7 +96,7 @@ def test_units_are_those_of_the_table():
     units = units_of(Settings(gain=2.0))
     for name in ("y", "sigma", "sigma_stderr", "roi_x", "background", "photons", "chi_square"):
         assert units[name] == COLUMNS[name].unit
-    assert "z" not in units  # of another program's table, which says its own
+    assert "z" not in units  # a model in a plane has none
 
 
 def test_names_that_editors_complete_have_the_types_of_the_table():

@@ -345,7 +345,7 @@ def spots(profile, truth, count=40):
         for _ in range(count)
     ]
     light = {"amplitude": 300, "background": 20}
-    images = [profile.evaluate(y, x, value | light) for value in values]
+    images = [profile.evaluate((y, x), value | light) for value in values]
     return np.array(images), values
 
 

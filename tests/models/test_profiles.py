@@ -17,8 +17,8 @@ ROWS, COLUMNS = np.indices((9, 8), float)
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=str)
 def test_the_peak_is_the_amplitude(model):
-    assert model.evaluate(4.2, 3.7, SHAPE) == pytest.approx(57)
-    assert np.all(model.evaluate(ROWS, COLUMNS, SHAPE) < 57)
+    assert model.evaluate((4.2, 3.7), SHAPE) == pytest.approx(57)
+    assert np.all(model.evaluate((ROWS, COLUMNS), SHAPE) < 57)
     assert model.parameter_count == len(model.widths) + 4
 
 
@@ -26,36 +26,38 @@ def test_the_peak_is_the_amplitude(model):
 def test_integrated_is_the_mean_over_each_pixel(model):
     if model.integrated is None:
         with pytest.raises(ValueError, match=f"the model {model.name} has no formula"):
-            model.evaluate(ROWS, COLUMNS, SHAPE, "integrated")
+            model.evaluate((ROWS, COLUMNS), SHAPE, "integrated")
         return
     # Gauss–Legendre, five points along each axis.
     places, weights = np.polynomial.legendre.leggauss(5)
     mean = sum(
-        v * u / 4 * model.evaluate(ROWS + dy / 2, COLUMNS + dx / 2, SHAPE)
+        v * u / 4 * model.evaluate((ROWS + dy / 2, COLUMNS + dx / 2), SHAPE)
         for dy, v in zip(places, weights, strict=True)
         for dx, u in zip(places, weights, strict=True)
     )
-    np.testing.assert_allclose(model.evaluate(ROWS, COLUMNS, SHAPE, "integrated"), mean, atol=1e-5)
+    np.testing.assert_allclose(
+        model.evaluate((ROWS, COLUMNS), SHAPE, "integrated"), mean, atol=1e-5
+    )
 
 
 def test_a_turned_gaussian_not_turned_is_elliptical():
     elliptical, rotated = MODELS["gaussian_elliptical"], MODELS["gaussian_rotated"]
     straight = SHAPE | {"angle": 0.0}
-    expected = elliptical.evaluate(ROWS, COLUMNS, straight)
-    np.testing.assert_allclose(rotated.evaluate(ROWS, COLUMNS, straight), expected)
+    expected = elliptical.evaluate((ROWS, COLUMNS), straight)
+    np.testing.assert_allclose(rotated.evaluate((ROWS, COLUMNS), straight), expected)
     # By a right angle the widths change places; by two nothing changes.
     swapped = straight | {"sigma_x": 0.9, "sigma_y": 1.6, "angle": 90.0}
-    np.testing.assert_allclose(rotated.evaluate(ROWS, COLUMNS, swapped), expected)
+    np.testing.assert_allclose(rotated.evaluate((ROWS, COLUMNS), swapped), expected)
     half = SHAPE | {"angle": 205.0}
     np.testing.assert_allclose(
-        rotated.evaluate(ROWS, COLUMNS, half), rotated.evaluate(ROWS, COLUMNS, SHAPE)
+        rotated.evaluate((ROWS, COLUMNS), half), rotated.evaluate((ROWS, COLUMNS), SHAPE)
     )
 
 
 def test_the_angle_goes_from_x_towards_y():
     long = SHAPE | {"y": 4.0, "x": 4.0, "angle": 45.0}
     rotated = MODELS["gaussian_rotated"]
-    assert rotated.evaluate(6.0, 6.0, long) > rotated.evaluate(2.0, 6.0, long)
+    assert rotated.evaluate((6.0, 6.0), long) > rotated.evaluate((2.0, 6.0), long)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_simulated_spots_have_the_models_shape(model, pixel, options):
     for spot, (_, row) in zip(spots, truth.iterrows(), strict=True):
         area = 2 * np.pi * 1.4 * (0.9 if "sigma_y" in options else 1.4)
         shape = dict(row) | {"amplitude": 1e8 / area}
-        expected = MODELS[model].evaluate(rows, columns, shape, pixel)
+        expected = MODELS[model].evaluate((rows, columns), shape, pixel)
         np.testing.assert_allclose(spot, expected, rtol=5e-3, atol=6 * np.sqrt(expected.max()))
 
 

@@ -65,7 +65,7 @@ def _moffat_spots() -> NDArray[np.int64]:
     random, (y, x) = np.random.default_rng(1), np.indices((SIZE, SIZE), float)
     shape = {"width": 1.6, "exponent": 2.0, "amplitude": 5000.0, "background": 10.0}
     light = [
-        MODELS["moffat"].evaluate(y, x, shape | dict(zip("yx", center, strict=True)))
+        MODELS["moffat"].evaluate((y, x), shape | dict(zip("yx", center, strict=True)))
         for center in random.uniform(SIZE / 2 - 1, SIZE / 2, (COUNT, 2))
     ]
     return random.poisson(light)

@@ -28,6 +28,7 @@ from napari_spotfit import (
 )
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import GAUSSIAN_ROTATED, MODELS, Profile
+from napari_spotfit.settings.bounds import bounds_of
 from napari_spotfit.settings.options import Options
 from napari_spotfit.settings.parameter import words_of
 from napari_spotfit.settings.settings import parameters
@@ -159,6 +160,33 @@ def test_words_are_those_that_a_setting_accepts():
     assert words_of(hints["model"]) == tuple(MODELS)
     assert words_of(hints["estimator"]) == tuple(ESTIMATORS)
     assert words_of(hints["devices"]) == ("one", "all")
+
+
+def test_a_roi_has_a_side_for_each_axis_of_the_model(volume_model):
+    known = Settings(model="volume", roi_size=(5, 7, 9))
+    assert known.roi_shape == (5, 7, 9)
+    assert Settings(model="volume", roi_size=7).roi_shape == (7, 7, 7)
+    assert Settings(**known.to_dict()) == known
+    assert Settings(**json.loads(json.dumps(known.to_dict()))) == known
+    for change in ({"model": "gaussian"}, {"roi_size": (7, 9)}, {"roi_size": (7, 9, 9, 9)}):
+        with pytest.raises(TypeError, match=r"roi_size must be a whole number or [23], .*columns"):
+            known.changed(**change)
+    assert known.changed(model="gaussian", roi_size=(7, 9)).roi_shape == (7, 9)
+    for wrong in ((), (5, 7, 8), (5, 7, 3), (5, 7, True)):
+        with pytest.raises((TypeError, ValueError), match="roi_size must be"):
+            known.changed(roi_size=wrong)
+
+
+def test_bounds_in_volumes_follow_each_axis(volume_model):
+    known = Settings(model="volume", roi_size=(5, 7, 9), fixed={"y": 1.0}, bounds={"z": (-1, 9)})
+    ends = {one.name: bounds_of(one.name, known, known.roi_shape) for one in volume_model.shape}
+    assert ends == {
+        "z": (1.0, 4.5), "y": (4.0, 4.0), "x": (-0.5, 8.5), "sigma": (0.25, 9), "sigma_z": (0.25, 9)
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="z is held at 3 planes from the middle of the ROI"):
+        bounds_of("z", known.changed(fixed={"z": 3.0}, bounds={}), known.roi_shape)
+    with pytest.raises(ValueError, match="sigma_z must be above 0"):
+        known.changed(fixed={"sigma_z": 0.0})
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,7 @@ class _Number(_ParamType):
             return None if value == _UNSET else value
         try:
             if self._pair and "x" in value:
-                rows, columns = map(int, value.split("x"))
-                return rows, columns
+                return tuple(map(int, value.split("x")))
             return self._kind(value)
         except ValueError:
             more = f", or {_UNSET}" if self._optional else ""

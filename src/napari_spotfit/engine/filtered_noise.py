@@ -114,7 +114,7 @@ class FilteredNoise(NamedTuple):
     noise: layouts.FilteredNoise
 
 
-def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple[int, int]) -> None:
+def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple[int, ...]) -> None:
     """Correct the standard errors of fits, on host or device, for a filtered image's noise."""
     filtered = filtered_noise(settings, roi_shape)
     if filtered is None:
@@ -132,7 +132,7 @@ def correct_errors(columns: dict[str, Any], settings: Settings, roi_shape: tuple
     )
 
 
-def filtered_noise(settings: Settings, roi_shape: tuple[int, int]) -> FilteredNoise | None:
+def filtered_noise(settings: Settings, roi_shape: tuple[int, ...]) -> FilteredNoise | None:
     """Return what a filter does to the errors of fits; None where it does nothing."""
     noise = settings.noise
     if settings.gain is not None or noise is None or not noise.blur or not settings.errors:
@@ -143,7 +143,7 @@ def filtered_noise(settings: Settings, roi_shape: tuple[int, int]) -> FilteredNo
 
 
 @lru_cache(maxsize=64)
-def _filtered_noise(settings: Settings, roi_shape: tuple[int, int]) -> FilteredNoise:
+def _filtered_noise(settings: Settings, roi_shape: tuple[int, ...]) -> FilteredNoise:
     """Return what white noise does to each column, and what it does before a filter.
 
     The light of a spot in the middle of a ROI was narrower there.
@@ -179,7 +179,7 @@ def _moves(slopes: Array) -> Array:
 
 
 def _variances(
-    settings: Settings, roi_shape: tuple[int, int], moves: Array, slopes: Array, sigma: float
+    settings: Settings, roi_shape: tuple[int, ...], moves: Array, slopes: Array, sigma: float
 ) -> Array:
     """Return what pixels with a variance of 1 add, and a spot's that has 1 at its peak in the end.
 
@@ -193,24 +193,24 @@ def _variances(
     return np.array([np.einsum("ki,ij,kj->k", moves, one, moves) for one in noise]).T
 
 
-def _usual(settings: Settings, roi_shape: tuple[int, int], sigma: float) -> dict[str, float]:
+def _usual(settings: Settings, roi_shape: tuple[int, ...], sigma: float) -> dict[str, float]:
     """Return the shape of a spot in the middle of a ROI."""
     start = {one.name: one.start[0] + one.start[1] * sigma for one in settings.profile.shape}
     return start | {"y": (roi_shape[0] - 1) / 2, "x": (roi_shape[1] - 1) / 2}
 
 
 def _spot(
-    settings: Settings, roi_shape: tuple[int, int], shape: dict[str, float], around: int = 0
+    settings: Settings, roi_shape: tuple[int, ...], shape: dict[str, float], around: int = 0
 ) -> Array:
     """Return a spot of height 1 in a ROI and so many pixels around it."""
     profile = settings.profile
-    y, x = np.indices([size + 2 * around for size in roi_shape], float) - around
+    places = np.indices([size + 2 * around for size in roi_shape], float) - around
     top = shape | {"amplitude": 1.0, "background": 0.0}
-    return profile.evaluate(y, x, top, settings.pixel if profile.integrated else "sampled")
+    return profile.evaluate(places, top, settings.pixel if profile.integrated else "sampled")
 
 
 def _derivatives(
-    settings: Settings, roi_shape: tuple[int, int], sigma: float
+    settings: Settings, roi_shape: tuple[int, ...], sigma: float
 ) -> tuple[list[str], Array]:
     """Return the columns, photons last, and the derivatives of a spot by all but these."""
     usual, names, slopes = _usual(settings, roi_shape, sigma), [], []

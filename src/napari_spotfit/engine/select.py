@@ -33,7 +33,7 @@ _LARGE_PIXELS, _SEARCHED_PIXELS = 81_000, 1 << 18
 
 
 def gpu_pays_off_for_fits(
-    settings: Settings, count: int, roi_shape: tuple[int, int], *, weighted: bool = False
+    settings: Settings, count: int, roi_shape: tuple[int, ...], *, weighted: bool = False
 ) -> bool:
     """Whether a GPU pays off for fits of ROIs in the host's memory.
 

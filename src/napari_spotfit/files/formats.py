@@ -23,7 +23,7 @@ from .exchange.image_info import (
     as_shape,
     image_info_of,
 )
-from .exchange.mapping import with_position
+from .exchange.mapping import with_planes_named, with_position
 from .exchange.registry import EXCHANGE, by_content, by_name
 from .parquet import GROUP, parquet_writer, read_parquet, write_parquet
 from .table import FORMAT_KEY, TEXT, WORDS, SpotTable, StoredColumn, UnreadableFileError
@@ -159,7 +159,7 @@ def check_ending(path: Path, format: str | None = None) -> None:
 
 def _write_foreign(place: Path, table: SpotTable, foreign: Format, image: ImageInfo) -> Path:
     report = ExportReport()
-    table = with_position(table, report)
+    table = with_planes_named(with_position(table, report))
     before = place.exists()
     try:
         with unfinished(place) as part, ExitStack() as stack:
@@ -222,11 +222,14 @@ def _format(
 
 def _check(table: SpotTable) -> None:
     """Check that a table has what spots have."""
-    for name in (*table.about.index, *REQUIRED):
+    about = table.about
+    for name in (*about.index, *REQUIRED, *about.axes):
         if name not in table.columns:
             raise UnreadableFileError(f"it has no column {name!r}, which spots have")
-    if table.about.columns[STOP].type != WORDS:
+    if about.columns[STOP].type != WORDS:
         raise UnreadableFileError(f"its column {STOP!r} has no words")
+    if about.roi_shape is not None and len(about.roi_shape) != len(about.axes):
+        raise UnreadableFileError(f"its ROIs have {len(about.roi_shape)} sides")
 
 
 def _in_pixels(table: SpotTable) -> SpotTable:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..models.columns import describe
+from ..models.columns import IN_PLANE, describe
 from ..settings.settings import Settings
 from ..version import __version__
 
@@ -73,8 +73,8 @@ class About:
         The columns that say where a spot lies along the image's leading axes.
     settings : Settings or None
         What the fits were made with.
-    roi_shape : (int, int) or None
-        Rows and columns of the ROIs, if all have the same.
+    roi_shape : tuple of int or None
+        Size of the ROIs along each spatial axis, if all have the same.
     image, layer : mapping or None
         Plain values that say which image was fitted, and how a layer shows the spots.
     version : str
@@ -86,11 +86,16 @@ class About:
     columns: Mapping[str, StoredColumn]
     index: tuple[str, ...] = ()
     settings: Settings | None = None
-    roi_shape: tuple[int, int] | None = None
+    roi_shape: tuple[int, ...] | None = None
     image: Mapping[str, Any] | None = None
     layer: Mapping[str, Any] | None = None
     version: str = __version__
     part: Mapping[str, Any] | None = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The spatial axes of the spots: a z of another program is none of the image's."""
+        return IN_PLANE if self.settings is None else self.settings.profile.axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +236,7 @@ def from_texts(texts: Mapping[str, str]) -> About:
             columns={name: _column(**about) for name, about in values["columns"].items()},
             index=tuple(values["index"]),
             settings=None if settings is None else Settings(**settings),
-            roi_shape=None if roi is None else (int(roi[0]), int(roi[1])),
+            roi_shape=None if roi is None else tuple(map(int, roi)),
             image=_mapping(values["image"]),
             layer=_mapping(values["layer"]),
             version=str(values["version"]),

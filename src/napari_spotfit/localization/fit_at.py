@@ -31,7 +31,7 @@ _FIRST = np.zeros(1, np.int64)
 def fit_at(
     image: Any,
     centers: ArrayLike,
-    roi_size: int | tuple[int, int] | None = None,
+    roi_size: int | tuple[int, ...] | None = None,
     *,
     weights: Any = None,
     bad_pixels: Any = None,
@@ -50,7 +50,7 @@ def fit_at(
     centers : array, shape (n, ndim)
         Where the spots are, in pixels along every axis of the image. The ROI lies
         around the nearest pixel, shifted inwards at the image's edges.
-    roi_size : int or (int, int), optional
+    roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     weights : array, shape (Y, X) or (…, Y, X), optional
         Weight of each pixel for ``estimator="wlse"``, 0 or above.

@@ -38,7 +38,7 @@ class Fitter:
 
     Parameters
     ----------
-    roi_size : int or (int, int), optional
+    roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default that of the first cut-outs; in frames,
         about 6 σ, at least 9.
     weights : array, shape (rows, columns), optional
@@ -87,7 +87,7 @@ class Fitter:
     @takes_settings("fit", "stop", "bounds", "camera", "run", also=("sigma",))
     def __init__(
         self,
-        roi_size: int | tuple[int, int] | None = None,
+        roi_size: int | tuple[int, ...] | None = None,
         *,
         weights: Any = None,
         bad_pixels: Any = None,

@@ -38,7 +38,7 @@ class Part(NamedTuple):
 @overload
 def localize(
     image: Any,
-    roi_size: int | tuple[int, int] | None = None,
+    roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
     mask: Any = None,
@@ -53,7 +53,7 @@ def localize(
 @overload
 def localize(
     image: Any,
-    roi_size: int | tuple[int, int] | None = None,
+    roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
     mask: Any = None,
@@ -68,7 +68,7 @@ def localize(
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
 def localize(
     image: Any,
-    roi_size: int | tuple[int, int] | None = None,
+    roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
     mask: Any = None,
@@ -88,7 +88,7 @@ def localize(
         NumPy, CuPy, Dask or Zarr array of any real number type: an image, a time series,
         a z-stack or more axes. Or an image file, see :func:`~napari_spotfit.open_image`. A few
         frames are in memory at a time.
-    roi_size : int or (int, int), optional
+    roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default. The results'
@@ -167,7 +167,7 @@ def localize(
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
 def localize_iter(
     image: Any,
-    roi_size: int | tuple[int, int] | None = None,
+    roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
     mask: Any = None,
@@ -190,7 +190,7 @@ def localize_iter(
     ----------
     image : array, shape (…, Y, X), or path
         As :func:`~napari_spotfit.localize` takes it.
-    roi_size : int or (int, int), optional
+    roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default. The results'

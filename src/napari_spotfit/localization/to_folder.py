@@ -29,7 +29,7 @@ from .stored import StoredPart, parts_of, refuse_other, store_in, warn_of_other
 def localize_to_folder(
     image: Any,
     folder: str | os.PathLike[str],
-    roi_size: int | tuple[int, int] | None = None,
+    roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
     mask: Any = None,
@@ -55,7 +55,7 @@ def localize_to_folder(
         As :func:`~napari_spotfit.localize` takes it.
     folder : str or path
         Where; it is made where it is missing.
-    roi_size : int or (int, int), optional
+    roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default.

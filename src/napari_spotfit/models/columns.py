@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -18,12 +19,16 @@ from numpy.typing import NDArray
 from .stopping import STOP_NAMES
 
 #: The spatial axes in the order of an image's array, and what is counted along each.
-AXES = {"y": "row", "x": "column"}
+AXES = {"z": "plane", "y": "row", "x": "column"}
+#: Those of a plane, which every model has.
+IN_PLANE = ("y", "x")
 #: Columns that are chosen by name, not by what the table says of them.
 STOP, TRACK, REFIT = "stop_condition", "track", "refit"
 STDERR = "_stderr"
+#: The unit of lengths along z, which are no pixels' unless voxels are cubes.
+PLANES = "planes"
 #: What a table must have to be one of spots.
-REQUIRED = (*AXES, STOP)
+REQUIRED = (*IN_PLANE, STOP)
 
 #: Where a column comes from.
 Group = Literal[
@@ -40,8 +45,9 @@ class Column:
     """What a column holds.
 
     In a row of :data:`ROWS`, ``{axis}`` in any text stands for each of the :data:`AXES`,
-    ``{AXIS}`` for the same in capitals, ``{number}`` for its number from x on, ``{line}`` for what
-    is counted along it, and ``{across}`` for the other axis of a plane.
+    ``{line}`` for what is counted along it, ``{first}`` for where it is 0, and ``{across}`` for
+    the other axis of a plane. Names in formats that only y and x have say ``{yx}``, ``{YX}`` or
+    ``{number}``, which is 1 for x; one that only z has says ``{z}``. Along z, ``"px"`` are planes.
 
     Parameters
     ----------
@@ -115,19 +121,29 @@ class Column:
 
     def _along(self, axis: str) -> Column:
         texts = {
-            "axis": axis, "AXIS": axis.upper(), "number": str("xyz".index(axis) + 1),
-            "line": AXES[axis], "across": {"y": "x", "x": "y"}.get(axis, axis),
+            "axis": axis, "line": AXES[axis], "across": {"y": "x", "x": "y"}.get(axis, axis),
+            "first": "the centre of the first pixel",
         }  # fmt: skip
-        errors = self.error_formats
+        if axis in IN_PLANE:
+            texts |= {"yx": axis, "YX": axis.upper(), "number": str("xy".index(axis) + 1)}
+        else:
+            texts |= {"z": axis, "first": "the first plane, or in nm what another program took"}
+        errors, unit = self.error_formats, self.unit if axis in IN_PLANE else PLANES
         return replace(
             self, name=self.name.format(**texts), meaning=self.meaning.format(**texts), axis=axis,
+            unit=unit,
             label=self.label.format(**texts), formats=_filled(self.formats, texts),
             error_formats=None if errors is None else _filled(errors, texts),
         )  # fmt: skip
 
 
 def _filled(names: Mapping[str, str], texts: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: title.format(**texts) for name, title in names.items()}
+    """Return the names in formats along an axis, of those that have it."""
+    filled = {}
+    for name, title in names.items():
+        with suppress(KeyError):
+            filled[name] = title.format(**texts)
+    return filled
 
 
 #: One row a column.
@@ -141,22 +157,18 @@ ROWS = (
     ),
     Column(
         "{axis}", "px",
-        "Centre of the spot along the image's {line}s axis; 0 is the centre of the first pixel.",
+        "Centre of the spot along the image's {line}s axis; 0 is {first}.",
         "float64", "position",
         formats={
             "picasso": "{axis}", "thunderstorm": "{axis} [nm]", "smap": "{axis}nm",
             # DECODE's x runs down the rows.
-            "decode": "{across}", "smlm": "{axis}", "trackmate": "POSITION_{AXIS}",
-            "rsfish": "{axis}",
+            "decode": "{across}", "smlm": "{axis}", "trackmate": "POSITION_{YX}",
+            "rsfish": "{yx}",
         },
-        error_formats={"picasso": "lp{axis}", "decode": "{across}_sig", "smlm": "{axis}_precision"},
-    ),
-    Column(
-        "z", "nm", "Place along the optical axis, as another program found it.", "", "other", "z",
-        formats={"thunderstorm": "z [nm]", "smap": "znm", "decode": "z", "smlm": "z"},
         error_formats={
-            "picasso": "lpz", "thunderstorm": "uncertainty_z [nm]", "decode": "z_sig",
-            "smlm": "z_precision",
+            "picasso": "lp{axis}", "decode": "{across}_sig", "smlm": "{axis}_precision",
+            # Of y and x, it has one for both.
+            "thunderstorm": "uncertainty_{z} [nm]",
         },
     ),
     Column(
@@ -171,9 +183,9 @@ ROWS = (
     Column(
         "sigma_{axis}", "px", "Standard deviation along {axis}.", label="σ along {axis}",
         formats={
-            "picasso": "s{axis}", "thunderstorm": "sigma{number} [nm]", "smlm": "sigma_{axis}",
+            "picasso": "s{yx}", "thunderstorm": "sigma{number} [nm]", "smlm": "sigma_{yx}",
         },
-        error_formats={"picasso": "s{axis}_unc", "smlm": "sigma_{axis}_stderr"},
+        error_formats={"picasso": "s{yx}_unc", "smlm": "sigma_{yx}_stderr"},
     ),
     Column(
         "angle", "°", "Angle from the x axis to the axis of sigma_x, positive towards y.",
@@ -269,7 +281,9 @@ _ERRORS = tuple(one.standard_error() for one in _VALUES if one.error_formats is 
 #: All columns by name, those of standard errors last.
 COLUMNS: Mapping[str, Column] = MappingProxyType({one.name: one for one in (*_VALUES, *_ERRORS)})
 #: Columns that fits have, whatever the model: no names for a model's own parameters.
-COMMON = frozenset(one.name for one in _VALUES if one.group not in ("shape", "other"))
+COMMON = frozenset(
+    one.name for one in _VALUES if one.group not in ("shape", "other") and one.axis != "z"
+)
 
 
 def is_index(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import AXES, COLUMNS, Column
+from .columns import AXES, COLUMNS, IN_PLANE, Column
 
 if TYPE_CHECKING:
     from .expressions.custom import Expression
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ModelName = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
 
 Array = NDArray[np.float64]
-#: f at rows y and columns x, for shape parameters by name.
-Formula = Callable[[Array, Array, Mapping[str, float]], Array]
+#: f at places along each axis, such as rows y and columns x, for shape parameters by name.
+Formula = Callable[..., Array]
 
 
 class ShapeParameter(NamedTuple):
@@ -56,7 +56,7 @@ class Profile:
     """
 
     name: str
-    #: Centre y and x first, then what makes the width and the form.
+    #: The centre first, along each axis of the array, then what makes the width and the form.
     shape: tuple[ShapeParameter, ...]
     #: f at the pixels' centres, and averaged over each pixel where there is a formula for it.
     sampled: Formula = field(repr=False, compare=False)
@@ -134,7 +134,7 @@ class Profile:
         from .expressions.custom import checked_expression, start_of
 
         own = checked_expression(expression, parameters, center, start, bounds)
-        shape = [*CENTER]
+        shape = [*YX]
         for parameter, begin, (low, high) in zip(own.names, own.start, own.bounds, strict=True):
             constant, per_sigma = start_of(begin)
             unit = "px" if per_sigma and not constant else ""
@@ -164,19 +164,33 @@ class Profile:
         return len(self.shape) + 2
 
     @cached_property
+    def axes(self) -> tuple[str, ...]:
+        """The spatial axes of its spots, in the order of an image's array.
+
+        Examples
+        --------
+        >>> from napari_spotfit.models.profiles import GAUSSIAN
+        >>> GAUSSIAN.axes
+        ('y', 'x')
+        """
+        names = [parameter.name for parameter in self.shape]
+        return tuple(names[: names.index("x") + 1])
+
+    @cached_property
     def widths(self) -> tuple[str, ...]:
         """Names of the shape parameters other than the centre."""
-        return tuple(parameter.name for parameter in self.shape[2:])
+        return tuple(parameter.name for parameter in self.shape[len(self.axes) :])
 
     def evaluate(
-        self, y: Array, x: Array, parameters: Mapping[str, float], pixel: str = "sampled"
+        self, places: Iterable[Any], parameters: Mapping[str, float], pixel: str = "sampled"
     ) -> Array:
-        """Return h at rows and columns in pixels, which may lie between the pixels' centres.
+        """Return h at places in pixels, which may lie between the pixels' centres.
 
         Parameters
         ----------
-        y, x : ndarray
-            Where, in pixels; they are broadcast against each other.
+        places : iterable of ndarray
+            Where along each axis, in pixels, such as ``numpy.indices`` has it for a whole ROI;
+            they are broadcast against each other.
         parameters : mapping of str to float
             The shape parameters, ``amplitude`` and ``background``, by name.
         pixel : {"sampled", "integrated"}
@@ -191,13 +205,13 @@ class Profile:
         --------
         >>> from napari_spotfit.models.profiles import GAUSSIAN
         >>> top = {"y": 3, "x": 4, "sigma": 1.3, "amplitude": 50, "background": 7}
-        >>> float(GAUSSIAN.evaluate(3.0, 4.0, top))
+        >>> float(GAUSSIAN.evaluate((3.0, 4.0), top))
         57.0
         """
         profile = self.integrated if pixel == "integrated" else self.sampled
         if profile is None:
             raise ValueError(f"the model {self.name} has no formula averaged over a pixel")
-        return parameters["amplitude"] * profile(y, x, parameters) + parameters["background"]
+        return parameters["amplitude"] * profile(*places, parameters) + parameters["background"]
 
 
 def _along(distance: Array, sigma: float) -> Array:
@@ -246,7 +260,8 @@ def _moffat(y: Array, x: Array, p: Mapping[str, float]) -> Array:
     return np.asarray((1 + square) ** -p["exponent"])
 
 
-CENTER = tuple(ShapeParameter(COLUMNS[axis]) for axis in AXES)
+CENTER = {axis: ShapeParameter(COLUMNS[axis]) for axis in AXES}
+YX = tuple(CENTER[axis] for axis in IN_PLANE)
 _SIGMAS = (ShapeParameter(COLUMNS["sigma_x"]), ShapeParameter(COLUMNS["sigma_y"]))
 _ROTATED_SIGMAS = (
     ShapeParameter(
@@ -258,7 +273,7 @@ _ROTATED_SIGMAS = (
 
 GAUSSIAN = Profile(
     "gaussian",
-    (*CENTER, ShapeParameter(COLUMNS["sigma"])),
+    (*YX, ShapeParameter(COLUMNS["sigma"])),
     _round,
     _round_averaged,
     places=(0, 2),
@@ -268,7 +283,7 @@ GAUSSIAN = Profile(
 )
 GAUSSIAN_ELLIPTICAL = Profile(
     "gaussian_elliptical",
-    (*CENTER, *_SIGMAS),
+    (*YX, *_SIGMAS),
     _elliptical,
     _elliptical_averaged,
     places=(1, 3),
@@ -278,7 +293,7 @@ GAUSSIAN_ELLIPTICAL = Profile(
 )
 GAUSSIAN_ROTATED = Profile(
     "gaussian_rotated",
-    (*CENTER, *_ROTATED_SIGMAS),
+    (*YX, *_ROTATED_SIGMAS),
     _rotated,
     places=(4,),
     separable=False,
@@ -290,7 +305,7 @@ GAUSSIAN_ROTATED = Profile(
 LORENTZIAN = Profile(
     "lorentzian",
     (
-        *CENTER,
+        *YX,
         ShapeParameter(
             replace(COLUMNS["width"], meaning="Half width at half maximum along either axis."),
             (0.0, 1.18),
@@ -306,7 +321,7 @@ LORENTZIAN = Profile(
 MOFFAT = Profile(
     "moffat",
     (
-        *CENTER,
+        *YX,
         ShapeParameter(
             replace(
                 COLUMNS["width"],

@@ -14,7 +14,7 @@ from ..engine.quality import flags as flag_bits
 from ..engine.quality.flags import Flag
 from ..engine.quality.verdicts import judge, mean_sigma
 from ..images.arrays import like, to_host
-from ..models.columns import COLUMNS, STOP, Column
+from ..models.columns import COLUMNS, IN_PLANE, STOP, Column
 from ..models.stopping import CONVERGED, STOP_NAMES, StopCondition
 from ..settings.settings import Settings
 
@@ -74,7 +74,7 @@ class SpotFits:
     settings: Settings | None
     _columns: dict[str, NDArray[Any]]
     _index_names: tuple[str, ...]
-    _roi_shape: tuple[int, int] | None
+    _roi_shape: tuple[int, ...] | None
     _units: dict[str, str]
 
     def __init__(
@@ -82,7 +82,7 @@ class SpotFits:
         columns: Mapping[str, NDArray[Any]],
         index_names: Sequence[str] = (),
         settings: Settings | None = None,
-        roi_shape: tuple[int, int] | None = None,
+        roi_shape: tuple[int, ...] | None = None,
         units: Mapping[str, str] | None = None,
     ):
         shapes: set[tuple[int, ...]] | None = None
@@ -162,6 +162,11 @@ class SpotFits:
         return self._index_names
 
     @property
+    def axes(self) -> tuple[str, ...]:
+        """Spatial axes of the image in which the spots were fitted, which are columns."""
+        return IN_PLANE if self.settings is None else self.settings.profile.axes
+
+    @property
     def units(self) -> dict[str, str]:
         """Unit of every column that has one."""
         known = units_of(self.settings) | self._units
@@ -234,9 +239,9 @@ class SpotFits:
         Returns
         -------
         ndarray of float64, shape (n, ndim)
-            Indices along the leading axes, then y and x, in pixels.
+            Indices along the leading axes, then the centre, in pixels.
         """
-        names = (*self._index_names, "y", "x")
+        names = (*self._index_names, *self.axes)
         columns = self.to_host().columns
         points = np.empty((len(self), len(names)))
         for axis, name in enumerate(names):
@@ -404,7 +409,10 @@ def units_of(settings: Settings | None) -> dict[str, str]:
     """
     settings = settings or Settings()
     shape = [parameter.column for parameter in settings.profile.shape]
-    fixed = [one for one in COLUMNS.values() if one.group not in ("shape", "other")]
+    axes = ("", *settings.profile.axes)
+    fixed = [
+        one for one in COLUMNS.values() if one.group not in ("shape", "other") and one.axis in axes
+    ]
     known = [*fixed, *shape, *(one.standard_error() for one in shape)]
     units = {one.name: one.unit for one in known if one.unit}
     if settings.gain is None:
@@ -431,7 +439,7 @@ SpotFits.__doc__ = (SpotFits.__doc__ or "").replace(
 )
 
 
-def _roi_shape_of(settings: Settings | None) -> tuple[int, int] | None:
+def _roi_shape_of(settings: Settings | None) -> tuple[int, ...] | None:
     """Return the ROI's shape as far as settings have it: those of cut-outs may not."""
     return None if settings is None or settings.roi_size is None else settings.roi_shape
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..models.bounds import check_names
+from ..models.columns import PLANES
 from ..models.estimators import ESTIMATORS
-from ..models.profiles import Profile, ShapeParameter
+from ..models.profiles import CENTER, Profile, ShapeParameter
 from ..models.stopping import SIGMA_MAX_ROI, SIGMA_MIN
 
 
@@ -80,7 +81,7 @@ def shape_ends(settings: HasBounds, name: str) -> tuple[End, End]:
     return low, high
 
 
-def bounds_of(name: str, settings: HasBounds, roi_shape: tuple[int, int]) -> tuple[float, float]:
+def bounds_of(name: str, settings: HasBounds, roi_shape: tuple[int, ...]) -> tuple[float, float]:
     """Return the bounds of a shape parameter in pixels of the ROI, or as it comes.
 
     Raises
@@ -88,18 +89,16 @@ def bounds_of(name: str, settings: HasBounds, roi_shape: tuple[int, int]) -> tup
     ValueError
         If there is nothing between them in a ROI of this shape; the message names both.
     """
-    held = settings.fixed.get(name)
-    if name in ("x", "y"):
-        size = roi_shape[0] if name == "y" else roi_shape[1]
-        return _center_bounds(name, settings, size)
+    held, axes = settings.fixed.get(name), settings.profile.axes
+    if name in axes:
+        return _center_bounds(name, settings, roi_shape[axes.index(name)])
     if held is not None:
         return held, held
     low, high = shape_ends(settings, name)
     parameter = next(shape for shape in settings.profile.shape if shape.name == name)
-    is_width = parameter.unit == "px" and settings.profile.expression is None
-    if high.value == math.inf and is_width:
+    if high.value == math.inf and _is_width(settings, parameter):
         side = SIGMA_MAX_ROI * max(roi_shape)
-        high = End(side, f"the ROI's longer side, {side:g} px,")
+        high = End(side, f"the ROI's longer side, {side:g} {parameter.unit},")
     check_rising(low, high)
     return low.value, high.value
 
@@ -159,7 +158,7 @@ def check_shape_names(settings: HasBounds) -> None:
         raise ValueError(f"{both[0]} cannot be held and bounded at once; leave one out")
     if len(fixed) == len(names):
         raise ValueError(f"fixed must leave one of {', '.join(names)} to be fitted")
-    for name in names[2:]:
+    for name in profile.widths:
         low = fixed.get(name) if name in fixed else bounds.get(name, (None, None))[0]
         if low is not None and low <= 0 and name != "angle" and profile.expression is None:
             raise ValueError(f"{name} must be above 0; got {low:g}")
@@ -167,17 +166,17 @@ def check_shape_names(settings: HasBounds) -> None:
 
 def _center_bounds(name: str, settings: HasBounds, size: int) -> tuple[float, float]:
     """Return where a centre may lie along an axis: in the ROI, as far as it is allowed to."""
-    middle = (size - 1) / 2
+    middle, unit = (size - 1) / 2, CENTER[name].unit
     first, last = (
-        End(-0.5, f"the ROI's first edge, {-size / 2:g} px"),
-        End(size - 0.5, f"the ROI's last edge, {size / 2:g} px,"),
+        End(-0.5, f"the ROI's first edge, {-size / 2:g} {unit}"),
+        End(size - 0.5, f"the ROI's last edge, {size / 2:g} {unit},"),
     )
     held = settings.fixed.get(name)
     if held is not None:
         if not abs(held) <= size / 2:
             raise ValueError(
-                f"{name} is held at {held:g} px from the middle of the ROI, which ends at "
-                f"{size / 2:g} px"
+                f"{name} is held at {held:g} {unit} from the middle of the ROI, which ends at "
+                f"{size / 2:g} {unit}"
             )
         return middle + held, middle + held
     low, high = shape_ends(settings, name)
@@ -202,7 +201,13 @@ def _built_in(settings: HasBounds, parameter: ShapeParameter) -> tuple[End, End]
         low = End(parameter.low, f"the least {name} of the model, {parameter.low:g}")
     if not high and parameter.high is not None:
         high = End(parameter.high, f"the largest {name} of the model, {parameter.high:g}")
-    is_width = unit == "px" and name not in ("y", "x") and settings.profile.expression is None
-    if not low and is_width:
-        low = End(SIGMA_MIN, f"the least width, {SIGMA_MIN:g} px")
+    if not low and _is_width(settings, parameter):
+        low = End(SIGMA_MIN, f"the least width, {SIGMA_MIN:g} {unit}")
     return low or _LOWEST, high or _HIGHEST
+
+
+def _is_width(settings: HasBounds, parameter: ShapeParameter) -> bool:
+    """Whether a shape parameter is a length that the least width and the ROI bound."""
+    profile = settings.profile
+    is_length = parameter.name in profile.widths and parameter.unit in ("px", PLANES)
+    return is_length and profile.expression is None

@@ -148,7 +148,7 @@ def _changed(function: Callable[..., Any], settings: Settings, /, **options: Any
 
 def with_roi(
     settings: Settings | None,
-    roi_size: int | tuple[int, int] | None,
+    roi_size: int | tuple[int, ...] | None,
     options: Mapping[str, Any],
     function: Callable[..., Any],
 ) -> Settings:

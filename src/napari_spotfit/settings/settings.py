@@ -25,6 +25,7 @@ from .validation import (
     check_names,
     check_not_both,
     check_pixel,
+    check_roi_size,
     checked,
     checks_names,
     replacing,
@@ -41,6 +42,7 @@ DEFAULT_FALSE_SPOTS = 10.0
 #: Settings that are checked together.
 _OF_THRESHOLD = frozenset({"false_spots", "threshold"})
 _OF_PIXEL = frozenset({"model", "pixel"})
+_OF_ROI = frozenset({"model", "roi_size"})
 _OF_SHAPE = frozenset({"model", "fixed", "bounds"})
 _OF_BOUNDS = (
     _OF_SHAPE
@@ -131,7 +133,7 @@ class Settings:
         step=0.5,
         shown="first",
     )
-    roi_size: int | tuple[int, int] | None = setting(
+    roi_size: int | tuple[int, ...] | None = setting(
         None,
         "ROI size",
         "Side of the square region around a spot that is fitted, or (rows, columns). "
@@ -382,14 +384,16 @@ class Settings:
             check_not_both(self.false_spots != DEFAULT_FALSE_SPOTS, self.threshold is not None)
         if not _OF_PIXEL.isdisjoint(values):
             check_pixel(self.profile, self.pixel)
+        if not _OF_ROI.isdisjoint(values):
+            check_roi_size(self.profile, self.roi_size)
         if not _OF_SHAPE.isdisjoint(values):
             check_shape_names(self)
         if not _OF_BOUNDS.isdisjoint(values):
             check_bounds(self)
 
     @property
-    def roi_shape(self) -> tuple[int, int]:
-        """ROI size as (rows, columns) in pixels.
+    def roi_shape(self) -> tuple[int, ...]:
+        """ROI size along each axis of the model, such as (rows, columns), in pixels.
 
         Raises
         ------
@@ -401,7 +405,7 @@ class Settings:
             raise ValueError(
                 "roi_size is None: it follows from an image's PSF; the settings of fits have it"
             )
-        return size if isinstance(size, tuple) else (size, size)
+        return size if isinstance(size, tuple) else (size,) * len(self.profile.axes)
 
     @property
     def known_sigma(self) -> float:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from ..models.bounds import LARGEST, as_float, finite, rising
+from ..models.columns import AXES
 from ..models.profiles import MODELS, Profile
 from .noise_model import NoiseModel
 from .parameter import Parameter
@@ -234,23 +235,36 @@ def check_pixel(profile: Profile, pixel: str) -> None:
         )
 
 
-def _checked_roi_size(value: Any) -> int | tuple[int, int] | None:
-    """Check a ROI size around a centre pixel: odd, one number or (rows, columns)."""
+def check_roi_size(profile: Profile, size: Any) -> None:
+    """Check that a ROI size has one number, or one for each axis of a model."""
+    if isinstance(size, tuple) and len(size) != len(profile.axes):
+        sides = ", ".join(f"{AXES[axis]}s" for axis in profile.axes)
+        raise TypeError(
+            f"roi_size must be a whole number or {len(profile.axes)}, ({sides}), for the model "
+            f"{profile.name}; got {size}"
+        )
+
+
+def _checked_roi_size(value: Any) -> int | tuple[int, ...] | None:
+    """Check a ROI size around a centre pixel: odd, one number or one for each axis."""
     if value is None:
         return None
-    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
-    if len(sizes) != 2 or any(
+    sizes = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not sizes or any(
         isinstance(size, bool) or not isinstance(size, numbers.Integral) for size in sizes
     ):
-        raise TypeError(f"roi_size must be a whole number or two, (rows, columns); got {value!r}")
+        raise TypeError(
+            "roi_size must be a whole number or one for each axis, (rows, columns) or (planes, "
+            f"rows, columns); got {value!r}"
+        )
     low, high = ROI_MIN + 1, ROI_LARGEST - 1
     if any(size % 2 == 0 or not low <= size <= high for size in sizes):
         raise ValueError(
             f"roi_size must be odd, from {low} to {high} px, so that a pixel is its centre; "
             f"got {value!r}"
         )
-    rows, columns = (int(size) for size in sizes)
-    return (rows, columns) if isinstance(value, (tuple, list)) else rows
+    sizes = tuple(int(size) for size in sizes)
+    return sizes if isinstance(value, (tuple, list)) else sizes[0]
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {

@@ -55,7 +55,7 @@ class Tracker:
     fiducials : SpotFits, array of shape (n, 2), or None
         Fits in one frame, or y and x in pixels. By default the bright spots of the first frame
         that stand alone.
-    roi_size : int or (int, int), optional
+    roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     rotation, scale : bool, default False
         Whether to fit a rotation or a change of magnification, too; needs two fiducials at least.
@@ -101,7 +101,7 @@ class Tracker:
         self,
         fiducials: SpotFits | ArrayLike | None = None,
         *,
-        roi_size: int | tuple[int, int] | None = None,
+        roi_size: int | tuple[int, ...] | None = None,
         rotation: bool = False,
         scale: bool = False,
         stop: bool = False,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @takes_settings("detection", "fit", "stop", "bounds", "camera", "run")
 def fit_layer(
     layer: Image,
-    roi_size: int | tuple[int, int] | None = None,
+    roi_size: int | tuple[int, ...] | None = None,
     *,
     frames: FrameSelection = None,
     maps: Mapping[str, Layer] | None = None,
@@ -40,7 +40,7 @@ def fit_layer(
     ----------
     layer : napari.layers.Image
         The layer to fit, in a viewer.
-    roi_size : int or (int, int), optional
+    roi_size : int or tuple of int, optional
         Side of the ROI, or rows and columns; odd. By default about 6 σ, at least 9.
     frames : slice, int or indices, or a tuple of these, optional
         Which frames, one choice per leading axis; all by default.

@@ -125,7 +125,7 @@ def moffat_spots(shape, truth):
     rows, columns = np.indices(shape, float)
     light = [
         MODELS["moffat"].evaluate(
-            rows, columns,
+            (rows, columns),
             {"y": y, "x": x, "width": 2.0, "exponent": 2.5, "amplitude": 150, "background": 4},
         )
         for y, x in truth[["y", "x"]].to_numpy()

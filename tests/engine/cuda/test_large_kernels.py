@@ -104,7 +104,7 @@ def test_a_whole_fit_is_that_of_the_cpu(estimator):
     settings = Settings(model="gaussian_rotated", estimator=estimator, gain=1.0)
     truth = {"y": 19.4, "x": 36.2, "sigma_x": 9, "sigma_y": 5, "angle": 30}
     y, x = np.indices(SHAPE, float)
-    model = settings.profile.evaluate(y, x, truth | {"amplitude": 80, "background": 9})
+    model = settings.profile.evaluate((y, x), truth | {"amplitude": 80, "background": 9})
     pixels = np.random.default_rng(2).poisson(model).astype(np.uint16)
 
     memory = np.empty(row_bytes(settings), np.uint8)

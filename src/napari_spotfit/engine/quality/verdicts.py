@@ -50,7 +50,7 @@ _NO_ENDS = MAX_SHAPE * (math.nan,)
 
 @lru_cache(maxsize=64)
 def verdict_settings(
-    settings: Settings | None, roi_shape: tuple[int, int] | None
+    settings: Settings | None, roi_shape: tuple[int, ...] | None
 ) -> tuple[tuple[str, ...], VerdictSettings]:
     """Return the columns that the rules use, and all other numbers, read-only."""
     numbers = VerdictSettings(
@@ -73,7 +73,7 @@ def verdict_settings(
     return (*COLUMNS, *shape), numbers
 
 
-def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, int]) -> None:
+def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, ...]) -> None:
     """Fill in the bounds that flag a fit: the engine leaves its parameter exactly there.
 
     It does so in single precision.
@@ -102,7 +102,7 @@ def _put_bounds(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[i
             setattr(numbers, f"{name}_high", np.float32(high - _ROUNDING * (abs(high) + shift)))
 
 
-def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, int]) -> None:
+def _put_noise(numbers: VerdictSettings, settings: Settings, roi_shape: tuple[int, ...]) -> None:
     """Fill in the noise and, derived from it, the amplitude's error and χ²."""
     noise = noise_of(settings)
     if noise is None:
@@ -159,7 +159,7 @@ class Origin(NamedTuple):
 
 
 def judge(
-    columns: Columns, settings: Settings | None, roi_shape: tuple[int, int] | None
+    columns: Columns, settings: Settings | None, roi_shape: tuple[int, ...] | None
 ) -> NDArray[np.uint32]:
     """Set the flags of fits that follow from their columns alone, :class:`Flag` by bits.
 
@@ -169,7 +169,7 @@ def judge(
         The fits' columns; what is missing sets no flag.
     settings : Settings or None
         What the fits were made with; without, no bound and no noise is known.
-    roi_shape : (int, int) or None
+    roi_shape : tuple of int or None
         Rows and columns of the ROIs.
 
     Examples

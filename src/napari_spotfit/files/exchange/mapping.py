@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.columns import (
-    AXES,
     COLUMNS,
+    IN_PLANE,
+    PLANES,
     REQUIRED,
     STDERR,
     STOP,
@@ -30,7 +31,7 @@ DERIVED_NAMES = ("good",)
 #: The last whole number in four bytes without a sign, in which some formats have frames.
 LAST_U4 = 2**32 - 1
 #: The positions' standard errors, of which some formats have one for both axes.
-POSITION_ERRORS = tuple(axis + STDERR for axis in reversed(AXES))
+POSITION_ERRORS = tuple(axis + STDERR for axis in reversed(IN_PLANE))
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def as_typed(name: str, values: NDArray[Any], title: str) -> NDArray[Any]:
 
 def with_position(table: SpotTable, report: ExportReport) -> SpotTable:
     """Return the rows that have a position; `report` counts the others, which were not fitted."""
-    there = np.all([np.isfinite(table.columns[axis]) for axis in AXES], axis=0)
+    there = np.all([np.isfinite(table.columns[axis]) for axis in table.about.axes], axis=0)
     report.leave_out(int(np.count_nonzero(~there)), "without a place")
     return _rows(table, there)
 
@@ -195,6 +196,18 @@ def with_frame_number(table: SpotTable, report: ExportReport, last: int | None =
     what = "with a frame below 0" if last is None else f"with a frame outside 0 to {last}"
     report.leave_out(int(np.count_nonzero(~there)), what)
     return _rows(table, there)
+
+
+def with_planes_named(table: SpotTable) -> SpotTable:
+    """Return a table whose z in planes is called so: in files of others, z is in nm."""
+    if "z" not in table.columns or table.about.columns["z"].unit != PLANES:
+        return table
+    names = {name: name for name in table.about.columns} | {
+        "z": "z_px", "z" + STDERR: "z_px" + STDERR,
+    }  # fmt: skip
+    columns = {names[name]: values for name, values in table.columns.items()}
+    known = {names[name]: column for name, column in table.about.columns.items()}
+    return SpotTable(columns, replace(table.about, columns=known))
 
 
 def _rows(table: SpotTable, there: NDArray[np.bool_]) -> SpotTable:
@@ -269,7 +282,7 @@ def imported_table(
     UnreadableFileError
         If there are no positions.
     """
-    first = (*index, *AXES)
+    first = (*index, *IN_PLANE)
     for name in (*index, *(one for one in REQUIRED if one != STOP)):
         if name not in columns:
             raise UnreadableFileError(f"it has no column for {name!r}, which spots have")
@@ -277,7 +290,7 @@ def imported_table(
         name: values for name, values in columns.items() if name not in first
     }
     if STOP not in made:
-        there = np.all([np.isfinite(made[axis]) for axis in AXES], axis=0)
+        there = np.all([np.isfinite(made[axis]) for axis in IN_PLANE], axis=0)
         codes = np.where(there, StopCondition.MIN_DELTA, StopCondition.INVALID)
         made[STOP] = codes.astype(np.uint8)
     units = {name: _imported_unit(describe(name)) for name in made}
@@ -290,6 +303,8 @@ def imported_table(
 
 def _imported_unit(column: Column) -> str:
     """Return the unit of a column that another program has filled; none of the camera's counts."""
+    if column.group == "position" and column.axis not in IN_PLANE:
+        return "nm"
     unit = "photons/px" if column.kind == "light" else column.unit
     return "" if unit in ("counts", "counts²") else unit
 

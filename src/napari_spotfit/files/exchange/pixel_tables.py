@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.columns import AXES, STOP, describe, is_index
+from ...models.columns import IN_PLANE, STOP, describe, is_index
 from ...models.stopping import STOP_NAMES
 from ..table import WORDS, SpotTable, StoredColumn, UnreadableFileError, codes_of
 from .delimited import Rows, titles_of, write_rows
@@ -37,13 +37,13 @@ class PlainCsv(Format):
 
     def sniff(self, path: Path, head: bytes) -> bool:
         """Whether a file begins with titles among which are those of the positions."""
-        return set(AXES) <= set(titles_of(head))
+        return set(IN_PLANE) <= set(titles_of(head))
 
     def read(self, path: Path, image: ImageInfo) -> SpotTable:
         """Read columns by their names; of the positions, pixels."""
         rows = Rows(path)
         columns = _columns_of(rows, rows.titles)
-        for name in AXES:
+        for name in IN_PLANE:
             columns[name] = as_typed(name, rows.numbers(name), name)
         index = [name for name in columns if is_index(name)]
         return imported_table(columns, image, tuple(index))
@@ -77,11 +77,11 @@ class NapariPoints(Format):
             raise UnreadableFileError(
                 "line 1: the columns axis-0, axis-1, … of napari's are missing"
             )
-        index = tuple(f"axis_{number}" for number in range(len(axes) - len(AXES) - 1))
-        index += ("frame",) if len(axes) > len(AXES) else ()
+        index = tuple(f"axis_{number}" for number in range(len(axes) - len(IN_PLANE) - 1))
+        index += ("frame",) if len(axes) > len(IN_PLANE) else ()
         columns = {
             name: as_typed(name, rows.numbers(axis), axis)
-            for name, axis in zip((*index, *AXES), axes, strict=True)
+            for name, axis in zip((*index, *IN_PLANE), axes, strict=True)
         }
         # A feature of the same name is where the spot was fitted; the point may have been moved.
         known = {self._INDEX, *axes, *columns}
@@ -94,7 +94,8 @@ class NapariPoints(Format):
         """Write points and features as napari does."""
         columns = {self._INDEX: np.arange(len(table))}
         known = {self._INDEX: StoredColumn("int64")}
-        names = [*table.about.index, *AXES]
+        planes = ("z_px",) if len(table.about.axes) > len(IN_PLANE) else ()
+        names = [*table.about.index, *planes, *IN_PLANE]
         titles = {name: f"axis-{number}" for number, name in enumerate(names)}
         for name in (*names, *(one for one in unmapped(table, ()) if one not in names)):
             columns[titles.get(name, name)] = table.columns[name]
@@ -140,7 +141,7 @@ def _codes(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 #: Columns by how many numbers a line has.
-_BIG_FISH = {len(names): names for names in (tuple(AXES), ("frame", *AXES))}
+_BIG_FISH = {len(names): names for names in (IN_PLANE, ("frame", *IN_PLANE))}
 
 
 class BigFish(Format):
@@ -176,18 +177,18 @@ class BigFish(Format):
             if (planes != columns["frame"]).any():
                 columns["z_px"] = columns["frame"]
             columns["frame"] = planes.astype(np.int64)
-        columns |= {name: columns[name].astype(np.float64) for name in AXES}
+        columns |= {name: columns[name].astype(np.float64) for name in IN_PLANE}
         return imported_table(columns, image, tuple(name for name in names if is_index(name)))
 
     def write(
         self, path: Path, table: SpotTable, image: ImageInfo, report: ExportReport
     ) -> dict[str, str]:
         """Write positions, behind the frame, or z where it is known; of one plane, y and x."""
-        names = [name for name in ("frame", *AXES) if name in table.columns]
-        columns = {name: table.columns[name] for name in names}
-        if "z_px" in table.columns and "frame" in columns:
-            columns["frame"] = table.columns["z_px"]
-        report.columns += unmapped(table, {*names, "z_px"})
+        first = "z_px" if "z_px" in table.columns else "frame"
+        columns = {n: table.columns[n] for n in (first, *IN_PLANE) if n in table.columns}
+        # Where spots lie in no volumes, the frame is the plane.
+        same = () if len(table.about.axes) > len(IN_PLANE) else ("frame",)
+        report.columns += unmapped(table, {*columns, *same})
         write_rows(path, [], columns, separator=self._SEPARATOR)
         return {}
 

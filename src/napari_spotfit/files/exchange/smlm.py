@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...models.columns import PLANES
 from ..table import TEXT, SpotTable, UnreadableFileError
 from .format import ExportReport, Format
 from .image_info import ImageInfo, nanometres_of
@@ -30,8 +31,8 @@ from .mapping import (
 #: The format leaves the origin open: that of ThunderSTORM, whose files it was made for.
 CORNER = 0.5
 _MAPPINGS = mappings_of("smlm")
-#: Its units of columns that have ours here.
-_UNITS = {"px": "nm", "nm": "nm", "photons": "photon", "counts/px": "photon"}
+#: Its units of columns that have ours here; z is another program's.
+_UNITS = {"px": "nm", PLANES: "nm", "photons": "photon", "counts/px": "photon"}
 #: Of the headers that programs write beside those of the standard.
 _ALSO = {"position_x": "x", "position_y": "y", "position_z": "z", "local_background": "background"}
 _TYPES = frozenset({

@@ -21,7 +21,7 @@ MAX_PARAMETERS = 12
 
 #: What results have for every model, and fits for themselves: no names for parameters.
 RESERVED = COMMON | {
-    "settings", "converged", "valid", "columns", "index_names", "points", "to_dataframe",
+    "settings", "converged", "valid", "columns", "index_names", "axes", "points", "to_dataframe",
     "to_host", "stop_counts", "concatenate", "mean_sigma", "units", "flag_counts", "save",
     "to_table", "copy",
     # With a width, it tells how wide a Moffat profile is.

@@ -13,7 +13,7 @@ from qtpy.QtWidgets import QCheckBox, QGridLayout, QLabel, QLineEdit, QWidget
 
 from ...models.columns import Column
 from ...models.expressions.grammar import unknown_names
-from ...models.profiles import CENTER, MODELS, Profile, ShapeParameter
+from ...models.profiles import MODELS, YX, Profile, ShapeParameter
 from ...models.stopping import SIGMA_MIN
 from ...settings.parameter import Parameter
 from ..parts.boxes import NumberBox
@@ -184,7 +184,7 @@ class ModelForm(QObject):
             return
         columns = (Column(name, "", "A parameter of the expression.") for name in names)
         own = [ShapeParameter(column) for column in columns]
-        self.shape.show_parameters((*CENTER, *own), names)
+        self.shape.show_parameters((*YX, *own), names)
         self._on_fix()
         self._on_starts()
 

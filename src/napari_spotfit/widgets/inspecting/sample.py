@@ -204,7 +204,7 @@ def sample_spot(
     own = {**values, "y": values["y"] - roi.y, "x": values["x"] - roi.x}
 
     def model_at(y: Array, x: Array) -> Array:
-        model = known.profile.evaluate(y - roi.y, x - roi.x, own, known.pixel)
+        model = known.profile.evaluate((y - roi.y, x - roi.x), own, known.pixel)
         return np.asarray(model + known.offset, float)
 
     rows, columns = (np.arange(part.start, part.stop, dtype=float) for part in window)

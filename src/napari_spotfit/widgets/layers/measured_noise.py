@@ -27,7 +27,7 @@ class ImageEstimates(NamedTuple):
 
     noise: NoiseModel | None
     sigma: float
-    roi_size: int | tuple[int, int]
+    roi_size: int | tuple[int, ...]
     #: Why σ is a default, and doubts about the noise or the camera; sentences, or nothing.
     warning: str
 

@@ -118,7 +118,7 @@ class NumberBox(QDoubleSpinBox):
         self.setButtonSymbols(self.ButtonSymbols.NoButtons)
         self.setStyleSheet(f"min-width: {least}px; padding: 1px 6px")
 
-    def show_estimate(self, number: float | tuple[int, int] | None) -> None:
+    def show_estimate(self, number: float | tuple[int, ...] | None) -> None:
         """Show the estimate that counts where nothing is set; None if there is none yet.
 
         Text that is being typed stays.
