@@ -34,20 +34,25 @@ class LibraryCall:
             PIXEL_TYPES,
             address,
             fit_results,
+            frame_sizes,
             row_bytes,
+            shape_of_roi,
         )
 
         count, rows, columns = spots.shape
         kind = fit_kind(settings, (rows, columns), False)
         memory = np.empty(row_bytes(settings) * count, np.uint8)
         work = np.empty(kind.work_bytes, np.uint8)
-        source = HostRois(address(spots), rows, columns, pixel_type=PIXEL_TYPES["u2"])
+        source = HostRois(
+            address(spots), **frame_sizes((rows, columns)), pixel_type=PIXEL_TYPES["u2"]
+        )
         results = fit_results(address(memory), count, settings)
-        self._kept = spots, memory, work, source, results
+        roi = shape_of_roi((rows, columns))
+        self._kept = spots, memory, work, source, roi, results
         self._call = kind.library.functions.spotfit_fit
         self._arguments = (
             kind.library.index, kind.profile, kind.estimator, ctypes.byref(source), 0, count,
-            rows, columns, ctypes.byref(kind.numbers), address(work), ctypes.byref(results),
+            ctypes.byref(roi), ctypes.byref(kind.numbers), address(work), ctypes.byref(results),
         )  # fmt: skip
 
     def __call__(self) -> None:

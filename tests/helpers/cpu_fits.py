@@ -14,8 +14,10 @@ from napari_spotfit.engine.kernel_arguments import (
     Results,
     address,
     fit_results,
+    frame_sizes,
     pixel_map,
     row_bytes,
+    shape_of_roi,
 )
 from napari_spotfit.settings.validation import ROI_MAX
 
@@ -31,14 +33,14 @@ def fit_rois(frames, corners, roi_shape, settings, start=None, *, planes=None, v
     target = fit_results(address(memory), count, settings)
     kind = fit_kind(settings, roi_shape, planes is not None)
     source = HostRois(
-        address(frames), *frames.shape[1:], address(corners), address(start),
-        pixel_map(planes), pixel_map(variance_map),
-        ctypes.addressof(kind.encoded.program) if kind.encoded else 0,
-        PIXEL_TYPES[frames.dtype.str[1:]],
+        address(frames), **frame_sizes(frames.shape[1:]), corners=address(corners),
+        start=address(start), planes=pixel_map(planes), variance=pixel_map(variance_map),
+        constants=ctypes.addressof(kind.encoded.program) if kind.encoded else 0,
+        pixel_type=PIXEL_TYPES[frames.dtype.str[1:]],
     )  # fmt: skip
     work = np.empty(kind.work_bytes, np.uint8)
     kind.library.functions.spotfit_fit(
         kind.library.index, kind.profile, kind.estimator, ctypes.byref(source), 0, count,
-        *roi_shape, ctypes.byref(kind.numbers), address(work), ctypes.byref(target),
+        ctypes.byref(shape_of_roi(roi_shape)), ctypes.byref(kind.numbers), address(work), ctypes.byref(target),
     )  # fmt: skip
     return Results.within(memory, count, settings).columns(settings.profile)

@@ -46,7 +46,7 @@ def prepared(settings, task, shape, roi_shape, *, planes=False, pieces=2):
 def on_cpu(fit, pixels, plane=None, variances=None):
     """Return the numbers that a fit asks for of a frame: cells, or the sums of all pieces."""
     source = HostRois(
-        frames=address(pixels), height=pixels.shape[0], width=pixels.shape[1],
+        frames=address(pixels), depth=1, height=pixels.shape[0], width=pixels.shape[1],
         planes=PixelMap(address(plane), 1), variance=PixelMap(address(variances), 1),
         pixel_type=PIXEL_TYPES[pixels.dtype.str[1:]],
     )  # fmt: skip

@@ -85,24 +85,24 @@ void fit(const Run& run) {
     const long long n = numbers.count;
     HostRois source{};
     source.frames = frames.bytes;
+    source.depth = 1;
     source.height = rows;
     source.width = columns;
     source.planes = {planes.as<float>(), (int)numbers.shared_planes};
     source.pixel_type = numbers.pixel_type;
     const FitResults results{n,
-                             new_array<double>(n),
-                             new_array<double>(n),
+                             new_array<double>(2 * n),
                              new_array<float>(numbers.values * n),
                              new_array<unsigned short>(n),
                              new_array<unsigned char>(n)};
-    const long long bytes = function<long long(int, int, int, int)>(run.library, "spotfit_fit_bytes")(
-        run.instruction_set, rows, columns, 0);
-    function<void(int, int, int, const HostRois*, long long, long long, int, int, const FitSettings*, void*,
+    const RoiShape roi{1, rows, columns};
+    const long long bytes = function<long long(int, const RoiShape*, int)>(run.library, "spotfit_fit_bytes")(
+        run.instruction_set, &roi, 0);
+    function<void(int, int, int, const HostRois*, long long, long long, const RoiShape*, const FitSettings*, void*,
                   const FitResults*)>(run.library, "spotfit_fit")(run.instruction_set, numbers.profile,
-                                                                  numbers.estimator, &source, 0, n, rows, columns,
-                                                                  settings, new_array<char>(bytes), &results);
-    write_block(run.results, results.y, n);
-    write_block(run.results, results.x, n);
+                                                                  numbers.estimator, &source, 0, n, &roi, settings,
+                                                                  new_array<char>(bytes), &results);
+    write_block(run.results, results.positions, 2 * n);
     write_block(run.results, results.values, numbers.values * n);
     write_block(run.results, results.iterations, n);
     write_block(run.results, results.stop_condition, n);

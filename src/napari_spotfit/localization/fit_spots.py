@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Unpack
 
 import numpy as np
@@ -14,10 +15,12 @@ from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
+from ..models.columns import AXES
+from ..models.profiles import Profile
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
-from ..settings.validation import ROI_LARGEST, ROI_MAX, ROI_MIN
+from ..settings.validation import PLANES_MIN, ROI_LARGEST, ROI_MAX, ROI_MIN
 
 #: Cut-outs that are converted at a time where their type is not a backend's, and the pixels
 #: they have at most.
@@ -25,7 +28,7 @@ _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
 _FIRST = np.zeros(1, np.int64)
 
 
-@takes_settings("fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"))
+@takes_settings("fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"), volumes=True)
 def fit_spots(
     spots: Any,
     *,
@@ -41,17 +44,19 @@ def fit_spots(
 
     Parameters
     ----------
-    spots : array, shape (n, Sy, Sx)
+    spots : array, shape (n, Sy, Sx) or (n, Sz, Sy, Sx)
         Cut-outs of 4 to 4096 pixels a side, of any real number type: NumPy, CuPy, or
         whatever has ``__cuda_array_interface__`` or DLPack. Up to 32 pixels a side many
-        are fitted side by side, larger ones one by one with all there is.
+        are fitted side by side, larger ones one by one with all there is. Models of spots
+        in volumes, "gaussian_3d" and "gaussian_3d_elliptical", take 3 to 32 planes of 4
+        to 32 pixels a side; z, its width and its error are in planes.
     start : array, shape (n, parameters), optional
-        Start values of the model's shape parameters, in the order of the results: y and x
-        in pixels of the cut-outs, then the widths (and the angle). NaN, and by default,
+        Start values of the model's shape parameters, in the order of the results: (z,) y
+        and x in pixels of the cut-outs, then the widths (and the angle). NaN, and by default,
         they are made from the data.
-    weights : array, shape (Sy, Sx) or (n, Sy, Sx), optional
+    weights : array, shape of one spot or of all, optional
         Weight of each pixel for ``estimator="wlse"``, 0 or above.
-    bad_pixels : array of bool, shape (Sy, Sx) or (n, Sy, Sx), optional
+    bad_pixels : array of bool, shape of one spot or of all, optional
         True where a pixel is not used.
     camera : Camera, optional
         Offset, gain and read-out variance, of all pixels or of each.
@@ -66,7 +71,7 @@ def fit_spots(
     Returns
     -------
     SpotFits
-        One row per cut-out, in order; y and x in pixels, (0, 0) the centre of a
+        One row per cut-out, in order; positions in pixels, 0 the centre of a
         cut-out's first pixel.
 
     Raises
@@ -90,8 +95,8 @@ def fit_spots(
     True
     """
     settings = merged(settings, options, fit_spots)
-    array = checked_spots(spots)
-    roi_shape = (array.shape[1], array.shape[2])
+    array = checked_spots(spots, settings.profile)
+    roi_shape = array.shape[1:]
     own_start = checked_start(start, len(array), settings)
     calibration = PixelCalibration(
         array.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
@@ -104,7 +109,7 @@ def fit_spots(
     backend = select_backend(settings, worth)
     # Converted in chunks: ten million spots are not copied as a whole.
     as_it_is = not calibration.by_frame and (is_native(array) or _is_read(array, backend))
-    few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
+    few = max(min(_CONVERTED, _CONVERTED_PIXELS // math.prod(roi_shape)), 1)
     step = max(len(array), 1) if as_it_is else few
     parts = []
     for first in range(0, max(len(array), 1), step):
@@ -156,16 +161,24 @@ def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np
     return np.arange(first, last) if calibration.by_frame else _FIRST[: last - first]
 
 
-def checked_spots(spots: Any) -> Any:
+def checked_spots(spots: Any, profile: Profile) -> Any:
     """Return cut-outs as an array, or raise an error that states what is accepted."""
     array = as_array(spots)
     check_real(array.dtype, "spots")
-    if array.ndim != 3:
-        raise ValueError(f"spots must have the shape (n, rows, columns); got {array.shape}")
-    rows, columns = array.shape[1:]
-    if not all(ROI_MIN <= size <= ROI_LARGEST for size in (rows, columns)):
+    axes, sides = profile.axes, array.shape[1:]
+    if len(sides) != len(axes):
+        shape = ", ".join(f"{AXES[axis]}s" for axis in axes)
         raise ValueError(
-            f"spots must have {ROI_MIN} to {ROI_LARGEST} pixels a side; got {rows}×{columns}"
+            f"spots must have the shape (n, {shape}) for the model {profile.name}; "
+            f"got {array.shape}"
+        )
+    largest = ROI_MAX if len(axes) > 2 else ROI_LARGEST
+    least = [PLANES_MIN if axis == "z" else ROI_MIN for axis in axes]
+    if not all(low <= side <= largest for low, side in zip(least, sides, strict=True)):
+        planes = f"{PLANES_MIN} to {largest} planes and " if "z" in axes else ""
+        raise ValueError(
+            f"spots must have {planes}{ROI_MIN} to {largest} pixels a side; "
+            f"got {'×'.join(map(str, sides))}"
         )
     return array
 

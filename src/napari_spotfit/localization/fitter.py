@@ -255,7 +255,7 @@ class Fitter:
     def _spot_kind(self, spots: Any) -> _SpotKind:
         """Prepare fits of cut-outs like these."""
         self._check_open()
-        shape = checked_spots(spots).shape[1:]
+        shape = checked_spots(spots, self.settings.profile).shape[1:]
         if self.settings.roi_size is not None and shape != self.settings.roi_shape:
             rows, columns = self.settings.roi_shape
             raise ValueError(

@@ -16,8 +16,11 @@ from .columns import AXES, COLUMNS, IN_PLANE, Column
 if TYPE_CHECKING:
     from .expressions.custom import Expression
 
-#: The names of :data:`MODELS`, which editors complete; a test compares the two.
-ModelName = Literal["gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat"]
+#: The names of :data:`ALL_MODELS`, which editors complete; a test compares the two.
+ModelName = Literal[
+    "gaussian", "gaussian_elliptical", "gaussian_rotated", "lorentzian", "moffat", "gaussian_3d",
+    "gaussian_3d_elliptical",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 #: f at places along each axis, such as rows y and columns x, for shape parameters by name.
@@ -260,6 +263,22 @@ def _moffat(y: Array, x: Array, p: Mapping[str, float]) -> Array:
     return np.asarray((1 + square) ** -p["exponent"])
 
 
+def _volume(z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    return _along(z - p["z"], p["sigma_z"]) * _round(y, x, p)
+
+
+def _volume_averaged(z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    return _along(z - p["z"], p["sigma_z"]) * _round_averaged(y, x, p)
+
+
+def _elliptical_volume(z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    return _along(z - p["z"], p["sigma_z"]) * _elliptical(y, x, p)
+
+
+def _elliptical_volume_averaged(z: Array, y: Array, x: Array, p: Mapping[str, float]) -> Array:
+    return _along(z - p["z"], p["sigma_z"]) * _elliptical_averaged(y, x, p)
+
+
 CENTER = {axis: ShapeParameter(COLUMNS[axis]) for axis in AXES}
 YX = tuple(CENTER[axis] for axis in IN_PLANE)
 _SIGMAS = (ShapeParameter(COLUMNS["sigma_x"]), ShapeParameter(COLUMNS["sigma_y"]))
@@ -340,7 +359,30 @@ MOFFAT = Profile(
     meaning="round, with wings as wide as they are.",
 )
 
+GAUSSIAN_3D = Profile(
+    "gaussian_3d",
+    (*CENTER.values(), ShapeParameter(COLUMNS["sigma"]), ShapeParameter(COLUMNS["sigma_z"])),
+    _volume,
+    _volume_averaged,
+    places=(7, 9),
+    formula="exp(-((x - x̄)² + (y - ȳ)²) / 2σ² - (z - z̄)² / 2σz²)",
+    words="Gaussian in 3-D",
+    meaning="round in the plane, with a σ of its own along z, in planes.",
+)
+GAUSSIAN_3D_ELLIPTICAL = Profile(
+    "gaussian_3d_elliptical",
+    (*CENTER.values(), *_SIGMAS, ShapeParameter(COLUMNS["sigma_z"])),
+    _elliptical_volume,
+    _elliptical_volume_averaged,
+    places=(8, 10),
+    formula="exp(-(x - x̄)² / 2σx² - (y - ȳ)² / 2σy² - (z - z̄)² / 2σz²)",
+    words="elliptical Gaussian in 3-D",
+    meaning="with a σ of its own along each axis, that of z in planes.",
+)
+
+#: Models of spots in planes, and all, with those of spots in volumes.
 MODELS = {
     model.name: model
     for model in (GAUSSIAN, GAUSSIAN_ELLIPTICAL, GAUSSIAN_ROTATED, LORENTZIAN, MOFFAT)
 }
+ALL_MODELS = MODELS | {model.name: model for model in (GAUSSIAN_3D, GAUSSIAN_3D_ELLIPTICAL)}

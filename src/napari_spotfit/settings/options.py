@@ -56,12 +56,13 @@ class Options(TypedDict, total=False):
 
 
 def takes_settings(
-    *groups: str, without: tuple[str, ...] = (), also: tuple[str, ...] = ()
+    *groups: str, without: tuple[str, ...] = (), also: tuple[str, ...] = (), volumes: bool = False
 ) -> Callable[[Function], Function]:
     """Show the settings of some groups, and others, as a function's own keyword arguments.
 
     Its signature, which consoles complete, and its docstring then name each with its
-    default, so that none is written twice. :func:`merged` rejects the others.
+    default, so that none is written twice. :func:`merged` rejects the others, and models of
+    spots in volumes unless the function takes them.
     """
 
     def show(function: Function) -> Function:
@@ -79,6 +80,7 @@ def takes_settings(
             if item.name not in signature.parameters
         ]
         function.__signature__ = signature.replace(parameters=own + added)  # type: ignore[attr-defined]
+        function.__dict__["volumes"] = volumes
         function.__dict__["settings"] = tuple(item.name for item in shown)
         function.__doc__ = _with_parameters(function.__doc__ or "", added)
         return function
@@ -124,7 +126,7 @@ def merged(
         example = ": Settings(**settings) makes them of it" if isinstance(settings, dict) else ""
         raise TypeError(f"settings must be Settings(…); got a {type(settings).__name__}{example}")
     if not options:
-        return settings
+        return _checked_axes(settings, function)
     try:
         hash(tuple(options.values()))
     except TypeError:  # a dictionary, most often
@@ -143,7 +145,18 @@ def _changed(function: Callable[..., Any], settings: Settings, /, **options: Any
             raise TypeError(
                 f"{name} has no effect in {called}; its settings are {', '.join(taken)}"
             )
-    return settings.changed(**options)
+    return _checked_axes(settings.changed(**options), function)
+
+
+def _checked_axes(settings: Settings, function: Callable[..., Any]) -> Settings:
+    """Return settings whose model is of spots as a function takes them."""
+    if len(settings.profile.axes) > 2 and not function.__dict__["volumes"]:
+        called = function.__qualname__.removesuffix(".__init__")
+        raise ValueError(
+            f"the model {settings.profile.name} is of spots in volumes, which fit_spots fits; "
+            f"{called} works on planes: give a model of these, such as 'gaussian'"
+        )
+    return settings
 
 
 def with_roi(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ..models import stopping
 from ..models.estimators import ESTIMATORS, Estimator, EstimatorName
-from ..models.profiles import MODELS, ModelName, Profile
+from ..models.profiles import ALL_MODELS, MODELS, ModelName, Profile
 from .bounds import check_bounds, check_shape_names
 from .noise_model import NoiseModel
 from .parameter import Parameter, setting
@@ -436,7 +436,7 @@ class Settings:
     @property
     def profile(self) -> Profile:
         """The model itself."""
-        return self.model if isinstance(self.model, Profile) else MODELS[self.model]
+        return self.model if isinstance(self.model, Profile) else ALL_MODELS[self.model]
 
     @property
     def estimator_kind(self) -> Estimator:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from ..models.bounds import LARGEST, as_float, finite, rising
 from ..models.columns import AXES
-from ..models.profiles import MODELS, Profile
+from ..models.profiles import ALL_MODELS, Profile
 from .noise_model import NoiseModel
 from .parameter import Parameter
 
@@ -26,6 +26,8 @@ Kind = TypeVar("Kind", bound=type)
 #: Side lengths of a ROI in pixels: the least, the most of which many are fitted side by side,
 #: and the most of which one is fitted at a time, by all threads or all of the GPU together.
 ROI_MIN, ROI_MAX, ROI_LARGEST = 4, 32, 4096
+#: The least planes of a ROI.
+PLANES_MIN = 3
 
 
 class FrozenMapping(Mapping[str, Any]):
@@ -195,11 +197,11 @@ def _checked_model(value: Any) -> Any:
     if isinstance(value, Profile):
         if value.expression is not None:
             return value
-        if MODELS.get(value.name) == value:
+        if ALL_MODELS.get(value.name) == value:
             return value.name
-    elif isinstance(value, str) and value in MODELS:
+    elif isinstance(value, str) and value in ALL_MODELS:
         return value
-    names = ", ".join(map(repr, MODELS))
+    names = ", ".join(map(repr, ALL_MODELS))
     raise ValueError(f"model must be {names}, or of Profile.from_expression(…); got {value!r}")
 
 

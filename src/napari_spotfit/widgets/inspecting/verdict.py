@@ -11,7 +11,7 @@ import numpy as np
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QStackedWidget, QWidget
 
-from ...engine.fit_job import kernel_order
+from ...engine.fit_job import step_order
 from ...engine.quality.flags import RULES, Flag, flags_of
 from ...models.stopping import StopCondition
 from ...settings.bounds import bounds_of
@@ -142,7 +142,7 @@ def bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Ro
     known = settings_of(values, settings)
     bounds = {
         name: bounds_of(name, known, (roi.rows, roi.columns))
-        for name in kernel_order(known.profile)
+        for name in step_order(known.profile)
     }
     free_widths = {
         name: pair
