@@ -31,7 +31,7 @@ struct Memory {
     unsigned char* at;
     template <class T> T* take(long long count) {
         T* const own = reinterpret_cast<T*>(at);
-        at += (count * static_cast<long long>(sizeof(T)) + 15) / 16 * 16;
+        at += (count * static_cast<long long>(sizeof(T)) + 63) / 64 * 64;
         return own;
     }
 };
@@ -41,13 +41,14 @@ struct Apart {
     long long* rows;  // which they are
     FitResults results;
 
+    // One column after the other, as Python divides them, too.
     void take(Memory& memory, long long room, int numbers) {
         rows = memory.take<long long>(room);
         results.length = room;
-        results.y = memory.take<double>(room), results.x = memory.take<double>(room);
-        results.values = memory.take<float>(room * numbers);
-        results.iterations = memory.take<unsigned short>(room);
-        results.stop_condition = memory.take<unsigned char>(room);
+        results.y = memory.take<double>(room * (4 + numbers)), results.x = results.y + room;
+        results.values = reinterpret_cast<float*>(results.x + room);
+        results.iterations = reinterpret_cast<unsigned short*>(results.values + room * numbers);
+        results.stop_condition = reinterpret_cast<unsigned char*>(results.iterations + room);
     }
     void put(long long count, int numbers, const FitResults& to) const {
         const FitResults& from = results;
@@ -63,6 +64,25 @@ struct Apart {
         }
     }
 };
+
+// Fetches ROIs, and a pixel around them: a frame fresh from a camera is in no cache, and one row after the other
+// comes as late as all at once.
+void fetch(const BlockFits& b, long long first, long long last) {
+    const long long bytes = BYTES[b.source.pixel_type], row = b.source.width * bytes;
+    const char* const frames = static_cast<const char*>(b.source.frames);
+    for (long long i = first; i < last; ++i) {
+        const long long* const corner = b.source.corners + 3 * i;
+        const char* const frame = frames + corner[0] * b.source.height * row;
+        const char* const end = frame + b.source.height * row - 1;
+        const long long ends[] = {0, (b.columns + 2) * bytes - 1};
+        const char* place = frame + (corner[1] - 1) * row + (corner[2] - 1) * bytes;
+        for (int k = 0; k < b.rows + 2; ++k, place += row)
+            for (const long long side : ends) {
+                const char* const at = place + side;
+                if (at >= frame && at <= end) __builtin_prefetch(at);
+            }
+    }
+}
 
 class Range {
     BlockFits& b;
@@ -86,24 +106,6 @@ class Range {
     void fit(const HostRois& source, int estimator, long long first, long long last, const FitResults& results) const {
         fit_rois(functions, b.profile, estimator, source, first, last, b.rows, b.columns, *b.settings, fit_work,
                  results);
-    }
-
-    // Fetches ROIs, and a pixel around them: a frame fresh from a camera is in no cache, and one row after the other
-    // comes as late as all at once.
-    void fetch(long long first, long long last) const {
-        const long long bytes = BYTES[b.source.pixel_type], row = b.source.width * bytes;
-        const char* const frames = static_cast<const char*>(b.source.frames);
-        for (long long i = first; i < last; ++i) {
-            const char* const frame = frames + corner(i)[0] * b.source.height * row;
-            const char* const end = frame + b.source.height * row - 1;
-            const long long ends[] = {0, (b.columns + 2) * bytes - 1};
-            const char* place = frame + (corner(i)[1] - 1) * row + (corner(i)[2] - 1) * bytes;
-            for (int k = 0; k < b.rows + 2; ++k, place += row)
-                for (const long long side : ends) {
-                    const char* const at = place + side;
-                    if (at >= frame && at <= end) __builtin_prefetch(at);
-                }
-        }
     }
 
     double highest_of(long long frame) const {
@@ -223,7 +225,7 @@ class Range {
         const OwnPixelFunctions& look = *functions.own_pixels;
         const long long count = last - first;
         // Of many, the search for flat areas fetches a few ahead.
-        if (b.spots.count <= BATCH) fetch(first, last);
+        if (b.spots.count <= BATCH && !b.whole) fetch(b, first, last);
         look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count, b.rows,
                              b.columns, b.areas, suspected);
         if (masks_neighbours()) look.find_crowded(b.spots, first, last, crowded - first);
@@ -360,6 +362,12 @@ SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first
     if (steps & PLACE_ROIS) {
         if (!place_rois(*fits)) return -1;
         if (fits->spots.down > 0 && fits->spots.count > 1) functions.own_pixels->sort(fits->spots);
+        if (fits->whole) {
+            const HostRois& source = fits->source;
+            fetch(*fits, 0, fits->spots.count);
+            functions.own_pixels->cut_out(source.frames, BYTES[source.pixel_type], source.height, source.width, false,
+                                          source.corners, fits->spots.count, fits->rows, fits->columns, fits->whole);
+        }
     }
     if (steps & FIT_RANGE) Range(*fits, functions, work).run(first, last);
     if (steps & EXCLUDE) Range(*fits, functions, work).exclude(first, last);

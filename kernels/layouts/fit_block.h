@@ -33,8 +33,10 @@ struct BlockFits {
     const FilteredNoise* noise;  // of cut-outs of an image that a filter went over; else null
     const ErrorColumns* errors;
     int saturated;  // is written: whether there are pixels that `highest` alone calls saturated
-    // Of fits that others make, between EXCLUDE and JOIN: how many ROIs are cut out at most. Those that are, of
-    // which some pixels are excluded, are written: how many, what their fits read, and where the results go.
+    // Of fits that others make, between EXCLUDE and JOIN: memory for the pixels of all ROIs, or null, and how many ROIs
+    // without some of their pixels are cut out at most. Those that are, are written: how many, what their fits read,
+    // and where the results go.
+    unsigned char* whole;
     long long room, cut_count;
     HostRois cut;
     FitResults cut_results;

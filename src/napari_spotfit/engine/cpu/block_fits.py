@@ -65,6 +65,9 @@ class CpuFitter:
         How to fit.
     """
 
+    #: Fits that one call of the library makes, in memory that is kept.
+    at_once = SMALL_SHARE
+
     #: Where the library reads and writes, and the columns that it fills in.
     _given: BlockFits
     _source: HostRois
@@ -156,7 +159,7 @@ class CpuFitter:
 
     def _fit_others(self, block: Block, positions: Positions) -> Columns:
         """Fit at the positions that are inside."""
-        return CpuFitter(self._library, self._job).fit(block, positions)
+        return type(self)(self._library, self._job).fit(block, positions)
 
     def _share_out(self, steps: int) -> int:
         """Do what the library can do; several threads share many fits, or large ones."""
@@ -242,7 +245,7 @@ class CpuFitter:
         self._work_bytes: int = bytes_of(self._library.index, self._by_reference)
         self._work = self._library.functions.spotfit_fit_block
         self._call: tuple[Any, ...] = ()
-        if count <= SMALL_SHARE and not self._is_large:
+        if count <= self.at_once and not self._is_large:
             memory = self._new((self._work_bytes,), np.uint8)
             self._call = self._library.index, self._by_reference, 0, count, address(memory)
         self._prepared_for = kind
@@ -269,7 +272,8 @@ class CpuFitter:
         self._places_here = self._places if not block.height else self._new((count, 2), float)
         self._corners = self._new((count, 3), np.int64)
         given.source.corners = address(self._corners)
-        given.source.start = address(self._new((count, len(job.model.shape)), np.float32))
+        self._start = self._new((count, len(job.model.shape)), np.float32)
+        given.source.start = address(self._start)
         given.spots = self._cells(pixels.shape)
         given.frame_rows = block.frame_shape[0]
         self._highest = self._new((len(pixels),), float)
