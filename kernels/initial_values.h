@@ -1,9 +1,9 @@
 // From pixels to a search before its first step: pixels without unit or level, and start values
 // where the caller gives none (Fit2DGaussian's rule).
 //
-// The centre is the maximum of a moving average over 3 pixels along each axis. Sigma follows from the number M of pixels
-// above the spot's exp(-1/2) level, which a Gaussian exceeds within one sigma of its centre:
-// sigma = root of M/pi, in volumes the cube root of M/(4 pi/3). The other parameters follow from sigma, as the table of models says; a
+// The centre is the maximum of a moving average over 3 pixels along each axis. Sigma follows from the number M of
+// pixels above the spot's exp(-1/2) level, which a Gaussian exceeds within one sigma of its centre: sigma = root of
+// M/pi, in volumes the cube root of M/(4 pi/3). The other parameters follow from sigma, as the table of models says; a
 // turned Gaussian's from the second moments of the light that stands out.
 #pragma once
 #include "likelihood.h"

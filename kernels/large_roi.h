@@ -106,7 +106,7 @@ template <class Variant, class L> struct ResidualSums {
 // and the pixel `background`.
 template <int BLOCK, class Variant, class L, class Roi, class Axis>
 SPOTFIT_INLINE void add_residual_lines(const Roi& roi, int k, Axis& y, L amplitude, L background, AxisSums<L>& along_y,
-                                      ResidualSums<Variant, L>& sums) {
+                                       ResidualSums<Variant, L>& sums) {
     AxisProfile<L> v[BLOCK];
     L peak[BLOCK], a[BLOCK], b[BLOCK], c[BLOCK], rest[BLOCK], chi[BLOCK];
     UNROLL

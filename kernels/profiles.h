@@ -2,8 +2,9 @@
 // row in the table of models (napari_spotfit/models/profiles.py).
 //
 // A separable profile says what it is along one axis: f(x, y, ...) = u(x) v(y) ... Any other one says what it is at a
-// pixel. Results, sizes and positions have their axes in the array's order, (z,) y, x; a step of the search has the last
-// axis first, as pixels are read: x, y(, z), and then widths and all else. `other_order` is the one place where these meet.
+// pixel. Results, sizes and positions have their axes in the array's order, (z,) y, x; a step of the search has the
+// last axis first, as pixels are read: x, y(, z), and then widths and all else. `other_order` is the one place where
+// these meet.
 #pragma once
 #include "functions.h"
 
@@ -164,8 +165,8 @@ struct Lorentzian {
     template <class L> using ExactAxis = Axis<L>;
 };
 
-// A product of what it is in a plane and, in volumes, along z. WIDTHS: the number of the width of each axis, x first, so
-// that axes with the same number share one.
+// A product of what it is in a plane and, in volumes, along z. WIDTHS: the number of the width of each axis, x first,
+// so that axes with the same number share one.
 constexpr int highest(int first) { return first; }
 template <class... Others> constexpr int highest(int first, Others... others) {
     return first > highest(others...) ? first : highest(others...);
@@ -295,10 +296,10 @@ struct Moffat : AtPixels {
 template <class... Profiles> struct ProfileList { static constexpr int COUNT = sizeof...(Profiles); };
 
 // The models in Python's table name their profiles by their places here.
-using BuiltIn = ProfileList<Round<Gaussian>, Elliptical<Gaussian>, Round<IntegratedGaussian>,
-                            Elliptical<IntegratedGaussian>, RotatedGaussian, Round<Lorentzian>, Moffat,
-                            Round3d<Gaussian>, Elliptical3d<Gaussian>, Round3d<IntegratedGaussian>,
-                            Elliptical3d<IntegratedGaussian>>;
+using BuiltIn =
+    ProfileList<Round<Gaussian>, Elliptical<Gaussian>, Round<IntegratedGaussian>, Elliptical<IntegratedGaussian>,
+                RotatedGaussian, Round<Lorentzian>, Moffat, Round3d<Gaussian>, Elliptical3d<Gaussian>,
+                Round3d<IntegratedGaussian>, Elliptical3d<IntegratedGaussian>>;
 
 template <int PLACE, class List = BuiltIn> struct ProfileAt;
 template <class First, class... Others> struct ProfileAt<0, ProfileList<First, Others...>> { using Type = First; };

@@ -155,8 +155,7 @@ SPOTFIT_INLINE void add_lines(const Roi& roi, int k, const AxisProfile<L> (&v)[B
         }
     }
     UNROLL
-    for (int r = 0; r < BLOCK; ++r)
-        sums.template add<1>(v[r], DataSums<Variant, L>::of_line(a[r], b[r], c[r]));
+    for (int r = 0; r < BLOCK; ++r) sums.template add<1>(v[r], DataSums<Variant, L>::of_line(a[r], b[r], c[r]));
 }
 
 // The squared residuals of some neighbouring lines: by lines, then over the lines, so that their

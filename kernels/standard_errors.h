@@ -106,9 +106,8 @@ SPOTFIT_INLINE void products_of_axes(const L (*const (&tables)[Variant::Profile:
         UNROLL
         for (int t = 0; t < T::COUNT; ++t) {
             if (T::parameter(s) > T::parameter(t)) continue;
-            const auto along = [&](int axis) SPOTFIT_INLINE_LAMBDA {
-                return tables[axis][T::along(axis, s)][T::along(axis, t)];
-            };
+            const auto along = [&](int axis)
+                                   SPOTFIT_INLINE_LAMBDA { return tables[axis][T::along(axis, s)][T::along(axis, t)]; };
             L others = along(0);
             UNROLL
             for (int axis = 1; axis < LAST; ++axis) others = others * along(axis);

@@ -1,6 +1,7 @@
 // The library's C interface. Where a function takes an instruction set, it is an index below
 // spotfit_instruction_set_count() that this machine supports; Python checks that.
 #include "detection_functions.h"
+#include "fit_rois.h"
 #include "instruction_sets.h"
 #include "own_pixels.h"
 #include "verdicts.h"
@@ -21,16 +22,19 @@ SPOTFIT_EXPORT int spotfit_lane_width(int index) { return instruction_set(index)
 // How many there are; expressions have numbers from this on.
 SPOTFIT_EXPORT int spotfit_built_in_profiles() { return instruction_set(0).functions->built_in; }
 
-SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, const RoiShape* roi, int expression_lanes) {
-    return instruction_set(index).functions->fit_bytes(*roi, expression_lanes);
+// A thread's memory for fits of ROIs of any size.
+SPOTFIT_EXPORT long long spotfit_fit_bytes(int index, int profile, const RoiShape* roi, int expression_lanes) {
+    const Functions& functions = *instruction_set(index).functions;
+    if (is_large(*roi)) return large_fit_bytes(functions, profile, roi->columns, expression_lanes);
+    return functions.fit_bytes(*roi, expression_lanes);
 }
 
 // Fits the ROIs first ... last - 1 of a source.
 SPOTFIT_EXPORT void spotfit_fit(int index, int profile, int estimator, const HostRois* source, long long first,
                                 long long last, const RoiShape* roi, const FitSettings* settings, void* work,
                                 const FitResults* results) {
-    const FitFunction fit = instruction_set(index).functions->fits_of(profile).by_estimator[estimator];
-    fit(*source, first, last, *roi, *settings, work, *results);
+    const Functions& functions = *instruction_set(index).functions;
+    fit_rois(functions, profile, estimator, *source, first, last, *roi, *settings, work, *results);
 }
 
 // Does steps of an expression's program for n places in each of some rows; the memory is aligned to

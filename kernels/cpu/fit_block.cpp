@@ -3,6 +3,7 @@
 #include "../layouts/fit_block.h"
 
 #include "detection_functions.h"
+#include "fit_rois.h"
 #include "instruction_sets.h"
 #include "own_pixels.h"
 #include "verdicts.h"
@@ -16,8 +17,8 @@ constexpr int AXES = 2;
 constexpr double UNKNOWN = __builtin_nan("");
 // Of a pixel, by its type.
 constexpr int BYTES[] = {1, 2, 2, 4, 8};
-// ROIs that are looked at together, cut out at most, and pixels of those; where one in so many is cut out, the others
-// are not put together for that.
+// ROIs that are looked at together, cut out at most, and pixels of those; where one small ROI in so many is cut out,
+// the others are not put together for that.
 constexpr long long BATCH = 256, MOST_PIXELS = 1 << 15, LANES_AT_MOST = 16, FEW = 8;
 
 // The nearest whole number, the even one of two, as NumPy has it.
@@ -32,7 +33,7 @@ struct Memory {
     unsigned char* at;
     template <class T> T* take(long long count) {
         T* const own = reinterpret_cast<T*>(at);
-        at += (count * static_cast<long long>(sizeof(T)) + 15) / 16 * 16;
+        at += (count * static_cast<long long>(sizeof(T)) + 63) / 64 * 64;
         return own;
     }
 };
@@ -42,13 +43,14 @@ struct Apart {
     long long* rows;  // which they are
     FitResults results;
 
+    // One column after the other, as Python divides them, too.
     void take(Memory& memory, long long room, int numbers) {
         rows = memory.take<long long>(room);
         results.length = room;
-        results.positions = memory.take<double>(AXES * room);
-        results.values = memory.take<float>(room * numbers);
-        results.iterations = memory.take<unsigned short>(room);
-        results.stop_condition = memory.take<unsigned char>(room);
+        results.positions = memory.take<double>(room * (AXES + 2 + numbers));
+        results.values = reinterpret_cast<float*>(results.positions + AXES * room);
+        results.iterations = reinterpret_cast<unsigned short*>(results.values + room * numbers);
+        results.stop_condition = reinterpret_cast<unsigned char*>(results.iterations + room);
     }
     void put(long long count, int numbers, const FitResults& to) const {
         const FitResults& from = results;
@@ -66,43 +68,46 @@ struct Apart {
     }
 };
 
+// Fetches ROIs, and a pixel around them: a frame fresh from a camera is in no cache, and one row after the other
+// comes as late as all at once.
+void fetch(const BlockFits& b, long long first, long long last) {
+    const long long bytes = BYTES[b.source.pixel_type], row = b.source.width * bytes;
+    const char* const frames = static_cast<const char*>(b.source.frames);
+    for (long long i = first; i < last; ++i) {
+        const long long* const corner = b.source.corners + 3 * i;
+        const char* const frame = frames + corner[0] * b.source.height * row;
+        const char* const end = frame + b.source.height * row - 1;
+        const long long ends[] = {0, (b.roi.columns + 2) * bytes - 1};
+        const char* place = frame + (corner[1] - 1) * row + (corner[2] - 1) * bytes;
+        for (int k = 0; k < b.roi.rows + 2; ++k, place += row)
+            for (const long long side : ends) {
+                const char* const at = place + side;
+                if (at >= frame && at <= end) __builtin_prefetch(at);
+            }
+    }
+}
+
 class Range {
     BlockFits& b;
     const Functions& functions;
-    const long long area, room;
+    const long long area;
+    const bool large;
+    const long long room;
     Memory memory;
     void* fit_work;
     // Of a batch: what ROIs are suspected of, whether they have neighbours, hot pixels, and are cut out.
     unsigned char *suspected, *crowded, *hot, *is_cut;
     // The others of a batch, and the ROIs that are cut out, until there are enough to be fitted.
-    Apart whole, cut;
-    long long *whole_corners, cut_count = 0;
-    float *whole_start, *start, *own, *planes, *variances;
-    unsigned char *pixels, *hot_of_one, *top_of_one, *ground_of_one, *saturated, *padding;
+    Apart whole, cut = {};
+    long long *whole_corners = nullptr, cut_count = 0;
+    float *whole_start, *start = nullptr, *own = nullptr, *planes, *variances = nullptr;
+    unsigned char *pixels = nullptr, *hot_of_one, *top_of_one, *ground_of_one, *saturated, *padding;
 
     const long long* corner(long long i) const { return b.source.corners + 3 * i; }
     bool masks_neighbours() const { return b.spots.down > 0 && b.spots.count > 1; }
 
     void fit(const HostRois& source, int estimator, long long first, long long last, const FitResults& results) const {
-        functions.fits_of(b.profile).by_estimator[estimator](source, first, last, b.roi, *b.settings, fit_work, results);
-    }
-
-    // Fetches ROIs, and a pixel around them: a frame fresh from a camera is in no cache, and one row after the other
-    // comes as late as all at once.
-    void fetch(long long first, long long last) const {
-        const long long bytes = BYTES[b.source.pixel_type], row = b.source.width * bytes;
-        const char* const frames = static_cast<const char*>(b.source.frames);
-        for (long long i = first; i < last; ++i) {
-            const char* const frame = frames + corner(i)[0] * b.source.height * row;
-            const char* const end = frame + b.source.height * row - 1;
-            const long long ends[] = {0, (b.roi.columns + 2) * bytes - 1};
-            const char* place = frame + (corner(i)[1] - 1) * row + (corner(i)[2] - 1) * bytes;
-            for (int k = 0; k < b.roi.rows + 2; ++k, place += row)
-                for (const long long side : ends) {
-                    const char* const at = place + side;
-                    if (at >= frame && at <= end) __builtin_prefetch(at);
-                }
-        }
+        fit_rois(functions, b.profile, estimator, source, first, last, b.roi, *b.settings, fit_work, results);
     }
 
     double highest_of(long long frame) const {
@@ -158,7 +163,8 @@ class Range {
             for (long long k = 0; k < area; ++k) mask[k] = kept;
         if (has_hot) {
             unsigned char found;
-            functions.detection->find_lone_pixels(*b.detection, corner(i), 0, 1, b.roi.rows, b.roi.columns, &found, hot_of_one);
+            functions.detection->find_lone_pixels(*b.detection, corner(i), 0, 1, b.roi.rows, b.roi.columns, &found,
+                                                  hot_of_one);
             for (long long k = 0; k < area; ++k) bad[k] |= hot_of_one[k];
         }
         for (long long k = 0; k < area; ++k) mask[k] = (top[k] | bad[k]) ? lost : mask[k];
@@ -171,19 +177,27 @@ class Range {
         for (int j = 0; j < b.shape; ++j) start[place * b.shape + j] = b.source.start[i * b.shape + j];
     }
 
-    // Fits the ROIs that are cut out.
-    void fit_cut() {
-        if (!cut_count) return;
+    HostRois cut_source() const {
         HostRois source = b.source;
         source.frames = pixels, source.height = b.roi.rows, source.width = b.roi.columns;
         source.corners = nullptr, source.start = start;
         source.planes = {own, 0};
         if (source.variance.values) source.variance = {variances, 0};
-        fit(source, b.estimator | 1, 0, cut_count, cut.results);
+        return source;
+    }
+
+    // Fits the ROIs that are cut out.
+    void fit_cut() {
+        if (!cut_count) return;
+        fit(cut_source(), b.estimator | 1, 0, cut_count, cut.results);
+        put_cut();
+    }
+    // Puts their results in their rows.
+    void put_cut() {
         for (long long k = 0; k < cut_count; ++k)
-            b.image->flags[cut.rows[k]] =
-                functions.verdicts->pixel_flags(*b.quality, cut.results.positions[k], cut.results.positions[room + k], corner(cut.rows[k]),
-                                                b.first_row, saturated + k * area, padding + k * area);
+            b.image->flags[cut.rows[k]] = functions.verdicts->pixel_flags(
+                *b.quality, cut.results.positions[k], cut.results.positions[cut.results.length + k],
+                corner(cut.rows[k]), b.first_row, saturated + k * area, padding + k * area);
         cut.put(cut_count, b.numbers, b.results);
         cut_count = 0;
     }
@@ -191,7 +205,7 @@ class Range {
     // Fits those of a batch that are fitted where they lie; the few that are not are fitted all the same.
     void fit_whole(long long first, long long last, long long without) const {
         if (without == last - first) return;
-        if (without * FEW <= last - first) {
+        if (!without || (!large && without * FEW <= last - first)) {
             fit(b.source, b.estimator, first, last, b.results);
             return;
         }
@@ -209,13 +223,14 @@ class Range {
         whole.put(count, b.numbers, b.results);
     }
 
-    void fit_batch(long long first, long long last) {
+    // Finds out which of a batch are cut out; returns how many.
+    long long find_cut(long long first, long long last) const {
         const OwnPixelFunctions& look = *functions.own_pixels;
         const long long count = last - first;
         // Of many, the search for flat areas fetches a few ahead.
-        if (b.spots.count <= BATCH) fetch(first, last);
-        look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count, b.roi.rows,
-                             b.roi.columns, b.areas, suspected);
+        if (b.spots.count <= BATCH && !b.whole) fetch(b, first, last);
+        look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count,
+                             b.roi.rows, b.roi.columns, b.areas, suspected);
         if (masks_neighbours()) look.find_crowded(b.spots, first, last, crowded - first);
         if (b.detection)
             functions.detection->find_lone_pixels(*b.detection, corner(first), 0, count, b.roi.rows, b.roi.columns, hot,
@@ -223,19 +238,46 @@ class Range {
         long long without = 0;
         for (long long k = 0; k < count; ++k) {
             if (!b.detection) hot[k] = 0;
+            // No padding is looked for in large ROIs: most of a laser beam's image is of one value.
+            if (large) suspected[k] &= FLAT_TOP;
             is_cut[k] = hot[k] || (masks_neighbours() && crowded[k]) ||
                         (suspected[k] && has_flat_area(first + k, suspected[k], top_of_one, ground_of_one));
             without += is_cut[k];
             b.image->flags[first + k] = 0;
         }
-        fit_whole(first, last, without);
-        for (long long k = 0; k < count && without; ++k) {
+        return without;
+    }
+    // Cuts them out, and fits them whenever there is no more room.
+    void add_cuts(long long first, long long last) {
+        for (long long k = 0; k < last - first; ++k) {
             if (!is_cut[k]) continue;
             if (cut_count == room) fit_cut();
             unsigned char *const top = saturated + cut_count * area, *const ground = padding + cut_count * area;
             has_flat_area(first + k, suspected[k], top, ground);
             add_cut(first + k, hot[k]);
         }
+    }
+
+    // Calls use(begin, end, how many of them are cut out) for all batches of a range.
+    template <class Use> void over_batches(long long first, long long last, Use use) {
+        for (long long begin = first; begin < last; begin += BATCH) {
+            const long long end = begin + BATCH < last ? begin + BATCH : last, without = find_cut(begin, end);
+            use(begin, end, without);
+            if (without) add_cuts(begin, end);
+        }
+    }
+
+    // What follows from each fit by itself.
+    void finish(long long first, long long last) const {
+        if (b.source.corners) functions.verdicts->judge_each(*b.fits, *b.quality, *b.image, first, last);
+        else if (b.noise) functions.verdicts->correct_errors(*b.noise, *b.errors, first, last);
+    }
+
+    // As many are cut out together as there are room and lanes for; of large ones, one.
+    static long long room_for(long long area) {
+        const long long fitting = MOST_PIXELS / area / LANES_AT_MOST * LANES_AT_MOST;
+        if (area > MOST_SIDE * MOST_SIDE) return 1;
+        return fitting < LANES_AT_MOST ? LANES_AT_MOST : fitting > BATCH ? BATCH : fitting;
     }
 
     // Divides up the memory.
@@ -256,28 +298,32 @@ class Range {
   public:
     Range(BlockFits& fits, const Functions& own_functions, void* work)
         : b(fits), functions(own_functions), area(static_cast<long long>(fits.roi.rows) * fits.roi.columns),
-          room(room_for(area)), memory{static_cast<unsigned char*>(work)} {
+          large(is_large(fits.roi)), room(fits.room ? fits.room : room_for(area)),
+          memory{static_cast<unsigned char*>(work)} {
         fit_work = memory.take<unsigned char>(b.fit_bytes);
         if (b.source.corners) divide();
     }
 
-    static long long room_for(long long area) {
-        const long long fitting = MOST_PIXELS / area / LANES_AT_MOST * LANES_AT_MOST;
-        return fitting < LANES_AT_MOST ? LANES_AT_MOST : fitting > BATCH ? BATCH : fitting;
-    }
     // Behind all of its memory.
     const unsigned char* end() const { return memory.at; }
 
     void run(long long first, long long last) {
-        if (!b.source.corners) {
-            fit(b.source, b.estimator, first, last, b.results);
-            if (b.noise) functions.verdicts->correct_errors(*b.noise, *b.errors, first, last);
-            return;
+        if (!b.source.corners) fit(b.source, b.estimator, first, last, b.results);
+        else {
+            over_batches(first, last,
+                         [&](long long begin, long long end, long long without) { fit_whole(begin, end, without); });
+            fit_cut();
         }
-        for (long long begin = first; begin < last; begin += BATCH)
-            fit_batch(begin, begin + BATCH < last ? begin + BATCH : last);
-        fit_cut();
-        functions.verdicts->judge_each(*b.fits, *b.quality, *b.image, first, last);
+        finish(first, last);
+    }
+    void exclude(long long first, long long last) {
+        if (b.source.corners) over_batches(first, last, [](long long, long long, long long) {});
+        b.cut_count = cut_count, b.cut = cut_source(), b.cut_results = cut.results;
+    }
+    void join(long long first, long long last) {
+        cut_count = b.cut_count;
+        if (cut_count) put_cut();
+        finish(first, last);
     }
 };
 
@@ -319,8 +365,17 @@ SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first
     if (steps & PLACE_ROIS) {
         if (!place_rois(*fits)) return -1;
         if (fits->spots.down > 0 && fits->spots.count > 1) functions.own_pixels->sort(fits->spots);
+        if (fits->whole) {
+            const HostRois& source = fits->source;
+            fetch(*fits, 0, fits->spots.count);
+            functions.own_pixels->cut_out(source.frames, BYTES[source.pixel_type], source.height, source.width, false,
+                                          source.corners, fits->spots.count, fits->roi.rows, fits->roi.columns,
+                                          fits->whole);
+        }
     }
     if (steps & FIT_RANGE) Range(*fits, functions, work).run(first, last);
+    if (steps & EXCLUDE) Range(*fits, functions, work).exclude(first, last);
+    if (steps & JOIN) Range(*fits, functions, work).join(first, last);
     if (steps & FLAG_TOGETHER)
         functions.verdicts->judge_together(*fits->fits, *fits->quality, *fits->image, first, last);
     return 0;

@@ -116,9 +116,9 @@ template <class Variant> struct TileFits {
     State<L> state_of(const Tile& tile) const { return {tile.rows + pixels() * (1 + Variant::PLANES)}; }
 
     TileRoi<L> roi_of(const Tile& tile) const {
-        return {lines_of(shape), shape.rows,   shape.columns, tile.rows,        tile.rows + pixels(), work.values,
-                nullptr,         work.along_x, work.along_y,  work.along_lines, program_of(source),   work.numbers,
-                !source.planes.values};
+        return {lines_of(shape),    shape.rows,   shape.columns,        tile.rows,    tile.rows + pixels(),
+                work.values,        nullptr,      work.along_x,         work.along_y, work.along_lines,
+                program_of(source), work.numbers, !source.planes.values};
     }
 
     // Shape parameters that the model has.
@@ -149,8 +149,8 @@ template <class Variant> struct TileFits {
         tile.count = last - first < LANES ? int(last - first) : LANES;
         for (int lane = 0; lane < tile.count; ++lane) tile.rois[lane] = first + lane;
         L level;
-        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, shape, work.stage,
-                    roi.pixels, lanes_of(level));
+        load_pixels(source, PlanesAreVariances<Variant>::value, tile.rois, tile.count, shape, work.stage, roi.pixels,
+                    lanes_of(level));
         if constexpr (Variant::PLANES) load_planes(tile, Variant::LIKELIHOOD ? work.variances : roi.planes);
         state[LEVEL] = level;
         L start[S];
@@ -160,8 +160,7 @@ template <class Variant> struct TileFits {
             first_settings.max_error = 0.0f;
             if (settings.min_delta < LIKELIHOOD_DELTA) first_settings.min_delta = LIKELIHOOD_DELTA;
             if constexpr (Variant::PLANES) {
-                for (int i = 0; i < pixels(); ++i)
-                    roi.planes[i] = select(work.variances[i] >= 0.0f, L(1.0f), L(0.0f));
+                for (int i = 0; i < pixels(); ++i) roi.planes[i] = select(work.variances[i] >= 0.0f, L(1.0f), L(0.0f));
             }
             start_fits<LeastSquares>(roi, state, start, first_settings);
             search_fits<LeastSquares>(roi, state, first_settings, 0);

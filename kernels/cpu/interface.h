@@ -20,8 +20,8 @@ inline const ExpressionProgram* program_of(const HostRois& source) {
     return static_cast<const ExpressionProgram*>(source.constants);
 }
 
-using FitFunction = void (*)(const HostRois&, long long first, long long last, const RoiShape&,
-                             const FitSettings&, void* work, const FitResults&);
+using FitFunction = void (*)(const HostRois&, long long first, long long last, const RoiShape&, const FitSettings&,
+                             void* work, const FitResults&);
 
 // Least squares, the same with planes, maximum likelihood, the same with planes.
 struct ProfileFits { FitFunction by_estimator[4]; };

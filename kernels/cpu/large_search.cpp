@@ -12,6 +12,7 @@
 #define SPOTFIT_INLINE_LAMBDA
 #define UNROLL
 #define UNROLL_MATRIX(N)
+#include "fit_rois.h"
 #include "instruction_sets.h"
 #include "large_search.h"
 
@@ -125,11 +126,6 @@ SPOTFIT_EXPORT long long spotfit_large_work_bytes(int index, int columns, int ex
     return instruction_set(index).functions->large_bytes(columns, expression_lanes);
 }
 
-// A thread's memory for whole fits.
-SPOTFIT_EXPORT long long spotfit_large_bytes(int index, int profile, int columns, int expression_lanes) {
-    return spotfit_large_fit_bytes(profile) + NUMBER_BYTES + spotfit_large_work_bytes(index, columns, expression_lanes);
-}
-
 SPOTFIT_EXPORT double spotfit_large_level(const HostRois* source, int planes, long long roi, int rows, int columns) {
     return level_near(*source, planes, roi, rows, columns);
 }
@@ -150,26 +146,31 @@ SPOTFIT_EXPORT void spotfit_large_write(int profile, void* fit, long long roi, i
     SEARCHES.of[profile].write(fit, roi, errors, *results);
 }
 
-// The whole of the fits of ROIs first ... last - 1, by one thread.
-SPOTFIT_EXPORT void spotfit_large_fit(int index, int profile, int likelihood, int planes, int fixed_origin,
-                                      const HostRois* source, long long first, long long last, int rows, int columns,
-                                      const FitSettings* settings, void* memory, const FitResults* results) {
+long long spotfit::large_fit_bytes(const Functions& functions, int profile, int columns, int expression_lanes) {
+    return spotfit_large_fit_bytes(profile) + NUMBER_BYTES + functions.large_bytes(columns, expression_lanes);
+}
+
+void spotfit::fit_large_rois(const Functions& functions, int profile, int estimator, const HostRois& source,
+                             long long first, long long last, const RoiShape& sides, const FitSettings& settings,
+                             void* memory, const FitResults& results) {
     const SearchFunctions& search = SEARCHES.of[profile];
+    const int likelihood = estimator / 2, planes = estimator % 2 == 0 ? NO_PLANES : likelihood ? VARIANCES : WEIGHTS;
+    const int fixed_origin = program_of(source) && program_of(source)->fixed_origin;
     char* fit = static_cast<char*>(memory);
     double* numbers = reinterpret_cast<double*>(fit + spotfit_large_fit_bytes(profile));
     char* work = reinterpret_cast<char*>(numbers) + NUMBER_BYTES;
-    const LargeSums sums = instruction_set(index).functions->large_sums[profile];
+    const LargeSums sums = functions.large_sums[profile];
     const LargeRequest& request = *reinterpret_cast<const LargeRequest*>(fit);
     for (long long roi = first; roi < last; ++roi) {
-        const bool inside = !source->corners || source->corners[3 * roi] >= 0;
-        const double level = inside ? level_near(*source, planes, roi, rows, columns) : 0.0;
-        const float* start = source->start ? source->start + search.shape * roi : nullptr;
-        search.begin(fit, {rows, columns, settings, likelihood, planes, fixed_origin, start, level});
+        const bool inside = !source.corners || source.corners[3 * roi] >= 0;
+        const double level = inside ? level_near(source, planes, roi, sides.rows, sides.columns) : 0.0;
+        const float* start = source.start ? source.start + search.shape * roi : nullptr;
+        search.begin(fit, {sides.rows, sides.columns, &settings, likelihood, planes, fixed_origin, start, level});
         while (inside && request.task != NOTHING) {
             for (int piece = 0; piece < request.pieces; ++piece)
-                sums(*source, roi, request, *settings, piece, work, numbers);
+                sums(source, roi, request, settings, piece, work, numbers);
             search.take(fit, numbers, request.pieces);
         }
-        search.write(fit, roi, settings->errors, *results);
+        search.write(fit, roi, settings.errors, results);
     }
 }

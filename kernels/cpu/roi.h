@@ -12,7 +12,7 @@ template <class L> struct TileRoi {
     static constexpr bool KEEPS_VALUES = true;
     static constexpr int COLUMNS_KEPT = 32;
 
-    int lines, rows, columns;  // lines of pixels, those of a plane, and pixels of a line
+    int lines, rows, columns;                 // lines of pixels, those of a plane, and pixels of a line
     L *pixels, *planes, *values, *variances;  // variances: null where there are none
     AxisProfile<L>*along_x, *along_y;
     L* along_lines;

@@ -23,7 +23,9 @@ template <class Warp_, int DEPTH, int ROWS, int COLUMNS, int LANES_X, int LANES_
     static SPOTFIT_INLINE int first_line() { return LANES_Y == 1 ? 0 : Warp::lane() / LANES_X % LANES_Y * OWN_LINES; }
     static SPOTFIT_INLINE int first_column() { return LANES_X == 1 ? 0 : Warp::lane() % LANES_X * OWN_COLUMNS; }
     // Known to the compiler for most.
-    static SPOTFIT_INLINE bool has_line(int k) { return (LANES_Y - 1) * OWN_LINES + k < lines || first_line() + k < lines; }
+    static SPOTFIT_INLINE bool has_line(int k) {
+        return (LANES_Y - 1) * OWN_LINES + k < lines || first_line() + k < lines;
+    }
     static SPOTFIT_INLINE bool has_column(int i) {
         return (LANES_X - 1) * OWN_COLUMNS + i < COLUMNS || first_column() + i < COLUMNS;
     }

@@ -23,7 +23,8 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
 
     // Where a pixel of a fit lies in either.
     static SPOTFIT_INLINE int place(int fit, int line, int column) {
-        return (fit * Lanes::LANES + line / Lanes::OWN_LINES) * PITCH + line % Lanes::OWN_LINES * Lanes::columns + column;
+        return (fit * Lanes::LANES + line / Lanes::OWN_LINES) * PITCH + line % Lanes::OWN_LINES * Lanes::columns +
+               column;
     }
 
     // Takes the ROIs of the warp's fits, given the thread's own one; one that does not exist or lies
@@ -33,8 +34,7 @@ template <class Lanes, class Layout, bool PLANES, bool VARIANCES, bool U_IN_MEMO
         const long long roi = exists ? Layout::first_pixel(source, fit) : -1;
         const long long plane = PLANES && roi >= 0 ? Layout::first_pixel(source, fit, source.planes.shared) : 0;
         const Pixel reference =
-            roi < 0 ? Pixel(0)
-                    : first_that_counts(source, static_cast<const Pixel*>(source.frames) + roi, plane);
+            roi < 0 ? Pixel(0) : first_that_counts(source, static_cast<const Pixel*>(source.frames) + roi, plane);
         if constexpr (Lanes::LANES == 1) {
             for (int k = 0; k < Lanes::lines; ++k)
                 take<Lanes::columns, 1>(

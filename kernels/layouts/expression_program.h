@@ -53,6 +53,7 @@ struct ExpressionProgram {
     int results;       // f at the pixels of some rows, and its derivatives behind
     int rows_at_once;  // so many
     int pitch;         // how far the results are apart
+    int fixed_origin;  // whether it depends on where it is in a ROI, not only on how far from the centre
 };
 
 }  // namespace spotfit

@@ -34,9 +34,17 @@ struct BlockFits {
     const FilteredNoise* noise;  // of cut-outs of an image that a filter went over; else null
     const ErrorColumns* errors;
     int saturated;  // is written: whether there are pixels that `highest` alone calls saturated
+    // Of fits that others make, between EXCLUDE and JOIN: memory for the pixels of all ROIs, or null, and how many ROIs
+    // without some of their pixels are cut out at most. Those that are, are written: how many, what their fits read,
+    // and where the results go.
+    unsigned char* whole;
+    long long room, cut_count;
+    HostRois cut;
+    FitResults cut_results;
 };
 
-// What to do: put the ROIs around all positions, fit a range of them, flag what follows from other fits.
-constexpr int PLACE_ROIS = 1, FIT_RANGE = 2, FLAG_TOGETHER = 4;
+// What to do: put the ROIs around all positions, fit a range of them, flag what follows from other fits. Where others
+// fit, a range is divided into two steps: exclude pixels, and join the results of ROIs that were cut out with the rest.
+constexpr int PLACE_ROIS = 1, FIT_RANGE = 2, FLAG_TOGETHER = 4, EXCLUDE = 8, JOIN = 16;
 
 }  // namespace spotfit

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 import reference
 from cpu_fits import fit_rois as on_cpu
+from same_fits import assert_same
 
-from napari_spotfit import Settings, StopCondition
+from napari_spotfit import Fitter, Flag, Settings, StopCondition, fit_at
+from napari_spotfit.engine.block import Block
+from napari_spotfit.engine.cpu.backend import Cpu
+from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.images.pixel_calibration import Planes
 from napari_spotfit.models.estimators import ESTIMATORS
 from napari_spotfit.models.profiles import Profile
@@ -190,9 +194,48 @@ def test_results_do_not_depend_on_threads(instruction_set, kind, estimator):
     rng = np.random.default_rng(7)
     image = rng.poisson(image_of(settings, truth, shape=(700, 300))).astype(np.uint16)
     plane = rng.uniform(0.5, 2, image.shape) if estimator == "wlse" else None
-    one, two, five = (fit_one(on_cpu, image, settings.changed(threads=n), plane) for n in (1, 2, 5))
-    assert StopCondition(one["stop_condition"]).converged
-    assert one == two == five
+    planes = None if plane is None else Planes(plane[None].astype(np.float32))
+    block, found = Block(image[None], image[None], planes), []
+    for count in (1, 2, 5):
+        job = FitJob.of_spots(settings.changed(threads=count), image.shape, image.dtype)
+        columns = Cpu(count).fit(job, block)
+        found.append({name: values[0] for name, values in columns.items()})
+    assert StopCondition(found[0]["stop_condition"]).converged
+    assert found[0] == found[1] == found[2]
+    assert found[0] == fit_one(on_cpu, image, settings, plane)
+
+
+@pytest.mark.parametrize("estimator", ["lse", "mle"])
+@pytest.mark.parametrize("size", [41, 271])
+def test_excluded_pixels_do_not_depend_on_threads(instruction_set, size, estimator):
+    """ROIs that one thread fits, and such as all work on; some keep all of their pixels."""
+    rng = np.random.default_rng(8)
+    centers = np.array([[150, 160], [160, 250], [420, 150], [430.4, 440.7], [445.0, 470.5]])
+    y, x = np.indices((600, 620))
+    image = np.full((600, 620), 100.0)
+    for v, u in centers:
+        image += 900 * np.exp(-((y - v) ** 2 + (x - u) ** 2) / (2 * 9.0**2))
+    image = rng.poisson(image).astype(np.uint16)
+    image[425:434, 436:444] = 65535
+    image[140, 150] = image[170, 240] = 20_000
+    bad = np.zeros(image.shape, bool)
+    bad[400:430:3, ::5] = True
+    known = {"sigma": 9.0, "estimator": estimator, "gain": 1.0, "backend": "cpu", "bad_pixels": bad}
+    one, three = (fit_at(image, centers, size, threads=n, **known) for n in (1, 3))
+    assert_same(three, one)
+    assert one.valid.all()
+    assert one.flags[3] & Flag.SATURATED
+    # One by one, with what is excluded named by the caller.
+    with Fitter(size, neighbours="exclude", **known) as fitter:
+        for i, center in enumerate(centers):
+            own = np.vstack([center, np.delete(centers, i, axis=0)])
+            excluded = fitter.explain(image, own)
+            (top, left), named = excluded.corner, np.zeros(image.shape, bool)
+            named[top : top + size, left : left + size] = excluded.pixels
+            assert excluded.neighbour.any() == (i > 2 or size > 41)
+            alone = fit_at(image, [center], size, **known | {"bad_pixels": named | bad})
+            for name in ("y", "x", "sigma", "photons", "chi_square"):
+                np.testing.assert_array_equal(alone.columns[name][0], one.columns[name][i], name)
 
 
 @pytest.mark.parametrize("shape", [(4, 300), (300, 5), (33, 2000)])

@@ -30,7 +30,7 @@ def callers(path: Path) -> set[str]:
         node.attr for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Attribute)
     }  # fmt: skip
-    fits = {"spotfit_fit", "spotfit_fit_block", "spotfit_large_fit", "spotfit_large_write"}
+    fits = {"spotfit_fit", "spotfit_fit_block", "spotfit_large_write"}
     return names & fits
 
 
@@ -38,7 +38,7 @@ def test_two_modules_call_the_fits_of_the_library():
     found = {path.name: callers(path) for path in PACKAGE.rglob("*.py")}
     assert {name: functions for name, functions in found.items() if functions} == {
         "block_fits.py": {"spotfit_fit_block"},
-        "large_rois.py": {"spotfit_large_fit", "spotfit_large_write"},
+        "large_rois.py": {"spotfit_large_write"},
     }
 
 

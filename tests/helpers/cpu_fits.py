@@ -6,7 +6,6 @@ import ctypes
 
 import numpy as np
 
-from napari_spotfit.engine.cpu import large_rois
 from napari_spotfit.engine.cpu.fit_kind import fit_kind
 from napari_spotfit.engine.cpu.layouts import HostRois
 from napari_spotfit.engine.kernel_arguments import (
@@ -19,15 +18,10 @@ from napari_spotfit.engine.kernel_arguments import (
     row_bytes,
     shape_of_roi,
 )
-from napari_spotfit.settings.validation import ROI_MAX
 
 
 def fit_rois(frames, corners, roi_shape, settings, start=None, *, planes=None, variance_map=None):
     """Fit ROIs of any size where they lie in frames, as the GPU's function does."""
-    if max(roi_shape) > ROI_MAX:
-        return large_rois.fit_rois(
-            frames, corners, roi_shape, settings, start, planes=planes, variance_map=variance_map
-        )
     count = len(frames) if corners is None else len(corners)
     memory = np.empty(row_bytes(settings) * count, np.uint8)
     target = fit_results(address(memory), count, settings)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 
 from napari_spotfit.engine.cpu.large_rois import LargeFit, planes_of
@@ -45,7 +47,9 @@ def prepared(settings, task, shape, roi_shape, *, planes=False, pieces=2):
 
 def on_cpu(fit, pixels, plane=None, variances=None):
     """Return the numbers that a fit asks for of a frame: cells, or the sums of all pieces."""
+    program = fit.kind.encoded.program if fit.kind.encoded else None
     source = HostRois(
+        constants=ctypes.addressof(program) if program else 0,
         frames=address(pixels), depth=1, height=pixels.shape[0], width=pixels.shape[1],
         planes=PixelMap(address(plane), 1), variance=PixelMap(address(variances), 1),
         pixel_type=PIXEL_TYPES[pixels.dtype.str[1:]],

@@ -90,14 +90,11 @@ void fit(const Run& run) {
     source.width = columns;
     source.planes = {planes.as<float>(), (int)numbers.shared_planes};
     source.pixel_type = numbers.pixel_type;
-    const FitResults results{n,
-                             new_array<double>(2 * n),
-                             new_array<float>(numbers.values * n),
-                             new_array<unsigned short>(n),
-                             new_array<unsigned char>(n)};
+    const FitResults results{n, new_array<double>(2 * n), new_array<float>(numbers.values * n),
+                             new_array<unsigned short>(n), new_array<unsigned char>(n)};
     const RoiShape roi{1, rows, columns};
-    const long long bytes = function<long long(int, const RoiShape*, int)>(run.library, "spotfit_fit_bytes")(
-        run.instruction_set, &roi, 0);
+    const long long bytes =
+        function<long long(int, const RoiShape*, int)>(run.library, "spotfit_fit_bytes")(run.instruction_set, &roi, 0);
     function<void(int, int, int, const HostRois*, long long, long long, const RoiShape*, const FitSettings*, void*,
                   const FitResults*)>(run.library, "spotfit_fit")(run.instruction_set, numbers.profile,
                                                                   numbers.estimator, &source, 0, n, &roi, settings,

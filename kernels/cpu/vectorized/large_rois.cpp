@@ -145,7 +145,7 @@ void sums_along_axes(const HostRois& source, long long roi, const LargeRequest& 
         ResidualSums<Variant, L> own = {};
         over_lines(block, 0, block.own_lines(), [&](auto lines_at_once, int k) SPOTFIT_INLINE_LAMBDA {
             add_residual_lines<decltype(lines_at_once)::value>(block, k, y, L(request.amplitude), L(request.background),
-                                                             own_y, own);
+                                                               own_y, own);
         });
         const auto first = [](L x) { return double(x.v[0]); };
         if (block.left == 0)

@@ -101,8 +101,8 @@ void load(const HostRois& source, bool variances, const T* all, bool shared, con
 template <class T>
 void load_as(const HostRois& source, bool variances, const long long* rois, int count, const RoiShape& shape,
              float* stage, L* tile, float* level) {
-    load<T, true>(source, variances, static_cast<const T*>(source.frames), false, rois, count, shape, stage,
-                  tile, level);
+    load<T, true>(source, variances, static_cast<const T*>(source.frames), false, rois, count, shape, stage, tile,
+                  level);
 }
 
 }  // namespace

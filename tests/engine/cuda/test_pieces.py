@@ -6,6 +6,7 @@ for it.
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import partial
 
@@ -14,12 +15,12 @@ import numpy as np
 import on_host
 import pytest
 
-from napari_spotfit import NoiseModel, Settings, simulate_movie, simulate_spots
+from napari_spotfit import Flag, NoiseModel, Settings, simulate_movie, simulate_spots
 from napari_spotfit.engine.backend import Load
 from napari_spotfit.engine.block import Block, Positions
 from napari_spotfit.engine.cpu.backend import Cpu
-from napari_spotfit.engine.cuda import fit, pieces, place_fits, staging, transfer
-from napari_spotfit.engine.cuda.backend import GpuFitter, Gpus
+from napari_spotfit.engine.cuda import few_fits, fit, pieces, staging, transfer
+from napari_spotfit.engine.cuda.backend import Gpus
 from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.fit_job import FitJob
@@ -319,23 +320,36 @@ def test_fits_at_places_give_the_same_rows(gpus, monkeypatch, estimator):
     )
     job = FitJob(settings, SHAPE, "u2", 1.3, settings)
     block = Block(frame, frame)
-    on_gpu = partial(fit_own_pixels, on_host.fit_rois)
-    expected = fit_in_steps(on_gpu, on_cpu, frame, job, block, Positions(places))
+
+    def expected(places):
+        on_gpu = partial(fit_own_pixels, on_host.fit_rois)
+        return fit_in_steps(on_gpu, on_cpu, frame, job, block, Positions(places))
+
     made = gpus(1)
-    monkeypatch.setattr(place_fits, "FEW_BYTES", 1 << 20)
+    monkeypatch.setattr(few_fits, "FEW_BYTES", 1 << 20)
     fitter = run(1).fitter(job)
     for count in (3, len(places)):
         columns = fitter.fit(block, Positions(places[:count]))
         assert columns["y"].shape == (count,)
-    assert_same(columns, expected)
+    assert_same(columns, expected(places))
     assert 3 <= made.launches[0] <= 4
-    # What is left to others: places outside, what is saturated, too many pixels.
-    few = GpuFitter(run(1), job)
-    assert few.fit_few(block, Positions(places - 5)) is None
-    frame[0, 20:23, 30:33] = 65535
-    assert few.fit_few(block, Positions(np.full((1, 2), (21.0, 31.0)))) is None
-    monkeypatch.setattr(place_fits, "FEW_BYTES", 1000)
-    assert few.fit_few(block, Positions(places[:20])) is None
+    # Pixels may be saturated, or no data; and positions outside.
+    frame[0, 20:23, 30:33], frame[0, :, :9] = 65535, 0
+    some = np.vstack([places, [(21.0, 31.0), (8.0, 10.0)]])
+    columns = fitter.fit(block, Positions(some))
+    assert_same(columns, expected(some))
+    assert columns["flags"][-2] & Flag.SATURATED
+    counted = columns["chi_square"][-1] / columns["reduced_chi_square"][-1] + 5
+    assert counted < math.prod(SHAPE) - 9
+    there = {name: column.copy() for name, column in columns.items()}
+    outside = fitter.fit(block, Positions(np.vstack([some, [(-1.0, 5.0)]])))
+    assert outside["roi_y"][-1] == -1
+    assert_same({name: column[:-1] for name, column in outside.items()}, there)
+    # What is left to threads.
+    assert few_fits.is_few(job, block, Positions(places[:20]))
+    monkeypatch.setattr(few_fits, "FEW_BYTES", 1000)
+    assert not few_fits.is_few(job, block, Positions(places[:20]))
+    monkeypatch.setattr(few_fits, "FEW_BYTES", 1 << 20)
     made.fail(0, "launch")
     with pytest.warns(BackendFallbackWarning, match="does the rest"):
         columns = fitter.fit(block, Positions(places[:3]))

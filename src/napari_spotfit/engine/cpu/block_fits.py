@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.arrays import to_host, to_native
+from ...images.arrays import to_host
 from ...images.pixel_calibration import Planes
 from ...settings.validation import ROI_MAX
 from .. import threads
@@ -19,9 +18,9 @@ from ..block import Block, Positions
 from ..columns import numbers_per_fit
 from ..detection.band import make_bands
 from ..detection.detection_settings import make_detection_settings
-from ..filtered_noise import correct_errors, error_columns, filtered_noise
+from ..filtered_noise import error_columns, filtered_noise
 from ..fit_job import FitJob
-from ..fit_steps import beside, fit_in_steps, fit_inside
+from ..fit_steps import beside, fit_inside
 from ..flat_areas import rule_for
 from ..kernel_arguments import (
     PIXEL_TYPES,
@@ -33,14 +32,13 @@ from ..kernel_arguments import (
     row_bytes,
     shape_of_roi,
 )
-from ..lost_pixels import lost_pixels
-from ..own_pixels import fit_own_pixels
 from ..quality.verdicts import ImageVerdicts
 from .fit_kind import fit_kind
-from .large_rois import fit_rois
 from .layouts import (
+    EXCLUDE,
     FIT_RANGE,
     FLAG_TOGETHER,
+    JOIN,
     PLACE_ROIS,
     BlockFits,
     DetectionSource,
@@ -54,6 +52,8 @@ from .library import Library
 SMALL_SHARE, _LARGE_SHARE = 1024, 1 << 20
 #: Fits of a thread's share where they are flagged by others of their frame.
 _FLAGGED = 1 << 14
+#: ROIs of more pixels are fitted one after the other, each by all threads.
+_SHARED_PIXELS = 1 << 16
 
 
 class CpuFitter:
@@ -66,6 +66,9 @@ class CpuFitter:
     job : FitJob
         How to fit.
     """
+
+    #: Fits that one call of the library makes, in memory that is kept.
+    at_once = SMALL_SHARE
 
     #: Where the library reads and writes, and the columns that it fills in.
     _given: BlockFits
@@ -88,6 +91,7 @@ class CpuFitter:
         self._library, self._job = library, job
         self._planes = self._variances = self._bad = None
         self._is_large = max(job.roi_shape) > ROI_MAX
+        self._workers = job.threads or threads.available()
         self._prepared_for: tuple[Any, ...] = ()
 
     def fit(
@@ -97,8 +101,6 @@ class CpuFitter:
         start: NDArray[np.float32] | None = None,
     ) -> Columns:
         """Return the columns of fits, which the next call may overwrite."""
-        if self._is_large:
-            return self._fit_large(block, positions, start)
         pixels, taken = block.pixels, block.taken
         if type(pixels) is not np.ndarray or type(taken) is not np.ndarray:
             taken, pixels = to_host(taken), to_host(pixels)
@@ -121,8 +123,7 @@ class CpuFitter:
             steps = PLACE_ROIS | FIT_RANGE | FLAG_TOGETHER
             given.taken = address(taken)
             self._take(block, positions)
-        few = count <= SMALL_SHARE
-        done = self._work(*self._call, steps) if few else self._share_out(steps)
+        done = self._work(*self._call, steps) if self._call else self._share_out(steps)
         if positions is None:
             return self._columns
         if done < 0:  # rare: a position is outside
@@ -160,11 +161,11 @@ class CpuFitter:
 
     def _fit_others(self, block: Block, positions: Positions) -> Columns:
         """Fit at the positions that are inside."""
-        return CpuFitter(self._library, self._job).fit(block, positions)
+        return type(self)(self._library, self._job).fit(block, positions)
 
     def _share_out(self, steps: int) -> int:
-        """Do what the library can do; several threads share many fits."""
-        work, count, workers = self._work, self._count, self._job.threads
+        """Do what the library can do; several threads share many fits, or large ones."""
+        work, count, workers = self._work, self._count, self._workers
         index, given = self._library.index, self._by_reference
         if steps & PLACE_ROIS and work(index, given, 0, count, 0, PLACE_ROIS) < 0:
             return -1
@@ -176,12 +177,40 @@ class CpuFitter:
         def flag(first: int, last: int) -> None:
             work(index, given, first, last, 0, FLAG_TOGETHER)
 
-        share = count // (4 * (workers or threads.available()))
-        share = max(min(share, _LARGE_SHARE // math.prod(self._job.roi_shape)), SMALL_SHARE)
-        threads.in_pieces(fit, count, share, workers)
+        pixels = math.prod(self._job.roi_shape)
+        if self._is_large and workers > 1 and pixels >= _SHARED_PIXELS:
+            self._fit_shared()
+        elif self._is_large:
+            threads.in_pieces(fit, count, 1 + count // (8 * workers), workers)
+        else:
+            share = max(min(count // (4 * workers), _LARGE_SHARE // pixels), SMALL_SHARE)
+            threads.in_pieces(fit, count, share, workers)
         if steps & FLAG_TOGETHER:
             threads.in_pieces(flag, count, _FLAGGED, workers)
         return 0
+
+    def _fit_shared(self) -> None:
+        """Fit large ROIs, one after the other, each by all threads."""
+        from .large_rois import LargeFit, team
+
+        given, job, memory = self._given, self._job, np.empty(self._work_bytes, np.uint8)
+        kinds = bool(given.source.planes.values), True
+        fits = [LargeFit(job.settings, job.roi_shape, planes=planes) for planes in kinds]
+
+        def step(roi: int, steps: int) -> None:
+            work = self._library.index, self._by_reference, roi, roi + 1, address(memory)
+            self._work(*work, steps)
+
+        with team(self._workers) as share:
+            for roi in range(self._count):
+                step(roi, EXCLUDE)
+                cut = given.cut_count
+                source, row, results = given.source, roi, given.results
+                if cut:
+                    source, row, results = given.cut, 0, given.cut_results
+                fits[cut].run(source, row, share, self._workers)
+                fits[cut].write(row, results)
+                step(roi, JOIN)
 
     def _prepare(
         self, kind: tuple[Any, ...], pixels: Any, taken: Any, block: Block, count: int, *, at: bool
@@ -217,7 +246,8 @@ class CpuFitter:
         bytes_of = self._library.functions.spotfit_block_bytes
         self._work_bytes: int = bytes_of(self._library.index, self._by_reference)
         self._work = self._library.functions.spotfit_fit_block
-        if count <= SMALL_SHARE:
+        self._call: tuple[Any, ...] = ()
+        if count <= self.at_once and not self._is_large:
             memory = self._new((self._work_bytes,), np.uint8)
             self._call = self._library.index, self._by_reference, 0, count, address(memory)
         self._prepared_for = kind
@@ -244,7 +274,8 @@ class CpuFitter:
         self._places_here = self._places if not block.height else self._new((count, 2), float)
         self._corners = self._new((count, 3), np.int64)
         given.source.corners = address(self._corners)
-        given.source.start = address(self._new((count, len(job.model.shape)), np.float32))
+        self._start = self._new((count, len(job.model.shape)), np.float32)
+        given.source.start = address(self._start)
         given.spots = self._cells(pixels.shape)
         given.frame_rows = block.frame_shape[0]
         self._highest = self._new((len(pixels),), float)
@@ -291,19 +322,3 @@ class CpuFitter:
             address(self._new((frames * down * across + 1,), np.int64)),
             address(self._new((count, 2), float)), 0.0, side, *roi_shape,
         )  # fmt: skip
-
-    def _fit_large(
-        self, block: Block, positions: Positions | None, start: NDArray[np.float32] | None
-    ) -> Columns:
-        """Fit large ROIs, each worked on by several threads, step by step as on a GPU."""
-        pixels, job = to_native(to_host(block.pixels)), self._job
-        if positions is not None:
-            fit = partial(fit_own_pixels, fit_rois)
-            in_steps = partial(fit_in_steps, fit, lost_pixels, pixels, job)
-            return fit_inside(in_steps, job, block, positions)
-        columns = fit_rois(
-            pixels, None, job.roi_shape, job.settings, start,
-            planes=beside(pixels, block.planes), variance_map=beside(pixels, block.variances),
-        )  # fmt: skip
-        correct_errors(columns, job.settings, job.roi_shape)
-        return columns

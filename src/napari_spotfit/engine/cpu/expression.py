@@ -81,7 +81,9 @@ def encode(expression: Expression, roi_shape: tuple[int, int]) -> Encoded:
     >>> encoded.program.by_column > 0
     True
     """
-    return _Places(_values_of(expression), roi_shape).encoded()
+    encoded = _Places(_values_of(expression), roi_shape).encoded()
+    encoded.program.fixed_origin = not expression.follows_center
+    return encoded
 
 
 class _On(IntFlag):

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...settings.settings import Settings
+from ...settings.validation import ROI_MAX
 from ..fit_job import make_fit_settings
 from ..kernel_arguments import shape_of_roi
 from .layouts import EXPRESSION_SIZES, FitSettings
@@ -15,9 +16,12 @@ from .library import Library, load
 if TYPE_CHECKING:
     from .expression import Encoded
 
+#: Rows and vectors of a block of pixels of large ROIs that the library works on, at most.
+_ROWS_OF_BLOCK, _VECTORS_OF_BLOCK = 32, 32
+
 
 def fit_kind(settings: Settings, roi_shape: tuple[int, ...], planes: bool) -> FitKind:
-    """Return what is the same for all fits of a kind, in ROIs of up to 32 pixels a side."""
+    """Return what is the same for all fits of a kind."""
     return _fit_kind(load(), settings, roi_shape, planes)
 
 
@@ -25,13 +29,14 @@ def fit_kind(settings: Settings, roi_shape: tuple[int, ...], planes: bool) -> Fi
 def _fit_kind(
     library: Library, settings: Settings, roi_shape: tuple[int, ...], planes: bool
 ) -> FitKind:
-    profile, encoded = _profile(library, settings, roi_shape)
+    profile = _profile_number(library, settings, roi_shape)
+    encoded = _encoded(library, settings, roi_shape)
     lanes = encoded.lanes if encoded else 0
     roi = shape_of_roi(roi_shape)
     return FitKind(
-        library, profile, encoded, 2 * settings.estimator_kind.is_likelihood + planes, roi_shape,
-        make_fit_settings(settings, roi_shape), settings.threads,
-        library.functions.spotfit_fit_bytes(library.index, ctypes.byref(roi), lanes),
+        library, profile, encoded, 2 * settings.estimator_kind.is_likelihood + planes,
+        make_fit_settings(settings, roi_shape),
+        library.functions.spotfit_fit_bytes(library.index, profile, ctypes.byref(roi), lanes),
     )  # fmt: skip
 
 
@@ -42,22 +47,28 @@ class FitKind(NamedTuple):
     profile: int
     encoded: Encoded | None
     estimator: int
-    roi_shape: tuple[int, ...]
     numbers: FitSettings
-    threads: int | None
     #: Memory that a thread needs.
     work_bytes: int
 
 
-def _profile(
-    library: Library, settings: Settings, roi_shape: tuple[int, ...]
-) -> tuple[int, Encoded | None]:
-    """Return a profile's number, and an expression's program, whose memory must outlast fits."""
-    expression = settings.profile.expression
-    if expression is None:
-        return settings.profile.place(settings.pixel), None
+def _profile_number(library: Library, settings: Settings, roi_shape: tuple[int, ...]) -> int:
+    """Return a profile's number; expressions come last, by the number of their parameters."""
+    if settings.profile.expression is None:
+        return settings.profile.place(settings.pixel)
+    parameters = len(settings.profile.shape)
+    place = next(i for i, size in enumerate(EXPRESSION_SIZES) if parameters <= size)
+    built_in: int = library.functions.spotfit_built_in_profiles()
+    return built_in + (place if max(roi_shape) <= ROI_MAX else parameters - EXPRESSION_SIZES[0])
+
+
+def _encoded(library: Library, settings: Settings, roi_shape: tuple[int, ...]) -> Encoded | None:
+    """Return an expression's program, whose memory must outlast fits."""
+    if settings.profile.expression is None:
+        return None
     from .expression import encode
 
-    parameters = len(settings.profile.shape)
-    number = next(i for i, size in enumerate(EXPRESSION_SIZES) if parameters <= size)
-    return library.functions.spotfit_built_in_profiles() + number, encode(expression, roi_shape)
+    if max(roi_shape) > ROI_MAX:
+        vectors = -(-roi_shape[1] // library.functions.spotfit_lane_width(library.index))
+        roi_shape = _ROWS_OF_BLOCK, min(vectors, _VECTORS_OF_BLOCK)
+    return encode(settings.profile.expression, roi_shape)

@@ -21,15 +21,15 @@ from ...images.arrays import is_on_device
 from ...settings.settings import Settings
 from ..backend import Columns, Load, lend
 from ..block import Block, Positions
+from ..cpu.library import load
 from ..detection.candidates import Candidates
 from ..errors import Unfinished, cuda_errors
 from ..filtered_noise import correct_errors
 from ..fit_job import FitJob
 from ..fit_steps import fit_in_steps, fit_inside
 from ..own_pixels import fit_own_pixels
-from ..quality.verdicts import ImageVerdicts, Origin
 from . import detect, fit, lost_pixels, transfer
-from .place_fits import PlaceFits
+from .few_fits import FewFits, is_few
 from .prepared import PreparedFits
 
 #: Blocks of frames that are copied to a GPU at a time: more of them would take each other's share
@@ -102,19 +102,15 @@ class Gpus:
         """Fit ROIs, as :class:`~napari_spotfit.engine.backend.Backend` says."""
         if positions is None:
             return self._fit_spots(job, block, start, on_device)
-        if (
-            block.uploaded is None
-            and positions.frame is None
-            and isinstance(block.pixels, np.ndarray)
-        ):
+        if block.uploaded is None and is_few(job, block, positions):
             import cupy
 
             fitter, idle = lend(GpuFitter, self, job, cupy.cuda.runtime.getDevice())
-            found = fitter.fit_few(block, positions)
-            columns = found and {name: column.copy() for name, column in found.items()}
+            found = fitter.fit(block, positions)
+            columns = {name: column.copy() for name, column in found.items()}
+            fitter.release_maps()
             idle.append(fitter)
-            if columns is not None:
-                return columns
+            return columns
         return fit_inside(partial(self.fit_any, job), job, block, positions)
 
     def fit_any(self, job: FitJob, block: Block, positions: Positions) -> Columns:
@@ -210,8 +206,7 @@ class GpuFitter:
     def __init__(self, backend: Gpus, job: FitJob, _device: int = 0) -> None:
         self._backend, self._job = backend, job
         self._spots: PreparedFits | None = None
-        self._places: PlaceFits | None = None
-        self._columns: Columns | None = None
+        self._few: FewFits | None = None
 
     def fit(self, block: Block, positions: Positions | None = None, start: Any = None) -> Columns:
         """Return the columns of fits, which the next call may overwrite."""
@@ -221,25 +216,15 @@ class GpuFitter:
             columns = self._spots(block.pixels, start, block.planes, block.variances)
             correct_errors(columns, job.settings, job.roi_shape)
             return columns
-        found = None
-        if positions.frame is None and isinstance(block.pixels, np.ndarray):
-            found = self.fit_few(block, positions)
-        return found or fit_inside(partial(self._backend.fit_any, job), job, block, positions)
+        if is_few(job, block, positions):
+            self._few = self._few or FewFits(load(), job)
+            return self._few.fit(block, positions)
+        return fit_inside(partial(self._backend.fit_any, job), job, block, positions)
 
-    def fit_few(self, block: Block, positions: Positions) -> Columns | None:
-        """Fit few ROIs of one frame of the host's; None where that takes more."""
-        self._places = self._places or PlaceFits(self._job)
-        placed = self._places(block, positions.yx)
-        if placed is None:
-            return None
-        columns = placed.columns
-        if columns is not self._columns:
-            self._columns, self._verdicts = columns, ImageVerdicts(columns, self._job.settings)
-        shape, sigma = block.pixels.shape[1:], self._job.sigma
-        self._verdicts.judge(
-            Origin(placed.corners, positions.yx, shape, sigma, block.bad, None, placed.lone)
-        )
-        return columns
+    def release_maps(self) -> None:
+        """Release what a caller knows of the pixels."""
+        if self._few is not None:
+            self._few.release_maps()
 
 
 @contextmanager
