@@ -39,9 +39,8 @@ def names(kind: Kind) -> list[str]:
 
 def image(kind: Kind, values, shape) -> np.ndarray:
     """Return h for parameters in the order of :func:`names`."""
-    rows, columns = np.indices(shape, float)
     given = dict(zip(names(kind), values, strict=True))
-    return kind.profile.evaluate((rows, columns), given, kind.pixel)
+    return kind.profile.evaluate(np.indices(shape, float), given, kind.pixel)
 
 
 def derivatives(kind: Kind, values, shape) -> np.ndarray:

@@ -9,6 +9,7 @@ What a backend needs is imported when it is chosen: the first fit on the CPU wai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +31,8 @@ _SEPARABLE, _PIXELWISE = (130.0, 1.1), (0.0, 9.0)
 _LEAST_CPU_TIME = 110_000.0
 #: Pixels of large ROIs, one by one, for which it is, and pixels that are searched for spots.
 _LARGE_PIXELS, _SEARCHED_PIXELS = 81_000, 1 << 18
+#: Voxels of a volume that every GPU's shared memory has room for, whatever the estimator.
+GPU_VOXELS = 4096
 
 
 def gpu_pays_off_for_fits(
@@ -44,7 +47,7 @@ def gpu_pays_off_for_fits(
     count : int
         How many fits are to come.
     roi_shape : tuple of int
-        Rows and columns of the ROIs.
+        Pixels of the ROIs along each axis.
     weighted : bool
         Whether pixels have weights, or some are bad.
 
@@ -53,7 +56,9 @@ def gpu_pays_off_for_fits(
     >>> [gpu_pays_off_for_fits(Settings(), count, (9, 9)) for count in (100, 1000)]
     [False, True]
     """
-    pixels = roi_shape[0] * roi_shape[1]
+    pixels = math.prod(roi_shape)
+    if len(roi_shape) > 2 and pixels > GPU_VOXELS:
+        return False
     if max(roi_shape) > ROI_MAX:
         return count * pixels >= _LARGE_PIXELS
     is_fast = settings.profile.separable and settings.estimator_kind.is_separable and not weighted

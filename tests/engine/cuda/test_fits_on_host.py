@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import on_host
 import pytest
+import reference
 from cpu_fits import fit_rois as on_cpu
 
 from napari_spotfit import NoiseModel, Profile, Settings, StopCondition, simulate_spots
@@ -36,7 +37,7 @@ ELSEWHERE = 0.03
 class Case(NamedTuple):
     """A kind of fits, and how they are laid out; by default as on a GPU."""
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     pixel: str = "u2"
     options: Any = MappingProxyType({})
     lanes: tuple[int, int] | None = None
@@ -100,6 +101,21 @@ CASES = {
     "likelihood, two threads, a row missing": Case((11, 11), "f4", MLE | {"errors": True}, (1, 2)),
     "likelihood, two threads, read-out noise": Case((13, 13), "f4", MLE, (1, 2), planes=True),
     "likelihood, sixteen threads": Case((17, 18), "u2", MLE, (1, 16), gather=True),
+    "volumes": Case((5, 8, 9), "u2", {"model": "gaussian_3d", "errors": True}, start=True),
+    "volumes, elliptical, in frames": Case(
+        (6, 7, 8), "f4", {"model": "gaussian_3d_elliptical", "errors": True, "gain": 1.0}, (1, 4),
+        gather=True, variance_map=True,
+    ),
+    "volumes, integrated": Case(
+        (7, 9, 9), "f8", {"model": "gaussian_3d", "pixel": "integrated"}, (1, 32)
+    ),
+    "volumes, likelihood, read-out noise": Case(
+        (5, 9, 7), "u2", MLE | {"model": "gaussian_3d", "errors": True}, planes=True, gather=True
+    ),
+    "volumes, weights": Case(
+        (5, 8, 8), "f4", {"model": "gaussian_3d_elliptical", "estimator": "wlse"}, (1, 1),
+        planes=True,
+    ),
 }  # fmt: skip
 
 
@@ -107,18 +123,32 @@ def spots_of(case, count=75):
     """Return spots, some of them no spots: constant, NaN, nothing but noise."""
     broad = min(case.shape) > 8
     spots, truth = simulate_spots(
-        count, case.shape, photons=3000, background=4, sigma=(1.1, 1.8 if broad else 1.3),
+        count, case.shape[-2:], photons=3000, background=4, sigma=(1.1, 1.8 if broad else 1.3),
         jitter=0.5, seed=sum(case.shape),
     )  # fmt: skip
+    if len(case.shape) == 3:
+        spots, truth = volume_spots(case, truth)
     if case.options.get("model") == "moffat":  # a Gaussian leaves its exponent open
         spots = moffat_spots(case.shape, truth)
     spots = np.minimum(spots, 250).astype(case.pixel)
     spots[3] = 7
     spots[40] = np.random.default_rng(5).poisson(9, case.shape)
     if case.pixel[0] == "f":
-        spots[5, 1, 2] = np.nan
+        spots[5, ..., 1, 2] = np.nan
         spots[6] = np.nan
     return spots, truth
+
+
+def volume_spots(case, truth):
+    """Return spots in volumes, which end in planes as they are."""
+    truth = truth.assign(z=(case.shape[0] - 1) / 2 + truth["x"] - truth["x"].mean())
+    kind = reference.Kind(case.settings.profile, case.settings.pixel)
+    widths = [1.3] * len(kind.profile.widths)
+    light = [
+        reference.image(kind, [*place, *widths, 120, 4], case.shape)
+        for place in truth[["z", "y", "x"]].to_numpy()
+    ]  # fmt: skip
+    return np.random.default_rng(2).poisson(light), truth
 
 
 def moffat_spots(shape, truth):
@@ -135,13 +165,15 @@ def moffat_spots(shape, truth):
 
 def in_frames(spots):
     """Return frames with the spots in them, and where; one lies outside."""
-    count, rows, columns = spots.shape
-    frames = np.full((count // 5, rows + 9, columns + 11), 1, spots.dtype)
-    corners = np.zeros((count // 5, 3), np.int64)
-    for i in range(count // 5):
-        corner = i % 10, (3 * i) % 12
+    count, sides = len(spots) // 5, spots.shape[1:]
+    more = (3, 9, 11)[-len(sides) :]
+    frames = np.full((count, *np.add(sides, more)), 1, spots.dtype)
+    corners = np.zeros((count, 1 + len(sides)), np.int64)
+    for i in range(count):
+        corner = [(step * i) % (room + 1) for step, room in zip((1, 1, 3)[-len(sides) :], more, strict=True)]
         corners[i] = i, *corner
-        frames[i, corner[0] : corner[0] + rows, corner[1] : corner[1] + columns] = spots[i]
+        place = tuple(slice(first, first + side) for first, side in zip(corner, sides, strict=True))
+        frames[i][place] = spots[i]
     corners[9, 0] = -1
     return frames, corners
 
@@ -167,7 +199,8 @@ def test_fits_are_those_of_the_cpu(name):
     start = None
     if case.start:
         start = np.full((count, len(settings.profile.shape)), np.nan, np.float32)
-        start[::2, :2] = np.rint(truth[["y", "x"]].to_numpy()[:count:2])
+        axes = settings.profile.axes
+        start[::2, : len(axes)] = np.rint(truth[list(axes)].to_numpy()[:count:2])
     known = {
         "planes": planes_of(case, frames.shape[1:]) if case.planes else None,
         "variance_map": Planes(np.full((1, *frames.shape[1:]), 2, np.float32))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ...models.profiles import Profile
 from ...settings.settings import Settings
 from ..fit_job import make_fit_settings
+from ..select import GPU_VOXELS
 from .compile import PIXEL_TYPES, compiled, with_includes
 
 #: Threads of a warp, and shared memory that a block may use on every GPU.
@@ -211,6 +212,12 @@ def threads_for(code: FitCode) -> Threads:
     block, blocks = threads.block, threads.blocks
     while block > WARP and block // WARP * warp_bytes(code, *threads[:2]) > SHARED_BYTES:
         block, blocks = block // 2, blocks * 2
+    if warp_bytes(code, *threads[:2]) > SHARED_BYTES:
+        raise ValueError(
+            f"volumes must have at most {GPU_VOXELS} voxels on a GPU, for whose shared memory "
+            f"{code.depth}×{code.rows}×{code.columns} are too many; cut out smaller ones, or fit "
+            "them with backend='cpu'"
+        )
     return threads._replace(block=block, blocks=blocks)
 
 
@@ -274,7 +281,7 @@ def _shared(code: FitCode) -> Threads:
     u_in_registers = code.profile.separable and code.columns <= _U_IN_REGISTERS
     most_of_two = _NUMBERS_OF_TWO if code.likelihood and u_in_registers else _NUMBERS
     while (
-        lanes < 16
+        lanes < (16 if code.depth == 1 else WARP)
         and lanes < code.lines
         and -(-code.lines // lanes) * numbers > (most_of_two if lanes == 2 else _NUMBERS)
     ):
