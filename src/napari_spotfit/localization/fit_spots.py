@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Unpack
 
 import numpy as np
@@ -90,8 +91,8 @@ def fit_spots(
     True
     """
     settings = merged(settings, options, fit_spots)
-    array = checked_spots(spots)
-    roi_shape = (array.shape[1], array.shape[2])
+    array = checked_spots(spots, settings)
+    roi_shape = array.shape[1:]
     own_start = checked_start(start, len(array), settings)
     calibration = PixelCalibration(
         array.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
@@ -104,7 +105,7 @@ def fit_spots(
     backend = select_backend(settings, worth)
     # Converted in chunks: ten million spots are not copied as a whole.
     as_it_is = not calibration.by_frame and (is_native(array) or _is_read(array, backend))
-    few = max(min(_CONVERTED, _CONVERTED_PIXELS // (roi_shape[0] * roi_shape[1])), 1)
+    few = max(min(_CONVERTED, _CONVERTED_PIXELS // math.prod(roi_shape)), 1)
     step = max(len(array), 1) if as_it_is else few
     parts = []
     for first in range(0, max(len(array), 1), step):
@@ -156,16 +157,17 @@ def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np
     return np.arange(first, last) if calibration.by_frame else _FIRST[: last - first]
 
 
-def checked_spots(spots: Any) -> Any:
+def checked_spots(spots: Any, settings: Settings) -> Any:
     """Return cut-outs as an array, or raise an error that states what is accepted."""
     array = as_array(spots)
     check_real(array.dtype, "spots")
-    if array.ndim != 3:
-        raise ValueError(f"spots must have the shape (n, rows, columns); got {array.shape}")
-    rows, columns = array.shape[1:]
-    if not all(ROI_MIN <= size <= ROI_LARGEST for size in (rows, columns)):
+    if array.ndim != 1 + settings.dimensions:
+        sides = settings.profile.sides
+        raise ValueError(f"spots must have the shape (n, {sides}); got {array.shape}")
+    if not all(ROI_MIN <= size <= ROI_LARGEST for size in array.shape[1:]):
         raise ValueError(
-            f"spots must have {ROI_MIN} to {ROI_LARGEST} pixels a side; got {rows}×{columns}"
+            f"spots must have {ROI_MIN} to {ROI_LARGEST} pixels a side; got "
+            f"{'×'.join(map(str, array.shape[1:]))}"
         )
     return array
 
