@@ -6,10 +6,8 @@ import os
 
 import pytest
 import real_files
-from volume_model import VOLUME
 
 from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
-from napari_spotfit.models.profiles import MODELS, Profile
 
 #: Programs, no tests.
 collect_ignore = ["platforms"]
@@ -31,13 +29,6 @@ def pytest_itemcollected(item):
     missing = [name for fixture in sorted(fixtures) for name in real_files.missing(fixture)]
     if missing:
         item.add_marker(pytest.mark.skip(reason=f"needs {missing[0]}"))
-
-
-@pytest.fixture
-def volume_model(monkeypatch) -> Profile:
-    """Put a model of spots in volumes among those that settings know."""
-    monkeypatch.setitem(MODELS, VOLUME.name, VOLUME)
-    return VOLUME
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .models.bounds import accepted, is_wrong, number, whole
+from .models.columns import IN_PLANE
 from .settings.settings import Pixel
 
 if TYPE_CHECKING:
@@ -89,27 +90,27 @@ def simulate_spots(
 
     if angle is not None and (sigma_y is None or pixel == "integrated"):
         raise ValueError("turned spots need sigma_y, and are sampled: pixel='sampled'")
-    count, (rows, columns) = whole("count", count), _sides("roi_size", roi_size)
+    count, sides = whole("count", count), _sides("roi_size", roi_size)
     photons = number("photons", photons, 0)
     background, jitter = number("background", background, 0), number("jitter", jitter, 0)
     _check_pixel(pixel)
     rng = np.random.default_rng(seed)
     shape = {
-        "y": (rows - 1) / 2 + rng.uniform(-jitter, jitter, count),
-        "x": (columns - 1) / 2 + rng.uniform(-jitter, jitter, count),
-        "sigma" if sigma_y is None else "sigma_x": _each(rng, "sigma", sigma, count),
+        axis: (side - 1) / 2 + rng.uniform(-jitter, jitter, count)
+        for axis, side in zip(IN_PLANE, sides, strict=True)
     }
+    shape["sigma" if sigma_y is None else "sigma_x"] = _each(rng, "sigma", sigma, count)
     if sigma_y is not None:
         shape["sigma_y"] = _each(rng, "sigma_y", sigma_y, count)
     if angle is not None:
         shape["angle"] = _each(rng, "angle", angle, count)
-    spots = np.empty((count, rows, columns), np.float32)
+    spots = np.empty((count, *sides), np.float32)
     offset = _map("offset", offset, spots.shape)
     gain, variance = _map("gain", gain, spots.shape), _map("variance", variance, spots.shape)
     for first in range(0, count, _PIECE):
         part = slice(first, first + _PIECE)
         piece = {name: values[part] for name, values in shape.items()}
-        electrons = rng.poisson(photons * _light(piece, rows, columns, pixel) + background)
+        electrons = rng.poisson(photons * _light(piece, sides, pixel) + background)
         spots[part] = _counts(electrons, rng, offset[part], gain[part], variance[part])
     truth = pd.DataFrame(shape)
     return spots, truth.assign(photons=photons, background=background)
@@ -185,8 +186,7 @@ def simulate_movie(
     truth = pd.DataFrame(
         {
             "frame": np.repeat(np.arange(frames), spots_per_frame),
-            "y": rng.uniform(0, shape[0] - 1, count),
-            "x": rng.uniform(0, shape[1] - 1, count),
+            **{axis: rng.uniform(0, n - 1, count) for axis, n in zip(IN_PLANE, shape, strict=True)},
             "sigma": np.full(count, sigma),
             "photons": photons * rng.uniform(0.5, 1.5, count),
         }
@@ -292,17 +292,17 @@ def _check_pixel(pixel: str) -> None:
 
 
 def _light(
-    shape: dict[str, NDArray[np.float64]], rows: int, columns: int, pixel: Pixel
+    shape: dict[str, NDArray[np.float64]], sides: tuple[int, int], pixel: Pixel
 ) -> NDArray[np.float64]:
     """Return normalised spots of the given shapes, (count, rows, columns)."""
     if "angle" not in shape:
         sigma_x = shape.get("sigma_x", shape.get("sigma"))
         sigma_y = shape.get("sigma_y", sigma_x)
-        v = profile(shape["y"], rows, sigma_y, pixel)
-        u = profile(shape["x"], columns, sigma_x, pixel)
+        v = profile(shape["y"], sides[0], sigma_y, pixel)
+        u = profile(shape["x"], sides[1], sigma_x, pixel)
         return v[:, :, None] * u[:, None, :]
     y0, x0, sigma_x, sigma_y, angle = (shape[name][:, None, None] for name in _TURNED)
-    y, x = np.indices((rows, columns), float)
+    y, x = np.indices(sides, float)
     cosine, sine = np.cos(np.radians(angle)), np.sin(np.radians(angle))
     along = ((x - x0) * cosine + (y - y0) * sine) / sigma_x
     across = ((y - y0) * cosine - (x - x0) * sine) / sigma_y

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from volume_fits import fits_in_volumes
 
 from napari_spotfit import (
     Drift,
@@ -315,3 +316,11 @@ def test_errors_of_a_bead_alone_are_its_own():
     drift = fiducial_drift(link_spots(made([(0, 1.0, 1.0), (1, 1.5, 1.0)]), 1.0))
     assert drift.y_stderr == pytest.approx([0.01, 0.01])
     assert not math.isnan(drift.x[1])
+
+
+def test_spots_of_volumes_are_linked_along_z_too():
+    fits = fits_in_volumes(4)
+    places = {"frame": [0, 0, 1, 1], "z": [1, 8, 8, 1], "y": [5] * 4, "x": [6] * 4}
+    columns = {name: np.array(along, fits.columns[name].dtype) for name, along in places.items()}
+    linked = link_spots(SpotFits(fits.columns | columns, ("frame",), fits.settings), 2.0)
+    assert linked.track.tolist() == [0, 1, 1, 0]

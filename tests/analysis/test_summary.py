@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from volume_fits import fits_in_volumes
 
 from napari_spotfit import SpotFits, per_frame, summarize
 
@@ -84,3 +85,14 @@ def test_only_the_frames_that_were_fitted_are_listed():
 def test_columns_must_be_numbers():
     with pytest.raises(ValueError, match=r"columns of numbers, frame, .*; got 'fotons'"):
         summarize(fits(5, 2), ["fotons"])
+
+
+def test_frames_that_are_volumes():
+    fits = fits_in_volumes(7)
+    table = per_frame(fits, (4, 5, 6, 7))
+    assert table["frame"].tolist() == [0, 1, 2, 3]
+    assert table["count"].sum() == 7
+    np.testing.assert_allclose(table["density"], table["count"] / (5 * 6 * 7))
+    with pytest.raises(ValueError, match="1 leading axes and z and y and x"):
+        per_frame(fits, (4, 6, 7))
+    assert {"z_stderr", "sigma_z"} <= set(summarize(fits).index)

@@ -12,7 +12,9 @@ from napari_spotfit.models.profiles import ALL_MODELS, MODELS
 SHAPE = (7, 10, 11)
 ESTIMATORS = {"lse": {}, "wlse": {}, "mle": {"gain": 1.0}}
 MODEL_KINDS = [
-    (name, pixel) for name in sorted(ALL_MODELS.keys() - MODELS) for pixel in ("sampled", "integrated")
+    (name, pixel)
+    for name in sorted(ALL_MODELS.keys() - MODELS)
+    for pixel in ("sampled", "integrated")
 ]
 
 
@@ -96,9 +98,7 @@ def test_standard_errors_are_the_scatter_of_repeated_fits(machine, estimator):
     kind = kind_of("gaussian_3d_elliptical")
     clean, _, truth = volumes(kind, 1, amplitude=60.0)
     noisy = np.random.default_rng(4).poisson(np.repeat(clean, 3000, axis=0)).astype(np.uint16)
-    fits = fit_spots(
-        noisy, model=kind.profile.name, estimator=estimator, gain=1.0, backend=machine
-    )
+    fits = fit_spots(noisy, model=kind.profile.name, estimator=estimator, gain=1.0, backend=machine)
     for name, value in zip(reference.names(kind), truth[0], strict=True):
         score = (fits[name] - value) / fits[f"{name}_stderr"]
         assert 0.93 < np.std(score) < 1.07, name

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import real_files
 from exchange_cases import SIZE, localised
-from volume_model import fits_in_volumes
+from volume_fits import fits_in_volumes
 
 from napari_spotfit import FormatWarning, Settings, SpotFits, StopCondition, load_fits
 from napari_spotfit.files.exchange import hdf5
@@ -286,7 +286,7 @@ def test_z_of_another_program_stays_in_nm(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", EXCHANGE)
-def test_z_in_planes_is_never_taken_for_nm(volume_model, tmp_path, name):
+def test_z_in_planes_is_never_taken_for_nm(tmp_path, name):
     fits, path = fits_in_volumes(), tmp_path / f"a{EXCHANGE[name].suffix}"
     if name == "napari":  # its first axis is one of whole numbers
         fits = SpotFits(fits.columns | {"z": np.rint(fits.z)}, ("frame",), fits.settings)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from settings_cases import OWN, any_settings
-from volume_model import fits_in_volumes
+from volume_fits import fits_in_volumes
 
 import napari_spotfit
 from napari_spotfit import (
@@ -109,7 +109,7 @@ def test_cut_outs_and_their_settings_come_back(tmp_path, end, options):
 
 
 @pytest.mark.parametrize("end", ENDS[:2])
-def test_fits_in_volumes_come_back(volume_model, tmp_path, csv_by, end):
+def test_fits_in_volumes_come_back(tmp_path, csv_by, end):
     fits, path = fits_in_volumes(roi_size=(5, 7, 9)), tmp_path / f"volume{end}"
     fits.save(path)
     found = load_fits(path)

@@ -339,3 +339,122 @@ def test_the_outer_edges_of_an_image_are_inside():
     places = np.array([[-0.5, 3.5], [2.5, -0.5], [-0.51, 0], [0, 3.51], [np.nan, 0]])
     assert inside(places, (3, 4)).tolist() == [True, True, False, False, False]
     assert inside(places[0], (3, 4))
+
+
+VOLUME = (4, 5, 6)
+VOLUME_KINDS = {
+    "numpy": lambda a: a,
+    "strided": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+    "dask": lambda a: da.from_array(a, chunks=(*(2,) * (a.ndim - 3), 3, 2, 6)),
+    "zarr": lambda a: zarr.array(a, chunks=(*(2,) * (a.ndim - 3), 3, 5, 6)),
+    "list": lambda a: a.tolist(),
+}
+
+
+def volumes(*leading):
+    return np.arange(int(np.prod(leading)) * 120, dtype=np.uint16).reshape(*leading, *VOLUME)
+
+
+def parts_of_volumes():
+    """Parts of a volume, by any begin and end along each axis."""
+    ends = [
+        st.tuples(st.integers(0, size - 1), st.integers(1, size)).filter(lambda e: e[0] < e[1])
+        for size in VOLUME
+    ]
+    return st.tuples(*ends).map(lambda each: tuple(slice(*one) for one in each))
+
+
+@pytest.mark.parametrize("kind", VOLUME_KINDS)
+@pytest.mark.parametrize("leading", [(), (1,), (7,), (3, 5)])
+def test_volumes_are_frames_of_three_axes(kind, leading):
+    original = volumes(*leading)
+    reader = FrameReader(VOLUME_KINDS[kind](original), spatial=3)
+    assert (reader.leading, reader.frame_shape) == (leading, VOLUME)
+    for block_bytes in (1, 500, 1 << 20):
+        read = read_all(reader, block_bytes=block_bytes)
+        assert np.array_equal(read, original.reshape(-1, *VOLUME))
+        assert read.flags.c_contiguous
+    if leading:
+        chosen = reader.select((slice(None, None, 2),) * len(leading))
+        assert np.array_equal(reader.read(chosen), original.reshape(-1, *VOLUME)[chosen])
+
+
+@pytest.mark.parametrize("kind", VOLUME_KINDS)
+@given(part=parts_of_volumes(), number=st.integers(0, 5))
+def test_parts_of_volumes_are_read(kind, part, number):
+    original = volumes(2, 3)
+    reader = FrameReader(VOLUME_KINDS[kind](original), spatial=3)
+    frame = original.reshape(-1, *VOLUME)[number]
+    assert np.array_equal(reader.read_part(np.array([number]), part)[0], frame[part])
+    room = np.empty(frame[part].shape, original.dtype)
+    reader.read_part_into(room, number, part)
+    assert np.array_equal(room, frame[part])
+    places = np.array([[0, 0, 0], [3, 4, 5], [one.start for one in part]])
+    points = reader.read_points(number, places)
+    assert [point.shape for point in points] == [(1, 1, 1, 1)] * 3
+    assert np.array_equal(np.ravel(points), frame[tuple(places.T)])
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.zarr", "v.tif", "packed.tif"])
+def test_files_of_volumes(name, tmp_path):
+    original, path = volumes(6), tmp_path / name
+    if name.endswith("npy"):
+        np.save(path, original)
+    elif name.endswith("zarr"):
+        zarr.create_array(path, data=original, chunks=(2, 3, 5, 6))
+    else:
+        tifffile = pytest.importorskip("tifffile")
+        packed = "zlib" if "packed" in name else None
+        tifffile.imwrite(path, original, compression=packed, photometric="minisblack")
+    reader = FrameReader(path, spatial=3)
+    assert (reader.count, reader.frame_shape) == (6, VOLUME)
+    assert np.array_equal(read_all(reader, block_bytes=500), original)
+    part = slice(1, 4), slice(0, 5), slice(0, 6)
+    assert np.array_equal(reader.read_part(np.array([2, 4]), part), original[[2, 4]][:, 1:4])
+    assert np.array_equal(FrameReader(path).read(np.arange(4)), original[0])
+
+
+def test_large_volumes_are_cut_along_z(monkeypatch, tmp_path):
+    monkeypatch.setattr("napari_spotfit.images.frames.LARGE_FRAME", 100)
+    monkeypatch.setattr("napari_spotfit.images.frames.TILE", 125)
+    reader = FrameReader(volumes(2), spatial=3)
+    assert reader.in_tiles
+    assert reader.tiles() == [(0, 2), (2, 4)]
+    lazy = FrameReader(da.from_array(volumes(2), chunks=(1, 3, 5, 6)), spatial=3)
+    assert lazy.tiles() == [(0, 3), (3, 4)]
+    assert [edges.tolist() for edges in lazy.chunk_edges()] == [[0, 3, 4], [0, 5], [0, 6]]
+    tifffile = pytest.importorskip("tifffile")
+    tifffile.imwrite(tmp_path / "v.tif", volumes(2), compression="zlib", photometric="minisblack")
+    packed = FrameReader(tmp_path / "v.tif", spatial=3)
+    assert packed.in_tiles  # its planes are read one by one
+    assert not FrameReader(tmp_path / "v.tif").in_tiles
+
+
+def test_shapes_that_are_no_volumes():
+    with pytest.raises(ValueError, match=r"must have axes \(…, z, y, x\); got shape \(5, 6\)"):
+        FrameReader(image(), spatial=3)
+    with pytest.raises(ValueError, match="no pixels"):
+        FrameReader(np.zeros((2, 0, 5, 6)), spatial=3)
+    broken = da.from_array(volumes(3), chunks=(1, *VOLUME)).map_blocks(
+        lambda block: block[:, :2], meta=volumes(1)[:0]
+    )
+    with pytest.raises(
+        ValueError, match=r"frame 1 of the image should have the shape \(1, 4, 5, 6"
+    ):
+        FrameReader(broken, spatial=3).read(np.array([1]))
+    whole = slice(0, 4), slice(0, 5), slice(0, 6)
+    with pytest.raises(ValueError, match="planes 0 to 3 of frame 1"):
+        FrameReader(broken, spatial=3).read_part(np.array([1]), whole)
+
+
+@pytest.mark.parametrize("shape", [VOLUME, (3, *VOLUME)])
+def test_values_of_the_pixels_of_volumes(shape):
+    values = np.arange(np.prod(shape)).reshape(shape) % 7 > 2
+    known = PerPixel(values, (3, *VOLUME), "mask", "where to search", 3)
+    assert known.shared == (shape == VOLUME)
+    expected = np.broadcast_to(values, (3, *VOLUME))[1:3]
+    assert np.array_equal(np.broadcast_to(known.read(np.array([1, 2])), (2, *VOLUME)), expected)
+    with pytest.raises(ValueError, match=r"must have the shape \(4, 5, 6\) or \(3, 4, 5, 6\)"):
+        PerPixel(values[..., :5], (3, *VOLUME), "mask", "where to search", 3)
+    with pytest.raises(ValueError, match="must have the shape"):  # a plane is no volume
+        PerPixel(values.reshape(-1, 5, 6)[0], (3, *VOLUME), "mask", "where to search", 3)

@@ -49,3 +49,20 @@ def test_rows_are_added_in_the_memory_that_was_made_for_them(reserved, monkeypat
         assert (window.first, window.last) == (begin, first + 20)
         there = window.frames[0, begin : first + 20]
         np.testing.assert_array_equal(there, pixels[begin : first + 20])
+
+
+@pytest.mark.parametrize("reserved", [True, False])
+def test_planes_of_a_volume_come_and_go(reserved, monkeypatch):
+    if not reserved:
+        monkeypatch.setattr("napari_spotfit.images.large_frames._reserved", lambda size: None)
+    volume = np.random.default_rng(1).integers(1, 99, (40, 60, 51)).astype(np.uint16)
+    window = RowBuffer(volume.shape, volume.dtype)
+    for first in range(0, 40, 4):
+        room = window.room(first, first + 4)
+        room[...] = volume[first : first + 4]
+        window.add(room)
+        window.forget(first - 3)
+        begin = max(first - 3, 0)
+        np.testing.assert_array_equal(
+            window.frames[0, begin : first + 4], volume[begin : first + 4]
+        )

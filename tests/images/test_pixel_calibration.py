@@ -386,3 +386,48 @@ def test_a_movie_on_the_gpu_with_maps_of_the_host(gpu, scene):
     fits = localize(cupy.asarray(movie), backend="cuda", **options)
     expected = localize(movie, backend="cuda", **options)
     np.testing.assert_allclose(fits.x, expected.x, atol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_pixels_of_volumes(estimator):
+    rng, shape = np.random.default_rng(3), (4, 6, 30, 20)
+    offset, gain, variance = maps_of(rng, shape[1:])
+    bad, taken = rng.random(shape) < 0.1, rng.poisson(300, shape).astype(np.uint16)
+    settings = Settings(model="gaussian_3d", estimator=estimator, roi_size=(5, 7, 9))
+    camera = Camera(offset, gain, variance)
+    known = PixelCalibration(shape, settings, bad_pixels=bad, camera=camera)
+    block = np.array([1, 3])
+    frames = known.corrected(block, taken[block], mark_bad=True)
+    expected = (taken[block] - offset) * gain.mean() / gain
+    np.testing.assert_array_equal(np.isnan(frames), bad[block])
+    np.testing.assert_allclose(frames[~bad[block]], expected[~bad[block]], rtol=1e-5)
+    part = slice(2, 4), slice(5, 9), slice(0, 20)
+    some = known.corrected(block, taken[block][(..., *part)], part=part)
+    np.testing.assert_allclose(some, expected[(..., *part)], rtol=1e-5)
+    planes = known.planes(block, taken[block]).values
+    assert planes.shape == (2, *shape[1:])
+    excluded = np.isnan(planes) if estimator == "mle" else planes == 0
+    np.testing.assert_array_equal(excluded, bad[block])
+    known.check_counts(frames, np.array([[0, 1, 2, 3], [1, 0, 20, 11]]))
+    gain[2, 3, 4] = -1
+    with pytest.raises(ValueError, match=r"the first at \(2, 3, 4\)"):
+        PixelCalibration(shape, settings, camera=Camera(offset, gain, variance)).planes(
+            block, taken[block]
+        )
+
+
+def test_counts_of_volumes_are_looked_at():
+    settings = Settings(model="gaussian_3d", estimator="mle", roi_size=(5, 7, 9), offset=100.0)
+    frames = np.full((2, 8, 30, 20), 200.0)
+    frames[1, 2:7, 3:10, 4:13] = 50
+    dark, bright = np.array([[1, 2, 3, 4]]), np.array([[0, 2, 3, 4]])
+    PixelCalibration(frames.shape, settings).check_counts(frames, bright)
+    with pytest.raises(ValueError, match="100% of the pixels"):
+        PixelCalibration(frames.shape, settings).check_counts(frames, dark)
+
+
+def test_too_few_voxels_are_left():
+    bad = np.ones((5, 5, 5), bool)
+    bad[0, 0, :3] = False
+    with pytest.raises(ValueError, match="leave 3 pixels; a fit of 7 parameters needs 8"):
+        PixelCalibration((9, 5, 5, 5), Settings(model="gaussian_3d"), bad_pixels=bad)

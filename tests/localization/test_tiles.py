@@ -274,20 +274,32 @@ def test_every_chunk_of_a_tiled_frame_is_read_once(movie, monkeypatch):
     assert sorted(reads) == sorted(2 * places)
 
 
-def test_chunks_that_tell_the_level_are_kept_until_their_rows_come(monkeypatch):
+@pytest.mark.parametrize("shape", [(50, 70), (9, 50, 70)])
+def test_chunks_that_tell_the_level_are_kept_until_their_rows_come(shape, monkeypatch):
     da = pytest.importorskip("dask.array")
-    image = np.random.default_rng(0).integers(0, 9000, (50, 70), dtype=np.uint16)
-    for chunks in ((7, 70), (11, 13), (50, 20)):
-        reader = frames_module.FrameReader(da.from_array(image, chunks=chunks))
+    image = np.random.default_rng(0).integers(0, 9000, shape, dtype=np.uint16)
+    for chunks in ((7, 70), (11, 13), (50, 20), (1, 50)):
+        chunks = (*(3 for _ in shape[2:]), *chunks)
+        reads = []
+
+        def load(block, block_info=None, reads=reads):
+            reads.append(block_info[0]["chunk-location"])
+            return block
+
+        lazy = da.from_array(image, chunks=chunks).map_blocks(load, meta=image[:0])
+        reader = frames_module.FrameReader(lazy, spatial=len(shape))
         kept = ChunkCache(reader, 0, 2)
-        y, x = np.divmod(np.arange(5, 3500, 487), 70)
-        points = kept.points(y, x)
-        assert np.array_equal(np.concatenate(points).ravel(), image[y, x])
+        places = np.column_stack(np.unravel_index(np.arange(5, image.size, 487), shape))
+        reads.clear()
+        points = kept.points(places)
+        assert {point.shape for point in points} == {(1,) * (1 + len(shape))}
+        assert np.array_equal(np.concatenate(points).ravel(), image[tuple(places.T)])
         monkeypatch.setattr(frames_module, "TILE", 15 * 140)
         rows = np.empty_like(image)
         for first, last in reader.tiles():
             kept.read_rows(rows[first:last], first)
         assert np.array_equal(rows, image)
+        assert len(reads) == len(set(reads)) or len(reader.chunk_edges()[0]) == 2
 
 
 @pytest.mark.parametrize("name", ["m.npy", "m.tif", "m.zarr", "packed.tif"])

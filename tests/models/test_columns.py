@@ -64,13 +64,13 @@ def test_z_is_in_planes_and_called_as_its_formats_do():
     assert (z.kind, COLUMNS["y"].kind) == ("number", "position")
 
 
-def test_a_model_says_its_axes(volume_model):
+def test_a_model_says_its_axes():
     assert {model.axes for model in MODELS.values()} == {("y", "x"), ("z", "y", "x")}
-    assert volume_model.widths == ("sigma", "sigma_z")
-    units = units_of(Settings(model="volume"))
+    assert GAUSSIAN_3D.widths == ("sigma", "sigma_z")
+    units = units_of(Settings(model="gaussian_3d"))
     assert [units[name] for name in ("z", "z_stderr", "roi_z", "sigma_z")] == ["planes"] * 4
     top = dict.fromkeys(("z", "y", "x"), 2.0) | {"sigma": 1.3, "sigma_z": 1.7}
-    image = volume_model.evaluate(np.indices((5, 5, 5)), top | {"amplitude": 3, "background": 1})
+    image = GAUSSIAN_3D.evaluate(np.indices((5, 5, 5)), top | {"amplitude": 3, "background": 1})
     assert np.unravel_index(image.argmax(), image.shape) == (2, 2, 2)
     assert image.max() == 4
 

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from volume_fits import fits_in_volumes
 
 from napari_spotfit import (
     Settings,
@@ -211,3 +212,19 @@ def test_rows_of_invalid_fits_are_those_of_a_fit(model, errors):
         if "roi" not in name:
             np.testing.assert_array_equal(values, fitted.columns[name], err_msg=name)
     assert outside.roi_y[0] == -1
+
+
+def test_fits_in_volumes_have_a_place_along_each_axis():
+    fits = fits_in_volumes(6)
+    assert fits.axes == ("z", "y", "x")
+    columns = (fits.frame, fits.z, fits.y, fits.x)
+    np.testing.assert_array_equal(fits.points(), np.column_stack(columns))
+    assert fits.units["z"] == fits.units["z_stderr"] == fits.units["roi_z"] == "planes"
+    assert fits.units["y"] == "px"
+    joined = SpotFits.concatenate([fits[:2], fits[2:]])
+    assert joined.axes == fits.axes
+    np.testing.assert_array_equal(joined.z, fits.z)
+    # A z of another program, in nm, is no axis of the image.
+    imported = SpotFits(fits.columns, ("frame",), None, units={"z": "nm"})
+    assert imported.axes == ("y", "x")
+    assert (imported.points().shape[1], imported.units["z"]) == (3, "nm")

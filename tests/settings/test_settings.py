@@ -162,10 +162,10 @@ def test_words_are_those_that_a_setting_accepts():
     assert words_of(hints["devices"]) == ("one", "all")
 
 
-def test_a_roi_has_a_side_for_each_axis_of_the_model(volume_model):
-    known = Settings(model="volume", roi_size=(5, 7, 9))
+def test_a_roi_has_a_side_for_each_axis_of_the_model():
+    known = Settings(model="gaussian_3d", roi_size=(5, 7, 9))
     assert known.roi_shape == (5, 7, 9)
-    assert Settings(model="volume", roi_size=7).roi_shape == (7, 7, 7)
+    assert Settings(model="gaussian_3d", roi_size=7).roi_shape == (7, 7, 7)
     assert Settings(**known.to_dict()) == known
     assert Settings(**json.loads(json.dumps(known.to_dict()))) == known
     for change in ({"model": "gaussian"}, {"roi_size": (7, 9)}, {"roi_size": (7, 9, 9, 9)}):
@@ -177,9 +177,11 @@ def test_a_roi_has_a_side_for_each_axis_of_the_model(volume_model):
             known.changed(roi_size=wrong)
 
 
-def test_bounds_in_volumes_follow_each_axis(volume_model):
-    known = Settings(model="volume", roi_size=(5, 7, 9), fixed={"y": 1.0}, bounds={"z": (-1, 9)})
-    ends = {one.name: bounds_of(one.name, known, known.roi_shape) for one in volume_model.shape}
+def test_bounds_in_volumes_follow_each_axis():
+    known = Settings(
+        model="gaussian_3d", roi_size=(5, 7, 9), fixed={"y": 1.0}, bounds={"z": (-1, 9)}
+    )
+    ends = {one.name: bounds_of(one.name, known, known.roi_shape) for one in GAUSSIAN_3D.shape}
     assert ends == {
         "z": (1.0, 4.5), "y": (4.0, 4.0), "x": (-0.5, 8.5), "sigma": (0.25, 9), "sigma_z": (0.25, 9)
     }  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Image
+from volume_fits import fits_in_volumes
 
 from napari_spotfit import Settings, SpotFits, StopCondition, to_points_layer
 from napari_spotfit.widgets.layers import images, points
@@ -221,3 +222,16 @@ def test_other_models_colour_their_first_width():
 def test_what_is_no_fits_is_named(fits):
     with pytest.raises(TypeError, match="fits must be SpotFits, such as localize returns; got"):
         to_points_layer(fits)
+
+
+def test_spots_of_volumes_have_a_place_along_z():
+    fits = fits_in_volumes(5)
+    layer = to_points_layer(fits)
+    np.testing.assert_array_equal(layer.data, fits.points())
+    assert layer.data.shape == (5, 4)
+    again = points.fits_of_features(layer.features, layer.metadata)
+    assert again.axes == ("z", "y", "x")
+    np.testing.assert_array_equal(again.points(), fits.points())
+    # Pixels' size says nothing of the distance of planes.
+    size = images.PixelSize(0.1, 0.1, "µm")
+    assert [size.factor(name) for name in ("z", "roi_z", "sigma_z")] == [None] * 3

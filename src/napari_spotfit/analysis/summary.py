@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..estimation.noise_line import SIGMA_PER_MAD
 from ..images.frames import FrameSelection, indices_along
-from ..models.columns import AXES, STDERR, describe
+from ..models.columns import STDERR, describe
 from ..results.spot_fits import SpotFits
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def per_frame(
     -------
     pandas.DataFrame
         A row for each frame: its indices along the leading axes (``frame``), ``count``,
-        ``density`` in spots per px² if the shape is known, and ``…_median`` of each column; NaN
+        ``density`` in spots per pixel if the shape is known, and ``…_median`` of each column; NaN
         where no spot has it.
 
     Raises
@@ -103,7 +104,7 @@ def per_frame(
     names = check_columns(fits, columns)
     index = fits.index_names
     places = np.column_stack([fits.columns[name] for name in index]) if index else None
-    along = _frames_of(places, len(index), shape, frames)
+    along = _frames_of(fits, shape, frames)
     lengths = tuple(len(chosen) for chosen in along)
     row = _rows_of(places, along, len(fits))
     total = int(np.prod(lengths, dtype=np.int64))
@@ -111,7 +112,7 @@ def per_frame(
     table: dict[str, Any] = {name: values.ravel() for name, values in zip(index, grid, strict=True)}
     table["count"] = np.bincount(row, minlength=total)
     if shape is not None:
-        table["density"] = table["count"] / (shape[-2] * shape[-1])
+        table["density"] = table["count"] / math.prod(shape[len(index) :])
     for name in names:
         medians = pd.Series(finite(fits.columns[name])).groupby(row).median()
         table[f"{name}_median"] = medians.reindex(range(total)).to_numpy()
@@ -124,7 +125,7 @@ def usual_columns(fits: SpotFits) -> list[str]:
     known = [describe(name, [one.column for one in shape]) for name in fits.columns]
     values = [one.name for one in known if one.group == "shape" and not one.error_of]
     values += [name for name in ("photons", "background") if name in fits]
-    errors = [name + STDERR for name in (*AXES, *values)]
+    errors = [name + STDERR for name in (*fits.axes, *values)]
     return values + [name for name in errors if name in fits]
 
 
@@ -160,17 +161,19 @@ def finite(values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _frames_of(
-    places: NDArray[Any] | None, axes: int, shape: Sequence[int] | None, frames: FrameSelection
+    fits: SpotFits, shape: Sequence[int] | None, frames: FrameSelection
 ) -> list[NDArray[np.int64]]:
     """Return the indices along each leading axis of the frames that are listed."""
+    axes = len(fits.index_names)
     if shape is None:
-        lengths = [0] * axes if places is None or not len(places) else places.max(axis=0) + 1
-    elif len(shape) != axes + 2:
+        lengths = [fits.columns[name].max(initial=-1) + 1 for name in fits.index_names]
+    elif len(shape) != axes + len(fits.axes):
         raise ValueError(
-            f"shape must be that of the image, {axes} leading axes and y and x; got {shape!r}"
+            f"shape must be that of the image, {axes} leading axes and {' and '.join(fits.axes)}; "
+            f"got {shape!r}"
         )
     else:
-        lengths = list(shape[:-2])
+        lengths = list(shape[:axes])
     chosen = (slice(None),) * axes if frames is None else frames
     chosen = chosen if isinstance(chosen, tuple) else (chosen,)
     if len(chosen) != axes:

@@ -111,7 +111,7 @@ def _linked(
     # Each of several movies has frames of its own, far from all others'.
     frame = frame + _movie_of(fits, rows) * (int(frame.max()) + memory + 2)
     order = np.argsort(frame, kind="stable")
-    places = np.column_stack([columns["y"][rows], columns["x"][rows]])[order].astype(float)
+    places = fits.points()[rows[order], len(fits.index_names) :]
     ends = np.searchsorted(frame[order], np.arange(frame.max() + 2))
     by_frame = (places[first:last] for first, last in pairwise(ends))
     trackpy.quiet()

@@ -292,7 +292,7 @@ def _parts(
 def _check_frames(file: _File) -> None:
     """Raise a ValueError if a file has none of the frames that were chosen."""
     if file.batch.frames is not None:
-        reader = FrameReader(open_image(file.path))
+        reader = FrameReader(open_image(file.path), spatial=file.batch.settings.dimensions)
         if len(reader.leading) != 1:
             axes = len(reader.leading)
             what = f"has frames along {axes} axes" if axes else "is one frame"
@@ -316,7 +316,8 @@ def _key(file: _File) -> dict[str, Any] | None:
         if batch.labels is not None:
             key["labels"] = identity(mask_of(file.path, batch.labels, batch.files))
         kind = kind_of(image, batch.settings, batch.frames)
-        return with_settings(key, batch.settings, kind, FrameReader(image).select(batch.frames))
+        reader = FrameReader(image, spatial=batch.settings.dimensions)
+        return with_settings(key, batch.settings, kind, reader.select(batch.frames))
     except Exception:  # reported when the file is fitted
         return None
 

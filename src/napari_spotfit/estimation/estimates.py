@@ -42,8 +42,9 @@ def estimated(
         The image.
     calibration : PixelCalibration
         What is known of its pixels, and the settings.
-    places : ndarray, shape (n, 3), optional
-        Frame number, y and x of the spots from which the PSF is estimated: all that will be fitted.
+    places : ndarray, shape (n, 1 + axes), optional
+        Frame number and position of the spots from which the PSF is estimated: all that will be
+        fitted.
     """
     calibration = with_psf(reader, calibration, places=places)
     settings = calibration.settings

@@ -77,7 +77,7 @@ def noise_model(
     (False, True)
     """
     settings = merged(settings, options, noise_model)
-    reader = FrameReader(image)
+    reader = FrameReader(image, spatial=settings.dimensions)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
     return measured_noise(reader, with_psf(reader, calibration, warn=False))
 
@@ -116,8 +116,8 @@ def _windows(
     corners = [evenly_spread(_ACROSS, size - side).tolist() for size in reader.frame_shape]
     found = []
     for number in numbers:
-        for top, left in itertools.product(*corners):
-            own, part = np.array([number]), (slice(top, top + side), slice(left, left + side))
+        for corner in itertools.product(*corners):
+            own, part = np.array([number]), tuple(slice(first, first + side) for first in corner)
             pixels = reader.read_part(own, part)
             found.append(calibration.corrected(own, pixels, mark_bad=True, part=part))
     return np.concatenate(found)
@@ -127,8 +127,8 @@ def sample_frames(reader: FrameReader) -> NDArray[np.int64]:
     """Return the numbers of the frames that the noise is measured in, evenly spread."""
     if reader.held is not None:
         return np.array([reader.held])
-    height, width = reader.frame_shape
-    wanted = int(np.clip(_PIXELS // (height * width), _LEAST_FRAMES, _MOST_FRAMES))
+    pixels = math.prod(reader.frame_shape)
+    wanted = int(np.clip(_PIXELS // pixels, _LEAST_FRAMES, _MOST_FRAMES))
     if reader.count <= wanted:
         return np.arange(reader.count)
     return evenly_spread(wanted, reader.count)

@@ -81,9 +81,9 @@ def estimate_sigma(
     True
     """
     settings = merged(settings, options, estimate_sigma)
-    reader = FrameReader(image)
+    reader = FrameReader(image, spatial=settings.dimensions)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
-    masks = PerPixel.of_mask(mask, reader.shape)
+    masks = PerPixel.of_mask(mask, reader)
     read_mask = None if masks is None else masks.read
     looked_at = samples(reader, calibration, reader.select(frames), read_mask=read_mask)
     return width_of(looked_at, calibration, settings.sigma)
@@ -107,9 +107,9 @@ def with_psf(
         The image.
     calibration : PixelCalibration
         What is known of its pixels, and the settings.
-    places : ndarray, shape (n, 3), optional
-        Number of the frame, y and x of all spots. Without a width of theirs, σ stays None: only
-        detection needs one.
+    places : ndarray, shape (n, 1 + axes), optional
+        Number of the frame, and the position in it, of all spots. Without a width of theirs, σ
+        stays None: only detection needs one.
     warn : bool or callable, default True
         Warn if it cannot be estimated; a function is called with the sentence instead.
     """
@@ -135,8 +135,7 @@ def with_psf(
             if places is None:
                 sigma = FALLBACK_SIGMA
     if roi is None:
-        rows, columns = reader.frame_shape
-        roi = roi_for(sigma or FALLBACK_SIGMA, (rows, columns))
+        roi = roi_for(sigma or FALLBACK_SIGMA, reader.frame_shape)
     return calibration.with_settings(sigma=sigma, roi_size=roi)
 
 

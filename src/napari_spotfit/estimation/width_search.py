@@ -36,7 +36,7 @@ class Sample(NamedTuple):
     bad: NDArray[np.bool_] | None
     #: Where to search.
     mask: NDArray[np.bool_] | None
-    #: Frame, y and x of the spots, if they are known.
+    #: Frame of the spots and their positions in it, if they are known.
     places: NDArray[np.float64] | None
     #: Whether it is the first and there are more.
     is_glance: bool
@@ -62,8 +62,9 @@ def samples(
         Numbers of the frames to choose from.
     read_mask : callable, optional
         Returns where to search in frames of these numbers.
-    places : ndarray, shape (n, 3), optional
-        Number of the frame, y and x of spots; what is looked at lies around their middle.
+    places : ndarray, shape (n, 1 + axes), optional
+        Number of the frame, and the position in it, of spots; what is looked at lies around their
+        middle.
     """
     shape = np.array(reader.frame_shape)
     middle = (shape - 1) / 2 if places is None else np.median(places[:, 1:], axis=0)
@@ -74,12 +75,9 @@ def samples(
         count, size = parts[pixels]
         numbers = chosen[evenly_spread(count, len(chosen))]
         corner = np.clip(np.rint(middle - (size - 1) / 2).astype(int), 0, shape - size)
-        rows, columns = (
-            slice(n, n + m) for n, m in zip(corner.tolist(), size.tolist(), strict=True)
-        )
-        window = (..., rows, columns)
+        part = tuple(map(slice, corner.tolist(), (corner + size).tolist()))
+        window = (..., *part)
         if reader.in_tiles:
-            part = rows, columns
             numbers, there = without_damage(partial(reader.read_part, part=part), numbers)
             there = calibration.corrected(numbers, there, part=part)
         else:
@@ -192,7 +190,7 @@ class PsfWidth(NamedTuple):
     spots: int
 
 
-def roi_for(sigma: float, shape: tuple[int, int]) -> int | tuple[int, int]:
+def roi_for(sigma: float, shape: tuple[int, ...]) -> int | tuple[int, ...]:
     """Return the ROI's size that suits spots of a width, as far as frames of a shape hold it.
 
     Examples
@@ -201,8 +199,8 @@ def roi_for(sigma: float, shape: tuple[int, int]) -> int | tuple[int, int]:
     (9, 19, (13, 19))
     """
     side = max(2 * int(_ROI_SIGMAS * sigma / 2) + 1, _ROI_LEAST)
-    rows, columns = (max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
-    return rows if rows == columns else (rows, columns)
+    sides = tuple(max(min(side, (n - 1) // 2 * 2 + 1), ROI_MIN + 1) for n in shape)
+    return sides[0] if len(set(sides)) == 1 else sides
 
 
 def width_of(
@@ -297,7 +295,7 @@ class _Search:
     def _fits(self, sigma: float) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
         """Return the fits of spots detected with a width, and which stand out of the noise."""
         count, *frame_shape = self._sample.pixels.shape
-        roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), (frame_shape[0], frame_shape[1]))
+        roi = roi_for(min(sigma, (ROI_MAX - 1) / _ROI_SIGMAS), tuple(frame_shape))
         settings = self._settings.changed(sigma=sigma, roi_size=roi)
         if self.noise is None or self.noise.is_filtered:
             self.noise = self._settings.noise or self._measured(settings)

@@ -141,9 +141,9 @@ def fill(
 
     Parameters
     ----------
-    pixels : ndarray, shape (Y, X)
+    pixels : ndarray, shape (…, Y, X)
         The memory.
-    image : dask.array.Array, shape (Y, X)
+    image : dask.array.Array, of the same shape
         What to compute.
     check : callable
         Called with the first row of a chunk, the shape that it should have, and the chunk; returns
@@ -182,7 +182,7 @@ class _Room:
         self.sizes.append(own.size)
 
 
-def plane_axis(image: Any, names: Sequence[Any] | None = None) -> str | None:
+def plane_axis(image: Any, names: Sequence[Any] | None = None, spatial: int = 2) -> str | None:
     """Return the name of a leading axis that runs over planes, if it has more than one.
 
     Parameters
@@ -191,6 +191,8 @@ def plane_axis(image: Any, names: Sequence[Any] | None = None) -> str | None:
         The image; xarray's have names in ``dims``.
     names : sequence of str, optional
         The axes' names, where something else knows them.
+    spatial : int
+        How many axes a frame has.
 
     Examples
     --------
@@ -202,7 +204,7 @@ def plane_axis(image: Any, names: Sequence[Any] | None = None) -> str | None:
     shape = getattr(image, "shape", ())
     if not isinstance(names, (tuple, list)) or len(names) != len(shape):
         return None
-    leading = zip(names[:-2], shape[:-2], strict=True)
+    leading = zip(names[:-spatial], shape[:-spatial], strict=True)
     return next(
         (str(name) for name, size in leading if str(name).lower() in _PLANES and size > 1), None
     )

@@ -105,6 +105,8 @@ class PerPixel:
         The image's shape.
     what : str
         Its name, for messages.
+    spatial : int
+        How many axes a frame has.
     flags : str, optional
         What True says of a pixel, where the values are booleans; without, they are numbers.
 
@@ -116,30 +118,34 @@ class PerPixel:
         If they have another shape.
     """
 
-    def __init__(self, values: Any, shape: tuple[int, ...], what: str, flags: str = "") -> None:
+    def __init__(
+        self, values: Any, shape: tuple[int, ...], what: str, flags: str = "", spatial: int = 2
+    ) -> None:
         if is_on_device(values) or not (hasattr(values, "shape") and hasattr(values, "dtype")):
             values = as_array(values)
         if not flags:
             check_real(values.dtype, what)
         elif np.dtype(values.dtype) != np.bool_:
             raise TypeError(f"{what} must be boolean, True {flags}; got {values.dtype}")
-        own = known_shape(values, what)
-        if own not in (shape[-2:], shape):
-            accepted = " or ".join(str(one) for one in dict.fromkeys((shape[-2:], shape)))
+        own, frame_shape = known_shape(values, what), shape[-spatial:]
+        if own not in (frame_shape, shape):
+            accepted = " or ".join(str(one) for one in dict.fromkeys((frame_shape, shape)))
             raise ValueError(f"{what} must have the shape {accepted}; got {own}")
         #: Whether it is the same for all frames, and whether it lies on a GPU.
-        self.shared, self.on_device = len(values.shape) == 2, is_on_device(values)
-        self._is_flag, self._frame_shape = bool(flags), shape[-2:]
+        self.shared, self.on_device = len(own) == spatial, is_on_device(values)
+        self._is_flag, self._frame_shape = bool(flags), frame_shape
         self._frame = _frame(values, own, what) if self.shared else None
-        self._stack = None if self.shared else FrameReader(values, self._is_flag)
+        self._stack = None if self.shared else FrameReader(values, self._is_flag, spatial)
 
     @classmethod
-    def of_mask(cls, mask: Any, shape: tuple[int, ...]) -> PerPixel | None:
+    def of_mask(cls, mask: Any, reader: FrameReader) -> PerPixel | None:
         """Return where to search in an image, None for everywhere."""
-        return None if mask is None else cls(mask, shape, "mask", flags="where to search")
+        if mask is None:
+            return None
+        return cls(mask, reader.shape, "mask", "where to search", len(reader.axes))
 
     def read(self, block: NDArray[np.int64]) -> Any:
-        """Return the values of some frames, of shape (1, Y, X) or (frames, Y, X)."""
+        """Return the values of some frames, (1, …, Y, X) or (frames, …, Y, X)."""
         if self._stack is None:
             assert self._frame is not None
             values = self._frame[np.newaxis]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..models.columns import AXES, IN_PLANE
 from .arrays import (
     as_array,
     check_real,
@@ -29,15 +30,15 @@ from .reading import Box, ChunkGrid, edges, row_tiles
 AxisSelection: TypeAlias = "slice | int | Sequence[int]"
 FrameSelection: TypeAlias = "AxisSelection | tuple[AxisSelection, ...] | None"
 
-#: Rows and columns of a frame.
-Part: TypeAlias = "tuple[slice, slice]"
+#: Of each spatial axis, the pixels of a frame that are chosen: rows and columns.
+Part: TypeAlias = "tuple[slice, ...]"
 
 #: Frames of more bytes than this are worked in tiles, of so many bytes each.
 LARGE_FRAME, TILE = 256 << 20, 128 << 20
 
 
 class FrameReader:
-    """Frames of an image of shape (…, Y, X), by their number in C order.
+    """Frames of an image of shape (…, Y, X), by their number in C order: planes, or volumes.
 
     Parameters
     ----------
@@ -45,17 +46,26 @@ class FrameReader:
         Any array that images may be, or a file.
     flags : bool
         Whether it holds booleans, which are read as 0 and 1.
+    spatial : int
+        How many of the last axes a frame has: 3 for volumes (Z, Y, X).
 
     Raises
     ------
     TypeError
         If the image's numbers are complex, boolean or no numbers.
     ValueError
-        If the image has fewer than two dimensions or no pixels, or if frames that are read
+        If the image has fewer dimensions than a frame, or no pixels, or if frames that are read
         are not as large as its shape says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> reader = FrameReader(np.zeros((5, 4, 30, 20)), spatial=3)
+    >>> reader.count, reader.frame_shape
+    (5, (4, 30, 20))
     """
 
-    def __init__(self, image: Any, flags: bool = False) -> None:
+    def __init__(self, image: Any, flags: bool = False, spatial: int = 2) -> None:
         image = opened(image)
         if is_on_device(image) or not (hasattr(image, "shape") and hasattr(image, "dtype")):
             image = as_array(image)
@@ -63,12 +73,14 @@ class FrameReader:
         self._flags = flags
         self._check(image.dtype, "the image")
         self.shape = image.shape if own else known_shape(image, "the image")
-        if len(self.shape) < 2:
-            raise ValueError(f"the image must have axes (…, y, x); got shape {self.shape}")
-        if 0 in self.shape[-2:]:
+        #: The spatial axes, which a frame has.
+        self.axes = tuple(AXES)[-spatial:]
+        if len(self.shape) < spatial:
+            axes = ", ".join(self.axes)
+            raise ValueError(f"the image must have axes (…, {axes}); got shape {self.shape}")
+        self.leading, self.frame_shape = self.shape[:-spatial], self.shape[-spatial:]
+        if 0 in self.frame_shape:
             raise ValueError(f"the image has no pixels; got shape {self.shape}")
-        self.leading = self.shape[:-2]
-        self.frame_shape = self.shape[-2:]
         self.count = math.prod(self.leading)
         #: The number of the only frame that there is of the image, None where there are all.
         self.held = image.number if isinstance(image, HeldFrame) else None
@@ -78,7 +90,13 @@ class FrameReader:
         leading = self.leading
         if leading and getattr(getattr(image, "flags", None), "c_contiguous", False):
             image, leading = image.reshape(-1, *self.frame_shape), (self.count,)
-        self._image, self._grid = image, ChunkGrid(leading, getattr(image, "chunks", None))
+        self._image, chunks = image, getattr(image, "chunks", None)
+        self._grid = ChunkGrid(leading, chunks, spatial)
+        #: Of each spatial axis, the size of chunks, or of each one: of whole frames by default.
+        self._chunks = tuple(chunks)[-spatial:] if chunks else None
+        # Of files, planes can be read one by one.
+        of_planes = spatial > len(IN_PLANE) and getattr(image, "in_file", False)
+        self._reads_parts = getattr(image, "reads_parts", True) or of_planes
         #: Frames that were read before, in the host's memory, by their numbers.
         self._kept: dict[int, NDArray[Any]] = {}
 
@@ -138,14 +156,14 @@ class FrameReader:
         return self._grid.ends(numbers)
 
     def read(self, numbers: NDArray[np.int64]) -> Any:
-        """Return frames of rising numbers, as an array (n, Y, X) that backends read."""
+        """Return frames of rising numbers, as an array (n, …, Y, X) that backends read."""
         return _joined(*self._parts(numbers))
 
     @property
     def in_tiles(self) -> bool:
         """Whether frames are so large that they are read, and worked on, in tiles."""
         size = math.prod(self.frame_shape) * self.pixel_bytes
-        return size > LARGE_FRAME and getattr(self._image, "reads_parts", True)
+        return size > LARGE_FRAME and self._reads_parts
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -157,36 +175,32 @@ class FrameReader:
         """How many bytes a pixel has that is read."""
         return self.dtype.itemsize
 
-    def chunk_edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where chunks of a frame begin and end, along rows and along columns."""
-        chunks = getattr(self._image, "chunks", None) or self.frame_shape
-        rows, columns = (
-            edges(size, chunk) for size, chunk in zip(self.frame_shape, chunks[-2:], strict=True)
-        )
-        return rows, columns
+    def chunk_edges(self) -> list[NDArray[np.int64]]:
+        """Return where chunks of a frame begin and end, along each spatial axis."""
+        chunks = self._chunks or self.frame_shape
+        return [edges(size, chunk) for size, chunk in zip(self.frame_shape, chunks, strict=True)]
 
     def tiles(self) -> list[tuple[int, int]]:
-        """Return the first row of each tile of a frame, and the one after its last.
+        """Return the first row, or plane, of each tile of a frame, and the one after its last.
 
-        A tile is as wide as the frame, and has whole chunks.
+        A tile is as large as the frame along the other axes, and has whole chunks.
         """
-        size = self.pixel_bytes * self.frame_shape[1]
-        chunks = getattr(self._image, "chunks", None)
-        return row_tiles(self.frame_shape[0], chunks[-2] if chunks else 1, TILE // size)
+        size = self.pixel_bytes * math.prod(self.frame_shape[1:])
+        chunk = self._chunks[0] if self._chunks else 1
+        return row_tiles(self.frame_shape[0], chunk, TILE // size)
 
     def read_part(self, numbers: NDArray[np.int64], part: Part) -> NDArray[Any]:
-        """Return some rows and columns of frames, in the host's memory.
+        """Return a part of frames, in the host's memory.
 
         Nothing else is read where the image can be read in parts.
         """
-        if not getattr(self._image, "reads_parts", True):
-            whole: NDArray[Any] = self.read_here(numbers)[(..., *part)]
-            return np.ascontiguousarray(whole)
+        if not self._reads_parts:
+            return np.ascontiguousarray(self.read_here(numbers)[(slice(None), *part)])
         pixels = [self._read_part(int(number), part) for number in numbers]
         return pixels[0][np.newaxis] if len(pixels) == 1 else np.stack(pixels)
 
     def read_part_into(self, pixels: NDArray[Any], number: int, part: Part) -> None:
-        """Read some rows and columns of a frame into memory of their shape, as they come."""
+        """Read a part of a frame into memory of its shape, as it comes."""
         if not is_computed_here(self._image):
             pixels[...] = self.read_part(np.array([number]), part)[0]
             return
@@ -198,10 +212,10 @@ class FrameReader:
         fill(pixels, self._image[(*self._outer(number), *part)], check)
 
     def _read_part(self, number: int, part: Part) -> NDArray[Any]:
-        rows, columns = part
-        promised = (rows.stop - rows.start, columns.stop - columns.start)
-        pixels = self._image[(*self._outer(number), rows, columns)]
-        native: NDArray[Any] = to_native(self._checked_part(number, rows.start, promised, pixels))
+        promised = tuple(one.stop - one.start for one in part)
+        pixels = self._image[(*self._outer(number), *part)]
+        first = part[0].start
+        native: NDArray[Any] = to_native(self._checked_part(number, first, promised, pixels))
         return native
 
     def _checked_part(
@@ -211,8 +225,8 @@ class FrameReader:
         pixels: NDArray[Any] = to_host(as_array(given))
         if pixels.shape != promised:
             raise ValueError(
-                f"rows {first} to {first + promised[0] - 1} of frame {number} of the image should "
-                f"have the shape {promised}, but came as {pixels.shape}"
+                f"{AXES[self.axes[0]]}s {first} to {first + promised[0] - 1} of frame {number} of "
+                f"the image should have the shape {promised}, but came as {pixels.shape}"
             )
         return pixels
 
@@ -221,19 +235,13 @@ class FrameReader:
         leading = self._grid.leading
         return tuple(int(i) for i in np.unravel_index(number, leading)) if leading else ()
 
-    def read_points(
-        self, number: int, y: NDArray[np.int64], x: NDArray[np.int64]
-    ) -> list[NDArray[Any]]:
-        """Return single pixels of a frame, each of shape (1, 1, 1)."""
+    def read_points(self, number: int, places: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Return single pixels of a frame, at places (n, axes), each as a frame of one pixel."""
         if hasattr(self._image, "vindex") and hasattr(self._image, "dask"):
-            same = [np.full(len(y), index) for index in self._outer(number)]
-            values = to_native(as_array(self._image.vindex[(*same, y, x)]))
-            return [value.reshape(1, 1, 1) for value in values]
-        number_of = np.array([number])
-        return [
-            self.read_part(number_of, (slice(row, row + 1), slice(column, column + 1)))
-            for row, column in zip(y.tolist(), x.tolist(), strict=True)
-        ]
+            same = [np.full(len(places), index) for index in self._outer(number)]
+            values = to_native(as_array(self._image.vindex[(*same, *places.T)]))
+            return list(values.reshape(-1, 1, *(1 for _ in self.axes)))
+        return [self.read_part(np.array([number]), pixel_at(place)) for place in places.tolist()]
 
     @contextmanager
     def keeping(self, numbers: NDArray[np.int64]) -> Iterator[None]:
@@ -293,10 +301,11 @@ class FrameReader:
         promised = (*(n for n in box.shape[:-1] if n > 1), box.shape[-1], *self.frame_shape)
         if pixels.shape != promised:
             count = len(box.numbers) if box.wanted is None else math.prod(box.shape)
-            came = (count, *pixels.shape[-2:]) if len(pixels) == promised[0] else pixels.shape
+            frame = pixels.shape[-len(self.axes) :]
+            came = (count, *frame) if len(pixels) == promised[0] else pixels.shape
             raise ValueError(self._broken_promise(int(box.numbers[0]), count, came))
         self._check(pixels.dtype, f"frame {box.numbers[0]} of the image")
-        if len(promised) > 3:
+        if len(promised) > 1 + len(self.axes):
             pixels = pixels.reshape(-1, *self.frame_shape)
         return pixels if box.wanted is None else pixels[box.wanted]
 
@@ -321,12 +330,14 @@ class HeldFrame:
         The image.
     index : tuple of int
         Indices of the frame along the image's leading axes.
+    spatial : int
+        How many axes a frame has.
     """
 
     reads_parts = False
 
-    def __init__(self, image: Any, index: tuple[int, ...] = ()) -> None:
-        reader = FrameReader(image)
+    def __init__(self, image: Any, index: tuple[int, ...] = (), spatial: int = 2) -> None:
+        reader = FrameReader(image, spatial=spatial)
         number = int(np.ravel_multi_index(index, reader.leading)) if index else 0
         self.index, self.number = index, number
         self.pixels: NDArray[Any] = reader.read_here(np.array([number]))[0]
@@ -337,6 +348,11 @@ class HeldFrame:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self.pixels, dtype)
+
+
+def pixel_at(place: Iterable[int]) -> Part:
+    """Return the part of a frame that is one pixel."""
+    return tuple(slice(first, first + 1) for first in place)
 
 
 def inside(places: NDArray[np.float64], shape: ArrayLike) -> NDArray[np.bool_]:

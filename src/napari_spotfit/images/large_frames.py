@@ -1,12 +1,17 @@
-"""Frames that memory does not hold: a buffer of their rows, and a cache of their chunks."""
+"""Frames that memory does not hold: a buffer of their rows, and a cache of their chunks.
+
+What is said of rows holds for the planes of volumes: both are cut along the first spatial axis.
+"""
 
 from __future__ import annotations
 
 import math
 import mmap
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -29,8 +34,8 @@ class RowBuffer:
 
     Parameters
     ----------
-    shape : (int, int)
-        Rows and columns of the frame.
+    shape : tuple of int
+        Size of the frame along each spatial axis.
     dtype : dtype
         The type of its pixels.
 
@@ -43,12 +48,13 @@ class RowBuffer:
     (8, 10, [1.0, 1.0])
     """
 
-    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._shape, self._dtype = shape, dtype
+        self._row_bytes = math.prod(shape[1:]) * dtype.itemsize
         #: The first row that is there, and the one after the last.
         self.first = self.last = 0
         self._memory: mmap.mmap | None = None
-        #: The frame, of shape (1, Y, X).
+        #: The frame, of shape (1, …, Y, X).
         self.frames = self._empty()
 
     @property
@@ -57,9 +63,9 @@ class RowBuffer:
         return self._shape[0]
 
     def room(self, first: int, last: int) -> NDArray[Any]:
-        """Return memory for rows that are to be added, (rows, X): their own, where there is any."""
+        """Return memory for rows that are to be added: their own, where there is any."""
         if self._memory is None:
-            return np.empty((last - first, self._shape[1]), self._dtype)
+            return np.empty((last - first, *self._shape[1:]), self._dtype)
         self._expect(first, last)
         rows: NDArray[Any] = self.frames[0, first:last]
         return rows
@@ -80,8 +86,8 @@ class RowBuffer:
             self.frames = self._empty()
             self.frames[0, before : self.last] = kept
         else:
-            row = self._shape[1] * self._dtype.itemsize
-            begin, end = (n * row // mmap.PAGESIZE * mmap.PAGESIZE for n in (self.first, before))
+            row, page = self._row_bytes, mmap.PAGESIZE
+            begin, end = (n * row // page * page for n in (self.first, before))
             if end > begin:
                 self._memory.madvise(mmap.MADV_DONTNEED, begin, end - begin)
         self.first = before
@@ -90,7 +96,7 @@ class RowBuffer:
         """Let the memory of some rows come in large pages: small ones take longer than the rows."""
         if self._memory is None:
             return
-        row = self._shape[1] * self._dtype.itemsize
+        row = self._row_bytes
         begin = first * row // mmap.PAGESIZE * mmap.PAGESIZE
         with suppress(AttributeError, OSError):  # of a system without them
             self._memory.madvise(mmap.MADV_HUGEPAGE, begin, last * row - begin)
@@ -128,62 +134,72 @@ class ChunkCache:
 
     def __init__(self, reader: FrameReader, number: int, workers: int) -> None:
         self._reader, self._numbers, self._workers = reader, np.array([number]), workers
-        self._rows, self._columns = reader.chunk_edges()
+        self._edges = reader.chunk_edges()
         #: By the places of their first pixels.
-        self._kept: dict[tuple[int, int], NDArray[np.generic]] = {}
+        self._kept: dict[tuple[int, ...], NDArray[np.generic]] = {}
 
-    def points(self, y: NDArray[np.int64], x: NDArray[np.int64]) -> list[NDArray[np.generic]]:
-        """Return single pixels, each of shape (1, 1, 1), and keep the chunks they are in."""
-        row = np.searchsorted(self._rows, y, "right") - 1
-        column = np.searchsorted(self._columns, x, "right") - 1
-        cells = sorted(set(zip(row.tolist(), column.tolist(), strict=True)))
-        parts = [self._part(*cell) for cell in cells]
-        pixels = sum(math.prod(one.stop - one.start for one in part) for part in parts)
-        if pixels * self._reader.pixel_bytes > _TILES * TILE or len(self._rows) == 2:
-            return self._reader.read_points(int(self._numbers[0]), y, x)
+    def points(self, places: NDArray[np.int64]) -> list[NDArray[np.generic]]:
+        """Return single pixels at places (n, axes), and keep the chunks they are in.
+
+        Each is a frame of one pixel.
+        """
+        parts = {_first(part): part for part in map(self._chunk_at, places.tolist())}
+        pixels = sum(math.prod(one.stop - one.start for one in part) for part in parts.values())
+        if pixels * self._reader.pixel_bytes > _TILES * TILE or len(self._edges[0]) == 2:
+            return self._reader.read_points(int(self._numbers[0]), places)
         with ThreadPoolExecutor(self._workers, "napari-spotfit chunks") as pool:
-            for part, chunk in zip(parts, pool.map(self._read, parts), strict=True):
-                self._kept[part[0].start, part[1].start] = chunk
+            self._kept |= zip(parts, pool.map(self._read, parts.values()), strict=True)
         found = []
-        for place_y, place_x, i, j in zip(y, x, row, column, strict=True):
-            top, left = int(self._rows[i]), int(self._columns[j])
-            value = self._kept[top, left][0, place_y - top, place_x - left]
-            found.append(np.full((1, 1, 1), value))
+        for place in places.tolist():
+            first = _first(self._chunk_at(place))
+            value = self._kept[first][(0, *np.subtract(place, first))]
+            found.append(np.full((1,) * (1 + len(first)), value))
         return found
 
     def read_rows(self, pixels: NDArray[np.generic], first: int) -> None:
-        """Put some rows, from a first one on, of whole chunks into memory of the shape (rows, X).
+        """Put some rows, from a first one on, of whole chunks into memory of their shape.
 
         What was kept of them is kept no more.
         """
-        last, width = first + len(pixels), int(self._columns[-1])
-        if not any(first <= top < last for top, _ in self._kept):
-            self._read_into(pixels, first, slice(first, last), slice(0, width))
-            return
-        tops = self._rows[(self._rows >= first) & (self._rows < last)]
-        for top in tops.tolist():
-            bottom = int(self._rows[np.searchsorted(self._rows, top) + 1])
-            begun = 0
-            # What lies between kept ones is read at once.
-            for left in [*sorted(left for own, left in self._kept if own == top), width]:
-                if left > begun:
-                    self._read_into(pixels, first, slice(top, bottom), slice(begun, left))
-                chunk = self._kept.pop((top, left), None)
-                if chunk is not None:
-                    begun = left + chunk.shape[2]
-                    pixels[top - first : bottom - first, left:begun] = chunk[0]
+        others = (slice(0, int(edges[-1])) for edges in self._edges[1:])
+        self._fill(pixels, (slice(first, first + len(pixels)), *others))
 
-    def _read_into(
-        self, pixels: NDArray[np.generic], first: int, rows: slice, columns: slice
-    ) -> None:
-        own = pixels[rows.start - first : rows.stop - first, columns]
-        self._reader.read_part_into(own, int(self._numbers[0]), (rows, columns))
+    def _fill(self, pixels: NDArray[np.generic], part: Part, axis: int = 0) -> None:
+        """Put a part of the frame into memory: what lies between kept chunks is read at once.
+
+        Along the axes before this one, it is as large as a chunk if it has kept ones.
+        """
+        kept = [first for first in self._kept if _is_in(first, part)]
+        if not kept:
+            self._reader.read_part_into(pixels, int(self._numbers[0]), part)
+            return
+        if axis == len(part):
+            pixels[...] = self._kept.pop(kept[0])[0]
+            return
+        edges, begin = self._edges[axis], part[axis].start
+        firsts = sorted({first[axis] for first in kept})
+        ends = edges[np.searchsorted(edges, firsts, "right")].tolist()
+        cuts = [begin, *chain(*zip(firsts, ends, strict=True)), part[axis].stop]
+        for start, stop in pairwise(cuts):
+            if stop > start:
+                own = pixels[(*(slice(None),) * axis, slice(start - begin, stop - begin))]
+                self._fill(own, (*part[:axis], slice(start, stop), *part[axis + 1 :]), axis + 1)
 
     def _read(self, part: Part) -> NDArray[np.generic]:
         return self._reader.read_part(self._numbers, part)
 
-    def _part(self, row: int, column: int) -> Part:
-        return (
-            slice(int(self._rows[row]), int(self._rows[row + 1])),
-            slice(int(self._columns[column]), int(self._columns[column + 1])),
-        )
+    def _chunk_at(self, place: Iterable[int]) -> Part:
+        """Return the pixels of the chunk in which a pixel lies."""
+        part = []
+        for edges, along in zip(self._edges, place, strict=True):
+            end = int(np.searchsorted(edges, along, "right"))
+            part.append(slice(int(edges[end - 1]), int(edges[end])))
+        return tuple(part)
+
+
+def _first(part: Part) -> tuple[int, ...]:
+    return tuple(one.start for one in part)
+
+
+def _is_in(place: Iterable[int], part: Part) -> bool:
+    return all(one.start <= along < one.stop for along, one in zip(place, part, strict=True))

@@ -32,7 +32,7 @@ _TELLING = 64
 class Planes(NamedTuple):
     """What is known of each pixel besides its counts.
 
-    The array is single-precision, of shape (1, Y, X) for all frames alike, or of the
+    The array is single-precision, of shape (1, …, Y, X) for all frames alike, or of the
     frames' own shape. For least squares it holds weights, 0 for bad pixels; for maximum
     likelihood the read-out variance in photo-electrons², NaN for bad pixels.
     """
@@ -84,7 +84,8 @@ class PixelCalibration:
         _check_together(settings, weights is not None, camera)
         if settings.variance is not None:
             camera = replace(camera, variance=settings.variance)
-        self._shape, self._count = shape[-2:], math.prod(shape[:-2])
+        spatial = settings.dimensions
+        self._shape, self._count = shape[-spatial:], math.prod(shape[:-spatial])
         self._estimator, self._parameters = settings.estimator_kind, settings.fitted_parameters
         self._maps: dict[str, PerPixel] = {}
         self._numbers: dict[str, float] = {}
@@ -93,13 +94,13 @@ class PixelCalibration:
             if isinstance(value, float):
                 self._numbers[name] = value
             elif value is not None:
-                self._maps[name] = PerPixel(value, shape, f"the camera's {name}")
+                self._maps[name] = PerPixel(value, shape, f"the camera's {name}", "", spatial)
                 self._numbers[name] = _mean(name, value)
         if weights is not None:
-            self._maps["weights"] = PerPixel(weights, shape, "weights")
+            self._maps["weights"] = PerPixel(weights, shape, "weights", "", spatial)
         if bad_pixels is not None:
             self._maps["bad_pixels"] = PerPixel(
-                bad_pixels, shape, "bad_pixels", flags="where a pixel is not used"
+                bad_pixels, shape, "bad_pixels", "where a pixel is not used", spatial
             )
         self._corrects = "offset" in self._maps or "gain" in self._maps
         self._same_for_all = all(one.shared for one in self._maps.values())
@@ -191,12 +192,12 @@ class PixelCalibration:
         ----------
         block : ndarray of int
             The frames' numbers.
-        pixels : array, shape (n, Y, X)
+        pixels : array, shape (n, …, Y, X)
             The frames, which are not changed.
         mark_bad : bool, default False
             Make bad pixels NaN, so that no spots are found there.
-        part : (slice, slice), optional
-            The rows and columns of the frames that are given; by default all.
+        part : tuple of slice, optional
+            Along each spatial axis, the pixels of the frames that are given; by default all.
         """
 
         def known(name: str, otherwise: float = math.nan) -> Any:
@@ -227,7 +228,7 @@ class PixelCalibration:
         return np.dtype(np.float64 if is_double else np.float32)
 
     def bad_pixels(self, block: NDArray[np.int64]) -> Any:
-        """Return which pixels of frames are bad, (1, Y, X) or (frames, Y, X); None if none is."""
+        """Return which pixels of frames are bad, for all alike or each; None if none is."""
         return self._maps["bad_pixels"].read(block) if "bad_pixels" in self._maps else None
 
     def planes(self, block: NDArray[np.int64], pixels: Any) -> Planes | None:
@@ -273,10 +274,11 @@ class PixelCalibration:
 
         Parameters
         ----------
-        pixels : array, shape (n, Y, X)
+        pixels : array, shape (n, …, Y, X)
             Frames that are corrected already.
-        corners : ndarray of int, shape (n, 3), or None
-            Frame, first row and first column of each ROI. None: the frames are ROIs.
+        corners : ndarray of int, shape (n, 1 + axes), or None
+            Frame, and along each spatial axis the first pixel, of each ROI. None: the frames are
+            ROIs.
 
         Raises
         ------
@@ -291,8 +293,10 @@ class PixelCalibration:
         if corners is None:
             counts = to_host(pixels[::step])
         else:
-            rows, columns = self.settings.roi_shape
-            rois = [pixels[i, y : y + rows, x : x + columns] for i, y, x in corners[::step]]
+            sides = self.settings.roi_shape
+            rois = [
+                pixels[(one[0], *map(slice, one[1:], one[1:] + sides))] for one in corners[::step]
+            ]
             counts = np.stack([to_host(roi) for roi in rois])
         _check_counts(counts, self.fitted.offset, self._estimator)
 
@@ -301,7 +305,7 @@ class PixelCalibration:
         bad = self._read("bad_pixels", block, numbers) if "bad_pixels" in self._maps else None
         for name in self._maps:
             if name != "bad_pixels":
-                _check(name, self._read(name, block, numbers), bad)
+                _check(name, self._read(name, block, numbers), bad, len(self._shape))
         with np.errstate(all="ignore"):  # bad pixels may have any values
             values = self._known(block, numbers)
         if values is None and bad is None:
@@ -338,7 +342,8 @@ class PixelCalibration:
                 "its inverse is the weight; give weights=… otherwise"
             )
         used = plane >= 0 if self._estimator.is_likelihood else plane > 0
-        most = int(used.sum(axis=(1, 2)).max()) if all_there_is and len(plane) else None
+        within = tuple(range(1, used.ndim))
+        most = int(used.sum(axis=within).max()) if all_there_is and len(plane) else None
         if most is not None and most <= self._parameters:
             raise ValueError(
                 f"bad pixels and weights of 0 leave {most} pixels; a fit of {self._parameters} "
@@ -385,7 +390,7 @@ def _check_together(settings: Settings, weights: bool, camera: Camera) -> None:
         raise ValueError(f"estimator={estimator.name!r} needs {estimator.needs}")
 
 
-def _check(name: str, values: Any, bad: Any) -> None:
+def _check(name: str, values: Any, bad: Any, spatial: int) -> None:
     """Check the values of a map, except at bad pixels."""
     wrong = is_wrong(name, values)
     if bad is not None:
@@ -393,7 +398,7 @@ def _check(name: str, values: Any, bad: Any) -> None:
     count = int(wrong.sum())
     if count:
         what = name if name == "weights" else f"the camera's {name}"
-        place = tuple(int(axis[0]) for axis in to_host(wrong).nonzero()[-2:])
+        place = tuple(int(axis[0]) for axis in to_host(wrong).nonzero()[-spatial:])
         raise ValueError(
             f"{what} must be {accepted(name)} in every pixel that is used; {count} of {wrong.size} "
             f"are not, the first at {place}. Name them in bad_pixels to leave them out"

@@ -41,6 +41,8 @@ class ChunkGrid:
     chunks : sequence, optional
         As Dask, Zarr and HDF5 have it, for all axes of the image: how many frames the chunks hold
         along each, or how many each of them does. By default each frame stands alone.
+    spatial : int
+        How many axes a frame has.
 
     Examples
     --------
@@ -53,9 +55,10 @@ class ChunkGrid:
     [[0, 1, 2, 3, 4, 5, 6, 7]]
     """
 
-    def __init__(self, leading: tuple[int, ...], chunks: Any = None) -> None:
+    def __init__(self, leading: tuple[int, ...], chunks: Any = None, spatial: int = 2) -> None:
         self.leading = leading
-        known = chunks if chunks and len(chunks) == len(leading) + 2 else (1,) * len(leading)
+        is_known = chunks and len(chunks) == len(leading) + spatial
+        known = chunks if is_known else (1,) * len(leading)
         self._begins = [_begins(*one) for one in zip(leading, known, strict=False)]
         several = [
             axis

@@ -131,7 +131,7 @@ def cut(
 
 def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iterator[Chunk]:
     """Read frames block by block, with the mask of each; lazy ones while others are used."""
-    masks = PerPixel.of_mask(mask, reader.shape)
+    masks = PerPixel.of_mask(mask, reader)
     frames = AdaptiveReader(reader, threads.available())
     chunks = (chunk for blocks in parts for chunk in _read_blocks(reader, blocks, masks, frames))
     return read_ahead(chunks) if reader.is_lazy else chunks
@@ -140,7 +140,7 @@ def read_chunks(reader: FrameReader, parts: Iterable[Blocks], mask: Any) -> Iter
 def _read_blocks(
     reader: FrameReader, blocks: Blocks, masks: PerPixel | None, frames: AdaptiveReader
 ) -> Iterator[Chunk]:
-    before = True
+    before, shared = True, masks is None or masks.shared
     for block, complete in zip(blocks.reads, all_before(blocks.reads), strict=True):
         if not len(block):
             yield Chunk(block, np.empty((0, *reader.frame_shape), np.float32), None)
@@ -150,7 +150,7 @@ def _read_blocks(
             where = None if masks is None else _mask(masks, read)
             for first in range(0, len(read), blocks.at_once):
                 part = slice(first, first + blocks.at_once)
-                own = where if where is None or where.ndim == 2 else where[part]
+                own = where if where is None or shared else where[part]
                 left -= len(read[part])
                 yield Chunk(read[part], pixels[part], own, complete and (before or not left))
         before = complete
@@ -212,6 +212,6 @@ def side_by_side(
 
 
 def _mask(masks: PerPixel, block: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return the mask of some frames: (Y, X) for all of them, or (frames, Y, X)."""
+    """Return the mask of some frames: one for all of them, or of each."""
     where: NDArray[np.bool_] = to_host(masks.read(block))
     return where[0] if masks.shared else where

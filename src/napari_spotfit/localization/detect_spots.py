@@ -89,7 +89,7 @@ def find(
     camera: Camera | None = None,
 ) -> tuple[NDArray[np.float64], Candidates]:
     """Return what :func:`detect_spots` does, and the candidates with score and height."""
-    reader = FrameReader(image)
+    reader = FrameReader(image, spatial=settings.dimensions)
     calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
     with frames_that_tell(reader, settings):
         calibration = estimated(reader, calibration)
@@ -99,7 +99,7 @@ def find(
     backend = select_backend(settings, gpu_pays_off(image, reader, frames))
 
     if works_in_tiles(reader, backend):
-        masks = PerPixel.of_mask(mask, reader.shape)
+        masks = PerPixel.of_mask(mask, reader)
         tiled = Tiled(backend, reader, calibration, detection, variances, masks)
         numbers = reader.select(frames).tolist()
         found = joined([nothing(), *(spots_in_tiles(tiled, number) for number in numbers)])
@@ -143,8 +143,8 @@ def peak_near(
     ----------
     held : HeldFrame
         The frame.
-    place : array, shape (2,)
-        y and x in pixels.
+    place : array, shape (axes,)
+        The position in the frame, in pixels.
     settings : Settings
         Those of the detection, and the ROI's size.
     bad_pixels, camera : optional
@@ -152,22 +152,22 @@ def peak_near(
 
     Returns
     -------
-    ndarray of float64, shape (2,)
-        y and x of the pixel; the place itself where there is no maximum at all.
+    ndarray of float64, shape (axes,)
+        Place of the pixel; the position itself where there is no maximum at all.
     """
     place = np.asarray(place, float)
     calibration = detection_calibration(held.shape, settings, bad_pixels, camera)
-    settings = estimated(FrameReader(held), calibration).settings
+    settings = estimated(FrameReader(held, spatial=settings.dimensions), calibration).settings
     reach = np.array(settings.roi_shape) / 2
     margin = 2 * kernel_radius(WIDTHS[-1] * settings.known_sigma) + 2
     margin += math.ceil(settings.min_distance)
     size = np.minimum(2 * np.ceil(reach + margin).astype(int) + 1, held.pixels.shape)
     corner = np.clip(np.rint(place).astype(int) - size // 2, 0, held.pixels.shape - size)
-    rows, columns = (slice(first, first + n) for first, n in zip(corner, size, strict=True))
+    part = tuple(map(slice, corner, corner + size))
     settings = settings.changed(backend="cpu", threads=1)
     frame = calibration.corrected(np.array([held.number]), held.pixels[np.newaxis], mark_bad=True)
     for own in (settings, settings.changed(threshold=0.0)):
-        places, found = find(frame[0][rows, columns], own)
+        places, found = find(frame[0][part], own)
         distance = (places + corner - place) / reach
         near = np.flatnonzero((distance**2).sum(axis=1) <= 1)
         if len(near):

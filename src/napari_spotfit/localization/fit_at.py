@@ -89,7 +89,7 @@ def fit_at(
     """
     settings = with_roi(settings, roi_size, options, fit_at)
     given, reader = settings, checked_reader(image, settings)
-    places = checked_places(centers, len(reader.shape))
+    places, outer = checked_places(centers, len(reader.shape)), len(reader.leading)
     calibration = PixelCalibration(
         reader.shape, settings, weights=weights, bad_pixels=bad_pixels, camera=camera
     )
@@ -97,7 +97,7 @@ def fit_at(
     if reader.leading or settings.sigma is None:
         numbers = frame_numbers(places, reader)
         there = numbers >= 0
-        known = np.column_stack([numbers[there], places[there, -2:]])
+        known = np.column_stack([numbers[there], places[there, outer:]])
     calibration = estimated(reader, calibration, places=known)
     detection, _ = for_detection(calibration)
     settings, one = calibration.settings, _only_frame(reader, numbers)
@@ -111,11 +111,11 @@ def fit_at(
         columns = _in_frames(reader, calibration, job, backend, places, numbers)
     else:
         columns = fit_in(
-            backend, job, calibration, one, reader.read(one), Positions(places[:, -2:])
+            backend, job, calibration, one, reader.read(one), Positions(places[:, outer:])
         )
     warn_of_gain(given, calibration.settings)
     # Indices of places far outside, too, are numbers.
-    index = np.where(np.isnan(places[:, :-2]), -1, np.rint(places[:, :-2]))
+    index = np.where(np.isnan(places[:, :outer]), -1, np.rint(places[:, :outer]))
     index = np.clip(index, -_FAR, _FAR).astype(np.int64)
     return collected(columns, index, recorded(calibration.settings, backend))
 
@@ -155,7 +155,7 @@ def _in_frames(
         number, pixels = chunk
         block, rows = blocks[number], order[slice(*ends[number : number + 2])]
         frame = np.searchsorted(block, numbers[rows])
-        positions = Positions(places[rows, -2:], frame)
+        positions = Positions(places[rows, len(reader.leading) :], frame)
         return fit_in(backend, job, calibration, block, pixels, positions)
 
     parts = [outside(int((numbers < 0).sum()), calibration.fitted)]
@@ -166,12 +166,14 @@ def _in_frames(
 
 def checked_reader(image: Any, settings: Settings) -> FrameReader:
     """Return the image's frames, or raise a ValueError if a ROI does not fit into one."""
-    reader = FrameReader(image)
-    rows, columns = (ROI_MIN + 1,) * 2 if settings.roi_size is None else settings.roi_shape
-    if reader.frame_shape[0] < rows or reader.frame_shape[1] < columns:
+    reader = FrameReader(image, spatial=settings.dimensions)
+    least = (ROI_MIN + 1,) * settings.dimensions
+    roi = least if settings.roi_size is None else settings.roi_shape
+    if any(size < side for size, side in zip(reader.frame_shape, roi, strict=True)):
+        image_size, roi_size = ("×".join(map(str, one)) for one in (reader.frame_shape, roi))
         raise ValueError(
-            f"the image ({reader.frame_shape[0]}×{reader.frame_shape[1]} px) is smaller than the "
-            f"ROI ({rows}×{columns} px); choose a smaller ROI size (roi_size)"
+            f"the image ({image_size} px) is smaller than the ROI ({roi_size} px); choose a "
+            "smaller ROI size (roi_size)"
         )
     return reader
 
@@ -180,9 +182,9 @@ def frame_numbers(places: NDArray[np.float64], reader: FrameReader) -> NDArray[n
     """Return the frame number of each position, -1 outside the image."""
     there = inside(places, reader.shape)
     numbers = np.full(len(places), -1, np.int64)
-    if reader.leading:
+    if outer := len(reader.leading):
         last = np.array(reader.leading) - 1
-        index = np.minimum(np.rint(places[there, :-2]).astype(np.int64), last)
+        index = np.minimum(np.rint(places[there, :outer]).astype(np.int64), last)
         numbers[there] = np.ravel_multi_index(tuple(index.T), reader.leading)
     else:
         numbers[there] = 0

@@ -15,8 +15,6 @@ from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
 from ..images.arrays import as_array, check_real, is_native, is_on_device, to_host, to_native
 from ..images.camera import Camera
 from ..images.pixel_calibration import PixelCalibration
-from ..models.columns import AXES
-from ..models.profiles import Profile
 from ..results.spot_fits import SpotFits
 from ..settings.options import Options, merged, takes_settings
 from ..settings.settings import Settings
@@ -28,7 +26,9 @@ _CONVERTED, _CONVERTED_PIXELS = 1 << 16, 1 << 24
 _FIRST = np.zeros(1, np.int64)
 
 
-@takes_settings("fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"), volumes=True)
+@takes_settings(
+    "fit", "stop", "bounds", "camera", "run", without=("roi_size", "neighbours"), volumes=True
+)
 def fit_spots(
     spots: Any,
     *,
@@ -95,7 +95,7 @@ def fit_spots(
     True
     """
     settings = merged(settings, options, fit_spots)
-    array = checked_spots(spots, settings.profile)
+    array = checked_spots(spots, settings)
     roi_shape = array.shape[1:]
     own_start = checked_start(start, len(array), settings)
     calibration = PixelCalibration(
@@ -161,24 +161,22 @@ def _numbers(first: int, last: int, calibration: PixelCalibration) -> NDArray[np
     return np.arange(first, last) if calibration.by_frame else _FIRST[: last - first]
 
 
-def checked_spots(spots: Any, profile: Profile) -> Any:
+def checked_spots(spots: Any, settings: Settings) -> Any:
     """Return cut-outs as an array, or raise an error that states what is accepted."""
     array = as_array(spots)
     check_real(array.dtype, "spots")
-    axes, sides = profile.axes, array.shape[1:]
-    if len(sides) != len(axes):
-        shape = ", ".join(f"{AXES[axis]}s" for axis in axes)
+    if array.ndim != 1 + settings.dimensions:
         raise ValueError(
-            f"spots must have the shape (n, {shape}) for the model {profile.name}; "
-            f"got {array.shape}"
+            f"spots must have the shape (n, {settings.profile.sides}) for the model "
+            f"{settings.profile.name}; got {array.shape}"
         )
-    largest = ROI_MAX if len(axes) > 2 else ROI_LARGEST
-    least = [PLANES_MIN if axis == "z" else ROI_MIN for axis in axes]
-    if not all(low <= side <= largest for low, side in zip(least, sides, strict=True)):
-        planes = f"{PLANES_MIN} to {largest} planes and " if "z" in axes else ""
+    sides, is_volume = array.shape[1:], settings.dimensions > 2
+    largest, least = (ROI_MAX, PLANES_MIN) if is_volume else (ROI_LARGEST, ROI_MIN)
+    if min(sides) < least or min(sides[-2:]) < ROI_MIN or max(sides) > largest:
+        planes = f"{PLANES_MIN} to {largest} planes and " if is_volume else ""
         raise ValueError(
-            f"spots must have {planes}{ROI_MIN} to {largest} pixels a side; "
-            f"got {'×'.join(map(str, sides))}"
+            f"spots must have {planes}{ROI_MIN} to {largest} pixels a side; got "
+            f"{'×'.join(map(str, sides))}"
         )
     return array
 

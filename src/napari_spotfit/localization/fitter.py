@@ -137,10 +137,10 @@ class Fitter:
         kind = self._spots
         if kind is None:
             kind = self._spots = self._spot_kind(spots)
-        if spots.ndim != 3 or spots.shape[1:] != kind.roi_shape or spots.dtype != kind.dtype:
-            rows, columns = kind.roi_shape
+        if spots.shape[1:] != kind.roi_shape or spots.dtype != kind.dtype:
+            sides = ", ".join(map(str, kind.roi_shape))
             raise ValueError(
-                f"this Fitter was made for cut-outs of the shape (n, {rows}, {columns}) and dtype "
+                f"this Fitter was made for cut-outs of the shape (n, {sides}) and dtype "
                 f"{kind.dtype}; got {spots.shape}, {spots.dtype}. Make another one for these"
             )
         own_start = checked_start(start, len(spots), self.settings)
@@ -236,7 +236,7 @@ class Fitter:
         """Return places, and what fits in frames like this one."""
         if type(frame) is not np.ndarray:
             frame = as_array(frame)
-        places, kind = checked_places(centers, 2), self._frames
+        places, kind = checked_places(centers, self.settings.dimensions), self._frames
         if kind is None:
             given = self.settings
             kind = self._frames = self._frame_kind(frame, places)
@@ -255,11 +255,11 @@ class Fitter:
     def _spot_kind(self, spots: Any) -> _SpotKind:
         """Prepare fits of cut-outs like these."""
         self._check_open()
-        shape = checked_spots(spots, self.settings.profile).shape[1:]
+        shape = checked_spots(spots, self.settings).shape[1:]
         if self.settings.roi_size is not None and shape != self.settings.roi_shape:
-            rows, columns = self.settings.roi_shape
+            sides = "×".join(map(str, self.settings.roi_shape))
             raise ValueError(
-                f"this Fitter was made for ROIs of {rows}×{columns} px; got cut-outs of the shape "
+                f"this Fitter was made for ROIs of {sides} px; got cut-outs of the shape "
                 f"{spots.shape}"
             )
         return _SpotKind(PixelCalibration((1, *shape), self.settings, **self._known), spots)
@@ -267,8 +267,9 @@ class Fitter:
     def _frame_kind(self, frame: Any, places: NDArray[np.float64]) -> _FrameKind:
         """Prepare fits in frames like this one."""
         self._check_open()
-        if frame.ndim != 2:
-            raise ValueError(f"frame must have the shape (rows, columns); got {frame.shape}")
+        if frame.ndim != self.settings.dimensions:
+            sides = self.settings.profile.sides
+            raise ValueError(f"frame must have the shape ({sides}); got {frame.shape}")
         reader = checked_reader(frame, self.settings)
         calibration = PixelCalibration(frame.shape, self.settings, **self._known)
         numbers = frame_numbers(places, reader)

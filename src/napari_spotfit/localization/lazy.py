@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -42,7 +43,7 @@ class Part(NamedTuple):
     """All that the fits of some frames depend on, with nothing left to estimate.
 
     Image and maps are files, things that read themselves wherever they are, or the frames of this
-    part, NumPy's, of shape (n, Y, X).
+    part, NumPy's, of shape (n, …, Y, X).
     """
 
     #: The shape of the whole image.
@@ -69,11 +70,13 @@ class Part(NamedTuple):
         """Return an image, or a map, as this machine reads it."""
         if isinstance(given, File):
             return _opened(given, threading.get_ident())
-        if not isinstance(given, np.ndarray) or given.ndim == 2:
+        if not isinstance(given, np.ndarray) or given.ndim == self.settings.dimensions:
             return given
         if not len(self.numbers):
             return np.broadcast_to(np.zeros((), given.dtype), self.shape)
-        read = partial(_read, given, self.numbers)
+        planes = math.prod(given.shape[1:-2])  # of a volume; files have them one by one
+        numbers = (self.numbers[:, np.newaxis] * planes + np.arange(planes)).ravel()
+        read = partial(_read, given.reshape(-1, *given.shape[-2:]), numbers)
         return ImageFile(Path("frames"), self.shape, given.dtype, read)
 
 
@@ -141,8 +144,9 @@ def _tasks(
     """Yield the Dask task of each part; large values are sent once."""
     from dask.delayed import delayed
 
-    shape, camera = FrameReader(image).shape, maps.camera
-    given = [_for_each(one, ranges, one is image) for one in (image, *maps[:3])]
+    axes, camera = settings.dimensions, maps.camera
+    shape = FrameReader(image, spatial=axes).shape
+    given = [_for_each(one, ranges, one is image, axes) for one in (image, *maps[:3])]
     # What all have in common is sent once, and looked through once.
     do = delayed(_done, pure=True)
     common = delayed((work, more, shape, settings, camera), pure=True, traverse=False)
@@ -162,7 +166,7 @@ def _done(
     return work(Part(shape, numbers, settings, image, mask, weights, bad_pixels, camera), *more)
 
 
-def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool) -> list[Any]:
+def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool, axes: int) -> list[Any]:
     """Return the part of an image, or of a map, that each task needs."""
     from dask.delayed import delayed
 
@@ -176,12 +180,12 @@ def _for_each(values: Any, ranges: list[NDArray[np.int64]], is_image: bool) -> l
         return [delayed(values, pure=True, traverse=False)] * len(ranges)
     if is_on_device(values) or not (hasattr(values, "shape") and hasattr(values, "dtype")):
         values = to_host(as_array(values))
-    if isinstance(values, np.ndarray) and (is_image or values.ndim > 2):
-        frames = values.reshape(-1, *values.shape[-2:])
+    if isinstance(values, np.ndarray) and (is_image or values.ndim > axes):
+        frames = values.reshape(-1, *values.shape[-axes:])
         return [_chosen(frames, numbers) for numbers in ranges]
     if type(values).__module__.startswith("dask."):
-        if len(values.shape) > 2 or is_image:
-            return _frames_of_dask(values, ranges)
+        if len(values.shape) > axes or is_image:
+            return _frames_of_dask(values, ranges, axes)
         values = values.compute()
     return [delayed(values, pure=True, traverse=False)] * len(ranges)
 
@@ -194,16 +198,16 @@ def _chosen(frames: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[Any]:
     return np.asarray(frames[numbers])
 
 
-def _frames_of_dask(array: da.Array, ranges: list[NDArray[np.int64]]) -> list[Any]:
+def _frames_of_dask(array: da.Array, ranges: list[NDArray[np.int64]], axes: int) -> list[Any]:
     """Return the frames of each part as tasks of Dask's graph."""
-    frames = array.reshape(-1, *known_shape(array, "the image")[-2:])
+    frames = array.reshape(-1, *known_shape(array, "the image")[-axes:])
     numbers = np.concatenate(ranges)
     if not len(numbers):
         return [np.empty((0, *frames.shape[1:]), array.dtype)]
     if len(numbers) < len(frames):
         frames = frames[numbers]
     sizes = tuple(map(len, ranges))
-    return list(frames.rechunk((sizes, -1, -1)).to_delayed().ravel())
+    return list(frames.rechunk((sizes, *axes * (-1,))).to_delayed().ravel())
 
 
 def _need_dask() -> None:

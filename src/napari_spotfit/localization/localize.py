@@ -141,7 +141,7 @@ def localize(
     settings = with_roi(settings, roi_size, options, localize)
     check_progress(progress, lazy=lazy)
     there = opened(image)
-    _warn_of_planes(there)
+    _warn_of_planes(there, settings)
     if lazy:
         from .lazy import lazy_table
 
@@ -241,7 +241,7 @@ def localize_iter(
     settings = with_roi(settings, roi_size, options, localize_iter)
     check_progress(progress)
     image = opened(image)
-    _warn_of_planes(image)
+    _warn_of_planes(image, settings)
     parts = localize_parts(
         image, settings, frames=frames, mask=mask, weights=weights, bad_pixels=bad_pixels,
         camera=camera, resume=resume,
@@ -261,8 +261,8 @@ def _with_progress(
         yield part.fits
 
 
-def _warn_of_planes(image: Any) -> None:
-    planes = plane_axis(image)
+def _warn_of_planes(image: Any, settings: Settings) -> None:
+    planes = plane_axis(image, spatial=settings.dimensions)
     if planes is not None:
         warn_caller(fitted_by_plane(planes))
 

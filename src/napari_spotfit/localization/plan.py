@@ -117,7 +117,7 @@ def fitted(plan: Plan, ranges: Sequence[NDArray[np.int64]]) -> Generator[Fitted,
     detection, variances = for_detection(calibration)
     cores = calibration.settings.threads or threads.available()
     if works_in_tiles(reader, backend) and any(map(len, ranges)):
-        masks = PerPixel.of_mask(plan.mask, reader.shape)
+        masks = PerPixel.of_mask(plan.mask, reader)
         tiled = Tiled(backend, reader, calibration, detection, variances, masks)
         # While some are written to a file, by one core, the next ones are fitted.
         yield from read_ahead(_fitted_in_tiles(plan, tiled, np.concatenate(ranges)))

@@ -203,7 +203,7 @@ def store_in(
     PartsError
         If another run works in the folder, or it cannot be written to.
     """
-    place, reader = Path(folder), FrameReader(image)
+    place, reader = Path(folder), FrameReader(image, spatial=settings.dimensions)
     numbers = reader.select(frames)
     kind = kind_of(image, settings, frames)
     key = key_of(image, maps)
@@ -230,7 +230,8 @@ def kind_of(image: Any, settings: Settings, frames: FrameSelection) -> Literal["
     """Return the kind of backend that fits an image; a requested one need not be available."""
     if settings.backend != "auto":
         return settings.backend
-    return select_backend(settings, gpu_pays_off(image, FrameReader(image), frames)).kind
+    reader = FrameReader(image, spatial=settings.dimensions)
+    return select_backend(settings, gpu_pays_off(image, reader, frames)).kind
 
 
 def with_estimates(settings: Settings, known: Settings) -> Settings:

@@ -29,7 +29,7 @@ from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
 from ..engine.saturation import Highest
 from ..images.arrays import to_host
 from ..images.camera import PerPixel
-from ..images.frames import FrameReader
+from ..images.frames import FrameReader, Part, pixel_at
 from ..images.large_frames import ChunkCache, RowBuffer
 from ..images.pixel_calibration import PixelCalibration, Planes
 from ..images.reading import evenly_spread
@@ -205,7 +205,10 @@ class _Top:
         def of_all() -> float:
             if self._of_all is None:
                 later = [rows for rows in self._reader.tiles() if rows[0] >= last]
-                parts = (_rows_of(self._reader, self._number, *rows) for rows in later)
+                number = np.array([self._number])
+                parts = (
+                    self._reader.read_part(number, _part_of(self._reader, *rows)) for rows in later
+                )
                 self._of_all = max([here, *map(_largest, parts)])
             return self._of_all
 
@@ -217,18 +220,16 @@ def _tiles(
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Yield the tiles of a frame: its rows as they are, and as the detection takes them."""
     reader, numbers = tiled.reader, np.array([number])
-    columns = slice(0, reader.frame_shape[1])
     for first, last in reader.tiles():
         room = recorded.room(first, last)
         kept.read_rows(room, first)
-        rows = room[np.newaxis]
-        part = slice(first, last), columns
+        rows, part = room[np.newaxis], _part_of(reader, first, last)
         yield rows, tiled.calibration.corrected(numbers, rows, mark_bad=True, part=part)
 
 
-def _rows_of(reader: FrameReader, number: int, first: int, last: int) -> NDArray[Any]:
-    part = slice(first, last), slice(0, reader.frame_shape[1])
-    return reader.read_part(np.array([number]), part)
+def _part_of(reader: FrameReader, first: int, last: int) -> Part:
+    """Return some rows, or planes, of a frame."""
+    return slice(first, last), *(slice(0, size) for size in reader.frame_shape[1:])
 
 
 def _windows(tiled: Tiled, number: int, kept: ChunkCache) -> tuple[RowBuffer, RowBuffer, float]:
@@ -236,20 +237,18 @@ def _windows(tiled: Tiled, number: int, kept: ChunkCache) -> tuple[RowBuffer, Ro
 
     And the frame's level, from which all tiles count, so that they are rounded alike.
     """
-    (height, width), numbers = tiled.reader.frame_shape, np.array([number])
-    y, x = np.divmod(level_places(height * width), width)
-    points = kept.points(y, x)
+    shape, numbers = tiled.reader.frame_shape, np.array([number])
+    places = np.column_stack(np.unravel_index(level_places(math.prod(shape)), shape))
+    points = kept.points(places)
     values = [
-        tiled.calibration.corrected(
-            numbers, pixel, mark_bad=True, part=(slice(row, row + 1), slice(column, column + 1))
-        )
-        for pixel, row, column in zip(points, y.tolist(), x.tolist(), strict=True)
+        tiled.calibration.corrected(numbers, pixel, mark_bad=True, part=pixel_at(place))
+        for pixel, place in zip(points, places.tolist(), strict=True)
     ]
     level = level_of(np.concatenate(values).ravel())
-    pixels = RowBuffer((height, width), values[0].dtype)
+    pixels = RowBuffer(shape, values[0].dtype)
     if values[0] is points[0]:
         return pixels, pixels, level
-    return pixels, RowBuffer((height, width), points[0].dtype), level
+    return pixels, RowBuffer(shape, points[0].dtype), level
 
 
 def _reach_of_fits(settings: Settings) -> int:

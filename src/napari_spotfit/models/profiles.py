@@ -179,6 +179,11 @@ class Profile:
         names = [parameter.name for parameter in self.shape]
         return tuple(names[: names.index("x") + 1])
 
+    @property
+    def sides(self) -> str:
+        """What the axes of a ROI count, in words."""
+        return ", ".join(f"{AXES[axis]}s" for axis in self.axes)
+
     @cached_property
     def widths(self) -> tuple[str, ...]:
         """Names of the shape parameters other than the centre."""

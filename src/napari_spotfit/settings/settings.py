@@ -439,6 +439,11 @@ class Settings:
         return self.model if isinstance(self.model, Profile) else ALL_MODELS[self.model]
 
     @property
+    def dimensions(self) -> int:
+        """How many spatial axes the spots have."""
+        return len(self.profile.axes)
+
+    @property
     def estimator_kind(self) -> Estimator:
         """The estimator itself."""
         return ESTIMATORS[self.estimator]

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from ..models.bounds import LARGEST, as_float, finite, rising
-from ..models.columns import AXES
 from ..models.profiles import ALL_MODELS, Profile
 from .noise_model import NoiseModel
 from .parameter import Parameter
@@ -240,10 +239,9 @@ def check_pixel(profile: Profile, pixel: str) -> None:
 def check_roi_size(profile: Profile, size: Any) -> None:
     """Check that a ROI size has one number, or one for each axis of a model."""
     if isinstance(size, tuple) and len(size) != len(profile.axes):
-        sides = ", ".join(f"{AXES[axis]}s" for axis in profile.axes)
         raise TypeError(
-            f"roi_size must be a whole number or {len(profile.axes)}, ({sides}), for the model "
-            f"{profile.name}; got {size}"
+            f"roi_size must be a whole number or {len(profile.axes)}, ({profile.sides}), for the "
+            f"model {profile.name}; got {size}"
         )
 
 

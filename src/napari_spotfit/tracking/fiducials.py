@@ -259,7 +259,7 @@ def shift_after_jump(frame: Any, references: Floats, settings: Settings) -> Floa
     if not len(fits):
         return None
     brightest = np.argsort(-fits.photons, kind="stable")[: _SPOTS * len(references)]
-    places = np.column_stack([fits.y, fits.x])[brightest]
+    places = fits.points()[brightest]
     if len(references) == 1:
         return np.asarray(places[0] - references[0])
     differences = (places[np.newaxis] - references[:, np.newaxis]).reshape(-1, 2)

@@ -219,10 +219,10 @@ class Tracker:
         if self._start is None:
             fits = find_fiducials(frame, settings)
             assert fits.settings is not None
-            settings, self._start = fits.settings, np.column_stack([fits.y, fits.x]).astype(float)
+            settings, self._start = fits.settings, fits.points()
         self._fitter = Fitter(settings=settings)
         fits = self._fits(frame, self._start)
-        places = np.column_stack([fits.y, fits.x]).astype(float)
+        places = fits.points()
         found = (fits.flags & NOT_FOUND) == 0
         if not found.any():
             raise ValueError(
@@ -313,7 +313,7 @@ class Tracker:
 def _checked(fiducials: SpotFits | ArrayLike) -> Floats:
     """Return positions of fiducials, or raise an error that names what is accepted."""
     if isinstance(fiducials, SpotFits):
-        places = np.column_stack([fiducials.y, fiducials.x]).astype(float)
+        places = fiducials.points()[:, len(fiducials.index_names) :]
     else:
         places = np.array(fiducials, float)
     if places.ndim != 2 or places.shape[1] != 2 or not len(places):

@@ -170,7 +170,10 @@ def in_frames(spots):
     frames = np.full((count, *np.add(sides, more)), 1, spots.dtype)
     corners = np.zeros((count, 1 + len(sides)), np.int64)
     for i in range(count):
-        corner = [(step * i) % (room + 1) for step, room in zip((1, 1, 3)[-len(sides) :], more, strict=True)]
+        corner = [
+            (step * i) % (room + 1)
+            for step, room in zip((1, 1, 3)[-len(sides) :], more, strict=True)
+        ]
         corners[i] = i, *corner
         place = tuple(slice(first, first + side) for first, side in zip(corner, sides, strict=True))
         frames[i][place] = spots[i]

@@ -84,7 +84,8 @@ class FitCode(NamedTuple):
         return cls(
             settings.profile, settings.pixel, likelihood, planes,
             variance_map and settings.errors and not likelihood, pixel, gather,
-            *(1,) * (3 - len(roi_shape)), *roi_shape, numbers.held, numbers.turns, bool(numbers.errors),
+            *(1,) * (3 - len(roi_shape)), *roi_shape, numbers.held, numbers.turns,
+            bool(numbers.errors),
             bool(numbers.bounded_amplitudes), bool(numbers.noise_known),
         )  # fmt: skip
 

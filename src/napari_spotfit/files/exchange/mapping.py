@@ -202,11 +202,9 @@ def with_planes_named(table: SpotTable) -> SpotTable:
     """Return a table whose z in planes is called so: in files of others, z is in nm."""
     if "z" not in table.columns or table.about.columns["z"].unit != PLANES:
         return table
-    names = {name: name for name in table.about.columns} | {
-        "z": "z_px", "z" + STDERR: "z_px" + STDERR,
-    }  # fmt: skip
-    columns = {names[name]: values for name, values in table.columns.items()}
-    known = {names[name]: column for name, column in table.about.columns.items()}
+    names = {"z": "z_px", "z" + STDERR: "z_px" + STDERR}
+    columns = {names.get(name, name): values for name, values in table.columns.items()}
+    known = {names.get(name, name): column for name, column in table.about.columns.items()}
     return SpotTable(columns, replace(table.about, columns=known))
 
 

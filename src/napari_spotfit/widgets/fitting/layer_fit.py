@@ -406,9 +406,9 @@ def _check_searched(job: Job, maps: Mapping[str, Any]) -> None:
 
 
 def _any_finite(image: Any, frames: FrameSelection) -> bool:
-    reader = FrameReader(image)
     if np.dtype(image.dtype).kind != "f":
         return True
+    reader = FrameReader(image)
     blocks = reader.blocks(reader.select(frames), 1, _BLOCK)
     return any(bool(np.isfinite(reader.read_here(block)).any()) for block in blocks)
 
@@ -423,7 +423,7 @@ def _why_invalid(image: Any, fits: SpotFits) -> str:
         return ""
     columns, row = fits.columns, rows[0]
     index = tuple(int(columns[name][row]) for name in fits.index_names)
-    y, x = (int(columns[name][row]) for name in ("roi_y", "roi_x"))
-    height, width = fits.settings.roi_shape
-    roi = np.asarray(image[index][y : y + height, x : x + width])
+    corner = (int(columns[f"roi_{axis}"][row]) for axis in fits.axes)
+    part = (slice(n, n + side) for n, side in zip(corner, fits.settings.roi_shape, strict=True))
+    roi = np.asarray(image[index][tuple(part)])
     return "" if np.isfinite(roi).all() else _NO_NUMBERS

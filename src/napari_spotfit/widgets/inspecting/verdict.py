@@ -141,8 +141,7 @@ def bound_hint(values: Mapping[str, float], settings: Mapping[str, Any], roi: Ro
     """Return a sentence on the parameter that ended at a bound; empty if none did."""
     known = settings_of(values, settings)
     bounds = {
-        name: bounds_of(name, known, (roi.rows, roi.columns))
-        for name in step_order(known.profile)
+        name: bounds_of(name, known, (roi.rows, roi.columns)) for name in step_order(known.profile)
     }
     free_widths = {
         name: pair

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from napari.layers import Image, Layer, Points
 
 _STOP, _GOOD = "stop_condition", "good"
-_STOP = "stop_condition"
 #: What colours the faces of spots whose settings are not known: the first of these they have.
 _WIDTHS = ("sigma", "sigma_x", "width", "photons", "amplitude")
 #: In the metadata of a layer whose spots are a preview's.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...analysis.drift import Drift
 from ...analysis.tracks import NO_TRACK
-from ...models.columns import REFIT
+from ...models.columns import REFIT, TRACK
 from ...results.spot_fits import SpotFits
 from ...settings.settings import Settings
 from .cells import LABEL, LABELS, with_unknown_labels
@@ -300,6 +300,7 @@ def _refuse_unknown(frame: NDArray[np.int64], known: int) -> None:
 def put_tracks(viewer: Viewer, layer: Points, linked: SpotFits) -> None:
     """Add a Tracks layer with linked spots where a layer of spots lies."""
     tracks = linked[linked.track != NO_TRACK]
-    rows = np.column_stack([tracks.track, tracks.frame, tracks.y, tracks.x]).astype(float)
+    names = (TRACK, "frame", *tracks.axes)
+    rows = np.column_stack([tracks.columns[name] for name in names]).astype(float)
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     viewer.add_tracks(rows, name=f"{layer.name} tracks", **transform_arguments(layer))

@@ -256,9 +256,9 @@ def arguments(fits: SpotFits, face: str, colormap: str, maps: LayerMaps) -> dict
     face = face if face in fits.columns else default_face(fits)
     made = points_arguments(fits, face, colormap, maps)
     if fits.settings is not None:
-        rows, columns = fits.settings.roi_shape
+        side, *others = {*fits.settings.roi_shape}
         # A ROI that is not square stands in the layer's settings.
-        made["features"]["roi_size"] = float(rows) if rows == columns else np.nan
+        made["features"]["roi_size"] = np.nan if others else float(side)
         made["features"]["offset"] = float(fits.settings.offset)
         made["metadata"]["units"] |= {"roi_size": "px", "offset": "counts"}
     return made
