@@ -35,6 +35,7 @@ def fit_rois(frames, corners, roi_shape, settings, start=None, *, planes=None, v
     work = np.empty(kind.work_bytes, np.uint8)
     kind.library.functions.spotfit_fit(
         kind.library.index, kind.profile, kind.estimator, ctypes.byref(source), 0, count,
-        ctypes.byref(shape_of_roi(roi_shape)), ctypes.byref(kind.numbers), address(work), ctypes.byref(target),
+        ctypes.byref(shape_of_roi(roi_shape)), ctypes.byref(kind.numbers), address(work),
+        ctypes.byref(target),
     )  # fmt: skip
     return Results.within(memory, count, settings).columns(settings.profile)

@@ -17,7 +17,7 @@ from napari_spotfit.models.columns import (
     describe,
     is_index,
 )
-from napari_spotfit.models.profiles import MODELS, Profile
+from napari_spotfit.models.profiles import ALL_MODELS, GAUSSIAN_3D, MODELS, Profile
 from napari_spotfit.results.spot_fits import units_of
 
 
@@ -65,7 +65,7 @@ def test_z_is_in_planes_and_called_as_its_formats_do():
 
 
 def test_a_model_says_its_axes():
-    assert {model.axes for model in MODELS.values()} == {("y", "x"), ("z", "y", "x")}
+    assert {model.axes for model in ALL_MODELS.values()} == {("y", "x"), ("z", "y", "x")}
     assert GAUSSIAN_3D.widths == ("sigma", "sigma_z")
     units = units_of(Settings(model="gaussian_3d"))
     assert [units[name] for name in ("z", "z_stderr", "roi_z", "sigma_z")] == ["planes"] * 4

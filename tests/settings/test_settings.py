@@ -27,7 +27,7 @@ from napari_spotfit import (
     simulate_spots,
 )
 from napari_spotfit.models.estimators import ESTIMATORS
-from napari_spotfit.models.profiles import GAUSSIAN_ROTATED, MODELS, Profile
+from napari_spotfit.models.profiles import GAUSSIAN_3D, GAUSSIAN_ROTATED, MODELS, Profile
 from napari_spotfit.settings.bounds import bounds_of
 from napari_spotfit.settings.options import Options
 from napari_spotfit.settings.parameter import words_of
