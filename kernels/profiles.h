@@ -310,23 +310,17 @@ struct ProfileAt<PLACE, ProfileList<First, Others...>> : ProfileAt<PLACE - 1, Pr
 
 constexpr int HELD_AT_RUN_TIME = -1;
 
-// The threads of a GPU that share a volume have no lines in common along z.
-#if defined(__CUDACC_RTC__)
-constexpr int FAST_AXES = 2;
-#else
-constexpr int FAST_AXES = 3;
-#endif
-
 // PLANES: pixels have weights or, for maximum likelihood, variances, and some may not count.
-// HELD: a bit for each shape parameter that stays at its start value.
-template <class Profile_, bool LIKELIHOOD_, bool PLANES_, int HELD_ = HELD_AT_RUN_TIME>
+// HELD: a bit for each shape parameter that stays at its start value. FAST_AXES: of how many axes there are sums along
+// each; the threads of a GPU that share a volume have no lines in common along z.
+template <class Profile_, bool LIKELIHOOD_, bool PLANES_, int HELD_ = HELD_AT_RUN_TIME, int FAST_AXES_ = 3>
 struct FitVariant {
     using Profile = Profile_;
     // Shape parameters; parameters of a step; and with amplitude and background.
     static constexpr int SHAPE = Profile::SHAPE, ALL = SHAPE + 2;
     static constexpr int N = LIKELIHOOD_ ? ALL : SHAPE;
     static constexpr bool LIKELIHOOD = LIKELIHOOD_, PLANES = PLANES_;
-    static constexpr int HELD = HELD_;
+    static constexpr int HELD = HELD_, FAST_AXES = FAST_AXES_;
     // Sums along the axes are enough: the fast path.
     static constexpr bool PLAIN = Profile::SEPARABLE && Profile::AXES <= FAST_AXES && !LIKELIHOOD && !PLANES;
 };

@@ -32,7 +32,7 @@ template <class Variant, bool PLANES = Variant::PLANES> struct LeastSquaresBefor
     using Type = LeastSquaresOnVariances<Variant>;
 };
 template <class Variant> struct LeastSquaresBefore<Variant, false> {
-    using Type = FitVariant<typename Variant::Profile, false, false, Variant::HELD>;
+    using Type = FitVariant<typename Variant::Profile, false, false, Variant::HELD, Variant::FAST_AXES>;
 };
 template <class Variant> struct PlanesAreVariances<LeastSquaresOnVariances<Variant>> {
     static constexpr bool value = true;

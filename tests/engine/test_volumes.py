@@ -36,7 +36,7 @@ def volumes(kind, count=40, *, shape=SHAPE, amplitude=120.0, background=10.0, se
 
 
 def parameters_of(fits, kind):
-    return np.column_stack([fits[name] for name in reference.names(kind)])
+    return np.column_stack([fits.columns[name] for name in reference.names(kind)])
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -51,7 +51,7 @@ def test_the_truth_is_found_without_noise(backend, model, pixel, estimator):
     assert fits.converged.all()
     assert list(fits.columns)[:3] == ["z", "y", "x"]
     for name in ("z", "y", "x", *kind.profile.widths):
-        np.testing.assert_allclose(fits[name], truth[name], atol=2e-3, err_msg=name)
+        np.testing.assert_allclose(fits.columns[name], truth[name], atol=2e-3, err_msg=name)
     widths = np.prod([truth["sigma" if "sigma" in truth else f"sigma_{a}"] for a in "xy"], axis=0)
     light = truth["amplitude"] * (2 * np.pi) ** 1.5 * widths * truth["sigma_z"]
     np.testing.assert_allclose(fits.photons, light, rtol=3e-3)
@@ -100,7 +100,7 @@ def test_standard_errors_are_the_scatter_of_repeated_fits(machine, estimator):
     noisy = np.random.default_rng(4).poisson(np.repeat(clean, 3000, axis=0)).astype(np.uint16)
     fits = fit_spots(noisy, model=kind.profile.name, estimator=estimator, gain=1.0, backend=machine)
     for name, value in zip(reference.names(kind), truth[0], strict=True):
-        score = (fits[name] - value) / fits[f"{name}_stderr"]
+        score = (fits.columns[name] - value) / fits.columns[f"{name}_stderr"]
         assert 0.93 < np.std(score) < 1.07, name
         assert abs(np.mean(score)) < 0.15, name
 
@@ -115,7 +115,7 @@ def test_errors_are_those_of_the_reference(machine):
         fits = fit_spots(noisy, model="gaussian_3d", backend=machine, **given)
         for i, own in enumerate(parameters_of(fits, kind)):
             expected, _ = reference.standard_error(kind, own, noisy[i], **known)
-            errors = [fits[f"{name}_stderr"][i] for name in reference.names(kind)]
+            errors = [fits.columns[f"{name}_stderr"][i] for name in reference.names(kind)]
             np.testing.assert_allclose(errors, expected, rtol=0.02)
 
 
@@ -130,7 +130,7 @@ def test_exchanged_axes_give_exchanged_results(machine):
     for own, other in (("z", "y"), ("y", "x"), ("x", "z")):
         for name in ("{}", "sigma_{}", "{}_stderr"):
             np.testing.assert_allclose(
-                fits[name.format(own)], turned[name.format(other)], atol=2e-3
+                fits.columns[name.format(own)], turned.columns[name.format(other)], atol=2e-3
             )
 
 

@@ -75,8 +75,8 @@ def excluded_pixels(
     return ExcludedPixels(first, bad, saturated, hot, padding, neighbour)
 
 
-def _at(first: tuple[int, int], shape: tuple[int, int]) -> tuple[slice, slice]:
-    return slice(first[0], first[0] + shape[0]), slice(first[1], first[1] + shape[1])
+def _at(first: tuple[int, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(begin, begin + side) for begin, side in zip(first, shape, strict=True))
 
 
 def _bad(job: FitJob, block: Block, first: tuple[int, int]) -> Mask:

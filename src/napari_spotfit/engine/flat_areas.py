@@ -37,7 +37,7 @@ def rule_for(dtype: np.dtype[Any]) -> FlatAreaRule:
 def flat_areas(
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     rule: FlatAreaRule,
     workers: int | None,
 ) -> NDArray[np.uint8]:
@@ -70,7 +70,7 @@ def lost_among(
     suspect: NDArray[np.int64],
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     look: Callable[[Any, NDArray[np.int64]], Any],
 ) -> Lost | None:
     """Return the pixels of suspect ROIs that a closer look finds; None if it finds none.

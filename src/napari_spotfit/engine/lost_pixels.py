@@ -37,7 +37,7 @@ class LostPixels(NamedTuple):
 def lost_pixels(
     frames: NDArray[Any],
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     workers: int | None = None,
     *,
     detection: Settings | None = None,
@@ -77,7 +77,7 @@ def lost_pixels(
 def in_flat_areas(
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     workers: int | None = None,
     highest: Highest | None = None,
 ) -> tuple[Lost | None, Lost | None]:
@@ -104,7 +104,7 @@ def in_flat_areas(
 def _in_flat_areas(
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     workers: int | None,
     highest: Highest | None,
 ) -> tuple[Lost | None, Lost | None]:
@@ -116,7 +116,7 @@ def lost_in(
     areas: NDArray[np.uint8],
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     highest: Highest | None,
 ) -> tuple[Lost | None, Lost | None]:
     """Return the same of ROIs of which is known what they are suspected of."""

@@ -65,7 +65,7 @@ def fit_own_pixels(
     fit_rois: Callable[..., dict[str, Any]],
     frames: Any,
     corners: Any,
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     settings: Settings,
     start: Any = None,
     *,
@@ -160,7 +160,7 @@ def _own_plane(
     spots: Spots | None,
     lost: Lost | None,
     rois: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     settings: Settings,
 ) -> NDArray[np.float32]:
     """Return what tells a fit of some ROIs which pixels count: weights, or variances to add."""
@@ -216,7 +216,7 @@ class Spots(SpotCells):
         self,
         corners: NDArray[np.int64],
         places: NDArray[np.float64],
-        roi_shape: tuple[int, int],
+        roi_shape: tuple[int, ...],
         shape: tuple[int, int, int],
     ) -> None:
         count, (frames, height, width) = len(corners), shape
@@ -290,7 +290,7 @@ def _of(values: Any, which: slice) -> Any:
     return None if values is None else values[which]
 
 
-def cut_out(values: Any, corners: Any, roi_shape: tuple[int, int], orders: Any = None) -> Any:
+def cut_out(values: Any, corners: Any, roi_shape: tuple[int, ...], orders: Any = None) -> Any:
     """Return ROIs of frames, or of a map that all frames share, where these lie.
 
     On a GPU they are there when its orders are carried out, at once without.

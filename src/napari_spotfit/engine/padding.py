@@ -20,7 +20,7 @@ def padding_among(
     suspect: NDArray[np.int64],
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
 ) -> Lost | None:
     """Return the pixels of suspect ROIs that are no data; None if none has any.
 

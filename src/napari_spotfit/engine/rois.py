@@ -64,7 +64,7 @@ def rois_around(
     frame: NDArray[np.int64],
     places: NDArray[np.float64],
     frame_shape: tuple[int, int],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     parameters: int,
 ) -> Rois:
     """Return the ROIs whose middles are the pixels of spots, but within their frames.

@@ -25,7 +25,7 @@ def saturated_among(
     suspect: NDArray[np.int64],
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     highest: Highest | None = None,
 ) -> Lost | None:
     """Return the saturated pixels of suspect ROIs; None if none has any.

@@ -63,7 +63,7 @@ class Encoded(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def encode(expression: Expression, roi_shape: tuple[int, int]) -> Encoded:
+def encode(expression: Expression, roi_shape: tuple[int, ...]) -> Encoded:
     """Return the program of an expression and its derivatives as the library interprets it.
 
     Parameters
@@ -224,7 +224,7 @@ class _Places:
     the columns, of the rows, and of the pixels of some rows, whose places are used again.
     """
 
-    def __init__(self, values: _Values, roi_shape: tuple[int, int]) -> None:
+    def __init__(self, values: _Values, roi_shape: tuple[int, ...]) -> None:
         self._values, self._rows, self._columns = values, *roi_shape
         self._rows_at_once = max(min(_PIXELS_AT_ONCE // self._columns, self._rows), 1)
         self._pixels = self._rows_at_once * self._columns

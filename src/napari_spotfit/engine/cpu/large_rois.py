@@ -51,7 +51,7 @@ class LargeFit:
     (50, 60)
     """
 
-    def __init__(self, settings: Settings, roi_shape: tuple[int, int], *, planes: bool) -> None:
+    def __init__(self, settings: Settings, roi_shape: tuple[int, ...], *, planes: bool) -> None:
         self.kind = kind = fit_kind(settings, roi_shape, planes)
         self._library, self._profile, own = kind.library, kind.profile, kind.encoded
         likelihood = settings.estimator_kind.is_likelihood

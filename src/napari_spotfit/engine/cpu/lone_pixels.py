@@ -23,7 +23,7 @@ _SHARE = 1 << 12
 def lone_pixels(
     frames: NDArray[Any],
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     settings: Settings,
     level: float | None = None,
 ) -> Lost | None:

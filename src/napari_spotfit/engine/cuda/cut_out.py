@@ -16,7 +16,7 @@ NUMBERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned 
 
 
 def cut_out(
-    values: Any, corners: Any, roi_shape: tuple[int, int], orders: Orders | None = None
+    values: Any, corners: Any, roi_shape: tuple[int, ...], orders: Orders | None = None
 ) -> Any:
     """Return ROIs of frames on the current device, or of a map that all frames share, there.
 
@@ -29,7 +29,7 @@ def cut_out_on(
     device: Device,
     values: Any,
     corners: NDArray[np.int64] | Any,
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     orders: Orders | None = None,
 ) -> Any:
     """Return ROIs of frames in the memory of a device."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ...models.profiles import Profile
 from ...settings.settings import Settings
 from ..fit_job import make_fit_settings
+from ..kernel_arguments import shape_of_roi
 from ..select import GPU_VOXELS
 from .compile import PIXEL_TYPES, compiled, with_includes
 
@@ -27,7 +28,7 @@ _KERNEL = """#include "cuda/fit.h"
 using namespace spotfit;
 using namespace spotfit::SPOTFIT_ISA;
 using Kernel = {kind}<
-    FitVariant<{profile}, {likelihood}, {planes}, {held}>,
+    FitVariant<{profile}, {likelihood}, {planes}, {held}, 2>,
     LanesOfFit<Warp, {depth}, {rows}, {columns}, {lanes_x}, {lanes_y}>,
     RoiLayout<{pixel}, {gather}, {depth}, {rows}, {columns}>, {variance_map}{several}>;
 
@@ -81,12 +82,12 @@ class FitCode(NamedTuple):
         """Return the code of fits."""
         numbers = make_fit_settings(settings, roi_shape)
         likelihood = settings.estimator_kind.is_likelihood
+        roi = shape_of_roi(roi_shape)
         return cls(
             settings.profile, settings.pixel, likelihood, planes,
             variance_map and settings.errors and not likelihood, pixel, gather,
-            *(1,) * (3 - len(roi_shape)), *roi_shape, numbers.held, numbers.turns,
-            bool(numbers.errors),
-            bool(numbers.bounded_amplitudes), bool(numbers.noise_known),
+            roi.depth, roi.rows, roi.columns, numbers.held, numbers.turns,
+            bool(numbers.errors), bool(numbers.bounded_amplitudes), bool(numbers.noise_known),
         )  # fmt: skip
 
     @property

@@ -19,7 +19,7 @@ THREADS = 128
 
 
 def flat_areas_there(
-    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, int], rule: FlatAreaRule
+    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, ...], rule: FlatAreaRule
 ) -> NDArray[np.uint8]:
     """Return what each ROI of frames on a GPU is suspected of, as kernels/flat_areas.h has it."""
     with frames.device:
@@ -30,7 +30,7 @@ def flat_areas_on(
     device: Device,
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     rule: FlatAreaRule,
 ) -> NDArray[np.uint8]:
     """Return the same of frames in the memory of a device."""
@@ -47,7 +47,7 @@ def order(
     orders: Any,
     frames: Any,
     corners: Any,
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     rule: FlatAreaRule,
 ) -> NDArray[np.uint8]:
     """Return memory for what ROIs are suspected of; it is filled when orders are carried out.

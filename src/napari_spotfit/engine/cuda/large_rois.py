@@ -105,7 +105,7 @@ def cells_text(pixel: str) -> str:
 def fit_rois(
     frames: Any,
     corners: Any,
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     settings: Settings,
     start: Any = None,
     *,

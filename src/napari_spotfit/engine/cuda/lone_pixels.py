@@ -33,7 +33,7 @@ def _made(
 def lone_pixels(
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     settings: Settings,
     level: float | None = None,
 ) -> Lost | None:
@@ -45,7 +45,7 @@ def lone_pixels_on(
     device: Device,
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     settings: Settings,
     level: float | None = None,
 ) -> Lost | None:
@@ -79,7 +79,7 @@ class Look:
         self,
         device: Device,
         frames: Any,
-        roi_shape: tuple[int, int],
+        roi_shape: tuple[int, ...],
         settings: Settings,
         level: float | None = None,
     ) -> None:

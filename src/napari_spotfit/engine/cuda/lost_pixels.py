@@ -23,7 +23,7 @@ from .device import Device, current_device
 def lost_pixels(
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     workers: int | None = None,
     *,
     detection: Settings | None = None,
@@ -46,7 +46,7 @@ def lost_pixels_on(
     device: Device,
     frames: Any,
     corners: NDArray[np.int64],
-    roi_shape: tuple[int, int],
+    roi_shape: tuple[int, ...],
     detection: Settings,
     highest: Highest | None = None,
     level: float | None = None,

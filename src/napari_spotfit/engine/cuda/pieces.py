@@ -50,7 +50,7 @@ class Task(Protocol):
         """How to fit."""
 
     @property
-    def roi_shape(self) -> tuple[int, int]:
+    def roi_shape(self) -> tuple[int, ...]:
         """Rows and columns of a cut-out."""
 
     @property
