@@ -3,7 +3,6 @@
 #include "detection_functions.h"
 #include "fit_rois.h"
 #include "instruction_sets.h"
-#include "own_pixels.h"
 #include "verdicts.h"
 
 using namespace spotfit;
@@ -109,49 +108,11 @@ SPOTFIT_EXPORT double spotfit_deviation(int index, const float* sample, long lon
     return detection(index).deviation(sample, size);
 }
 
-SPOTFIT_EXPORT void spotfit_find_lone_pixels(int index, const DetectionSource* source, const long long* corners,
-                                             long long first, long long last, int rows, int columns,
-                                             unsigned char* found, unsigned char* pixels) {
-    detection(index).find_lone_pixels(*source, corners, first, last, rows, columns, found, pixels);
-}
-
-static const OwnPixelFunctions& own_pixels(int index) { return *instruction_set(index).functions->own_pixels; }
-
-SPOTFIT_EXPORT void spotfit_sort_spots(int index, const SpotCells* spots) { own_pixels(index).sort(*spots); }
-
-SPOTFIT_EXPORT void spotfit_find_crowded(int index, const SpotCells* spots, long long first, long long last,
-                                         unsigned char* crowded) {
-    own_pixels(index).find_crowded(*spots, first, last, crowded);
-}
-
-SPOTFIT_EXPORT void spotfit_mark_own_pixels(int index, const SpotCells* spots, const long long* rois, long long count,
-                                            float own, float others, float* planes) {
-    own_pixels(index).mark(*spots, rois, count, own, others, planes);
-}
-
-SPOTFIT_EXPORT void spotfit_cut_out(int index, const void* values, int bytes, long long height, long long width,
-                                    int shared, const long long* corners, long long count, int rows, int columns,
-                                    void* rois) {
-    own_pixels(index).cut_out(values, bytes, height, width, shared, corners, count, rows, columns, rois);
-}
-
-SPOTFIT_EXPORT void spotfit_find_flat_areas(int index, const void* frames, int pixel_type, long long height,
-                                            long long width, const long long* corners, long long first, long long last,
-                                            int rows, int columns, const FlatAreaRule* rule, unsigned char* found) {
-    own_pixels(index).find_flat_areas(frames, pixel_type, height, width, corners, first, last, rows, columns, *rule,
-                                      found);
-}
-
 static const VerdictFunctions& verdicts(int index) { return *instruction_set(index).functions->verdicts; }
 
 SPOTFIT_EXPORT void spotfit_judge(int index, const FitColumns* fits, const VerdictSettings* settings, long long first,
                                   long long last, unsigned* flags) {
     verdicts(index).judge(*fits, *settings, first, last, flags);
-}
-
-SPOTFIT_EXPORT void spotfit_judge_in_image(int index, const FitColumns* fits, const VerdictSettings* settings,
-                                           const ImageFits* image, long long first, long long last) {
-    verdicts(index).judge_in_image(*fits, *settings, *image, first, last);
 }
 
 SPOTFIT_EXPORT void spotfit_correct_errors(int index, const FilteredNoise* noise, const ErrorColumns* fits,

@@ -121,25 +121,52 @@ class Range {
         return known;
     }
 
+    void clear(unsigned char* mask) const {
+        for (long long k = 0; k < area; ++k) mask[k] = 0;
+    }
+
     // Marks saturated pixels of a ROI, and such as are no data, if it is suspected of some; returns whether any are.
     bool has_flat_area(long long i, unsigned char what, unsigned char* top, unsigned char* ground) const {
         bool found = false;
-        const auto clear = [&](unsigned char* mask) {
-            for (long long k = 0; k < area; ++k) mask[k] = 0;
-        };
         clear(top), clear(ground);
+        if (!what) return found;
+        const bool there = !b.taken;
+        const long long place[] = {there ? b.device->place[i] : 0, 0, 0};
+        const long long* const at = there ? place : corner(i);
+        const void* const frames = there ? b.device->pixels : b.taken;
+        const long long height = there ? b.roi.rows : b.source.height, width = there ? b.roi.columns : b.source.width;
         if (what & FLAT_TOP) {
             const double highest = highest_of(corner(i)[0]);
-            const bool any =
-                functions.own_pixels->find_saturated(b.taken, b.taken_type, b.source.height, b.source.width, corner(i),
-                                                     b.roi.rows, b.roi.columns, b.areas, highest, top);
+            const bool any = functions.own_pixels->find_saturated(frames, b.taken_type, height, width, at, b.roi.rows,
+                                                                  b.roi.columns, b.areas, highest, top);
             if (any && highest < b.areas.largest) b.saturated = 1;
             found |= any;
         }
         if (what & FLAT_GROUND)
-            found |= functions.own_pixels->find_padding(b.taken, b.taken_type, b.source.height, b.source.width,
-                                                        corner(i), b.roi.rows, b.roi.columns, ground);
+            found |= functions.own_pixels->find_padding(frames, b.taken_type, height, width, at, b.roi.rows,
+                                                        b.roi.columns, ground);
         return found;
+    }
+
+    // Adds the hot pixels of a ROI to a mask.
+    void add_hot(long long i, unsigned char* mask) const {
+        const unsigned char* own = hot_of_one;
+        unsigned char found;
+        if (b.device) own = b.device->hot_pixels + b.device->place[i] * area;
+        else
+            functions.detection->find_lone_pixels(*b.detection, corner(i), 0, 1, b.roi.rows, b.roi.columns, &found,
+                                                  hot_of_one);
+        for (long long k = 0; k < area; ++k) mask[k] |= own[k];
+    }
+
+    // What the fit of a ROI is told of its pixels, weights or variances, without those that are excluded.
+    void mark(long long i, const unsigned char* top, const unsigned char* bad, float* mask) const {
+        const bool likelihood = b.estimator >= 2;
+        const float kept = likelihood ? 0.0f : 1.0f, lost = likelihood ? float(UNKNOWN) : 0.0f;
+        if (masks_neighbours()) functions.own_pixels->mark(b.spots, &i, 1, kept, lost, mask);
+        else
+            for (long long k = 0; k < area; ++k) mask[k] = kept;
+        for (long long k = 0; k < area; ++k) mask[k] = (top[k] | bad[k]) ? lost : mask[k];
     }
 
     // Cuts out what there is of frames, or of a map, at one ROI.
@@ -152,22 +179,12 @@ class Range {
     void add_cut(long long i, bool has_hot) {
         const long long place = cut_count++;
         const bool likelihood = b.estimator >= 2;
-        const float kept = likelihood ? 0.0f : 1.0f, lost = likelihood ? float(UNKNOWN) : 0.0f;
         const int bytes = BYTES[b.source.pixel_type];
         float* const mask = own + place * area;
-        unsigned char *const top = saturated + place * area, *const bad = padding + place * area;
         cut.rows[place] = i;
         cut_out(b.source.frames, bytes, false, i, pixels + place * area * bytes);
-        if (masks_neighbours()) functions.own_pixels->mark(b.spots, &i, 1, kept, lost, mask);
-        else
-            for (long long k = 0; k < area; ++k) mask[k] = kept;
-        if (has_hot) {
-            unsigned char found;
-            functions.detection->find_lone_pixels(*b.detection, corner(i), 0, 1, b.roi.rows, b.roi.columns, &found,
-                                                  hot_of_one);
-            for (long long k = 0; k < area; ++k) bad[k] |= hot_of_one[k];
-        }
-        for (long long k = 0; k < area; ++k) mask[k] = (top[k] | bad[k]) ? lost : mask[k];
+        if (has_hot) add_hot(i, padding + place * area);
+        mark(i, saturated + place * area, padding + place * area, mask);
         if (b.source.planes.values) {
             cut_out(b.source.planes.values, sizeof(float), b.source.planes.shared, i, planes);
             for (long long k = 0; k < area; ++k) mask[k] = likelihood ? mask[k] + planes[k] : mask[k] * planes[k];
@@ -228,18 +245,22 @@ class Range {
         const OwnPixelFunctions& look = *functions.own_pixels;
         const long long count = last - first;
         // Of many, the search for flat areas fetches a few ahead.
-        if (b.spots.count <= BATCH && !b.whole) fetch(b, first, last);
-        look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count,
-                             b.roi.rows, b.roi.columns, b.areas, suspected);
+        if (b.spots.count <= BATCH && !b.whole && !b.device) fetch(b, first, last);
+        if (b.taken)
+            look.find_flat_areas(b.taken, b.taken_type, b.source.height, b.source.width, corner(first), 0, count,
+                                 b.roi.rows, b.roi.columns, b.areas, suspected);
         if (masks_neighbours()) look.find_crowded(b.spots, first, last, crowded - first);
-        if (b.detection)
+        if (b.detection && !b.device)
             functions.detection->find_lone_pixels(*b.detection, corner(first), 0, count, b.roi.rows, b.roi.columns, hot,
                                                   nullptr);
         long long without = 0;
         for (long long k = 0; k < count; ++k) {
-            if (!b.detection) hot[k] = 0;
+            if (b.device) hot[k] = b.device->hot[first + k];
+            else if (!b.detection) hot[k] = 0;
+            if (!b.taken) suspected[k] = b.device->areas[first + k];
             // No padding is looked for in large ROIs: most of a laser beam's image is of one value.
             if (large) suspected[k] &= FLAT_TOP;
+            if (b.device) b.device->areas[first + k] = suspected[k];
             is_cut[k] = hot[k] || (masks_neighbours() && crowded[k]) ||
                         (suspected[k] && has_flat_area(first + k, suspected[k], top_of_one, ground_of_one));
             without += is_cut[k];
@@ -280,6 +301,46 @@ class Range {
         return fitting < LANES_AT_MOST ? LANES_AT_MOST : fitting > BATCH ? BATCH : fitting;
     }
 
+    // Lists the ROIs of a range in two parts.
+    void list(long long first, long long last) {
+        const DeviceLooks& device = *b.device;
+        long long without = 0;
+        for (long long begin = first; begin < last; begin += BATCH) {
+            const long long end = begin + BATCH < last ? begin + BATCH : last;
+            find_cut(begin, end);
+            for (long long i = begin; i < end; ++i)
+                device.rois[is_cut[i - begin] ? last - first - ++without : i - first - without] = i;
+        }
+        b.cut_count = without;
+        for (long long *low = device.rois + last - first - without, *high = device.rois + last - first - 1;
+             low < high;) {
+            const long long other = *low;
+            *low++ = *high, *high-- = other;
+        }
+        for (long long n = 0; n < last - first; ++n) {
+            for (int j = 0; j < 3; ++j) device.corners[3 * n + j] = corner(device.rois[n])[j];
+            for (int j = 0; j < b.shape; ++j)
+                device.start[n * b.shape + j] = b.source.start[device.rois[n] * b.shape + j];
+        }
+    }
+
+    // Marks saturated pixels of a ROI that is on a device, and bad ones.
+    void look_again(long long i) {
+        has_flat_area(i, b.device->areas[i], top_of_one, ground_of_one);
+        if (b.device->hot[i]) add_hot(i, ground_of_one);
+    }
+
+    // Flags what excluded pixels of ROIs on a device say of fits.
+    void flag_pixels(long long first, long long last) {
+        for (long long i = first; i < last; ++i) {
+            if (!b.device->areas[i] && !b.device->hot[i]) continue;
+            look_again(i);
+            b.image->flags[i] |= functions.verdicts->pixel_flags(*b.quality, b.results.positions[i],
+                                                                 b.results.positions[b.results.length + i], corner(i),
+                                                                 b.first_row, top_of_one, ground_of_one);
+        }
+    }
+
     // Divides up the memory.
     void divide() {
         suspected = memory.take<unsigned char>(BATCH), crowded = memory.take<unsigned char>(BATCH);
@@ -317,13 +378,34 @@ class Range {
         finish(first, last);
     }
     void exclude(long long first, long long last) {
+        if (b.device) return list(first, last);
         if (b.source.corners) over_batches(first, last, [](long long, long long, long long) {});
         b.cut_count = cut_count, b.cut = cut_source(), b.cut_results = cut.results;
     }
     void join(long long first, long long last) {
-        cut_count = b.cut_count;
-        if (cut_count) put_cut();
+        if (b.device) flag_pixels(first, last);
+        else if ((cut_count = b.cut_count)) put_cut();
         finish(first, last);
+    }
+    // What the fits of some listed ROIs are told of their pixels.
+    void mark_listed(long long first, long long last, float* masks) {
+        for (long long n = first; n < last; ++n, masks += area) {
+            look_again(b.device->rois[n]);
+            mark(b.device->rois[n], top_of_one, ground_of_one, masks);
+        }
+    }
+
+    // Why each pixel of a ROI is excluded.
+    void explain(long long i, unsigned char* reasons) {
+        find_cut(i, i + 1);
+        has_flat_area(i, suspected[0], saturated, padding);
+        clear(top_of_one);
+        if (hot[0]) add_hot(i, top_of_one);
+        for (long long k = 0; k < area; ++k) own[k] = 0;
+        if (masks_neighbours()) functions.own_pixels->mark(b.spots, &i, 1, 0.0f, 1.0f, own);
+        for (long long k = 0; k < area; ++k)
+            reasons[k] = static_cast<unsigned char>(saturated[k] * SATURATED_PIXEL | top_of_one[k] * HOT_PIXEL |
+                                                    padding[k] * PADDING_PIXEL | (own[k] != 0) * NEIGHBOUR_PIXEL);
     }
 };
 
@@ -379,4 +461,15 @@ SPOTFIT_EXPORT int spotfit_fit_block(int index, BlockFits* fits, long long first
     if (steps & FLAG_TOGETHER)
         functions.verdicts->judge_together(*fits->fits, *fits->quality, *fits->image, first, last);
     return 0;
+}
+
+// What the fits of some ROIs are told of their pixels, which are listed by EXCLUDE on a device.
+SPOTFIT_EXPORT void spotfit_mark_rois(int index, BlockFits* fits, long long first, long long last, float* masks,
+                                      void* work) {
+    Range(*fits, *instruction_set(index).functions, work).mark_listed(first, last, masks);
+}
+
+// Why the pixels of a ROI are excluded from its fit.
+SPOTFIT_EXPORT void spotfit_explain(int index, BlockFits* fits, long long roi, unsigned char* reasons, void* work) {
+    Range(*fits, *instruction_set(index).functions, work).explain(roi, reasons);
 }

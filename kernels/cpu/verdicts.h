@@ -8,11 +8,9 @@ namespace spotfit {
 struct VerdictFunctions {
     // The flags of the fits first ... last - 1 that follow from their numbers alone.
     void (*judge)(const FitColumns&, const VerdictSettings&, long long first, long long last, unsigned* flags);
-    // Makes fits of ROIs those of an image, with all of their flags: of the frames that begin in first ... last - 1.
-    void (*judge_in_image)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first,
-                           long long last);
-    // The same in steps: what follows from each fit by itself, beside flags that are there; from the others of its
-    // frame; and from the saturated and the bad pixels of one ROI, with y and x from its first pixel.
+    // Makes fits of ROIs those of an image, with their flags, in steps: what follows from each fit by itself, beside
+    // flags that are there; from the others of its frame, for the frames that begin in first ... last - 1; and from the
+    // saturated and the bad pixels of one ROI, with y and x from its first pixel.
     void (*judge_each)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first, long long last);
     void (*judge_together)(const FitColumns&, const VerdictSettings&, const ImageFits&, long long first,
                            long long last);

@@ -9,11 +9,27 @@
 
 namespace spotfit {
 
+// What a device has found in the ROIs of frames that only it reads, and those ROIs of a range in two parts: first the
+// ones that are fitted where they lie, then the ones of which some pixels are excluded.
+struct DeviceLooks {
+    // Of each ROI: what it is suspected of, filled in where `taken` is the host's; and whether it has hot pixels.
+    unsigned char* areas;
+    const unsigned char* hot;
+    // Of the ROIs of which there is more: which place each has among them, all their pixels as the camera took them
+    // where only the device reads these, and which are hot.
+    const long long* place;
+    const void* pixels;
+    const unsigned char* hot_pixels;
+    // Are written: which they are, and what belongs to each.
+    long long *rois, *corners;
+    float* start;
+};
+
 // A block, the positions in it, and memory for all results. Without ROIs (`source.corners`), the frames are cut-outs,
 // which are fitted whole.
 struct BlockFits {
     HostRois source;    // the frames; `corners` and `start` of positions are filled in
-    const void* taken;  // the same frames as the camera took them
+    const void* taken;  // the same frames as the camera took them; null: only a device reads them
     int taken_type;
     int profile, estimator;
     RoiShape roi;
@@ -41,7 +57,11 @@ struct BlockFits {
     long long room, cut_count;
     HostRois cut;
     FitResults cut_results;
+    const DeviceLooks* device;  // null: the host reads the frames
 };
+
+// Why a pixel is excluded: bits.
+constexpr int SATURATED_PIXEL = 1, HOT_PIXEL = 2, PADDING_PIXEL = 4, NEIGHBOUR_PIXEL = 8;
 
 // What to do: put the ROIs around all positions, fit a range of them, flag what follows from other fits. Where others
 // fit, a range is divided into two steps: exclude pixels, and join the results of ROIs that were cut out with the rest.

@@ -25,13 +25,6 @@ struct FitColumns {
     int doubles;
 };
 
-// Pixels of ROIs that count in no fit: of which ROIs, in rising order, and which, one ROI after the other.
-struct LostPixels {
-    const long long* rois;
-    const unsigned char* pixels;
-    long long count;
-};
-
 constexpr int WORK_OF_VERDICT = 32;
 
 // Where in an image fits began, and what is known of its pixels.
@@ -43,7 +36,6 @@ struct ImageFits {
     double sigma;              // of the PSF, in pixels; NaN where nobody has said it
     const unsigned char* bad;  // which pixels are, of one frame for all or of each; null: none
     long long bad_frames;
-    LostPixels saturated, lone;
     const FilteredNoise* noise;  // of an image that a filter went over; else null
     const ErrorColumns* errors;
     void* work;  // memory, WORK_OF_VERDICT bytes for each fit

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
+from judging import Origin, judge_in_image
 
 from napari_spotfit import Flag, Settings
-from napari_spotfit.engine.quality.verdicts import Origin, judge_in_image
 
 KNOWN = Settings(roi_size=(9, 5))
 

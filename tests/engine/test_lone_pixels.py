@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import detection_on_host
 import detection_reference as reference
 import numpy as np
 import pytest
 from detection_cases import hot_frames
-from scenes import DTYPES, light, movie_of, on_grid, scattered
+from excluding import excluded, excluded_on_device
+from scenes import DTYPES, light, movie_of, on_grid
 
 from napari_spotfit import Flag, NoiseModel, Settings, fit_at, localize
-from napari_spotfit.engine.cpu.lone_pixels import lone_pixels
-from napari_spotfit.engine.cuda.lone_pixels import lone_pixels_on
-from napari_spotfit.engine.own_pixels import joined
 
 NOISE = NoiseModel(1.0, -100.0, 4.0)
 
@@ -27,6 +24,11 @@ def expected(frames, sigma, noise):
         high, low = (reference.lone_pixels(one, sigma, 6, deviation**2) for one in (frame, -frame))
         masks.append((high | low) & (reference.normal_score(away, noise.slope / deviation) > 6))
     return np.array(masks)
+
+
+def hot_pixels(*given):
+    """Return the lone pixels of ROIs, as the library finds them."""
+    return excluded(*given).hot
 
 
 def corners_in(rng, frames, roi_shape, count=300):
@@ -48,13 +50,11 @@ def cut(masks, corners, roi_shape):
 def on_gpu(request):
     """Look for lone pixels as a GPU does."""
     if request.param == "host":
-        return lambda *given: lone_pixels_on(detection_on_host.HOST, *given)
+        return lambda *given: excluded_on_device(*given).hot
     request.getfixturevalue("gpu")
     import cupy
 
-    from napari_spotfit.engine.cuda import lone_pixels as cuda
-
-    return lambda frames, *rest: cuda.lone_pixels(cupy.asarray(frames), *rest)
+    return lambda frames, *rest: excluded_on_device(cupy.asarray(frames), *rest).hot
 
 
 @pytest.mark.parametrize("roi_shape", [(9, 9), (4, 13), (40, 67), (128, 140)])
@@ -67,13 +67,9 @@ def test_they_are_the_references(instruction_set, dtype, roi_shape):
     frames = frames.astype(dtype)
     corners = corners_in(rng, frames, roi_shape)
     masks = cut(expected(frames, 1.0, NOISE), corners, roi_shape)
-    rois = np.flatnonzero(masks.any(axis=(1, 2)))
-    assert len(rois) > 10
-    for threads in (1, 3):
-        settings = Settings(sigma=1.0, noise=NOISE, threads=threads)
-        lost = lone_pixels(frames, corners, roi_shape, settings)
-        np.testing.assert_array_equal(lost.rois, rois)
-        np.testing.assert_array_equal(lost.pixels, masks[rois])
+    assert masks.any(axis=(1, 2)).sum() > 10
+    settings = Settings(sigma=1.0, noise=NOISE)
+    np.testing.assert_array_equal(hot_pixels(frames, corners, roi_shape, settings), masks)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])
@@ -83,24 +79,24 @@ def test_a_gpu_finds_the_same(on_gpu, dtype):
     for roi_shape, sigma in (((9, 9), 0.7), ((11, 50), 1.3)):
         corners = corners_in(rng, frames, roi_shape)
         settings = Settings(sigma=sigma, noise=NOISE)
-        ours, theirs = (
-            look(frames, corners, roi_shape, settings) for look in (on_gpu, lone_pixels)
-        )
-        assert len(theirs.rois) > 20
-        np.testing.assert_array_equal(ours.rois, theirs.rois)
-        np.testing.assert_array_equal(ours.pixels, theirs.pixels)
-        assert on_gpu(frames, corners[:0], roi_shape, settings) is None
+        ours, theirs = (look(frames, corners, roi_shape, settings) for look in (on_gpu, hot_pixels))
+        assert theirs.any(axis=(1, 2)).sum() > 20
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_none_is_beside_a_bad_pixel():
     frames = np.full((1, 30, 30), 100, np.float32)
     frames[0, 8, 8] = frames[0, 20, 20] = 500
     corners, settings = np.array([[0, 0, 0], [0, 15, 15]]), Settings(sigma=1.3, noise=NOISE)
-    assert lone_pixels(frames, corners, (13, 13), settings).rois.tolist() == [0, 1]
+
+    def rois():
+        return np.flatnonzero(hot_pixels(frames, corners, (13, 13), settings).any(axis=(1, 2)))
+
+    assert rois().tolist() == [0, 1]
     frames[0, 9, 9] = np.nan
-    assert lone_pixels(frames, corners, (13, 13), settings).rois.tolist() == [1]
+    assert rois().tolist() == [1]
     frames[0, 20, 20] = np.nan
-    assert lone_pixels(frames, corners, (13, 13), settings) is None
+    assert rois().tolist() == []
 
 
 @pytest.mark.parametrize("sigma", [0.5, 0.7, 0.8, 1.0, 1.3, 2.0])
@@ -109,16 +105,16 @@ def test_no_spot_is_one_wherever_it_lies_on_its_pixel(sigma):
     rng = np.random.default_rng(5)
     noise, settings = NoiseModel(1.0, 0.0, 0.05), Settings(sigma=np.hypot(sigma, 12**-0.5))
     grid = np.mgrid[8:250:16, 8:250:16].reshape(2, -1).T
-    lost = []
+    lost = 0
     for photons in (20, 100, 1000, 1e5):
         for background in (0.05, 10, 300):
             centres = grid + rng.uniform(-0.5, 0.5, grid.shape)
             image = rng.poisson(light(centres, photons, sigma, (256, 256)) + background)
             corners = np.array([[0, 0, 0]])
             known = settings.changed(noise=noise)
-            lost.append(lone_pixels(image[None].astype(float), corners, (256, 256), known))
+            lost += hot_pixels(image[None].astype(float), corners, (256, 256), known).sum()
     # Of 2700, of which the dimmest are a few photons.
-    assert sum(one.pixels.sum() for one in lost if one is not None) <= 1
+    assert lost <= 1
 
 
 @pytest.mark.parametrize("sigma", [0.8, 1.3])
@@ -129,8 +125,8 @@ def test_no_spot_is_one_beside_a_brighter_one(sigma):
     image = light(centres, photons, sigma, (256, 256)) + 10
     frames = rng.poisson(image).astype(np.uint16)[None]
     settings = Settings(sigma=np.hypot(sigma, 12**-0.5), noise=NoiseModel(1.0, 0.0, 1.0))
-    lost = lone_pixels(frames, np.array([[0, 0, 0]]), (256, 256), settings)
-    assert lost is None or lost.pixels.sum() <= 1
+    lost = hot_pixels(frames, np.array([[0, 0, 0]]), (256, 256), settings)
+    assert lost.sum() <= 1
 
 
 def hot_scene(rng, frames=4, shape=(160, 160)):
@@ -169,19 +165,3 @@ def test_fits_are_those_without_them(more):
     assert len(same) > len(fits) / 2
     ours, theirs = np.transpose(same)
     np.testing.assert_allclose(found.sigma[ours], fits.sigma[theirs], rtol=1e-3)
-
-
-def test_pixels_are_lost_for_any_reason():
-    rng = np.random.default_rng(8)
-    frames = movie_of(rng, scattered(rng, (60, 60), 10), 1, (60, 60)).astype(np.uint16)
-    frames[0, 20, 20] = 900
-    frames[0, 40, 40] = 900
-    corners, settings = np.array([[0, 12, 12], [0, 16, 16], [0, 36, 36]]), Settings(sigma=1.3)
-    lone = lone_pixels(frames, corners, (9, 9), settings.changed(noise=NOISE))
-    other = lone._replace(rois=lone.rois[1:], pixels=lone.pixels[1:].transpose(0, 2, 1))
-    assert joined(None, None) is None
-    assert joined(None, lone) is lone
-    both = joined(other, lone)
-    assert both.rois.tolist() == [0, 1, 2]
-    np.testing.assert_array_equal(both.pixels[1:], lone.pixels[1:] | other.pixels)
-    np.testing.assert_array_equal(both.pixels[0], lone.pixels[0])

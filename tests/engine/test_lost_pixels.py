@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import detection_on_host
 import numpy as np
 import pytest
+from excluding import excluded, excluded_on_device
 
 from napari_spotfit import Settings
-from napari_spotfit.engine.cuda.lost_pixels import lost_pixels_on
-from napari_spotfit.engine.lost_pixels import lost_pixels
 from napari_spotfit.localization.tiles import level_of, level_places
 from napari_spotfit.settings.noise_model import NoiseModel
 
@@ -17,26 +15,18 @@ SETTINGS = Settings(sigma=1.3, noise=NoiseModel(0.0, 0.0, 400.0), threads=1)
 
 @pytest.fixture(scope="module", params=["host", pytest.param("cuda", marks=pytest.mark.gpu)])
 def on_gpu(request):
-    """Look for lost pixels as a GPU does."""
+    """Look for pixels to exclude as a GPU does."""
     if request.param == "host":
-        return lambda *given, level=None: lost_pixels_on(
-            detection_on_host.HOST, *given, level=level
-        )
+        return excluded_on_device
     request.getfixturevalue("gpu")
     import cupy
 
-    from napari_spotfit.engine.cuda.lost_pixels import lost_pixels as there
-
-    return lambda frames, corners, roi_shape, settings, level=None: there(
-        cupy.asarray(frames), corners, roi_shape, detection=settings, level=level
-    )
+    return lambda frames, *rest, **known: excluded_on_device(cupy.asarray(frames), *rest, **known)
 
 
 def assert_same(one, other):
-    assert (one is None) == (other is None)
-    if one is not None:
-        np.testing.assert_array_equal(one.rois, other.rois)
-        np.testing.assert_array_equal(one.pixels, other.pixels)
+    for ours, theirs in zip(one, other, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("saturated", [False, True], ids=["", "saturated"])
@@ -54,11 +44,9 @@ def test_those_of_a_gpu_are_the_cpus(on_gpu, dtype, hot, saturated):
         [np.sort(rng.integers(-1, 5, 2000)), *(rng.integers(0, n - 9, 2000) for n in (60, 70))]
     )
     there = on_gpu(frames, corners, (9, 9), SETTINGS)
-    here = lost_pixels(frames, corners, (9, 9), 1, detection=SETTINGS)
-    assert ((here.saturated is not None), (here.lone is not None)) == (saturated, hot)
-    assert_same(there.saturated, here.saturated)
-    assert_same(there.lone, here.lone)
-    assert_same(there.all(), here.all())
+    here = excluded(frames, corners, (9, 9), SETTINGS)
+    assert (here.saturated.any(), here.hot.any()) == (saturated, hot)
+    assert_same(there, here)
 
 
 def test_the_level_of_a_frame_counts_for_a_part_of_it(on_gpu):
@@ -74,9 +62,7 @@ def test_the_level_of_a_frame_counts_for_a_part_of_it(on_gpu):
     level = level_of(frame.ravel()[level_places(frame.size)])
     part = np.ascontiguousarray(frame[:, 30:])
     there = corners - (0, 30, 0)
-    whole = lost_pixels(frame, corners, (9, 9), 1, detection=settings)
-    assert whole.lone is not None
-    assert_same(
-        lost_pixels(part, there, (9, 9), 1, detection=settings, level=level).lone, whole.lone
-    )
-    assert_same(on_gpu(part, there, (9, 9), settings, level=level).lone, whole.lone)
+    whole = excluded(frame, corners, (9, 9), settings)
+    assert whole.hot.any()
+    assert_same(excluded(part, there, (9, 9), settings, level=level), whole)
+    assert_same(on_gpu(part, there, (9, 9), settings, level=level), whole)

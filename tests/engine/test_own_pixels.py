@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import detection_on_host
 import numpy as np
 import pytest
-from cpu_fits import fit_rois
+from excluding import fit_on_device, listed
 from same_fits import assert_same
 from scenes import light, on_grid, places
 
-from napari_spotfit import Camera, Flag, Settings, StopCondition, fit_at, fit_spots, localize
-from napari_spotfit.engine import own_pixels
+from napari_spotfit import (
+    Camera,
+    Flag,
+    NoiseModel,
+    Settings,
+    StopCondition,
+    fit_at,
+    fit_spots,
+    localize,
+)
 from napari_spotfit.engine.block import Block, Positions
+from napari_spotfit.engine.cpu import block_fits as cpu_block_fits
 from napari_spotfit.engine.cpu.backend import Cpu
+from napari_spotfit.engine.cuda import block_fits
 from napari_spotfit.engine.cuda import cut_out as there
-from napari_spotfit.engine.cuda import placed_results
 from napari_spotfit.engine.fit_job import FitJob
-from napari_spotfit.engine.fit_steps import fit_in_steps
-from napari_spotfit.engine.lost_pixels import lost_pixels
-from napari_spotfit.engine.own_pixels import Spots
 from napari_spotfit.images.pixel_calibration import PixelCalibration
 from napari_spotfit.models.estimators import ESTIMATORS
 
@@ -54,7 +58,7 @@ def own_by_hand(corner, own, others, roi_shape):
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["in any order", "row by row"])
 @pytest.mark.parametrize("whole", [True, False], ids=["pixels", "anywhere"])
-@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 14), (40, 7)])
+@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 15), (41, 7)])
 def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole, ordered):
     rng = np.random.default_rng([*roi_shape, whole])
     centres = rng.uniform(-0.5, 59.5, (300, 2))
@@ -64,45 +68,42 @@ def test_own_pixels_are_those_of_a_loop(instruction_set, roi_shape, whole, order
     frame = np.sort(rng.integers(0, 60 if ordered else 6, 300))
     if ordered:
         centres = centres[np.lexsort((centres[:, 0], frame))]
-    corners = np.column_stack([frame, corners_of(centres, roi_shape, (60, 60))])
     expected = np.array(
         [
-            own_by_hand(corner[1:], own, centres[frame == corner[0]], roi_shape)
-            for corner, own in zip(corners, centres, strict=True)
+            own_by_hand(corner, own, centres[frame == number], roi_shape)
+            for number, corner, own in zip(
+                frame, corners_of(centres, roi_shape, (60, 60)), centres, strict=True
+            )
         ]
     )
-    spots = Spots(corners, centres, roi_shape, (60, 60, 60))
     lost = ~expected.all(axis=(1, 2))
-    np.testing.assert_array_equal(spots.crowded(), lost)
     assert lost.mean() > 0.2
-    rois = np.flatnonzero(lost)[::-1].copy()
-    np.testing.assert_array_equal(spots.own_pixels(rois), expected[rois])
-    at_once = Spots(corners, centres, roi_shape, (60, 60, 60)).own_pixels(rois)
-    np.testing.assert_array_equal(at_once, expected[rois])
-    marked = spots.own_pixels(rois, 0.0, np.nan)
-    np.testing.assert_array_equal(np.isnan(marked), ~expected[rois])
+    frames = np.zeros((60, 60, 60), np.float32)
+    rois, weights = listed(frames, centres, frame, roi_shape)
+    np.testing.assert_array_equal(rois, np.flatnonzero(lost))
+    np.testing.assert_array_equal(weights, expected[lost])
+    _, variances = listed(frames, centres, frame, roi_shape, "mle")
+    np.testing.assert_array_equal(variances, np.where(expected[lost], 0, np.nan))
 
 
 def test_nobody_keeps_what_is_halfway():
     centres = np.array([[4.0, 4.0], [4.0, 8.0], [30.0, 4.0]])
-    corners = np.array([[0, 0, 0], [0, 0, 4], [0, 26, 0]])
-    spots = Spots(corners, centres, (9, 9), (1, 35, 13))
-    assert list(spots.crowded()) == [True, True, False]
-    one, other = spots.own_pixels(np.array([0, 1]))
+    frames = np.zeros((1, 35, 13), np.float32)
+    rois, (one, other) = listed(frames, centres, np.zeros(3, np.int64), (9, 9))
+    assert rois.tolist() == [0, 1]
     assert one[0].tolist() == [1] * 6 + [0] * 3
     assert other[0].tolist() == [0] * 3 + [1] * 6
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
-def test_cut_outs_are_the_pixels_of_frames(instruction_set, dtype):
+def test_cut_outs_are_the_pixels_of_frames(dtype):
     rng = np.random.default_rng(4)
     frames = rng.integers(0, 200, (3, 30, 40)).astype(dtype)
     corners = np.column_stack([rng.integers(0, high, 50) for high in (3, 22, 28)])
     expected = [frames[f, y : y + 8, x : x + 12] for f, y, x in corners]
-    for cut in (own_pixels.cut_out, on_host):
-        np.testing.assert_array_equal(cut(frames, corners, (8, 12)), expected)
-        one = cut(frames[1:2], corners, (8, 12))
-        np.testing.assert_array_equal(one[7], frames[1, corners[7, 1] :, corners[7, 2] :][:8, :12])
+    np.testing.assert_array_equal(on_host(frames, corners, (8, 12)), expected)
+    one = on_host(frames[1:2], corners, (8, 12))
+    np.testing.assert_array_equal(one[7], frames[1, corners[7, 1] :, corners[7, 2] :][:8, :12])
 
 
 class TestPairs:
@@ -232,10 +233,10 @@ def test_no_row_depends_on_order_threads_or_pieces(backend, monkeypatch):
         own = centres[:, 0] == frame
         assert_same(fit_at(movie, centres[own], sigma=1.3, backend=backend), fits[own])
     found = localize(movie, sigma=1.3, backend=backend)
-    monkeypatch.setattr(own_pixels, "_SHARE", 32)
-    monkeypatch.setattr(own_pixels, "_SHARE_PIXELS", 1000)
-    monkeypatch.setattr(own_pixels, "_CUT_OUT_PIXELS", 1000)
-    monkeypatch.setattr(own_pixels, "_FEW", 10)
+    monkeypatch.setattr(cpu_block_fits, "SMALL_SHARE", 32)
+    monkeypatch.setattr(cpu_block_fits.CpuFitter, "at_once", 16)
+    monkeypatch.setattr(block_fits, "_CUT_OUT_PIXELS", 1000)
+    monkeypatch.setattr(block_fits, "_MARKED", 10)
     for threads in (1, 3):
         assert_same(fit_at(movie, centres, sigma=1.3, threads=threads, backend=backend), fits)
         assert_same(localize(movie, sigma=1.3, threads=threads, backend=backend), found)
@@ -272,35 +273,37 @@ def test_cut_outs_have_no_neighbours():
     assert_same(*both)
 
 
+@pytest.mark.parametrize("roi_size", [9, (5, 35)])
 @pytest.mark.parametrize("estimator", ["lse", "mle"])
-def test_cut_outs_of_a_gpu_give_the_same_rows(monkeypatch, estimator):
-    """There, the library cannot cut them out, and one thread gives the work."""
+@pytest.mark.parametrize("kind", ["maps", "bad frames", "none"])
+def test_cut_outs_of_a_gpu_give_the_same_rows(monkeypatch, estimator, roi_size, kind):
+    """There, the library cannot cut them out, nor look for pixels to exclude."""
     rng = np.random.default_rng(6)
     image, centres = crowd(rng, 90)
-    known = known_of(rng, image.shape, estimator)
-    settings = Settings(estimator=estimator, sigma=1.3, roi_size=9, threads=2)
+    movie = np.stack([image, image[::-1]]).astype(np.uint16)
+    movie[0, 20, 20] = movie[1, 44, 60] = 9000
+    if kind == "bad frames":
+        movie[0, 60:64, 50:54] = 4095
+        movie[1, :, :12] = 0
+    known = known_of(rng, image.shape, estimator) if kind == "maps" else {}
+    noise = NoiseModel(1.0, -100.0, 4.0)
+    settings = (
+        Settings(
+            estimator=estimator, sigma=1.3, roi_size=roi_size, threads=2, noise=noise, gain=1.0
+        )
+        if kind != "maps"
+        else Settings(estimator=estimator, sigma=1.3, roi_size=roi_size, threads=2)
+    )
     calibration = PixelCalibration(image.shape, settings, **known)
-    job = FitJob.of(calibration, image.dtype)
-    block = Block.of(calibration, np.zeros(1, np.int64), image[np.newaxis])
-    fits = Cpu(2).fit(job, block, Positions(centres))
-    calls, left_there = [], []
-
-    def cut_out(values, *where):
-        calls.append(len(values))
-        return on_host(values, *where)
-
-    def fit_there(*given, on_device=False, orders=None, **named):
-        left_there.append(on_device and orders is not None)
-        return fit_rois(*given, **named)
-
-    monkeypatch.setattr(placed_results, "current_device", lambda: detection_on_host.HOST)
-    monkeypatch.setattr(own_pixels, "is_on_device", lambda array: True)
-    monkeypatch.setattr(own_pixels, "like", lambda array, other: array)
-    monkeypatch.setattr(there, "cut_out", cut_out)
-    fit = partial(own_pixels.fit_own_pixels, fit_there)
-    in_steps = fit_in_steps(fit, lost_pixels, block.pixels, job, block, Positions(centres))
-    assert list(in_steps) == list(fits)
+    job = FitJob.of(calibration, movie.dtype, settings if kind != "maps" else None)
+    block = Block.of(calibration, np.arange(2), movie)
+    frame = np.repeat([0, 1], len(centres))
+    positions = Positions(np.concatenate([centres, centres]), frame)
+    fits = Cpu(2).fit(job, block, positions)
+    monkeypatch.setattr(block_fits, "_CUT_OUT_PIXELS", 4000)
+    there, calls = fit_on_device(monkeypatch, job, block, positions)
+    assert list(there) == list(fits)
     for name, column in fits.items():
-        np.testing.assert_array_equal(in_steps[name], column)
-    assert calls
-    assert set(left_there) == {True}
+        np.testing.assert_array_equal(there[name], column, name)
+    assert len(calls) > 2
+    assert {left_there for _, left_there in calls} == {roi_size == 9}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from detection_on_host import HOST
+from excluding import excluded, excluded_on_device
 from scenes import DTYPES, light
 from scipy import ndimage
 
 from napari_spotfit import Flag, StopCondition, fit_at, localize
-from napari_spotfit.engine import flat_areas
+from napari_spotfit.engine.cpu.block_fits import rule_for
 from napari_spotfit.engine.cpu.layouts import FLAT_GROUND
 from napari_spotfit.engine.cuda import flat_areas as there
-from napari_spotfit.engine.flat_areas import rule_for
-from napari_spotfit.engine.lost_pixels import in_flat_areas
 
 SHAPE, EDGE = (60, 70), 30
 SIGMA = 1.3
@@ -75,7 +74,7 @@ def padded(rng, dtype):
 
 @pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (4, 4), (32, 32)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape):
+def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
     rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
     frames = padded(rng, dtype)
     corners = np.column_stack(
@@ -84,36 +83,29 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
             *(rng.integers(0, n - m + 1, 600) for n, m in zip((50, 60), roi_shape, strict=True)),
         ]
     )
-    areas, expected = np.zeros(600, bool), {}
+    areas, expected = np.zeros(600, bool), np.zeros((600, *roi_shape), bool)
     for number, (frame, y, x) in enumerate(corners):
         roi = frames[frame, y : y + roi_shape[0], x : x + roi_shape[1]]
         if frame < 0 or np.isnan(roi).all():
             continue
         areas[number] = is_area(roi) and is_far_below(roi)
-        mask = no_data(roi.astype(float))
-        if mask.any():
-            expected[number] = mask
+        expected[number] = no_data(roi.astype(float))
     rule = rule_for(frames.dtype)
-    here = flat_areas.flat_areas(frames, corners, roi_shape, rule, 2)
-    np.testing.assert_array_equal((here & FLAT_GROUND) != 0, areas)
-    on_gpu = there.flat_areas_on(HOST, frames, corners, roi_shape, rule)
-    np.testing.assert_array_equal(on_gpu & FLAT_GROUND, here & FLAT_GROUND)
-    assert expected
-    monkeypatch.setattr(flat_areas, "_AT_A_TIME", 7 * roi_shape[0] * roi_shape[1])
-    _, lost = in_flat_areas(frames, corners, roi_shape, 1)
-    np.testing.assert_array_equal(lost.rois, list(expected))
-    np.testing.assert_array_equal(lost.pixels, list(expected.values()))
+    suspect = there.order(HOST, HOST.orders(), frames, corners, roi_shape, rule)
+    np.testing.assert_array_equal((suspect & FLAT_GROUND) != 0, areas)
+    assert expected.any()
+    for look in (excluded, excluded_on_device):
+        np.testing.assert_array_equal(look(frames, corners, roi_shape).padding, expected)
 
 
-def test_none_is_looked_for_in_large_rois(monkeypatch):
+def test_none_is_looked_for_in_large_rois():
     """As in a laser beam's image, on the CPU and on a GPU alike."""
     frames = padded(np.random.default_rng(1), np.uint16)
     corners = np.array([[1, 0, 0], [5, 3, 4], [-1, 0, 0]])
-    _, lost = in_flat_areas(frames, corners, (33, 40))
-    assert lost is None
-    monkeypatch.setattr(flat_areas, "is_on_device", lambda _: True)
-    rule = rule_for(frames.dtype)
-    assert flat_areas.flat_areas(frames, corners, (33, 40), rule, 1).tolist() == [1, 1, 0]
+    for look in (excluded, excluded_on_device):
+        assert not look(frames, corners, (33, 40)).padding.any()
+    # What is far below all others is looked for in small ones.
+    assert excluded(frames, corners, (32, 32)).padding[0].any()
 
 
 def beside_zeros(rng, photons, background, distance, count=30):
@@ -244,8 +236,8 @@ def test_data_stay_data(name):
     corners = np.column_stack(
         [np.sort(rng.integers(0, 10, 4000)), *rng.integers(0, 112, (2, 4000))]
     )
-    _, lost = in_flat_areas(np.ascontiguousarray(frames), corners, (9, 9))
-    assert lost is None or len(lost.rois) <= 4
+    padding = excluded(np.ascontiguousarray(frames), corners, (9, 9)).padding
+    assert padding.any(axis=(1, 2)).sum() <= 4
 
 
 def test_what_is_mostly_padding_is_fitted_as_it_is():

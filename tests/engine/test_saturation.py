@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from detection_on_host import HOST
+from excluding import excluded, excluded_on_device
 from scenes import DTYPES, light
 
 from napari_spotfit import Camera, Flag, StopCondition, fit_at, localize
-from napari_spotfit.engine import flat_areas, lost_pixels, saturation
 from napari_spotfit.engine.cpu import layouts
+from napari_spotfit.engine.cpu.block_fits import LEAST_COUNT, PLATEAU
 from napari_spotfit.engine.cuda import flat_areas as there
-from napari_spotfit.engine.flat_areas import LEAST_COUNT, PLATEAU
-from napari_spotfit.engine.lost_pixels import in_flat_areas
-from napari_spotfit.engine.own_pixels import Lost
 
 SHAPE = (60, 70)
 CENTRES = np.array([(14.2, 15.3), (15.8, 47.4), (42.7, 20.1), (44.0, 52.6)])
@@ -50,7 +46,7 @@ def by_hand(frames, corner, roi_shape):
 
 @pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (33, 40)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape):
+def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
     rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
     frames = rng.integers(0, 200, (6, 50, 60)).astype(dtype)
     top = 255 if dtype == np.uint8 else 4095
@@ -67,23 +63,11 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
             *(rng.integers(0, n - m + 1, 500) for n, m in zip((50, 60), roi_shape, strict=True)),
         ]
     )
-    expected = {
-        n: mask
-        for n, corner in enumerate(corners)
-        if corner[0] >= 0 and (mask := by_hand(frames, corner, roi_shape)).any()
-    }
-    assert expected
-    lost, _ = in_flat_areas(frames, corners, roi_shape)
-    np.testing.assert_array_equal(lost.rois, list(expected))
-    np.testing.assert_array_equal(lost.pixels, list(expected.values()))
-    monkeypatch.setattr(flat_areas, "_AT_A_TIME", 3 * roi_shape[0] * roi_shape[1])
-    monkeypatch.setattr(there, "flat_areas_there", partial(there.flat_areas_on, HOST))
-    for on_device in (False, True):  # as on a GPU
-        for module in (flat_areas, lost_pixels, saturation):
-            monkeypatch.setattr(module, "is_on_device", lambda _, there=on_device: there)
-        again, _ = in_flat_areas(frames, corners, roi_shape, 3)
-        np.testing.assert_array_equal(again.rois, lost.rois)
-        np.testing.assert_array_equal(again.pixels, lost.pixels)
+    none = np.zeros(roi_shape, bool)
+    expected = [none if corner[0] < 0 else by_hand(frames, corner, roi_shape) for corner in corners]
+    assert np.any(expected)
+    for look in (excluded, excluded_on_device):
+        np.testing.assert_array_equal(look(frames, corners, roi_shape).saturated, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -98,8 +82,8 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
         [rng.integers(low, high, 300) for low, high in ((-1, 4), (0, 31), (0, 36))]
     )
     for top in (256, 258, 300):
-        rule = flat_areas.FlatAreaRule(top, 250.0, 0.0, 0.5, PLATEAU)
-        areas = there.flat_areas_on(HOST, frames, corners, roi_shape, rule)
+        rule = layouts.FlatAreaRule(top, 250.0, 0.0, 0.5, PLATEAU)
+        areas = there.order(HOST, HOST.orders(), frames, corners, roi_shape, rule)
         found = (areas & layouts.FLAT_TOP) != 0
         expected = np.zeros(300, bool)
         for n, (frame, y, x) in enumerate(corners):
@@ -115,15 +99,7 @@ def test_a_gpu_suspects_only_rois_with_flat_tops(dtype, roi_shape):
 def test_none_is_none():
     frames = np.random.default_rng(1).poisson(500, (2, 40, 40)).astype(np.uint16)
     corners = np.array([[0, 3, 3], [1, 20, 20]])
-    assert in_flat_areas(frames, corners, (9, 9)) == (None, None)
-    assert in_flat_areas(frames, corners[:0], (9, 9)) == (None, None)
-
-
-def test_lost_pixels_are_found_among_rois():
-    lost = Lost(np.array([2, 5]), np.array([[[True, False]], [[False, True]]]))
-    having, pixels = lost.among(np.array([0, 2, 3, 5, 9]))
-    assert having.tolist() == [1, 3]
-    np.testing.assert_array_equal(pixels, lost.pixels)
+    assert not excluded(frames, corners, (9, 9)).pixels.any()
 
 
 @pytest.mark.parametrize("estimator", ["lse", "mle"])

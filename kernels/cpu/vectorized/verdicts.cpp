@@ -107,18 +107,6 @@ class InImage {
         return marked_around(bad, image.height, image.width, row, column, true) > 0;
     }
 
-    // Calls put(i, pixels) for the valid fits of ROIs with lost pixels.
-    template <class Put> void with_lost(const LostPixels& lost, Put put) const {
-        long long low = 0, high = lost.count;
-        while (low < high) {
-            const long long middle = (low + high) / 2;
-            if (lost.rois[middle] < first) low = middle + 1;
-            else high = middle;
-        }
-        for (; low < lost.count && lost.rois[low] < last; ++low)
-            if (is_valid(lost.rois[low])) put(lost.rois[low], lost.pixels + low * s.rows * s.columns);
-    }
-
     InImage(const FitColumns& columns, const VerdictSettings& settings, const ImageFits& fits_of_image, long long begin,
             long long end, int)
         : fits(columns), s(settings), image(fits_of_image), first(begin), last(end),
@@ -192,19 +180,6 @@ class InImage {
                 if (marked[i] && together.has_lower(i, same, moved + start)) image.flags[start + i] |= flag::DUPLICATE;
         }
     }
-
-    void judge_pixels() const {
-        const auto corner = [&](long long i) { return image.corners + 3 * i; };
-        with_lost(image.saturated, [&](long long i, const unsigned char* pixels) {
-            image.flags[i] |= flags_of_pixels(s, image.y[i], image.x[i], corner(i), image.first_row, pixels, nullptr);
-        });
-        with_lost(image.lone, [&](long long i, const unsigned char* pixels) {
-            image.flags[i] |= flags_of_pixels(s, image.y[i], image.x[i], corner(i), image.first_row, nullptr, pixels);
-        });
-    }
-    void forget_flags() const {
-        for (long long i = first; i < last; ++i) image.flags[i] = 0;
-    }
 };
 
 unsigned pixel_flags(const VerdictSettings& s, double y, double x, const long long* corner, long long first_row,
@@ -224,15 +199,6 @@ void judge_together(const FitColumns& fits, const VerdictSettings& settings, con
     InImage(fits, settings, image, first, last).judge_together();
 }
 
-void judge_in_image(const FitColumns& fits, const VerdictSettings& settings, const ImageFits& image, long long first,
-                    long long last) {
-    const InImage part(fits, settings, image, first, last);
-    part.forget_flags();
-    part.judge_each(settings);
-    part.judge_together();
-    part.judge_pixels();
-}
-
 void correct_all_errors(const FilteredNoise& noise, const ErrorColumns& fits, long long first, long long last) {
     for (long long i = first; i < last; ++i) correct_errors(noise, fits, i);
 }
@@ -247,7 +213,6 @@ void mean_widths(const double* columns, long long count, double* widths) {
 
 }  // namespace
 
-const VerdictFunctions verdicts = {judge,       judge_in_image,     judge_each, judge_together,
-                                   pixel_flags, correct_all_errors, mean_widths};
+const VerdictFunctions verdicts = {judge, judge_each, judge_together, pixel_flags, correct_all_errors, mean_widths};
 
 }  // namespace spotfit::SPOTFIT_ISA

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +13,14 @@ from ..images.pixel_calibration import PixelCalibration, Planes
 from ..settings.settings import Settings
 from .columns import invalid_columns
 from .quality.flags import Flag
-from .saturation import Highest
+
+
+class Highest(NamedTuple):
+    """The largest number of a frame of which a part has been read."""
+
+    #: That of the part, and what returns that of all.
+    here: float
+    of_all: Callable[[], float]
 
 
 class Positions(NamedTuple):

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from ..images.arrays import to_host, to_native
 from ..images.frames import inside
 from .block import Block, Positions
+from .cpu.block_fits import CpuFitter
+from .cpu.layouts import HOT_PIXEL, NEIGHBOUR_PIXEL, PADDING_PIXEL, SATURATED_PIXEL
+from .cpu.library import load
 from .fit_job import FitJob
-from .lost_pixels import lost_pixels
-from .own_pixels import Lost, Spots
-from .rois import rois_around
 
 Mask = NDArray[np.bool_]
 
@@ -59,18 +59,16 @@ def excluded_pixels(
     shape, yx = job.roi_shape, np.ascontiguousarray(positions.yx, float)
     # A position outside of the frame is nobody's neighbour.
     yx = yx[inside(yx, pixels.shape[1:])]
-    positions = Positions(yx)
-    rois = rois_around(positions.frames, yx, pixels.shape[1:], shape, len(job.model.shape))
-    first = (int(rois.corners[0, 1]), int(rois.corners[0, 2])) if corner is None else corner
-    corners = np.array([[0, *first]], np.int64)
+    if corner is not None and not len(yx):
+        yx = np.array([corner], float)
+    known = Block(pixels, taken)
+    given = None if corner is None else np.array([[0, *corner]])
+    corners, all_reasons = CpuFitter(load(), job).explain(known, Positions(yx), given)
+    first, reasons = (int(corners[0, 1]), int(corners[0, 2])), all_reasons[0]
     bad = _bad(job, block, first) if bad is None else bad
-    bad = bad | ~np.isfinite(pixels[0][_at(first, shape)])
-    known = None if job.detection is None or job.detection.sigma is None else job.detection
-    lost = lost_pixels(pixels, corners, shape, 1, detection=known, taken=taken)
-    found = [bad]
-    for one in (lost.saturated, lost.padding, lost.lone, _of_others(job, corners, yx, taken)):
-        mask = np.zeros(shape, bool) if one is None else one.pixels[0]
-        found.append(mask & ~np.logical_or.reduce(found))
+    found = [bad | ~np.isfinite(pixels[0][_at(first, shape)])]
+    for reason in (SATURATED_PIXEL, PADDING_PIXEL, HOT_PIXEL, NEIGHBOUR_PIXEL):
+        found.append(((reasons & reason) != 0) & ~np.logical_or.reduce(found))
     bad, saturated, padding, hot, neighbour = found
     return ExcludedPixels(first, bad, saturated, hot, padding, neighbour)
 
@@ -89,14 +87,3 @@ def _bad(job: FitJob, block: Block, first: tuple[int, int]) -> Mask:
         is_variance = job.settings.estimator_kind.is_likelihood
         bad |= np.isnan(values) if is_variance else values == 0
     return bad
-
-
-def _of_others(
-    job: FitJob, corners: NDArray[np.int64], yx: NDArray[np.float64], frames: NDArray[np.generic]
-) -> Lost | None:
-    """Return the pixels that are nearer to other positions than the first."""
-    if not job.masks_neighbours or len(yx) < 2:
-        return None
-    spots = Spots(np.repeat(corners, len(yx), axis=0), yx, job.roi_shape, (1, *frames.shape[1:]))
-    rois = np.array([0])
-    return Lost(rois, spots.own_pixels(rois) == 0)

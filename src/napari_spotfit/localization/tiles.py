@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from ..engine import threads
 from ..engine.backend import Backend
-from ..engine.block import Block, Positions
+from ..engine.block import Block, Highest, Positions
 from ..engine.cpu.detect import strip_rows
 from ..engine.detection.band import make_bands
 from ..engine.detection.candidates import Candidates, joined, nothing
 from ..engine.detection.detection_settings import make_detection_settings, reach_in_pixels
 from ..engine.fit_job import FitJob
 from ..engine.quality.flags import SAME_SPOT, SAME_SPOT_PX
-from ..engine.saturation import Highest
 from ..images.arrays import to_host
 from ..images.camera import PerPixel
 from ..images.frames import FrameReader, Part, pixel_at

@@ -14,6 +14,7 @@ import fake_cupy
 import numpy as np
 import on_host
 import pytest
+from excluding import fit_on_device
 
 from napari_spotfit import Flag, NoiseModel, Settings, simulate_movie, simulate_spots
 from napari_spotfit.engine.backend import Load
@@ -24,9 +25,6 @@ from napari_spotfit.engine.cuda.backend import Gpus
 from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.fit_job import FitJob
-from napari_spotfit.engine.fit_steps import fit_in_steps
-from napari_spotfit.engine.lost_pixels import lost_pixels as on_cpu
-from napari_spotfit.engine.own_pixels import fit_own_pixels
 from napari_spotfit.engine.select import select_backend
 from napari_spotfit.images.pixel_calibration import Planes
 
@@ -322,8 +320,8 @@ def test_fits_at_places_give_the_same_rows(gpus, monkeypatch, estimator):
     block = Block(frame, frame)
 
     def expected(places):
-        on_gpu = partial(fit_own_pixels, on_host.fit_rois)
-        return fit_in_steps(on_gpu, on_cpu, frame, job, block, Positions(places))
+        with pytest.MonkeyPatch.context() as patch:
+            return fit_on_device(patch, job, block, Positions(places), on_host.fit_rois)[0]
 
     made = gpus(1)
     monkeypatch.setattr(few_fits, "FEW_BYTES", 1 << 20)

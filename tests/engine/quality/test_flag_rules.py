@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
+from judging import Origin, judge_in_image
 
 from napari_spotfit import (
     Flag,
@@ -15,7 +16,7 @@ from napari_spotfit import (
     StopCondition,
 )
 from napari_spotfit.engine.quality.flags import NOT_GOOD, RULES, flags_of, main_reasons
-from napari_spotfit.engine.quality.verdicts import ImageVerdicts, Origin, judge, judge_in_image
+from napari_spotfit.engine.quality.verdicts import judge
 
 SHAPE = (40, 44)
 #: What follows from numbers alone.
@@ -150,14 +151,6 @@ def test_flags_do_not_depend_on_the_order_of_a_frame(seed, count):
     mixed = {name: values[order] for name, values in columns.items()}
     begun = origin._replace(corners=origin.corners[order], places=origin.places[order])
     np.testing.assert_array_equal(judged(mixed, known, begun)["flags"], flags[order])
-    # The memory of other fits serves these as well.
-    kept = {name: values.copy() for name, values in columns.items()}
-    verdicts = ImageVerdicts(kept, known)
-    verdicts.judge(origin)
-    for name, values in mixed.items():
-        kept[name][:] = values
-    verdicts.judge(begun)
-    np.testing.assert_array_equal(kept["flags"], flags[order])
 
 
 def test_the_table_has_every_flag_once():

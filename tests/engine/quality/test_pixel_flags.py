@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from excluding import excluded
+from judging import Origin, judge_in_image
 from scenes import light, movie_of, on_grid
 
 from napari_spotfit import Flag, Settings, fit_at, fit_spots
-from napari_spotfit.engine.lost_pixels import in_flat_areas
-from napari_spotfit.engine.own_pixels import Lost
-from napari_spotfit.engine.quality.verdicts import Origin, judge_in_image
 
 SIGMA = 1.3
 
@@ -23,8 +22,8 @@ def pixel_flags(corners, places, saturated=None, lone=None):
     columns = {name: places - corners[:, 1 + axis] for axis, name in enumerate("yx")}
     columns["stop_condition"] = np.full(len(places), 2, np.uint8)
     begun = np.column_stack([places, places])
-    origin = Origin(corners, begun, (20, 20), SIGMA, saturated=saturated, lone=lone)
-    judge_in_image(columns, Settings(roi_size=9), origin)
+    origin = Origin(corners, begun, (20, 20), SIGMA)
+    judge_in_image(columns, Settings(roi_size=9), origin, saturated, lone)
     return columns["flags"] & np.uint32(Flag.SATURATED | Flag.BAD_PIXELS)
 
 
@@ -89,7 +88,7 @@ def test_few_counts_make_no_plateau(level):
     image = np.zeros((20, 20), np.uint16)
     image[9:12, 9:12] = level
     corner = np.array([[0, 6, 6]])
-    full, _ = in_flat_areas(image[None], corner, (9, 9))
+    full = excluded(image[None], corner, (9, 9)).saturated
     flags = pixel_flags(corner, np.array([10.0]), full)
     assert flags[0] == (Flag.SATURATED if level == 300 else 0)
 
@@ -99,11 +98,10 @@ def test_a_plateau_counts_where_the_fit_ends():
     corners = np.array([[0, 0, 0], [0, 10, 10], [0, 0, 0], [0, 0, 0]])
     pixels = np.zeros((4, 9, 9), bool)
     pixels[0, 4, 4:6] = pixels[1, 0, :2] = pixels[2, 4, 4:6] = pixels[3, 4, 4:6] = True
-    lost = Lost(np.arange(4), pixels)
-    flags = pixel_flags(corners, places, lost)
+    flags = pixel_flags(corners, places, pixels)
     # The second ends beyond its ROI's first pixel, the third two pixels away from them.
     assert flags.tolist() == [Flag.SATURATED, Flag.SATURATED, 0, 0]
-    flags = pixel_flags(corners, places - 0.6, lone=lost)
+    flags = pixel_flags(corners, places - 0.6, lone=pixels)
     assert flags.tolist() == [Flag.BAD_PIXELS, Flag.BAD_PIXELS, Flag.BAD_PIXELS, 0]
 
 

@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...images.arrays import to_host
+from ...images.frames import inside
 from ...images.pixel_calibration import Planes
 from ...settings.validation import ROI_MAX
 from .. import threads
 from ..backend import Columns
-from ..block import Block, Positions
+from ..block import Block, Positions, in_order, outside
 from ..columns import numbers_per_fit
 from ..detection.band import make_bands
 from ..detection.detection_settings import make_detection_settings
 from ..filtered_noise import error_columns, filtered_noise
 from ..fit_job import FitJob
-from ..fit_steps import beside, fit_inside
-from ..flat_areas import rule_for
 from ..kernel_arguments import (
     PIXEL_TYPES,
     Results,
@@ -42,6 +41,7 @@ from .layouts import (
     PLACE_ROIS,
     BlockFits,
     DetectionSource,
+    FlatAreaRule,
     HostRois,
     SpotCells,
 )
@@ -51,7 +51,13 @@ from .library import Library
 #: small enough to share the work evenly and to be done soon after an interruption.
 SMALL_SHARE, _LARGE_SHARE = 1024, 1 << 20
 #: Fits of a thread's share where they are flagged by others of their frame.
-_FLAGGED = 1 << 14
+FLAGGED = 1 << 14
+#: Of a ROI's pixels how many must have one value for a flat top, and the least value of whole
+#: numbers there: few counts are often equal.
+PLATEAU, LEAST_COUNT = 5, 255
+#: How far the lowest value is below all others, at least: so many times what lies between these and
+#: their median, and so many steps, as the least of their differences is one.
+GAP, STEPS = 0.5, 4
 #: ROIs of more pixels are fitted one after the other, each by all threads.
 _SHARED_PIXELS = 1 << 16
 
@@ -83,6 +89,7 @@ class CpuFitter:
     #: What is known of the pixels.
     _planes: Planes | None
     _variances: Planes | None
+    _maps: tuple[Planes | None, Planes | None]
     _bad: Any
     _kept_image: Any
     _first_row: int
@@ -103,7 +110,7 @@ class CpuFitter:
         """Return the columns of fits, which the next call may overwrite."""
         pixels, taken = block.pixels, block.taken
         if type(pixels) is not np.ndarray or type(taken) is not np.ndarray:
-            taken, pixels = to_host(taken), to_host(pixels)
+            pixels, taken = self._read(pixels, taken)
         count = len(pixels if positions is None else positions.yx)
         frames = None if positions is None else (pixels.shape, block.level, block.height)
         kind = count, frames, pixels.dtype, taken.dtype, block.planes is None
@@ -112,7 +119,7 @@ class CpuFitter:
         given, source = self._given, self._source
         source.frames = address(pixels)
         if block.planes is not self._planes or block.variances is not self._variances:
-            self._maps = beside(pixels, block.planes), beside(pixels, block.variances)
+            self._maps = _beside(pixels, block.planes), _beside(pixels, block.variances)
             source.planes, source.variance = map(pixel_map, self._maps)
             # Last: what interrupts this leaves no maps that are taken for these.
             self._planes, self._variances = block.planes, block.variances
@@ -121,18 +128,43 @@ class CpuFitter:
             source.start = address(start)
         else:
             steps = PLACE_ROIS | FIT_RANGE | FLAG_TOGETHER
-            given.taken = address(taken)
-            self._take(block, positions)
+            self._take(block, taken, positions)
         done = self._work(*self._call, steps) if self._call else self._share_out(steps)
         if positions is None:
             return self._columns
         if done < 0:  # rare: a position is outside
-            return fit_inside(self._fit_others, self._job, block, positions)
+            return self._fit_inside(block, positions)
         highest = block.highest
         if given.saturated and highest is not None and highest.of_all() != highest.here:
             self._highest.fill(highest.of_all())
             self._share_out(steps)
         return self._columns
+
+    def _read(self, pixels: Any, taken: Any) -> tuple[Any, Any]:
+        """Return frames where the library reads them."""
+        return to_host(pixels), to_host(taken)
+
+    def explain(
+        self, block: Block, positions: Positions, corners: NDArray[np.int64] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return the corners of ROIs, and why their pixels are excluded.
+
+        The reasons are bits: ``SATURATED_PIXEL`` and others. The ROI is that around the first
+        position, unless the corners of the first ones are given.
+        """
+        pixels, taken = self._read(block.pixels, block.taken)
+        self._prepare((), pixels, taken, block, len(positions.yx), at=True)
+        self._source.frames = address(pixels)
+        self._take(block, taken, positions)
+        memory = np.empty(self._work_bytes, np.uint8)
+        call = self._library.index, self._by_reference
+        self._work(*call, 0, self._count, address(memory), PLACE_ROIS)
+        corners = self._corners[:1] if corners is None else corners
+        self._corners[: len(corners)] = corners
+        reasons = np.empty((len(corners), *self._job.roi_shape), np.uint8)
+        for i, own in enumerate(reasons):
+            self._library.functions.spotfit_explain(*call, i, address(own), address(memory))
+        return corners, reasons
 
     def release_maps(self) -> None:
         """Release what a caller knows of the pixels, which may be as large as the image."""
@@ -142,9 +174,10 @@ class CpuFitter:
         self._planes = self._variances = self._bad = None
         self._maps, self._kept_image = (None, None), None
 
-    def _take(self, block: Block, positions: Positions) -> None:
+    def _take(self, block: Block, taken: Any, positions: Positions) -> None:
         """Take positions, and where their frames are."""
         given, first_row = self._given, block.first_row
+        given.taken = address(taken)
         self._places[:] = positions.yx
         if self._places_here is not self._places:
             np.subtract(self._places, (first_row, 0), out=self._places_here)
@@ -159,9 +192,14 @@ class CpuFitter:
         self._highest.fill(math.nan if block.highest is None else block.highest.here)
         given.saturated = 0
 
-    def _fit_others(self, block: Block, positions: Positions) -> Columns:
-        """Fit at the positions that are inside."""
-        return type(self)(self._library, self._job).fit(block, positions)
+    def _fit_inside(self, block: Block, positions: Positions) -> Columns:
+        """Fit at those positions of a single frame that lie in it; the others are INVALID."""
+        there = inside(positions.yx, block.frame_shape)
+        others = outside(int((~there).sum()), self._job.settings)
+        fitter = type(self)(self._library, self._job)
+        columns = fitter.fit(block, Positions(positions.yx[there]))
+        order = np.argsort(there, kind="stable")
+        return {name: in_order([others[name], column], order) for name, column in columns.items()}
 
     def _share_out(self, steps: int) -> int:
         """Do what the library can do; several threads share many fits, or large ones."""
@@ -186,7 +224,7 @@ class CpuFitter:
             share = max(min(count // (4 * workers), _LARGE_SHARE // pixels), SMALL_SHARE)
             threads.in_pieces(fit, count, share, workers)
         if steps & FLAG_TOGETHER:
-            threads.in_pieces(flag, count, _FLAGGED, workers)
+            threads.in_pieces(flag, count, FLAGGED, workers)
         return 0
 
     def _fit_shared(self) -> None:
@@ -223,7 +261,8 @@ class CpuFitter:
         #: What must outlast the addresses.
         self._kept: list[Any] = [fits]
         self._planes = self._variances = None
-        memory = self._new((row_bytes(settings) * count,), np.uint8)
+        self._maps = None, None
+        memory = self._results = self._new((row_bytes(settings) * count,), np.uint8)
         self._columns = Results.within(memory, count, settings).columns(settings.profile)
         self._given = given = BlockFits(
             source=HostRois(
@@ -289,7 +328,7 @@ class CpuFitter:
             )
             self._kept.append((bands, numbers))
             given.detection = ctypes.addressof(self._hot_source)
-        self._verdicts = ImageVerdicts(self._columns, job.settings)
+        self._verdicts = ImageVerdicts(self._columns, job.settings, job.roi_shape)
         given.fits = self._at(self._verdicts.fits)
         given.quality = ctypes.addressof(self._verdicts.numbers)
         self._know_image(block)
@@ -322,3 +361,17 @@ class CpuFitter:
             address(self._new((frames * down * across + 1,), np.int64)),
             address(self._new((count, 2), float)), 0.0, side, *roi_shape,
         )  # fmt: skip
+
+
+def rule_for(dtype: np.dtype[Any]) -> FlatAreaRule:
+    """Return what makes pixels of a type suspect of being saturated, or no data."""
+    if dtype.kind in "iu":
+        return FlatAreaRule(float(np.iinfo(dtype).max), LEAST_COUNT, STEPS, GAP, PLATEAU)
+    return FlatAreaRule(np.inf, -np.inf, 0.0, GAP, PLATEAU)
+
+
+def _beside(frames: Any, planes: Planes | None) -> Planes | None:
+    """Return what is known of the pixels in the host's memory if the frames are there."""
+    if planes is None or not isinstance(frames, np.ndarray):
+        return planes
+    return Planes(to_host(planes.values))

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,9 +26,8 @@ from ..detection.candidates import Candidates
 from ..errors import Unfinished, cuda_errors
 from ..filtered_noise import correct_errors
 from ..fit_job import FitJob
-from ..fit_steps import fit_in_steps, fit_inside
-from ..own_pixels import fit_own_pixels
-from . import detect, fit, lost_pixels, transfer
+from . import detect, fit, transfer
+from .block_fits import DeviceFits
 from .few_fits import FewFits, is_few
 from .prepared import PreparedFits
 
@@ -111,13 +110,18 @@ class Gpus:
             fitter.release_maps()
             idle.append(fitter)
             return columns
-        return fit_inside(partial(self.fit_any, job), job, block, positions)
+        return self.fit_any(job, block, positions)
 
     def fit_any(self, job: FitJob, block: Block, positions: Positions) -> Columns:
-        """Fit at positions that lie in their frames, however many there are."""
-        fit_rois = partial(self._call, partial(fit_own_pixels, fit.fit_rois))
-        find_lost = partial(self._call, lost_pixels.lost_pixels)
-        return fit_in_steps(fit_rois, find_lost, self._uploaded(block), job, block, positions)
+        """Fit at positions, however many there are."""
+
+        def fit_there(frames: Any) -> Columns:
+            taken = frames if block.taken is block.pixels else block.taken
+            there = replace(block, pixels=frames, taken=taken)
+            return DeviceFits(load(), job).fit(there, positions)
+
+        columns: Columns = self._call(fit_there, self._uploaded(block))
+        return columns
 
     def fitter(self, job: FitJob) -> GpuFitter:
         """Prepare fits that are made again and again."""
@@ -219,7 +223,7 @@ class GpuFitter:
         if is_few(job, block, positions):
             self._few = self._few or FewFits(load(), job)
             return self._few.fit(block, positions)
-        return fit_inside(partial(self._backend.fit_any, job), job, block, positions)
+        return self._backend.fit_any(job, block, positions)
 
     def release_maps(self) -> None:
         """Release what a caller knows of the pixels."""

@@ -7,22 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .device import Device, current_device
+from .device import Device
 from .orders import Orders
 
 #: Threads of a block; numbers of so many bytes.
 THREADS = 256
 NUMBERS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
-
-
-def cut_out(
-    values: Any, corners: Any, roi_shape: tuple[int, ...], orders: Orders | None = None
-) -> Any:
-    """Return ROIs of frames on the current device, or of a map that all frames share, there.
-
-    They are when the orders are carried out, soon without.
-    """
-    return cut_out_on(current_device(), values, corners, roi_shape, orders)
 
 
 def cut_out_on(
@@ -32,7 +22,10 @@ def cut_out_on(
     roi_shape: tuple[int, ...],
     orders: Orders | None = None,
 ) -> Any:
-    """Return ROIs of frames in the memory of a device."""
+    """Return ROIs of frames in the memory of a device, or of a map that all frames share.
+
+    They are there when the orders are carried out, soon without.
+    """
     count = len(corners)
     size = count * roi_shape[0] * roi_shape[1]
     rois = device.allocate(size * values.itemsize)

@@ -12,34 +12,10 @@ from numpy.typing import NDArray
 
 from ..cpu.layouts import FlatAreaRule
 from .compile import PIXEL_TYPES, as_argument
-from .device import Device, current_device
+from .device import Device
 
 #: Threads of a block.
 THREADS = 128
-
-
-def flat_areas_there(
-    frames: Any, corners: NDArray[np.int64], roi_shape: tuple[int, ...], rule: FlatAreaRule
-) -> NDArray[np.uint8]:
-    """Return what each ROI of frames on a GPU is suspected of, as kernels/flat_areas.h has it."""
-    with frames.device:
-        return flat_areas_on(current_device(), frames, corners, roi_shape, rule)
-
-
-def flat_areas_on(
-    device: Device,
-    frames: Any,
-    corners: NDArray[np.int64],
-    roi_shape: tuple[int, ...],
-    rule: FlatAreaRule,
-) -> NDArray[np.uint8]:
-    """Return the same of frames in the memory of a device."""
-    if not len(corners):
-        return np.zeros(0, np.uint8)
-    orders = device.orders()
-    suspect = order(device, orders, frames, orders.send(corners), roi_shape, rule)
-    orders.carry_out()
-    return suspect
 
 
 def order(

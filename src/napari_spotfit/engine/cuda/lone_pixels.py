@@ -1,4 +1,4 @@
-"""Lone pixels in ROIs on the GPU, the twin of :mod:`napari_spotfit.engine.cpu.lone_pixels`."""
+"""Lone pixels in ROIs on the GPU, the twin of kernels/cpu/vectorized/lone_pixels.cpp."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from ...settings.settings import Settings
 from ..cpu.layouts import DetectionSettings, LoneWork
 from ..detection.band import make_bands
 from ..detection.detection_settings import make_detection_settings
-from ..own_pixels import Lost
 from .compile import PIXEL_TYPES
-from .device import Device, current_device
+from .device import Device
 
 #: Threads of a block and of a warp; pixels that a launch looks at, at most.
 THREADS, _WARP, _MOST_PIXELS = 256, 32, 1 << 28
@@ -28,34 +27,6 @@ def _made(
     """Return what the kernel is told, only to be read; it uses none of the bands."""
     bands = make_bands(settings.known_sigma, shape)
     return make_detection_settings(settings, bands, lambda _: None, level=level)
-
-
-def lone_pixels(
-    frames: Any,
-    corners: NDArray[np.int64],
-    roi_shape: tuple[int, ...],
-    settings: Settings,
-    level: float | None = None,
-) -> Lost | None:
-    """Return the lone pixels of ROIs of frames on the current device; None if none has any."""
-    return lone_pixels_on(current_device(), frames, corners, roi_shape, settings, level)
-
-
-def lone_pixels_on(
-    device: Device,
-    frames: Any,
-    corners: NDArray[np.int64],
-    roi_shape: tuple[int, ...],
-    settings: Settings,
-    level: float | None = None,
-) -> Lost | None:
-    """Return the lone pixels of ROIs of frames in the memory of a device."""
-    if not len(corners):
-        return None
-    look, orders = Look(device, frames, roi_shape, settings, level), device.orders()
-    suspect = look.order(orders, orders.send(corners))
-    orders.carry_out()
-    return look.closely(np.flatnonzero(suspect), corners)
 
 
 class Look:
@@ -110,14 +81,3 @@ class Look:
             orders.launch(self._kernel, grid, (THREADS,), (given, np.int32(first)))
         suspect: NDArray[np.bool_] = orders.fetch(found).view(bool)
         return suspect
-
-    def closely(self, rois: NDArray[np.int64], corners: NDArray[np.int64]) -> Lost | None:
-        """Return the lone pixels of those ROIs that have some."""
-        if not len(rois):
-            return None
-        orders = self._device.orders()
-        pixels = self._device.allocate(len(rois) * math.prod(self._roi_shape))
-        self.order(orders, orders.send(corners[rois]), pixels)
-        mask = orders.fetch(pixels).view(bool).reshape(len(rois), *self._roi_shape)
-        orders.carry_out()
-        return Lost(rois, mask)

@@ -63,9 +63,9 @@ class Orders:
         self._launches.append((kernel, grid, block, arguments))
         self._kept.append(arguments)
 
-    def fetch(self, there: Any) -> NDArray[Any]:
+    def fetch(self, there: Any, memory: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return memory of the host's to which a C-contiguous array of the device comes at last."""
-        here: NDArray[Any] = np.empty(there.shape, there.dtype)
+        here: NDArray[Any] = np.empty(there.shape, there.dtype) if memory is None else memory
         if here.nbytes:
             self._fetched.append((here, address(there)))
         self._kept.append(there)

@@ -1,0 +1,223 @@
+"""Fits around positions in frames that lie on a GPU.
+
+What runs there is begun at once, and the results come back once and whole: each wait costs as much
+as hundreds of fits. The library finds the ROIs with pixels to exclude; these are cut out on the
+GPU, and get a mask each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...images.arrays import is_on_device, like, to_host
+from ...images.pixel_calibration import Planes
+from .. import threads
+from ..block import Block
+from ..cpu.block_fits import FLAGGED, CpuFitter, rule_for
+from ..cpu.layouts import EXCLUDE, FLAG_TOGETHER, FLAT_TOP, JOIN, PLACE_ROIS, DeviceLooks
+from ..kernel_arguments import address, row_bytes, sizes_of_results
+from ..rois import put_rows
+from . import fit, flat_areas
+from .cut_out import cut_out_on
+from .device import current_device
+from .lone_pixels import Look
+
+#: Pixels that are cut out at a time, and spots whose masks a thread makes.
+_CUT_OUT_PIXELS, _MARKED = 1 << 22, 1 << 13
+#: Threads of a block that puts results in their rows.
+THREADS = 128
+
+
+class DeviceFits(CpuFitter):
+    """Fits at positions in frames on the current device, by one thread."""
+
+    at_once = 0
+
+    def _read(self, pixels: Any, taken: Any) -> tuple[Any, Any]:
+        """Return frames as they are."""
+        self._pixels, self._taken = pixels, taken
+        return pixels, taken
+
+    def _prepare_positions(self, pixels: Any, block: Block) -> None:
+        super()._prepare_positions(pixels, block)
+        count, shape = self._count, len(self._job.model.shape)
+        self._areas, self._hot = np.zeros(count, np.uint8), np.zeros(count, np.uint8)
+        self._place, self._rois = np.zeros(count, np.int64), np.empty(count, np.int64)
+        self._listed = np.empty((count, 3), np.int64), np.empty((count, shape), np.float32)
+        arrays = self._areas, self._hot, self._place, None, None, self._rois, *self._listed
+        self._looks = DeviceLooks(*map(address, arrays))
+        self._given.device = ctypes.addressof(self._looks)
+        self._level = block.level
+
+    def _share_out(self, steps: int) -> int:
+        """Let the device fit what the library prepares; of large ROIs, one after the other."""
+        if is_on_device(self._taken):
+            self._given.taken = 0
+        if self._step(0, self._count, PLACE_ROIS) < 0:
+            return -1
+        self._device = current_device()
+        at_once = 1 if self._is_large else max(self._count, 1)
+        for first in range(0, self._count, at_once):
+            self._look(first, first + at_once)
+            self._step(first, first + at_once, EXCLUDE)
+            self._fit_listed(at_once)
+            self._in_pieces(JOIN, first, first + at_once)
+        self._in_pieces(FLAG_TOGETHER, 0, self._count)
+        return 0
+
+    def _step(self, first: int, last: int, steps: int) -> int:
+        memory = np.empty(self._work_bytes, np.uint8)
+        call = self._library.index, self._by_reference, first, last, address(memory)
+        return int(self._work(*call, steps))
+
+    def _in_pieces(self, steps: int, first: int, last: int) -> None:
+        def work(begin: int, end: int) -> None:
+            self._step(first + begin, first + end, steps)
+
+        threads.in_pieces(work, last - first, FLAGGED, self._workers)
+
+    def _look(self, first: int, last: int) -> None:
+        """Look for saturated, hot and padding pixels of ROIs; most often there are none."""
+        device, detection, here = self._device, self._job.detection, slice(first, last)
+        orders, corners = device.orders(), self._corners[here]
+        there = orders.send(corners)
+        found: list[tuple[NDArray[np.uint8], NDArray[Any]]] = []
+        if is_on_device(self._taken):
+            if self._is_large:
+                self._areas[here] = self._flat_tops(corners)
+            else:
+                rule = rule_for(self._taken.dtype)
+                areas = flat_areas.order(
+                    device, orders, self._taken, there, self._job.roi_shape, rule
+                )
+                found.append((self._areas, areas))
+        look = None
+        if detection is not None and detection.sigma is not None:
+            look = Look(device, self._pixels, self._job.roi_shape, detection, self._level)
+            found.append((self._hot, look.order(orders, there)))
+        orders.carry_out()
+        for memory, values in found:
+            memory[here] = values
+        # NumPy's search would let other threads have the interpreter, and wait for it.
+        known = self._areas[here] | self._hot[here]
+        if known.tobytes() != bytes(known.nbytes):
+            self._look_closely(first, np.flatnonzero(known), look)
+
+    def _look_closely(self, first: int, suspects: NDArray[np.int64], look: Look | None) -> None:
+        """Fetch the pixels of ROIs in which something was found."""
+        device, roi_shape = self._device, self._job.roi_shape
+        self._place[first + suspects] = range(len(suspects))
+        orders, pixels, mask = device.orders(), None, None
+        there = orders.send(self._corners[first + suspects])
+        if is_on_device(self._taken):
+            pixels = orders.fetch(cut_out_on(device, self._taken, there, roi_shape, orders))
+        if look is not None:
+            memory = device.allocate(len(suspects) * math.prod(roi_shape))
+            look.order(orders, there, memory)
+            mask = orders.fetch(memory)
+        orders.carry_out()
+        if pixels is not None and (self._areas[first + suspects] & FLAT_TOP).any():
+            self._know_highest()
+        self._kept_looks = pixels, mask
+        self._looks.pixels, self._looks.hot_pixels = address(pixels), address(mask)
+
+    def _know_highest(self) -> None:
+        """Find the largest number of each frame, of which all are here."""
+        if np.isnan(self._highest).any():
+            self._highest[:] = to_host(np.nanmax(self._taken, axis=(1, 2)))
+
+    def _flat_tops(self, corners: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return which large ROIs may have saturated pixels: one thread would look for long."""
+        self._know_highest()
+        rule, (rows, columns) = rule_for(self._taken.dtype), self._job.roi_shape
+        found = np.zeros(len(corners), np.uint8)
+        for i, (frame, top, left) in enumerate(corners):
+            roi = self._taken[frame, top : top + rows, left : left + columns]
+            highest = roi.dtype.type(self._highest[frame])
+            is_flat = int((roi == highest).sum()) >= rule.count or (roi >= rule.largest).any()
+            found[i] = FLAT_TOP if is_flat else 0
+        return found
+
+    def _fit_listed(self, count: int) -> None:
+        """Fit the ROIs that the library has listed."""
+        device, job, cut = self._device, self._job, self._given.cut_count
+        orders, (corners, start) = device.orders(), self._listed
+        memory = None
+        if not self._is_large:
+            memory = device.allocate(row_bytes(job.settings) * count)
+        planes, variances = self._maps
+        maps = [None if one is None else like(one.values, self._pixels) for one in self._maps]
+
+        def put(rows: slice, frames: Any, corners: Any, known: dict[str, Any]) -> None:
+            """Fit some ROIs, and put their results in their rows."""
+            fit_rois = partial(
+                fit.fit_rois, frames, corners, job.roi_shape, job.settings, start[rows], **known
+            )
+            if memory is None:
+                part = fit_rois()
+                put_rows(part, self._rois[rows], {name: self._columns[name] for name in part})
+            else:
+                part = fit_rois(on_device=True, orders=orders)
+                self._put_there(orders, part, self._rois[rows], memory)
+
+        whole = slice(0, count - cut)
+        if whole.stop:
+            known = {"planes": planes, "variance_map": variances}
+            put(whole, self._pixels, corners[whole], known)
+        step = max(_CUT_OUT_PIXELS // math.prod(job.roi_shape), 1)
+        for first in range(whole.stop, count, step):
+            rows = slice(first, min(first + step, count))
+            # Large ROIs are fitted at once.
+            own = None if self._is_large else orders
+            pixels, plane, variance = (
+                None if values is None
+                else cut_out_on(device, values, corners[rows], job.roi_shape, own)
+                for values in (self._pixels, *maps)
+            )  # fmt: skip
+            counted: Any = self._marked(rows)
+            if plane is not None:
+                orders.carry_out(wait=False)
+                counted = like(counted, self._pixels)
+                is_likelihood = job.settings.estimator_kind.is_likelihood
+                counted = counted + plane if is_likelihood else counted * plane
+            variance = None if variance is None else Planes(variance)
+            put(rows, pixels, None, {"planes": Planes(counted), "variance_map": variance})
+        if memory is not None:
+            orders.fetch(memory, self._results)
+            orders.carry_out()
+
+    def _marked(self, rows: slice) -> NDArray[np.float32]:
+        """Return what fits of listed ROIs are told of their pixels."""
+        masks = np.empty((rows.stop - rows.start, *self._job.roi_shape), np.float32)
+
+        def mark(first: int, last: int) -> None:
+            memory = np.empty(self._work_bytes, np.uint8)
+            self._library.functions.spotfit_mark_rois(
+                self._library.index, self._by_reference, rows.start + first, rows.start + last,
+                address(masks[first:]), address(memory),
+            )  # fmt: skip
+
+        threads.in_pieces(mark, len(masks), _MARKED, self._workers)
+        return masks
+
+    def _put_there(
+        self, orders: Any, part: dict[str, Any], rows: NDArray[np.int64], memory: Any
+    ) -> None:
+        """Put results of some fits in their rows of all, both laid out as Results."""
+        device, sizes = self._device, sizes_of_results(self._job.settings)
+        begins = np.cumsum(sizes) - sizes
+        origin = device.address(next(iter(part.values()))) + len(rows) * begins
+        target = device.address(memory) + self._count * begins
+        kernel = device.kernel("cuda/put_rows.cu", "put_rows", THREADS=THREADS)
+        given = (
+            orders.send(np.column_stack([origin, target, sizes])), np.int32(len(sizes)),
+            orders.send(rows), np.int64(len(rows)),
+        )  # fmt: skip
+        orders.launch(kernel, (-(-len(rows) // THREADS),), (THREADS,), given)
+        orders.keep(part)
