@@ -162,12 +162,11 @@ template <class Variant, class L, class Roi> struct PixelProfile<Variant, L, Roi
         constexpr int WIDTH = P::width(0);
         const AxisProfile<L> u = roi.u(i);
         d[0] = u.center * line.value;
-        d[WIDTH] = u.width * line.value;
         UNROLL
-        for (int j = 1; j < Variant::SHAPE; ++j) {
+        for (int j = 1; j < Variant::SHAPE; ++j)
             if (j != WIDTH) d[j] = u.value * line.d[j];
-            else if (P::shares_width(1)) d[j] = multiply_add(u.value, line.d[j], d[j]);
-        }
+        d[WIDTH] = u.width * line.value;
+        if constexpr (P::shares_width(1)) d[WIDTH] = multiply_add(u.value, line.d[WIDTH], d[WIDTH]);
         return u.value * line.value;
     }
 };

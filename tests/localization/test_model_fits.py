@@ -52,7 +52,7 @@ def test_columns_and_truth(backend, model, pixel, estimator):
         backend=backend,
     )
     widths = list(MODELS[model].widths)
-    parameters = ["x", "y", *widths, "amplitude", "background", "photons"]
+    parameters = ["y", "x", *widths, "amplitude", "background", "photons"]
     expected = ["y", "x", *widths, *LIGHT, "iterations", "stop_condition"]
     assert list(fits.columns) == expected + [f"{name}_stderr" for name in parameters]
     assert fits.converged.all()
