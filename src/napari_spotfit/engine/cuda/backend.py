@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...images.arrays import is_on_device
+from ...images.arrays import is_on_device, to_native
 from ...settings.settings import Settings
 from ..backend import Columns, Load, lend
 from ..block import Block, Positions
@@ -29,7 +29,6 @@ from ..fit_job import FitJob
 from . import detect, fit, transfer
 from .block_fits import DeviceFits
 from .few_fits import FewFits, is_few
-from .prepared import PreparedFits
 
 #: Blocks of frames that are copied to a GPU at a time: more of them would take each other's share
 #: of the memory's speed, and the first one would come so much later.
@@ -99,21 +98,20 @@ class Gpus:
         on_device: bool = False,
     ) -> Columns:
         """Fit ROIs, as :class:`~napari_spotfit.engine.backend.Backend` says."""
-        if positions is None:
-            return self._fit_spots(job, block, start, on_device)
-        if block.uploaded is None and is_few(job, block, positions):
+        if not on_device and block.uploaded is None and is_few(job, block, positions):
             import cupy
 
+            if positions is None:
+                pixels = to_native(block.pixels)
+                block = replace(block, pixels=pixels, taken=pixels)
             fitter, idle = lend(GpuFitter, self, job, cupy.cuda.runtime.getDevice())
-            found = fitter.fit(block, positions)
-            columns = {name: column.copy() for name, column in found.items()}
+            found = fitter.fit(block, positions, start)
+            copied = {name: column.copy() for name, column in found.items()}
             fitter.release_maps()
             idle.append(fitter)
-            return columns
-        return self.fit_any(job, block, positions)
-
-    def fit_any(self, job: FitJob, block: Block, positions: Positions) -> Columns:
-        """Fit at positions, however many there are."""
+            return copied
+        if positions is None:
+            return self._fit_spots(job, block, start, on_device)
 
         def fit_there(frames: Any) -> Columns:
             taken = frames if block.taken is block.pixels else block.taken
@@ -209,21 +207,14 @@ class GpuFitter:
 
     def __init__(self, backend: Gpus, job: FitJob, _device: int = 0) -> None:
         self._backend, self._job = backend, job
-        self._spots: PreparedFits | None = None
         self._few: FewFits | None = None
 
     def fit(self, block: Block, positions: Positions | None = None, start: Any = None) -> Columns:
         """Return the columns of fits, which the next call may overwrite."""
-        job = self._job
-        if positions is None:
-            self._spots = self._spots or PreparedFits(job)
-            columns = self._spots(block.pixels, start, block.planes, block.variances)
-            correct_errors(columns, job.settings, job.roi_shape)
-            return columns
-        if is_few(job, block, positions):
-            self._few = self._few or FewFits(load(), job)
-            return self._few.fit(block, positions)
-        return self._backend.fit_any(job, block, positions)
+        if is_few(self._job, block, positions):
+            self._few = self._few or FewFits(load(), self._job)
+            return self._few.fit(block, positions, start)
+        return self._backend.fit(self._job, block, positions, start)
 
     def release_maps(self) -> None:
         """Release what a caller knows of the pixels."""
