@@ -99,17 +99,8 @@ class Gpus:
     ) -> Columns:
         """Fit ROIs, as :class:`~napari_spotfit.engine.backend.Backend` says."""
         if not on_device and block.uploaded is None and is_few(job, block, positions):
-            import cupy
-
-            if positions is None:
-                pixels = to_native(block.pixels)
-                block = replace(block, pixels=pixels, taken=pixels)
-            fitter, idle = lend(GpuFitter, self, job, cupy.cuda.runtime.getDevice())
-            found = fitter.fit(block, positions, start)
-            copied = {name: column.copy() for name, column in found.items()}
-            fitter.release_maps()
-            idle.append(fitter)
-            return copied
+            columns: Columns = self._call(self._fit_few, block.pixels, job, block, positions, start)
+            return columns
         if positions is None:
             return self._fit_spots(job, block, start, on_device)
 
@@ -118,12 +109,29 @@ class Gpus:
             there = replace(block, pixels=frames, taken=taken)
             return DeviceFits(load(), job).fit(there, positions)
 
-        columns: Columns = self._call(fit_there, self._uploaded(block))
-        return columns
+        found: Columns = self._call(fit_there, self._uploaded(block))
+        return found
 
     def fitter(self, job: FitJob) -> GpuFitter:
         """Prepare fits that are made again and again."""
         return GpuFitter(self, job)
+
+    @staticmethod
+    def _fit_few(
+        pixels: Any, job: FitJob, block: Block, positions: Positions | None, start: Any
+    ) -> Columns:
+        """Fit few ROIs on the current GPU, in memory that is kept for the next ones."""
+        import cupy
+
+        if positions is None:
+            pixels = to_native(pixels)
+            block = replace(block, pixels=pixels, taken=pixels)
+        fitter, idle = lend(FewFits, load(), job, cupy.cuda.runtime.getDevice())
+        found = fitter.fit(block, positions, start)
+        columns = {name: column.copy() for name, column in found.items()}
+        fitter.release_maps()
+        idle.append(fitter)
+        return columns
 
     def _fit_spots(self, job: FitJob, block: Block, start: Any, on_device: bool) -> Columns:
         """Fit cut-outs; those of the host are shared by all GPUs."""
@@ -205,7 +213,7 @@ class Gpus:
 class GpuFitter:
     """Fits of one job on the GPU that is the current one, in memory that is kept."""
 
-    def __init__(self, backend: Gpus, job: FitJob, _device: int = 0) -> None:
+    def __init__(self, backend: Gpus, job: FitJob) -> None:
         self._backend, self._job = backend, job
         self._few: FewFits | None = None
 
@@ -215,11 +223,6 @@ class GpuFitter:
             self._few = self._few or FewFits(load(), self._job)
             return self._few.fit(block, positions, start)
         return self._backend.fit(self._job, block, positions, start)
-
-    def release_maps(self) -> None:
-        """Release what a caller knows of the pixels."""
-        if self._few is not None:
-            self._few.release_maps()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from ...settings.validation import ROI_MAX
 from ..block import Block, Positions
 from ..cpu.block_fits import CpuFitter
 from ..cpu.layouts import EXCLUDE, FLAG_TOGETHER, JOIN, PLACE_ROIS
+from ..cpu.library import Library
 from ..fit_job import FitJob
 from ..kernel_arguments import address
 from . import staging, transfer
@@ -52,10 +53,10 @@ class FewFits(CpuFitter):
 
     at_once = 0
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, library: Library, job: FitJob, _device: int = 0) -> None:
         import cupy
 
-        super().__init__(*given)
+        super().__init__(library, job)
         self._device, self._stream = cupy.cuda.Device(), cupy.cuda.Stream(non_blocking=True)
 
     def _new(self, size: tuple[int, ...], dtype: Any) -> NDArray[Any]:
