@@ -121,9 +121,7 @@ class Range {
         return known;
     }
 
-    void clear(unsigned char* mask) const {
-        for (long long k = 0; k < area; ++k) mask[k] = 0;
-    }
+    void clear(unsigned char* mask) const { __builtin_memset(mask, 0, static_cast<unsigned long>(area)); }
 
     // Marks saturated pixels of a ROI, and such as are no data, if it is suspected of some; returns whether any are.
     bool has_flat_area(long long i, unsigned char what, unsigned char* top, unsigned char* ground) const {
@@ -159,14 +157,15 @@ class Range {
         for (long long k = 0; k < area; ++k) mask[k] |= own[k];
     }
 
-    // What the fit of a ROI is told of its pixels, weights or variances, without those that are excluded.
-    void mark(long long i, const unsigned char* top, const unsigned char* bad, float* mask) const {
+    // What the fit of a ROI is told of its pixels, weights or variances, without those that are nearer to another spot,
+    // and without saturated and bad ones if there are any.
+    void mark(long long i, bool any, const unsigned char* top, const unsigned char* bad, float* mask) const {
         const bool likelihood = b.estimator >= 2;
         const float kept = likelihood ? 0.0f : 1.0f, lost = likelihood ? float(UNKNOWN) : 0.0f;
         if (masks_neighbours()) functions.own_pixels->mark(b.spots, &i, 1, kept, lost, mask);
         else
             for (long long k = 0; k < area; ++k) mask[k] = kept;
-        for (long long k = 0; k < area; ++k) mask[k] = (top[k] | bad[k]) ? lost : mask[k];
+        for (long long k = 0; any && k < area; ++k) mask[k] = (top[k] | bad[k]) ? lost : mask[k];
     }
 
     // Cuts out what there is of frames, or of a map, at one ROI.
@@ -176,7 +175,7 @@ class Range {
     }
 
     // Makes ready what the fit of a ROI without some of its pixels reads; those in flat areas are known.
-    void add_cut(long long i, bool has_hot) {
+    void add_cut(long long i, bool has_hot, bool has_flat) {
         const long long place = cut_count++;
         const bool likelihood = b.estimator >= 2;
         const int bytes = BYTES[b.source.pixel_type];
@@ -184,7 +183,7 @@ class Range {
         cut.rows[place] = i;
         cut_out(b.source.frames, bytes, false, i, pixels + place * area * bytes);
         if (has_hot) add_hot(i, padding + place * area);
-        mark(i, saturated + place * area, padding + place * area, mask);
+        mark(i, has_hot || has_flat, saturated + place * area, padding + place * area, mask);
         if (b.source.planes.values) {
             cut_out(b.source.planes.values, sizeof(float), b.source.planes.shared, i, planes);
             for (long long k = 0; k < area; ++k) mask[k] = likelihood ? mask[k] + planes[k] : mask[k] * planes[k];
@@ -274,8 +273,8 @@ class Range {
             if (!is_cut[k]) continue;
             if (cut_count == room) fit_cut();
             unsigned char *const top = saturated + cut_count * area, *const ground = padding + cut_count * area;
-            has_flat_area(first + k, suspected[k], top, ground);
-            add_cut(first + k, hot[k]);
+            const bool has_flat = has_flat_area(first + k, suspected[k], top, ground);
+            add_cut(first + k, hot[k], has_flat);
         }
     }
 
@@ -391,7 +390,7 @@ class Range {
     void mark_listed(long long first, long long last, float* masks) {
         for (long long n = first; n < last; ++n, masks += area) {
             look_again(b.device->rois[n]);
-            mark(b.device->rois[n], top_of_one, ground_of_one, masks);
+            mark(b.device->rois[n], true, top_of_one, ground_of_one, masks);
         }
     }
 

@@ -18,7 +18,7 @@ from napari_spotfit.engine.cpu.layouts import (
     PixelType,
 )
 from napari_spotfit.engine.cpu.library import load
-from napari_spotfit.engine.kernel_arguments import address
+from napari_spotfit.engine.kernel_arguments import address, shape_of_roi
 from napari_spotfit.engine.quality.verdicts import ImageVerdicts
 
 
@@ -44,13 +44,14 @@ def judge_in_image(columns, settings, origin, saturated=None, lone=None):
     places = np.ascontiguousarray(origin.places, float)
     bad = None if origin.bad is None else np.ascontiguousarray(origin.bad)
     image = verdicts.image(corners, places, origin.shape, origin.sigma, bad)
-    given = BlockFits(rows=roi_shape[0], columns=roi_shape[1])
+    given = BlockFits(roi=shape_of_roi(roi_shape))
     given.source.corners, given.quality = address(corners), ctypes.addressof(verdicts.numbers)
     given.fits, given.image = (
         ctypes.cast(ctypes.c_char_p(packed), ctypes.c_void_p).value
         for packed in (verdicts.fits, image)
     )
-    given.results.y, given.results.x = address(columns["y"]), address(columns["x"])
+    positions = np.array([columns["y"], columns["x"]])
+    given.results.positions, given.results.length = address(positions), count
     if saturated is not None or lone is not None:
         # As of a device, which has found them.
         areas = np.full(count, 0 if saturated is None else FLAT_TOP, np.uint8)

@@ -80,7 +80,10 @@ def fit_rois(frames, corners, shape, settings, start=None, *, planes=None, varia
         patch.setattr(fit, "_device", lambda: 0)
         patch.setattr(fit, "_multiprocessors", lambda _: multiprocessors)
         fit._on_device.cache_clear()
-        task.launch(frames, corners, start, maps, memory.ctypes.data, count)
+        place = memory.ctypes.data
+        run, given = task.launches(frames, corners, start, maps, place, count, count)
+        for one in given:
+            run(*one)
     return Results.within(memory, count, settings).columns(settings.profile)
 
 

@@ -26,6 +26,7 @@ from napari_spotfit.engine.errors import BackendFallbackWarning
 from napari_spotfit.engine.fallback import Fallback
 from napari_spotfit.engine.fit_job import FitJob
 from napari_spotfit.engine.select import select_backend
+from napari_spotfit.images.arrays import to_native
 from napari_spotfit.images.pixel_calibration import Planes
 
 SETTINGS = Settings(errors=False, threads=2)
@@ -46,7 +47,7 @@ def expected(spots):
 @pytest.fixture
 def gpus(monkeypatch):
     """Return a function that installs GPUs, to which pieces of few fits go."""
-    monkeypatch.setattr(fit, "FEW_BYTES", 0)
+    monkeypatch.setattr(few_fits, "FEW_BYTES", 0)
     sizes = {"PIECE_BYTES": 20_000, "PINNED_BYTES": 25_000, "COPIED_BYTES": 18_000}
     for name, size in (sizes | {"SMALL_PIECE": 1000, "FEEDER_BYTES": 10_000}).items():
         monkeypatch.setattr(pieces, name, size)
@@ -100,7 +101,7 @@ def test_any_number_of_gpus_gives_the_same_rows(gpus, spots, expected, count):
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u2", ">u2", "i2", "i4", ">i4", "u8", "f2", ">f8"])
 def test_any_type_and_byte_order(gpus, spots, dtype):
     typed = spots.astype(dtype)
-    native = fit.to_native(typed)
+    native = to_native(typed)
     expected = on_host.fit_rois(native, None, SHAPE, SETTINGS)
     gpus(2)
     assert_same(fit_on(run(2), typed), expected)
@@ -280,7 +281,7 @@ def test_the_hosts_page_locked_memory_stays_below_a_gigabyte(monkeypatch):
 
 
 @pytest.mark.parametrize("estimator", ["wlse", "mle"])
-def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, estimator):
+def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, monkeypatch, estimator):
     rng, few = np.random.default_rng(6), spots[:200]
     settings = SETTINGS.changed(estimator=estimator, gain=1.0)
     planes = Planes(rng.uniform(1, 2, (1, *SHAPE)).astype(np.float32))
@@ -291,6 +292,7 @@ def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, estimator):
         for given in (False, True)
     }
     made = gpus(1)
+    monkeypatch.setattr(few_fits, "FEW_BYTES", 1 << 18)
     fitter = run(1).fitter(FitJob.of_spots(settings, SHAPE, few.dtype))
     kinds = [(slice(40), False), (slice(0), False), (slice(None), False), (slice(30, 70), True)]
     for rows, given in kinds:
@@ -299,6 +301,13 @@ def test_fits_that_are_prepared_give_the_same_rows(gpus, spots, estimator):
         assert_same(columns, {name: values[rows] for name, values in expected[given].items()})
     # One launch each, as both read one memory, and none for nothing.
     assert made.launches == [3]
+    # Of a call without a fitter, in any type.
+    typed = few.astype(">i4")
+    columns = fit_on(run(1), typed, settings, start, planes)
+    assert made.launches == [4]
+    assert_same(
+        columns, on_host.fit_rois(few.astype(float), None, SHAPE, settings, start, planes=planes)
+    )
     made.fail(0, "launch")
     with pytest.warns(BackendFallbackWarning, match="does the rest"):
         columns = fitter.fit(Block(few, few, planes))

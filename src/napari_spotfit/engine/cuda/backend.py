@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...images.arrays import is_on_device
+from ...images.arrays import is_on_device, to_native
 from ...settings.settings import Settings
 from ..backend import Columns, Load, lend
 from ..block import Block, Positions
@@ -29,7 +29,6 @@ from ..fit_job import FitJob
 from . import detect, fit, transfer
 from .block_fits import DeviceFits
 from .few_fits import FewFits, is_few
-from .prepared import PreparedFits
 
 #: Blocks of frames that are copied to a GPU at a time: more of them would take each other's share
 #: of the memory's speed, and the first one would come so much later.
@@ -99,33 +98,40 @@ class Gpus:
         on_device: bool = False,
     ) -> Columns:
         """Fit ROIs, as :class:`~napari_spotfit.engine.backend.Backend` says."""
+        if not on_device and block.uploaded is None and is_few(job, block, positions):
+            columns: Columns = self._call(self._fit_few, block.pixels, job, block, positions, start)
+            return columns
         if positions is None:
             return self._fit_spots(job, block, start, on_device)
-        if block.uploaded is None and is_few(job, block, positions):
-            import cupy
-
-            fitter, idle = lend(GpuFitter, self, job, cupy.cuda.runtime.getDevice())
-            found = fitter.fit(block, positions)
-            columns = {name: column.copy() for name, column in found.items()}
-            fitter.release_maps()
-            idle.append(fitter)
-            return columns
-        return self.fit_any(job, block, positions)
-
-    def fit_any(self, job: FitJob, block: Block, positions: Positions) -> Columns:
-        """Fit at positions, however many there are."""
 
         def fit_there(frames: Any) -> Columns:
             taken = frames if block.taken is block.pixels else block.taken
             there = replace(block, pixels=frames, taken=taken)
             return DeviceFits(load(), job).fit(there, positions)
 
-        columns: Columns = self._call(fit_there, self._uploaded(block))
-        return columns
+        found: Columns = self._call(fit_there, self._uploaded(block))
+        return found
 
     def fitter(self, job: FitJob) -> GpuFitter:
         """Prepare fits that are made again and again."""
         return GpuFitter(self, job)
+
+    @staticmethod
+    def _fit_few(
+        pixels: Any, job: FitJob, block: Block, positions: Positions | None, start: Any
+    ) -> Columns:
+        """Fit few ROIs on the current GPU, in memory that is kept for the next ones."""
+        import cupy
+
+        if positions is None:
+            pixels = to_native(pixels)
+            block = replace(block, pixels=pixels, taken=pixels)
+        fitter, idle = lend(FewFits, load(), job, cupy.cuda.runtime.getDevice())
+        found = fitter.fit(block, positions, start)
+        columns = {name: column.copy() for name, column in found.items()}
+        fitter.release_maps()
+        idle.append(fitter)
+        return columns
 
     def _fit_spots(self, job: FitJob, block: Block, start: Any, on_device: bool) -> Columns:
         """Fit cut-outs; those of the host are shared by all GPUs."""
@@ -207,28 +213,16 @@ class Gpus:
 class GpuFitter:
     """Fits of one job on the GPU that is the current one, in memory that is kept."""
 
-    def __init__(self, backend: Gpus, job: FitJob, _device: int = 0) -> None:
+    def __init__(self, backend: Gpus, job: FitJob) -> None:
         self._backend, self._job = backend, job
-        self._spots: PreparedFits | None = None
         self._few: FewFits | None = None
 
     def fit(self, block: Block, positions: Positions | None = None, start: Any = None) -> Columns:
         """Return the columns of fits, which the next call may overwrite."""
-        job = self._job
-        if positions is None:
-            self._spots = self._spots or PreparedFits(job)
-            columns = self._spots(block.pixels, start, block.planes, block.variances)
-            correct_errors(columns, job.settings, job.roi_shape)
-            return columns
-        if is_few(job, block, positions):
-            self._few = self._few or FewFits(load(), job)
-            return self._few.fit(block, positions)
-        return self._backend.fit_any(job, block, positions)
-
-    def release_maps(self) -> None:
-        """Release what a caller knows of the pixels."""
-        if self._few is not None:
-            self._few.release_maps()
+        if is_few(self._job, block, positions):
+            self._few = self._few or FewFits(load(), self._job)
+            return self._few.fit(block, positions, start)
+        return self._backend.fit(self._job, block, positions, start)
 
 
 @contextmanager

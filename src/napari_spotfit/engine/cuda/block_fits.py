@@ -135,10 +135,11 @@ class DeviceFits(CpuFitter):
     def _flat_tops(self, corners: NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return which large ROIs may have saturated pixels: one thread would look for long."""
         self._know_highest()
-        rule, (rows, columns) = rule_for(self._taken.dtype), self._job.roi_shape
+        rule, sides = rule_for(self._taken.dtype), self._job.roi_shape
         found = np.zeros(len(corners), np.uint8)
-        for i, (frame, top, left) in enumerate(corners):
-            roi = self._taken[frame, top : top + rows, left : left + columns]
+        for i, (frame, *first) in enumerate(corners.tolist()):
+            along = (slice(at, at + side) for at, side in zip(first, sides, strict=True))
+            roi = self._taken[frame, *along]
             highest = roi.dtype.type(self._highest[frame])
             is_flat = int((roi == highest).sum()) >= rule.count or (roi >= rule.largest).any()
             found[i] = FLAT_TOP if is_flat else 0

@@ -1,7 +1,8 @@
-"""Fits of a few spots in single frames of the host's, made by the GPU."""
+"""Fits of a few spots of the host's, made by the GPU: cut-outs, or ROIs of a single frame."""
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any
 
@@ -12,115 +13,152 @@ from ...settings.validation import ROI_MAX
 from ..block import Block, Positions
 from ..cpu.block_fits import CpuFitter
 from ..cpu.layouts import EXCLUDE, FLAG_TOGETHER, JOIN, PLACE_ROIS
+from ..cpu.library import Library
 from ..fit_job import FitJob
 from ..kernel_arguments import address
-from . import staging
-from .fit import FEW_BYTES, Maps, task_of
+from . import staging, transfer
+from .fit import Maps, task_of
 
+#: Up to so many bytes of pixels the GPU reads and writes the host's memory by itself: one launch is
+#: then all there is.
+FEW_BYTES = 256 << 10
 #: The most positions of a call, and the pixels of their ROIs: with more of them, threads are of
 #: use.
 _MOST, _MOST_PIXELS = 1024, 1 << 17
 
 
-def is_few(job: FitJob, block: Block, positions: Positions) -> bool:
-    """Whether fits are few enough, in a frame of the host's without maps of its pixels."""
-    pixels = len(positions.yx) * math.prod(job.roi_shape)
-    return (
+def is_few(job: FitJob, block: Block, positions: Positions | None) -> bool:
+    """Whether fits are few: of cut-outs, or in one frame of the host's without maps."""
+    count = len(block.pixels if positions is None else positions.yx)
+    pixels = count * math.prod(job.roi_shape)
+    if not (
         isinstance(block.pixels, np.ndarray)
-        and positions.frame is None
-        and block.planes is None
-        and block.variances is None
-        and 0 < len(positions.yx) <= _MOST
-        and pixels <= min(_MOST_PIXELS, FEW_BYTES // block.pixels.itemsize)
+        and 0 < pixels <= FEW_BYTES // np.dtype(job.pixel_type).itemsize
         and max(job.roi_shape) <= ROI_MAX
+    ):
+        return False
+    has_maps = block.planes is not None or block.variances is not None
+    return positions is None or (
+        positions.frame is None and not has_maps and count <= _MOST and pixels <= _MOST_PIXELS
     )
 
 
 class FewFits(CpuFitter):
-    """Fits of a few ROIs of a frame, by one thread at a time.
+    """Fits of a few ROIs, by one thread at a time.
 
-    Of the frame the GPU needs no more than the ROIs. The library cuts them out, into memory that
-    the GPU reads by itself, and while they are fitted it looks for pixels to exclude; the few ROIs
-    that have some are fitted once more.
+    The GPU reads pixels from page-locked memory, and writes results there, by itself. Of a frame it
+    needs no more than the ROIs: the library cuts them out, and while they are fitted it looks for
+    pixels to exclude; the few ROIs that have some are fitted once more.
     """
 
     at_once = 0
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, library: Library, job: FitJob, _device: int = 0) -> None:
         import cupy
 
-        super().__init__(*given)
+        super().__init__(library, job)
         self._device, self._stream = cupy.cuda.Device(), cupy.cuda.Stream(non_blocking=True)
 
     def _new(self, size: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """Return page-locked memory, which is kept as long as what is prepared."""
-        kind = np.dtype(dtype)
-        memory = staging.pinned(math.prod(size) * kind.itemsize)
-        new: NDArray[Any] = memory.view(kind).reshape(size)
+        """Return page-locked memory that is kept as long as what is prepared."""
+        new = _pinned(size, dtype)
         self._kept.append(new)
         return new
+
+    def _prepare(
+        self, kind: tuple[Any, ...], pixels: Any, taken: Any, block: Block, count: int, *, at: bool
+    ) -> None:
+        self._whole = _pinned((count, *self._job.roi_shape), pixels.dtype)
+        self._start = _pinned((count, len(self._job.model.shape)), np.float32)
+        self._launches: dict[tuple[int, bool], Any] = {}
+        self._work_memory: NDArray[Any] | None = None
+        self._known: Any = None
+        super()._prepare(kind, pixels, taken, block, count, at=at)
 
     def _prepare_positions(self, pixels: Any, block: Block) -> None:
         super()._prepare_positions(pixels, block)
         count = self._count
-        self._whole = self._new((count, *self._job.roi_shape), pixels.dtype)
         self._given.whole, self._given.room = address(self._whole), count
         # To the kernel each ROI is a frame: that of cut-outs rounds in another order.
         self._first_pixels = self._new((count, 3), np.int64)
         self._first_pixels[:] = 0
         self._first_pixels[:, 0] = range(count)
-        self._launches: dict[int, Any] = {}
-        self._work_memory: NDArray[Any] | None = None
 
     def _share_out(self, steps: int) -> int:
         """Let the GPU fit what the library prepares."""
+        source, at_positions = self._source, steps & PLACE_ROIS
         if self._work_memory is None:
             self._work_memory = self._new((self._work_bytes,), np.uint8)
         at, count = address(self._work_memory), self._count
         call = self._library.index, self._by_reference, 0, count, at
-        if self._work(*call, PLACE_ROIS) < 0:
+        if at_positions and self._work(*call, PLACE_ROIS) < 0:
             return -1
+        if not at_positions:
+            ctypes.memmove(address(self._whole), source.frames, self._whole.nbytes)
+            if source.start:
+                ctypes.memmove(address(self._start), source.start, self._start.nbytes)
         with self._device, self._stream:
             self._launch(0)
-            self._work(*call, EXCLUDE)
-            if self._given.cut_count:
+            if at_positions and self._work(*call, EXCLUDE) == 0 and self._given.cut_count:
                 self._launch(self._given.cut_count)
             self._stream.synchronize()
-        return int(self._work(*call, JOIN | FLAG_TOGETHER))
+        return int(self._work(*call, JOIN | (steps & FLAG_TOGETHER)))
 
     def _launch(self, cut: int) -> None:
         """Begin to fit so many ROIs without some of their pixels, or all with all pixels.
 
         What is told to the GPU is the same for as many of them in each frame.
         """
-        if cut not in self._launches:
-            self._launches[cut] = self._launches_of(cut)
-        kernel, given = self._launches[cut]
+        if self._known is not self._maps:
+            self._known, self._launches = self._maps, {}
+            self._pinned_maps: Any = Maps.of(*self._maps).each(pinned_copy)
+        key = cut, bool(self._source.start)
+        if key not in self._launches:
+            self._launches[key] = self._launches_of(*key)
+        kernel, given = self._launches[key]
         for one in given:
             kernel(*one)
 
-    def _launches_of(self, cut: int) -> Any:
-        job, given, dtype = self._job, self._given, self._whole.dtype
-        task = task_of(
-            job.settings, job.roi_shape, dtype.str[1:],
-            gather=not cut, planes=cut > 0, variance_map=False,
-        )  # fmt: skip
-        if not cut:
-            count, no_maps = self._count, Maps(None, None)
-            return task.launches(
-                self._whole, self._first_pixels, self._start, no_maps,
-                given.results.y, count, count,
+    def _launches_of(self, cut: int, started: bool) -> Any:
+        job, given, dtype, maps = self._job, self._given, self._whole.dtype, self._pinned_maps
+        corners = self._first_pixels if given.source.corners and not cut else None
+        pixels, start = self._whole, self._start if started else None
+        results, count, room = given.results.positions, self._count, self._count
+        if cut:
+            pixels, own = (
+                self._part(place, kind, (cut, *job.roi_shape)) for place, kind in
+                ((given.cut.frames, dtype), (given.cut.planes.values, np.float32))
             )  # fmt: skip
-        pixels, own = (
-            self._part(place, kind, (cut, *job.roi_shape))
-            for place, kind in ((given.cut.frames, dtype), (given.cut.planes.values, np.float32))
-        )
-        start = self._part(given.cut.start, np.float32, (cut, self._start.shape[1]))
-        return task.launches(
-            pixels, None, start, Maps(own, None), given.cut_results.y, cut, given.room
-        )
+            start = self._part(given.cut.start, np.float32, (cut, self._start.shape[1]))
+            maps, results, count = Maps(own, None), given.cut_results.positions, cut
+        task = task_of(
+            job.settings, job.roi_shape, dtype.str[1:], gather=corners is not None,
+            planes=maps.planes is not None, variance_map=maps.variance is not None,
+        )  # fmt: skip
+        return task.launches(pixels, corners, start, maps, results, count, room)
+
+    def release_maps(self) -> None:
+        """Release what a caller knows of the pixels, here and where the GPU reads it."""
+        super().release_maps()
+        if self._known is not self._maps:
+            self._known = self._pinned_maps = None
 
     def _part(self, place: int, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         """Return what the library has put into its memory."""
         assert self._work_memory is not None
         return np.ndarray(shape, dtype, self._work_memory, place - address(self._work_memory))
+
+
+def pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that the GPU may read by itself; one that is so already, as it is."""
+    if transfer.is_pinned(array):
+        return array
+    copy = _pinned(array.shape, array.dtype)
+    np.copyto(copy, array)
+    return copy
+
+
+def _pinned(size: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    kind = np.dtype(dtype)
+    memory: NDArray[Any] = staging.pinned(math.prod(size) * kind.itemsize).view(kind)
+    return memory.reshape(size)

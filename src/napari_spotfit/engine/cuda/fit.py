@@ -10,22 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...images.arrays import native_type, to_host, to_native
+from ...images.arrays import native_type, to_host
 from ...images.pixel_calibration import Planes
 from ...settings.settings import Settings
 from ...settings.validation import ROI_MAX
 from ..cpu.layouts import PixelMap, RoiSource
 from ..fit_job import make_fit_settings
 from ..kernel_arguments import Results, address, fit_results, frame_sizes, row_bytes
-from . import large_rois, staging, transfer
+from . import large_rois, transfer
 from .compile import as_argument
 from .fit_kernel import FitCode, FitKernel, fit_kernel
 from .orders import Orders
 from .pieces import fit_in_pieces, halving
 
-#: Up to so many bytes of pixels the GPU reads and writes the host's memory by itself:
-#: one launch is then all there is.
-FEW_BYTES = 256 << 10
 #: What a launch does at most, in operations of one thread: a display driver ends kernels after
 #: two seconds, and this takes a tenth of that on a GPU of a twentieth of an H200's speed, which has
 #: so many multiprocessors. One with more of them does more in that time.
@@ -98,8 +95,6 @@ def fit_rois(
     )  # fmt: skip
     if isinstance(frames, np.ndarray) and corners is None and not on_device:
         maps = maps.each(to_host)
-        if frames.nbytes <= FEW_BYTES:
-            return _fit_few(to_native(frames), start, maps, task)
         return fit_in_pieces(frames, start, maps, task, devices or (cupy.cuda.Device().id,))
     frames = transfer.upload(frames)
     corners, start = _as_type(corners, np.int64), _as_type(start, np.float32)
@@ -178,17 +173,6 @@ class _Task:
     pixel: np.dtype[Any]
     row_bytes: int
     numbers: NDArray[Any]
-
-    def launch(
-        self, frames: Any, corners: Any, start: Any, maps: Maps, memory: int, n: int
-    ) -> None:
-        """Begin to fit, on the current stream; memory is where the results go.
-
-        The arrays may be the device's or pinned ones of the host.
-        """
-        kernel, given = self.launches(frames, corners, start, maps, memory, n, n)
-        for one in given:
-            kernel(*one)
 
     def launches(
         self, frames: Any, corners: Any, start: Any, maps: Maps, memory: int, n: int, room: int
@@ -284,26 +268,6 @@ def _device() -> int:
 
     number: int = cupy.cuda.runtime.getDevice()
     return number
-
-
-def _fit_few(frames: NDArray[Any], start: Any, maps: Maps, task: _Task) -> dict[str, Any]:
-    """Fit few cut-outs with the least delay: the GPU reads and writes pinned memory."""
-    n = len(frames)
-    with transfer.stream():
-        pixels = pinned_copy(frames)
-        begin = None if start is None else pinned_copy(start)
-        memory = staging.pinned(task.row_bytes * n)
-        task.launch(pixels, None, begin, maps.each(pinned_copy), address(memory), n)
-    return Results.within(memory.copy(), n, task.settings).columns(task.settings.profile)
-
-
-def pinned_copy(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that the GPU may read by itself; one that is so already, as it is."""
-    if transfer.is_pinned(array):
-        return array
-    copy = staging.pinned(array.nbytes).view(array.dtype).reshape(array.shape)
-    np.copyto(copy, array)
-    return copy
 
 
 def _begin(
