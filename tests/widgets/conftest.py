@@ -52,9 +52,9 @@ def one_viewer(display: None, plugins: None) -> Iterator[OneViewer]:
     one.close()
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _garbage() -> None:
-    """Let the collections that napari asks for look only at what came since."""
+    """Let the collections that napari asks for look only at what a test makes."""
     gc.collect()
     gc.freeze()
 
