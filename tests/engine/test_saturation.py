@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -48,9 +48,9 @@ def by_hand(frames, corner, roi_shape):
     return lost
 
 
-@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (33, 40)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape):
+@cache
+def in_a_loop(dtype, roi_shape):
+    """Return frames, ROIs, and which pixels of these are saturated, for all instruction sets."""
     rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
     frames = rng.integers(0, 200, (6, 50, 60)).astype(dtype)
     top = 255 if dtype == np.uint8 else 4095
@@ -72,6 +72,13 @@ def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape
         for n, corner in enumerate(corners)
         if corner[0] >= 0 and (mask := by_hand(frames, corner, roi_shape)).any()
     }
+    return frames, corners, expected
+
+
+@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (33, 40)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_they_are_those_of_a_loop(instruction_set, monkeypatch, dtype, roi_shape):
+    frames, corners, expected = in_a_loop(dtype, roi_shape)
     assert expected
     lost, _ = in_flat_areas(frames, corners, roi_shape)
     np.testing.assert_array_equal(lost.rois, list(expected))
