@@ -12,10 +12,9 @@ from napari_spotfit.engine.cpu.library import INSTRUCTION_SET, load
 #: Programs, no tests.
 collect_ignore = ["platforms"]
 
-
-def pytest_configure():
-    """Keep napari's settings in memory: those on disk are the user's, and shared by processes."""
-    os.environ["NAPARI_CONFIG"] = ""
+# napari's settings stay in memory: those on disk are the user's, and shared by processes. Set
+# before napari is imported, which the conftest of a folder that is named to pytest may do.
+os.environ["NAPARI_CONFIG"] = ""
 
 
 def pytest_itemcollected(item):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from detection_on_host import HOST
@@ -44,9 +46,9 @@ def by_hand(frames, corner, roi_shape):
     return lost
 
 
-@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (33, 40)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
+@cache
+def in_a_loop(dtype, roi_shape):
+    """Return frames, ROIs, and which pixels of these are saturated, for all instruction sets."""
     rng = np.random.default_rng([*roi_shape, np.dtype(dtype).itemsize])
     frames = rng.integers(0, 200, (6, 50, 60)).astype(dtype)
     top = 255 if dtype == np.uint8 else 4095
@@ -65,6 +67,13 @@ def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
     )
     none = np.zeros(roi_shape, bool)
     expected = [none if corner[0] < 0 else by_hand(frames, corner, roi_shape) for corner in corners]
+    return frames, corners, expected
+
+
+@pytest.mark.parametrize("roi_shape", [(9, 9), (5, 13), (7, 6), (33, 40)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_they_are_those_of_a_loop(instruction_set, dtype, roi_shape):
+    frames, corners, expected = in_a_loop(dtype, roi_shape)
     assert np.any(expected)
     for look in (excluded, excluded_on_device):
         np.testing.assert_array_equal(look(frames, corners, roi_shape).saturated, expected)

@@ -75,18 +75,16 @@ class Gpus:
         count = self._calls.setdefault((device, call), itertools.count())
         kind, first, error, for_good = self._fails.get(device, ("", 0, None, False))
         if kind == "all" or (kind == call and next(count) >= first):
+            self.stand_aside(device)
             if for_good:
                 self._fails[device] = "all", 0, error, True
             else:
                 del self._fails[device]
             raise error
 
-    def begin(self, device):
-        """Let threads wait until all are at work: none does everything before another begins."""
+    def stand_aside(self, device):
+        """Let no thread wait for a GPU that has failed."""
         self._at_work[device].set()
-        if threading.current_thread() is threading.main_thread():
-            return
-        assert all(begun.wait(60) for begun in self._at_work)
 
     @property
     def device(self):
@@ -104,9 +102,18 @@ class Gpus:
 
     def launch(self, kernel, grid, y, z, block, *rest):
         _, _, _, stream, arguments, _ = rest
-        self.launches[self._streams[stream].device] += 1
+        device = self._streams[stream].device
+        self.launches[device] += 1
         run = self.kernels[kernel]
-        return self._later("launch", stream, lambda: run((grid,), (block,), arguments))
+        failed = self._later("launch", stream, lambda: run((grid,), (block,), arguments))
+        self._wait_for_others(device)
+        return failed
+
+    def _wait_for_others(self, device):
+        """Let a thread that feeds a GPU wait until all feed theirs: none does everything alone."""
+        self._at_work[device].set()
+        if threading.current_thread() is not threading.main_thread():
+            assert all(begun.wait(60) for begun in self._at_work)
 
     def _later(self, call, stream, work):
         stream = self._streams[stream]
@@ -282,10 +289,10 @@ def _cupy(gpus):
 
     def empty(shape, dtype):
         size, device = int(np.prod(shape)) * np.dtype(dtype).itemsize, gpus.device
-        gpus.begin(device)
         gpus.called("empty")
         with _one_at_a_time:
             if gpus.free[device] < size:
+                gpus.stand_aside(device)
                 raise OutOfMemoryError
             gpus.free[device] -= size
             gpus.most[device] = max(gpus.most[device], gpus._memory - gpus.free[device])

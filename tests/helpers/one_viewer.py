@@ -24,6 +24,8 @@ from qtpy.QtWidgets import QApplication, QDockWidget
 
 #: What follows from the layers or from the mouse.
 PASSING = {"layers", "cursor", "mouse_over_canvas", "status", "help", "tooltip"}
+#: What the last layer leaves of its axes.
+AXES = ("ndisplay", "axis_labels", "units")
 
 
 class OneViewer:
@@ -76,6 +78,8 @@ class OneViewer:
         window = self._viewer.window._qt_window
         self._size, self._docks = window.size(), window.saveState()
         self._camera = camera_of(self._viewer).model_dump()
+        dims = self._viewer.dims
+        self._dims = {name: getattr(dims, name) for name in AXES if hasattr(dims, name)}
         # The first layer widens the controls for good.
         self._viewer.add_image(np.zeros((2, 8, 8), np.uint8))
         self._take_out()
@@ -92,6 +96,7 @@ class OneViewer:
         window.restoreState(self._docks)
         QApplication.processEvents()
         camera_of(viewer).update(self._camera)
+        viewer.dims.update(self._dims)
 
 
 def _forget_actions() -> None:

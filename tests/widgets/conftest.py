@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from display import own_display
 from hand import Hand
+from napari.utils.events import EventEmitter
 from npe2 import PluginManager, PluginManifest
 from one_viewer import OneViewer
 from qtpy.QtCore import QSettings, Qt
@@ -44,6 +48,31 @@ def plugins() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_layers() -> Iterator[None]:
+    """Spare napari what takes a quarter of the time of adding and removing layers.
+
+    That is a full collection for each layer that goes, for the sake of drivers of Windows; and
+    to look at the signature of each method that is connected or disconnected, again and again.
+    """
+    check = EventEmitter._check_signature
+    known: dict[Any, bool] = {}
+
+    def check_once(callback: Any) -> bool:
+        if not inspect.ismethod(callback):
+            return check(callback)
+        if callback.__func__ not in known:
+            known[callback.__func__] = check(callback)
+        return known[callback.__func__]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventEmitter, "_check_signature", staticmethod(check_once), raising=False)
+        if sys.platform != "win32":
+            nothing = SimpleNamespace(collect=lambda: 0)
+            patch.setattr("napari._vispy.canvas.gc", nothing, raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def one_viewer(display: None, plugins: None) -> Iterator[OneViewer]:
     """Keep one viewer for the tests that want a new one."""
@@ -52,9 +81,9 @@ def one_viewer(display: None, plugins: None) -> Iterator[OneViewer]:
     one.close()
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _garbage() -> None:
-    """Let the collections that napari asks for look only at what came since."""
+    """Let the collections that napari asks for look only at what a test makes."""
     gc.collect()
     gc.freeze()
 
