@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..caller import warn_caller
 from ..images.arrays import to_host
 from ..images.camera import Camera
+from ..images.channels import Maps, channel_of
 from ..images.frames import FrameReader
 from ..images.pixel_calibration import PixelCalibration, detection_calibration
 from ..images.reading import evenly_spread, without_damage
@@ -32,6 +33,7 @@ _LARGE, _ACROSS, _SIDE = 1 << 26, 3, 512
 def noise_model(
     image: Any,
     *,
+    channel: int | str | None = None,
     bad_pixels: Any = None,
     camera: Camera | None = None,
     settings: Settings | None = None,
@@ -51,6 +53,8 @@ def noise_model(
     image : array, shape (…, Y, X), or path
         NumPy, CuPy, Dask or Zarr array of any real number type, or an image file, see
         :func:`~napari_spotfit.open_image`.
+    channel : int or str, optional
+        Number or name of the channel, where the image has an axis c of several.
     bad_pixels : array of bool, shape (Y, X) or (…, Y, X), optional
         True where a pixel is not used.
     camera : Camera, optional
@@ -77,8 +81,9 @@ def noise_model(
     (False, True)
     """
     settings = merged(settings, options, noise_model)
-    reader = FrameReader(image, spatial=settings.dimensions)
-    calibration = detection_calibration(reader.shape, settings, bad_pixels, camera)
+    one = channel_of(image, channel, Maps(bad_pixels=bad_pixels, camera=camera))
+    reader, maps = FrameReader(one.image, spatial=settings.dimensions), one.maps
+    calibration = detection_calibration(reader.shape, settings, maps.bad_pixels, maps.camera)
     return measured_noise(reader, with_psf(reader, calibration, warn=False))
 
 
