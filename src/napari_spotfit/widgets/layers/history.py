@@ -17,7 +17,7 @@ from ...models.stopping import StopCondition
 from ..napari_compat import added_rows, deletes, itself, main_window
 from ..parts.docking import Follower, Keys
 from .appearance import draw_marks, is_marked
-from .points import is_preview, is_result
+from .points import axes_of, is_preview, is_result, settings_of_layer
 from .state import LayerState, LayerView, put_state, put_view
 
 if TYPE_CHECKING:
