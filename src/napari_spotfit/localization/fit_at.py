@@ -13,6 +13,7 @@ from ..engine.backend import Backend
 from ..engine.block import Block, Positions, corners_of, in_order, outside
 from ..engine.fit_job import FitJob
 from ..engine.select import gpu_pays_off_for_fits, recorded, select_backend
+from ..estimation.camera_check import warn_of_camera
 from ..estimation.estimates import estimated, for_detection, warn_of_gain
 from ..images.arrays import as_array, check_real, is_on_device, to_host
 from ..images.camera import Camera
@@ -158,7 +159,9 @@ def _fit_at(channel: Channel, centers: ArrayLike, settings: Settings) -> SpotFit
     # Indices of places far outside, too, are numbers.
     index = np.where(np.isnan(places[:, :outer]), -1, np.rint(places[:, :outer]))
     index = np.clip(index, -_FAR, _FAR).astype(np.int64)
-    return collected(columns, index, recorded(calibration.settings, backend), reader.planes)
+    fits = collected(columns, index, recorded(calibration.settings, backend), reader.planes)
+    warn_of_camera(given, fits)
+    return fits
 
 
 def _only_frame(reader: FrameReader, numbers: NDArray[np.int64] | None) -> NDArray[np.int64] | None:

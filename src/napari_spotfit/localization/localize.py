@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 from ..caller import warn_caller
+from ..estimation.camera_check import CameraCheck, warn_of_camera
 from ..estimation.estimates import warn_of_gain
 from ..images.arrays import fitted_by_plane, plane_axis
 from ..images.camera import Camera
@@ -137,7 +138,8 @@ def localize(
     UserWarning
         If the image's axes have names, as xarray's ``dims``, and one is z: each plane is fitted
         by itself. If the PSF's σ cannot be estimated from the image, and none is given. For maximum
-        likelihood without the camera's gain: what was taken for it.
+        likelihood without the camera's gain: what was taken for it. If the image, or the fits,
+        contradict the gain or the offset.
 
     Examples
     --------
@@ -170,6 +172,7 @@ def localize(
     found = [joined_parts(parts(own)) for own in parts_by_channel(channels, settings, frames)]
     for fits in found:
         warn_of_gain(settings, fits.settings)
+        warn_of_camera(settings, fits)
     return joined_channels(found)
 
 
@@ -267,12 +270,15 @@ def _with_progress(
 ) -> Iterator[SpotFits]:
     """Yield the fits of parts; warn of the gain with the first, and report progress with each."""
     for parts in by_channel:
+        check = CameraCheck(settings)
         for number, part in enumerate(parts):
             if not number:
                 warn_of_gain(settings, part.fits.settings)
             if progress is not None:
                 progress(part.done, part.total)
+            check.add(part.fits)
             yield part.fits
+        check.warn()
 
 
 def parts_by_channel(

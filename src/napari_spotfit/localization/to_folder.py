@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from ..estimation.camera_check import CameraCheck
 from ..estimation.estimates import warn_of_gain
 from ..files.parts import part_path, read_run
 from ..files.table import UnreadableFileError
@@ -120,13 +121,16 @@ def localize_to_folder(
     plan = planned(there, run.settings, frames, maps)
     spots, done, ends = 0, Fraction(0), np.cumsum([len(numbers) for numbers in run.ranges])
     written: list[StoredPart] = []
+    check = CameraCheck(settings)
     for fits, count in parts_of(plan, run):
         spots, done = spots + len(fits), done + count
+        check.add(fits)
         if done == ends[len(written)]:
             written.append(StoredPart(run.store.path(run.ranges[len(written)]), spots))
             spots = 0
             if progress is not None:
                 progress(int(done), len(plan.numbers))
+    check.warn()
     return written
 
 

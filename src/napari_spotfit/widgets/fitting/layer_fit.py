@@ -14,6 +14,7 @@ import numpy as np
 from qtpy.QtCore import QEventLoop, QObject, QTimer, Signal
 
 from ...engine.quality.flags import reasons_in_words
+from ...estimation.camera_check import CameraCheck
 from ...images.arrays import fitted_by_plane, to_host
 from ...images.channels import Maps, channels_along
 from ...images.frames import FrameReader, FrameSelection, indices_along
@@ -81,6 +82,8 @@ class Fitted:
     stopped: IncompleteFitError | None = None
     #: Why some fits are invalid, if that is known.
     why_invalid: str = ""
+    #: A warning of the camera's gain or offset.
+    doubts: str = ""
 
 
 class LayerFit(QObject):
@@ -261,7 +264,7 @@ class LayerFit(QObject):
         text = summary(fits, seconds, result.device, result.why_invalid)
         if result.share:
             text += f". Stopped after {result.share}"
-        self.summary = text + _planes_in_words(image, fits)
+        self.summary = text + _planes_in_words(image, fits) + result.doubts
         if layer is not None:
             layer.metadata = {**layer.metadata, "summary": self.summary}
         self._fits, self._layer = fits, layer
@@ -290,10 +293,12 @@ class LayerFit(QObject):
 def _fit(job: Job, enough: threading.Event) -> Steps:
     """Fit part by part until all is done or enough is set; return what is ``Fitted``."""
     maps, parts, stopped = job.maps.read(), list[Part](), None
+    check = CameraCheck(job.settings)
     try:
         with closing(_parts(job, maps)) as coming:
             for part in coming:
                 parts.append(part)
+                check.add(part.fits)
                 yield part.done, part.total
                 if enough.is_set():
                     break
@@ -309,7 +314,9 @@ def _fit(job: Job, enough: threading.Event) -> Steps:
     points = with_mark(points_arguments(fits, face, colormap, job.maps), mark)
     points["metadata"]["frames"] = plain_frames(job.frames)
     why = _why_invalid(job.image, fits)
-    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why)
+    said = check.doubts()
+    doubts = f". ⚠ {said[0].upper()}{said[1:]}." if said else ""
+    return Fitted(fits, points, parts[-1].device, _share(parts[-1]), stopped, why, doubts)
 
 
 def _parts(job: Job, maps: Mapping[str, Any]) -> Generator[Part, None, None]:
